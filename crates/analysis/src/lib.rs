@@ -1,0 +1,2 @@
+//! analysis
+pub mod model;

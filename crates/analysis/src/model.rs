@@ -1,0 +1,492 @@
+//! The report: what `skinflint report --json` prints and what every view reads.
+//!
+//! M1  Every number of bytes or blocks belongs to one instant ([`Report::instants`]) or to the whole
+//!     run ("cumulative"); its field says which.
+//! M2  The rows of [`Books`] add up to `resident_bytes`, exactly.
+//! M3  Frames are given once, in [`Report::frames`]; a stack is a node of [`Report::nodes`], a tree
+//!     whose parents come before their children and whose node 0 is the empty stack.
+//! M4  [`Report::sites`] covers everything: sums over sites equal the totals.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of this schema; a reader refuses another major version.
+pub const SCHEMA: u32 = 1;
+
+/// Everything that is known of one recorded process.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Version of Skinflint that analysed.
+    pub analysed_by: String,
+    /// The process.
+    pub program: Program,
+    /// How complete the trace is: the first line of every view.
+    pub completeness: Completeness,
+    /// Counts over the whole run.
+    pub totals: Totals,
+    /// The moments for which there are figures. Always holds the end; holds the peak where resident
+    /// memory was sampled; then the largest live heap, then the marks.
+    pub instants: Vec<Instant>,
+    /// Index of the instant that the report is about (`--at`); sites, sizes and findings are as of it.
+    pub at: usize,
+    /// What to change, largest saving first.
+    pub findings: Vec<Finding>,
+    /// One row for each stack that acquired anything.
+    pub sites: Vec<Site>,
+    /// One row for each size asked for, at [`Report::at`]; by live bytes.
+    pub sizes: Vec<SizeRow>,
+    /// Chains of growing buffers, by stack; by cumulative bytes.
+    pub growth: Vec<Growth>,
+    /// Blocks that outlived the end mark of their phase.
+    pub zombies: Vec<Zombie>,
+    /// Memory over time.
+    pub timeline: Timeline,
+    /// Threads.
+    pub threads: Vec<ThreadRow>,
+    /// Marks.
+    pub marks: Vec<MarkRow>,
+    /// Stack tree (M3).
+    pub nodes: Vec<Node>,
+    /// Frames (M3).
+    pub frames: Vec<Frame>,
+}
+
+/// The process.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Command line.
+    pub argv: Vec<String>,
+    /// Executable.
+    pub exe: String,
+    /// Working directory.
+    pub cwd: String,
+    /// The allocator beneath the recorder.
+    pub allocator: String,
+    /// Kernel and machine.
+    pub system: String,
+    /// Version that recorded.
+    pub recorded_by: String,
+    /// Start, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// How long it was recorded, nanoseconds.
+    pub duration_ns: u64,
+    /// How it ended: `exit 0`, `signal 9 (SIGKILL)`, `exec`, `unknown`.
+    pub ended: String,
+    /// The recorded process that it came from: `forked from 1234 (bash)`.
+    pub origin: Option<String>,
+    /// CPU time of the program, nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// The kernel's high-water mark of resident memory, bytes.
+    pub max_rss_bytes: Option<u64>,
+    /// Memory that the recorder itself held inside the program, bytes.
+    pub recorder_bytes: u64,
+    /// Size of the trace, bytes.
+    pub trace_bytes: u64,
+}
+
+/// How complete a trace is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Completeness {
+    /// Nothing is missing.
+    pub complete: bool,
+    /// Events read.
+    pub events: u64,
+    /// Events known to be lost.
+    pub lost_events: u64,
+    /// Stacks whose outermost frames are missing.
+    pub truncated_stacks: u64,
+    /// Releases of addresses that were never seen acquired (before recording began, inherited).
+    pub unknown_frees: u64,
+    /// One sentence for each thing that is missing or odd.
+    pub notes: Vec<String>,
+}
+
+/// Counts over the whole run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Totals {
+    /// Blocks acquired, reallocs included.
+    pub allocations: u64,
+    /// Blocks released, reallocs included.
+    pub frees: u64,
+    /// Reallocs among both.
+    pub reallocs: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Blocks released before the same stack acquired again.
+    pub temporaries: u64,
+    /// `mmap` calls by the program.
+    pub maps: u64,
+    /// Bytes mapped by them.
+    pub map_bytes: u64,
+    /// Events a second, on average.
+    pub events_per_s: f64,
+}
+
+/// What a moment is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstantKind {
+    /// Largest resident memory among the snapshots.
+    Peak,
+    /// Largest live heap (usable bytes), exact to the event; has no books of its own.
+    HeapPeak,
+    /// The end.
+    #[default]
+    End,
+    /// A mark.
+    Mark,
+}
+
+/// A moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Instant {
+    /// `peak`, `heap-peak`, `end`, or the mark's name.
+    pub label: String,
+    /// What it is.
+    pub kind: InstantKind,
+    /// When, nanoseconds since the start.
+    pub time_ns: u64,
+    /// Its place in the order of events.
+    pub ticket: u64,
+    /// Live blocks.
+    pub live_blocks: u64,
+    /// Bytes asked for in them.
+    pub live_requested_bytes: u64,
+    /// Bytes given for them.
+    pub live_usable_bytes: u64,
+    /// Where resident memory is; `None` where no snapshot belongs to the moment.
+    pub books: Option<Books>,
+}
+
+/// Where each byte of resident memory is (M2).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Books {
+    /// Resident memory (sum over the mappings' `Rss`).
+    pub resident_bytes: u64,
+    /// How far the snapshot is from the instant, nanoseconds (0: the program waited for it).
+    pub skew_ns: u64,
+    /// Live bytes that are not resident: asked for and never touched, or swapped out.
+    pub live_not_resident_bytes: u64,
+    /// The rows; they add up to `resident_bytes`.
+    pub rows: Vec<BookRow>,
+    /// How the figures were won, and what could not be told apart.
+    pub notes: Vec<String>,
+}
+
+/// A row of the books.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BookRow {
+    /// Stable name: `live`, `slop`, `allocator-free`, `allocator-metadata`, `mapped-files`, `stacks`,
+    /// `program-maps` (anonymous memory the program mapped itself), `shared`, `other-mappings`,
+    /// `recorder`, `unclassified`.
+    pub id: String,
+    /// What to call it.
+    pub label: String,
+    /// Resident bytes.
+    pub bytes: u64,
+    /// One sentence of definition.
+    pub meaning: String,
+    /// The largest parts (files, mappings, stacks), largest first, with `others` last; they add up.
+    pub parts: Vec<BookPart>,
+}
+
+/// A part of a row.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BookPart {
+    /// A path, a mapping, or the function that a stack is named by.
+    pub name: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// The stack, if the part is one.
+    pub node: Option<u32>,
+}
+
+/// Which pass found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// Requests a little above a class or a power of two.
+    Clownshoes,
+    /// Rounding by the allocator that is not a clownshoe.
+    Slop,
+    /// A buffer that grows by too little.
+    Growth,
+    /// Many short-lived blocks.
+    Churn,
+    /// Recycled buffers that are not used again.
+    Placebo,
+    /// Memory that only grows, or that outlives its phase.
+    #[default]
+    Leak,
+    /// Blocks of a phase or tenant that outlive its end mark.
+    Zombie,
+    /// Free memory that the allocator keeps.
+    Retained,
+    /// Asked for and never touched, or touched and idle.
+    Untouched,
+    /// One stack or mapping that holds a large share: not waste by itself.
+    Holder,
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// The figure follows from the trace alone.
+    Certain,
+    /// The pattern is plain; the saving is an estimate.
+    Likely,
+    /// Worth a look.
+    #[default]
+    Possible,
+}
+
+/// What to change.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Finding {
+    /// Which pass.
+    pub kind: FindingKind,
+    /// One line: what is the matter, with its figure.
+    pub title: String,
+    /// Sentences: what was seen.
+    pub what: String,
+    /// Sentences: the change to make.
+    pub change: String,
+    /// Bytes of resident or live memory that it holds at the report's instant.
+    pub now_bytes: u64,
+    /// Bytes that the change would give back at the report's instant.
+    pub saved_bytes: u64,
+    /// Bytes of allocation that the change would avoid over the run (growth, churn); 0 if none.
+    pub saved_cumulative_bytes: u64,
+    /// Allocations that the change would avoid over the run.
+    pub saved_allocations: u64,
+    /// Blocks that it is about at the instant, or over the run for growth and churn.
+    pub blocks: u64,
+    /// How sure.
+    pub confidence: Confidence,
+    /// The stack ([`Report::nodes`]); `None` for the process as a whole.
+    pub node: Option<u32>,
+    /// Further stacks of the same finding, by bytes.
+    pub more_nodes: Vec<u32>,
+}
+
+/// One stack's memory. Cumulative unless it says `live` (at the report's instant) or `end`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Site {
+    /// The stack.
+    pub node: u32,
+    /// Blocks acquired.
+    pub allocations: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Blocks released before this stack acquired again.
+    pub temporaries: u64,
+    /// Live blocks at the instant.
+    pub live_blocks: u64,
+    /// Bytes asked for in them.
+    pub live_requested_bytes: u64,
+    /// Bytes given for them.
+    pub live_usable_bytes: u64,
+    /// Live blocks at the largest live heap.
+    pub heap_peak_blocks: u64,
+    /// Bytes given for them.
+    pub heap_peak_usable_bytes: u64,
+    /// Bytes asked for in them.
+    pub heap_peak_requested_bytes: u64,
+    /// Live blocks at the end.
+    pub end_blocks: u64,
+    /// Bytes asked for in them.
+    pub end_requested_bytes: u64,
+    /// Bytes given for them.
+    pub end_usable_bytes: u64,
+    /// First acquisition, nanoseconds since the start.
+    pub first_ns: u64,
+    /// Last acquisition.
+    pub last_ns: u64,
+}
+
+/// Requests of one size.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SizeRow {
+    /// Bytes asked for.
+    pub size: u64,
+    /// Bytes given (the most frequent answer).
+    pub usable: u64,
+    /// Live blocks at the instant.
+    pub live_blocks: u64,
+    /// Live bytes given minus asked for.
+    pub live_slop_bytes: u64,
+    /// Blocks over the run.
+    pub allocations: u64,
+    /// Slop over the run.
+    pub slop_bytes: u64,
+}
+
+/// How a buffer grows.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "how", content = "value")]
+pub enum GrowthPattern {
+    /// By what is needed at the moment: steps differ and are small beside the size.
+    JustEnough,
+    /// By a fixed number of bytes.
+    FixedStep(u64),
+    /// By a factor.
+    Exponential(f64),
+    /// Too few or too different steps to say.
+    #[default]
+    Irregular,
+}
+
+/// Buffers grown by one stack.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Growth {
+    /// The stack that grows.
+    pub node: u32,
+    /// How.
+    pub pattern: GrowthPattern,
+    /// `realloc`, or allocate, copy, free by hand.
+    pub by_hand: bool,
+    /// Chains seen.
+    pub chains: u64,
+    /// Steps over all chains.
+    pub steps: u64,
+    /// Steps that the allocator could serve in place (same address).
+    pub in_place_steps: u64,
+    /// Size at the end of the largest chain, bytes.
+    pub largest_bytes: u64,
+    /// Bytes asked for over all steps of all chains.
+    pub allocated_bytes: u64,
+    /// What doubling from the first size would have allocated.
+    pub doubling_bytes: u64,
+    /// What growth by 1.5 would have allocated.
+    pub one_and_a_half_bytes: u64,
+}
+
+/// Blocks that outlived the end mark of their phase.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Zombie {
+    /// The phase: marks `NAME begin` and `NAME end`.
+    pub phase: String,
+    /// The stack.
+    pub node: u32,
+    /// Blocks still live when the phase ended.
+    pub blocks: u64,
+    /// Bytes asked for in them.
+    pub requested_bytes: u64,
+    /// Bytes given for them.
+    pub usable_bytes: u64,
+    /// Of those, blocks still live at the end of the run.
+    pub end_blocks: u64,
+    /// Of those, bytes still live at the end of the run.
+    pub end_usable_bytes: u64,
+}
+
+/// Memory over time: parallel arrays, at most some thousand points each. Bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Timeline {
+    /// Nanoseconds since the start, of the heap curves.
+    pub heap_t_ns: Vec<u64>,
+    /// Live bytes asked for: the largest within the interval that ends here.
+    pub live_requested_bytes: Vec<u64>,
+    /// Live bytes given, at that same moment.
+    pub live_usable_bytes: Vec<u64>,
+    /// Live blocks, at that same moment.
+    pub live_blocks: Vec<u64>,
+    /// Acquisitions within the interval.
+    pub allocations: Vec<u64>,
+    /// Nanoseconds since the start, of the resident curves.
+    pub rss_t_ns: Vec<u64>,
+    /// Resident memory.
+    pub rss_bytes: Vec<u64>,
+    /// Its anonymous part.
+    pub anon_bytes: Vec<u64>,
+    /// Proportional set size, where read.
+    pub pss_bytes: Vec<Option<u64>>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadRow {
+    /// Kernel thread id.
+    pub tid: u32,
+    /// Name.
+    pub name: String,
+    /// First event, nanoseconds since the start.
+    pub started_ns: u64,
+    /// End, if it ended.
+    pub ended_ns: Option<u64>,
+    /// Blocks acquired.
+    pub allocations: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Blocks released that another thread had acquired.
+    pub remote_frees: u64,
+}
+
+/// A mark.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MarkRow {
+    /// Name.
+    pub name: String,
+    /// When.
+    pub time_ns: u64,
+    /// Live bytes given.
+    pub live_usable_bytes: u64,
+    /// Live blocks.
+    pub live_blocks: u64,
+    /// Acquisitions since the mark before (or the start).
+    pub allocations: u64,
+    /// Bytes asked for since the mark before.
+    pub requested_bytes: u64,
+}
+
+/// A node of the stack tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// The caller's node; node 0 is its own parent.
+    pub parent: u32,
+    /// Index into [`Report::frames`].
+    pub frame: u32,
+}
+
+/// A frame.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Frame {
+    /// Demangled name; `module+0x1234` where there is none.
+    pub function: String,
+    /// File name of the module, without its folder.
+    pub module: String,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line.
+    pub line: Option<u32>,
+    /// Inlined into the frame that encloses it.
+    pub inlined: bool,
+}

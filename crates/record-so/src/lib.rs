@@ -1,0 +1,1 @@
+//! The recorder: the functions it exports stand in front of the allocator.

@@ -1,0 +1,250 @@
+//! What a trace knows beside its events: the process, its threads, modules, marks, and the samples
+//! that were read from `/proc` while it ran.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::ThreadId;
+
+/// Who was recorded, by what, where. Written once, at the start of the trace.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessInfo {
+    /// Random identity of this trace, 16 hex digits; children name their parent by it.
+    pub uid: String,
+    /// Kernel process id.
+    pub pid: u32,
+    /// Process id of the parent.
+    pub ppid: u32,
+    /// The name of the process (`comm`).
+    pub name: String,
+    /// The executable's path.
+    pub exe: String,
+    /// The argument vector; bytes that are not UTF-8 are replaced.
+    pub argv: Vec<String>,
+    /// Working directory at the start.
+    pub cwd: String,
+    /// Wall-clock start, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// Version of Skinflint that recorded.
+    pub recorder_version: String,
+    /// Kernel release and machine, as `uname` says.
+    pub system: String,
+    /// The allocator beneath the recorder: `glibc 2.36`, `libjemalloc.so.2`, …
+    pub allocator: String,
+    /// The file that provides `malloc` beneath the recorder.
+    pub allocator_path: String,
+    /// Size of the kernel's pages in bytes.
+    pub os_page_bytes: u64,
+    /// How this process came to be, if another recorded process is its origin.
+    pub origin: Option<Origin>,
+}
+
+/// The recorded process that this one came from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Origin {
+    /// How.
+    pub how: OriginKind,
+    /// [`ProcessInfo::uid`] of that trace.
+    pub uid: String,
+    /// Its process id.
+    pub pid: u32,
+    /// For `Fork`: events of the parent with a ticket below this one had happened; its live blocks
+    /// at that point are inherited.
+    pub fork_ticket: u64,
+}
+
+/// How a process came to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OriginKind {
+    /// A copy of its parent: it inherits the parent's live blocks.
+    Fork,
+    /// A new program started by a recorded process: it inherits nothing.
+    Spawn,
+    /// The same process, a new program (`exec`).
+    Exec,
+}
+
+/// A loaded object, or one that was.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Module {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// What is added to an address of the file to get one in memory.
+    pub bias: u64,
+    /// Path as the loader knows it; `[vdso]` for the kernel's.
+    pub path: String,
+    /// GNU build id, lower-case hex; empty if the object has none.
+    pub build_id: String,
+    /// The first stack node that may lie in it: nodes below belong to what was mapped there before.
+    pub first_node: u32,
+}
+
+/// A thread, from its first event to its end.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Thread {
+    /// Kernel thread id.
+    pub tid: u32,
+    /// Its name, the last one seen.
+    pub name: String,
+    /// When its first event was recorded, nanoseconds since the trace began.
+    pub started_ns: u64,
+    /// When it was seen to have ended.
+    pub ended_ns: Option<u64>,
+}
+
+/// A named moment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Mark {
+    /// As given by the program, or `signal N` / `mark N`.
+    pub name: String,
+    /// When, nanoseconds since the trace began.
+    pub time_ns: u64,
+    /// Its place in the order of events.
+    pub ticket: u64,
+    /// The thread that marked; `None` for a mark from outside.
+    pub thread: Option<ThreadId>,
+}
+
+/// Resident memory at a moment; taken often. Bytes. Values that were not read are `None`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RssSample {
+    /// Nanoseconds since the trace began.
+    pub time_ns: u64,
+    /// No event with a ticket above this one had been published when the sample was begun.
+    pub ticket: u64,
+    /// `VmRSS`: anonymous + file + shared memory.
+    pub rss_bytes: u64,
+    /// Anonymous part.
+    pub anon_bytes: u64,
+    /// File part.
+    pub file_bytes: u64,
+    /// Shared-memory part; the recorder's own buffers are in here.
+    pub shmem_bytes: u64,
+    /// Proportional set size, where it was read.
+    pub pss_bytes: Option<u64>,
+}
+
+/// Why a snapshot was taken.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotCause {
+    /// Resident memory had not been this high before.
+    Peak,
+    /// Taken at regular intervals.
+    Periodic,
+    /// At a mark; index into [`crate::Trace::marks`].
+    Mark(u32),
+    /// At exit, while the program waited: exact.
+    Exit,
+}
+
+/// Every mapping with its resident memory at a moment: from `smaps` and `pagemap`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Nanoseconds since the trace began.
+    pub time_ns: u64,
+    /// As in [`RssSample::ticket`].
+    pub ticket: u64,
+    /// Why.
+    pub cause: SnapshotCause,
+    /// How long it took to read, nanoseconds: the program may have gone on meanwhile.
+    pub took_ns: u64,
+    /// The mappings, by address.
+    pub mappings: Vec<Mapping>,
+}
+
+/// One mapping of a snapshot. Bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// As in `smaps`: `rw-p`.
+    pub perms: String,
+    /// As in `smaps`: a path, `[heap]`, `[stack]`, `[anon:…]`, or empty.
+    pub name: String,
+    /// What it is; decided when it was sampled.
+    pub kind: MappingKind,
+    /// `Rss`.
+    pub rss_bytes: u64,
+    /// `Pss`.
+    pub pss_bytes: u64,
+    /// `Private_Clean` + `Private_Dirty`.
+    pub private_bytes: u64,
+    /// `Anonymous`: pages that are not (or no longer) the file's.
+    pub anon_bytes: u64,
+    /// `Swap`.
+    pub swap_bytes: u64,
+    /// Resident pages as runs (first address, bytes), for writable anonymous mappings; empty where
+    /// `pagemap` could not be read, and then [`Mapping::runs_known`] is false.
+    pub runs: Vec<(u64, u64)>,
+    /// Whether `runs` was read.
+    pub runs_known: bool,
+}
+
+/// What a mapping is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MappingKind {
+    /// A file, or what was a private copy of one.
+    File,
+    /// `[heap]`: the data segment that `brk` moves.
+    Heap,
+    /// The stack of the main thread, or of a thread known to the recorder.
+    Stack,
+    /// Anonymous memory.
+    Anon,
+    /// Shared memory (`memfd`, `/dev/shm`, `SysV`, shared anonymous).
+    Shared,
+    /// The recorder's own.
+    Recorder,
+    /// `[vdso]`, `[vvar]`, `[vsyscall]` and anything else.
+    #[default]
+    Other,
+}
+
+/// How the recording ended, and what is missing. The last block of a whole trace.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ending {
+    /// How the process ended.
+    pub exit: Exit,
+    /// Nanoseconds since the trace began.
+    pub time_ns: u64,
+    /// Events recorded.
+    pub events: u64,
+    /// Events that could not be recorded, counted by the recorder and the collector.
+    pub lost_events: u64,
+    /// Stacks whose outermost frames are missing (unwinding stopped early).
+    pub truncated_stacks: u64,
+    /// What else the reader should know, a sentence each: `disk full after 12 MB: …`.
+    pub notes: Vec<String>,
+    /// Bytes of memory that the recorder held inside the program at the end: buffers, tables, state.
+    pub recorder_bytes: u64,
+    /// CPU time of the program (user and system), nanoseconds, as the kernel counted it.
+    pub cpu_ns: Option<u64>,
+    /// Kernel's high-water mark of resident memory, bytes, where it could be read.
+    pub max_rss_bytes: Option<u64>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "how", content = "value")]
+pub enum Exit {
+    /// Not known: recording stopped first.
+    #[default]
+    Unknown,
+    /// With this status.
+    Exited(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It became another program.
+    Exec,
+}
