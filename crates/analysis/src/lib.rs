@@ -1,2 +1,3 @@
 //! analysis
 pub mod model;
+pub mod pass;
