@@ -1,1 +1,18 @@
-//! base
+//! What may run while `malloc` is running.
+//!
+//! ```text
+//!   sys   raw system calls: never touch errno, never allocate
+//!   ring  the shared memory between a recorded program and the collector
+//!   env   every environment variable that Skinflint reads, in one table
+//! ```
+//!
+//! B1  Nothing here allocates, panics, formats, takes a lock of the standard library, or touches a
+//!     thread-local with a destructor.
+//! B2  Nothing here changes `errno`: system calls are made by hand.
+//!
+//! Not here: anything that a program outside of `malloc` could get from the standard library.
+#![cfg_attr(not(test), no_std)]
+
+pub mod env;
+pub mod ring;
+pub mod sys;

@@ -1,1 +1,44 @@
-//! The recorder: the functions it exports stand in front of the allocator.
+//! The recorder: it stands in front of the allocator of a running program, and says what happens to
+//! the collector.
+//!
+//! ```text
+//!   program ──malloc──► hooks ──────────────────────► real malloc (glibc, jemalloc, …)
+//!                         │  stack (unwind), ticket, time
+//!                         ▼
+//!                       ring of this thread (shared memory) ──► collector, in another process
+//! ```
+//!
+//! O1  It never writes to the program's files, streams or stacks, never changes `errno`, never takes
+//!     a lock of its own, and waits for the collector only for bounded times.
+//! O2  Releases are recorded before the real call, acquisitions after it: an address cannot be
+//!     acquired twice in the record without a release between (STYLE 23).
+//! O3  What cannot be recorded is counted, in the header that the collector reads.
+//! O4  A call that comes while this thread is already in the recorder or in the allocator (a signal
+//!     handler, an allocator that calls itself) passes straight through.
+//! O5  A child of `fork` knows itself by a page that the kernel wipes in it ([`process::live`]), so
+//!     every kind of fork is noticed, whatever function made it.
+//!
+//! Not here: names of functions, compression, files (the collector's work).
+#![no_std]
+
+mod emit;
+mod hooks;
+mod link;
+mod modules;
+mod process;
+mod real;
+mod thread;
+mod tls;
+
+/// A panic has no way out of someone's `malloc`: say where, and stop.
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    skinflint_base::sys::stderr(b"skinflint recorder: internal error");
+    if let Some(place) = info.location() {
+        skinflint_base::sys::stderr(b" in ");
+        skinflint_base::sys::stderr(place.file().as_bytes());
+    }
+    skinflint_base::sys::stderr(b"; please report it\n");
+    // SAFETY: abort does not return.
+    unsafe { libc::abort() }
+}

@@ -1,0 +1,355 @@
+//! The shared memory between a recorded program and the collector.
+//!
+//! ```text
+//!   session page   one per `skinflint run`:  tick, wake
+//!   region         one per process (more if it has many threads), a memfd of the collector:
+//!     [ ProcessHeader | SlotHeader × SLOTS | ring 0 | ring 1 | … ]
+//!   ring           words; one thread writes at `tail`, the collector reads at `head`
+//!
+//!        head ──────► tail                       capacity grows by doubling, only when empty
+//!     ···[ words to be read ]···[ free ]···
+//! ```
+//!
+//! R1  Only the thread that owns a slot writes its ring, `tail`, `ticket` and `capacity`; only the
+//!     collector writes `head`. `head <= tail <= head + capacity`, all counted in words since the
+//!     slot was made.
+//! R2  A record never straddles the end of the ring: a `PAD` record fills the rest.
+//! R3  `capacity` changes only while `head == tail`, and is published before the next `tail`: the
+//!     collector, which reads `tail` first, never reads words with a capacity they were not
+//!     written with.
+//! R4  Neither side trusts the other with its life: every length is checked by the collector, and
+//!     the recorder waits for the collector only for bounded times.
+//! R5  Both sides are built from this file; [`LAYOUT`] is checked when they meet.
+//!
+//! Not here: what is kept (the trace), and who decides when to drain (the collector).
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A short text in shared memory, zero-terminated; published by a flag of its own.
+#[repr(transparent)]
+pub struct Text<const N: usize>(UnsafeCell<[u8; N]>);
+
+// SAFETY: every access goes through volatile reads and writes of single bytes; who may write when
+// is said where the text is declared.
+unsafe impl<const N: usize> Sync for Text<N> {}
+
+impl<const N: usize> Text<N> {
+    /// Writes a text, cut to fit. Only its owner may, before it sets the flag.
+    pub fn write(&self, text: &[u8]) {
+        let start = self.0.get().cast::<u8>();
+        for (index, byte) in text.iter().take(N - 1).chain(&[0]).enumerate() {
+            // SAFETY: `index` is at most N - 1.
+            unsafe { start.add(index).write_volatile(*byte) };
+        }
+    }
+
+    /// Copies the text out. Bytes, without the zero.
+    pub fn read(&self) -> ([u8; N], usize) {
+        let start = self.0.get().cast::<u8>();
+        let mut copy = [0; N];
+        for (index, byte) in copy.iter_mut().enumerate() {
+            // SAFETY: `index` is below N.
+            *byte = unsafe { start.add(index).read_volatile() };
+        }
+        let len = copy.iter().position(|&byte| byte == 0).unwrap_or(N);
+        (copy, len)
+    }
+}
+
+/// Version of everything in this file.
+pub const LAYOUT: u32 = 1;
+
+/// First bytes of a hello: `SKFLHELO`.
+pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
+
+/// Threads that one region serves. 16 rings of 256 KiB are 4 MiB of address space, so a program
+/// under `ulimit -v` is hardly hurt; a program with more threads asks for more regions.
+pub const SLOTS: usize = 16;
+
+/// Largest ring, in words: 256 KiB.
+pub const RING_WORDS: usize = 32 * 1024;
+
+/// First capacity of a ring, in words: 16 KiB, so that a thread that does little costs four pages.
+pub const FIRST_CAPACITY: u64 = 2 * 1024;
+
+/// The longest record, in words.
+pub const RECORD_WORDS: usize = 80;
+
+/// Frames in one `STACK` record at most.
+pub const STACK_CHUNK: usize = 64;
+
+/// Bytes of a mark's name that are kept.
+pub const MARK_NAME_BYTES: usize = 128;
+
+/// Bytes of a module's path that are kept.
+pub const MODULE_PATH_BYTES: usize = 512;
+
+/// Shared by the collector and all processes of a run.
+#[repr(C)]
+pub struct SessionPage {
+    /// Raised by the collector every few milliseconds: a thread that sees it changed stamps the
+    /// time. Also its heartbeat.
+    pub tick: AtomicU32,
+    /// Futex that the collector sleeps on; raised by whoever wants it.
+    pub wake: AtomicU32,
+    /// 1 while the collector sleeps, so that others need not wake it in vain.
+    pub sleeping: AtomicU32,
+}
+
+/// Size of the session page in bytes.
+pub const SESSION_BYTES: usize = 4096;
+
+/// At the start of a process's first region.
+#[repr(C)]
+pub struct ProcessHeader {
+    /// [`LAYOUT`].
+    pub layout: AtomicU32,
+    /// Set once the texts below are complete.
+    pub described: AtomicU32,
+    /// Snapshots asked for so far; the recorder raises it.
+    pub snapshot_asked: AtomicU32,
+    /// Snapshots done so far; the collector raises it to what was asked, and wakes.
+    pub snapshot_done: AtomicU32,
+    /// Why the newest was asked for: [`SNAPSHOT_EXIT`] or the index of a mark.
+    pub snapshot_cause: AtomicU32,
+    /// Next index of a mark; both sides take from it.
+    pub next_mark: AtomicU32,
+    /// Memory that the recorder mapped inside the program, bytes (rings excluded).
+    pub recorder_bytes: AtomicU64,
+    /// Events that no ring could take.
+    pub lost_events: AtomicU64,
+    /// Acquisitions made while the same thread was inside the allocator (signal handlers).
+    pub nested_events: AtomicU64,
+    /// Threads that got no slot.
+    pub unserved_threads: AtomicU64,
+    /// Children that could not be recorded.
+    pub lost_children: AtomicU64,
+    /// 1 when the recorder stopped because the collector did not answer.
+    pub gave_up: AtomicU32,
+    /// 1 if usable sizes are read from glibc's chunk headers.
+    pub glibc_fast: AtomicU32,
+    /// Where the real `malloc` lives; the recorder writes it before `described`.
+    pub allocator_path: Text<512>,
+    /// What libc says of its version; the recorder writes it before `described`.
+    pub libc_version: Text<64>,
+}
+
+/// Cause of a snapshot at exit.
+pub const SNAPSHOT_EXIT: u32 = u32::MAX;
+
+/// State of a slot: nobody's.
+pub const SLOT_FREE: u32 = 0;
+/// State of a slot: a thread writes to it.
+pub const SLOT_ACTIVE: u32 = 1;
+/// State of a slot: its thread is about to end, and may still write.
+pub const SLOT_ENDING: u32 = 2;
+
+/// Packs a slot's owner.
+pub const fn owner(state: u32, tid: u32) -> u64 {
+    (state as u64) << 32 | tid as u64
+}
+
+/// One per ring. The two sides write to different cache lines.
+#[repr(C, align(64))]
+pub struct SlotHeader {
+    /// Words written since the slot was made (R1).
+    pub tail: AtomicU64,
+    /// Ticket of the newest event in the ring.
+    pub ticket: AtomicU64,
+    /// Words that the ring uses, a power of two (R3).
+    pub capacity: AtomicU64,
+    /// State in the upper half ([`SLOT_FREE`], [`SLOT_ACTIVE`], [`SLOT_ENDING`]), kernel id of the
+    /// thread in the lower: taken over in one step.
+    pub owner: AtomicU64,
+    /// 1 while the thread waits for room.
+    pub waiting: AtomicU32,
+    /// Set by the thread when it ends: what `PR_GET_NAME` said.
+    pub named: AtomicU32,
+    /// The thread's name; the thread writes it before `named`.
+    pub name: Text<16>,
+    _line: [u64; 0],
+    /// Words read since the slot was made (R1).
+    pub head: Reader,
+}
+
+/// The collector's half of a slot, on a cache line of its own.
+#[repr(C, align(64))]
+pub struct Reader {
+    /// Words read since the slot was made.
+    pub words: AtomicU64,
+    /// Raised with every drain; futex for a thread that waits for room.
+    pub drained: AtomicU32,
+}
+
+const HEADERS_BYTES: usize = 4096;
+const _: () = assert!(size_of::<ProcessHeader>() <= 1024);
+const _: () = assert!(SLOTS_OFFSET + SLOTS * size_of::<SlotHeader>() <= HEADERS_BYTES);
+const _: () = assert!(RING_WORDS.is_power_of_two() && FIRST_CAPACITY.is_power_of_two());
+const _: () = assert!(RECORD_WORDS > STACK_CHUNK + 1);
+const _: () = assert!(RECORD_WORDS > 8 + MODULE_PATH_BYTES / 8);
+
+/// Offset of the slot headers in a region, bytes.
+pub const SLOTS_OFFSET: usize = 1024;
+
+/// Offset of ring `slot` in a region, bytes.
+pub const fn ring_offset(slot: usize) -> usize {
+    HEADERS_BYTES + slot * RING_WORDS * 8
+}
+
+/// Size of a region, bytes.
+pub const REGION_BYTES: usize = ring_offset(SLOTS);
+
+/// What a process says when it meets the collector.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Hello {
+    /// [`HELLO_MAGIC`].
+    pub magic: u64,
+    /// [`LAYOUT`].
+    pub layout: u32,
+    /// [`HELLO_PROCESS`] or [`HELLO_REGION`].
+    pub kind: u32,
+    /// For `HELLO_REGION`: the token that the process was given. For `HELLO_PROCESS` after a fork:
+    /// the token of the parent. Else 0.
+    pub token: u64,
+    /// After a fork: the parent's tickets up to this one were taken.
+    pub fork_ticket: u64,
+    /// Monotonic nanoseconds.
+    pub time_ns: u64,
+}
+
+/// A process begins.
+pub const HELLO_PROCESS: u32 = 1;
+/// A process needs room for more threads.
+pub const HELLO_REGION: u32 = 2;
+
+/// The collector's answer; the session page and a region come with it as descriptors, in this order.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Welcome {
+    /// [`HELLO_MAGIC`].
+    pub magic: u64,
+    /// The process's token.
+    pub token: u64,
+    /// 0, or an error number: nothing will be recorded.
+    pub refused: u64,
+}
+
+/// What a record is: the top byte of its first word.
+///
+/// `E` marks events: each takes the ticket after its predecessor's in the ring, unless a `TICKET`
+/// record stands before it. Addresses have 48 bits.
+pub mod tag {
+    /// `words`: skip so many, this one included (R2).
+    pub const PAD: u8 = 0;
+    /// flags 8 | count 24 | keep 24, then `count` return addresses, outermost first: the thread's
+    /// stack is its first `keep` frames and these.
+    pub const STACK: u8 = 1;
+    /// E: func 8 | address 48; size 32 | usable − size 32, or, with [`super::WIDE`], size, usable.
+    pub const ALLOC: u8 = 2;
+    /// E: func 8 | address 48.
+    pub const FREE: u8 = 3;
+    /// E: address 48.
+    pub const REALLOC_RELEASE: u8 = 4;
+    /// E: as `ALLOC`.
+    pub const REALLOC_ACQUIRE: u8 = 5;
+    /// E: address 48.
+    pub const REALLOC_CANCEL: u8 = 6;
+    /// The ticket of the next event, 56 bits.
+    pub const TICKET: u8 = 7;
+    /// Monotonic nanoseconds, 56 bits.
+    pub const TIME: u8 = 8;
+    /// E: by-allocator 8 | address 48; length; prot 32 | flags 32.
+    pub const MAP: u8 = 9;
+    /// E: by-allocator 8 | address 48; length.
+    pub const UNMAP: u8 = 10;
+    /// E: old address 48; old length; new address; new length.
+    pub const REMAP: u8 = 11;
+    /// E: address 48.
+    pub const BRK: u8 = 12;
+    /// E: address 48; length; advice.
+    pub const ADVISE: u8 = 13;
+    /// E: bytes 8 | index 32, then the name.
+    pub const MARK: u8 = 14;
+    /// E: process id 32.
+    pub const FORK: u8 = 15;
+    /// So many events of this thread were lost here.
+    pub const LOST: u8 = 16;
+    /// A loaded object was met: build-id bytes 8 | path bytes 48; start; end; bias; build id
+    /// (4 words); path.
+    pub const MODULE: u8 = 17;
+    /// The object that began at this address is no longer there.
+    pub const MODULE_GONE: u8 = 18;
+    /// A thread takes over the slot: tid 32; stack low; stack high; monotonic nanoseconds.
+    pub const THREAD: u8 = 19;
+}
+
+/// Bit of a `STACK` record: the outermost frames are missing.
+pub const STACK_TRUNCATED: u64 = 1 << 48;
+
+/// Bit 7 of the function byte of `ALLOC`: both sizes have a word of their own.
+pub const WIDE: u8 = 0x80;
+
+/// Low 48 bits: an address.
+pub const ADDRESS: u64 = (1 << 48) - 1;
+
+/// First word of a record.
+#[inline(always)]
+pub const fn word(tag: u8, byte: u8, low: u64) -> u64 {
+    (tag as u64) << 56 | (byte as u64) << 48 | (low & ADDRESS)
+}
+
+/// Low 56 bits: a ticket or a time.
+pub const LONG: u64 = (1 << 56) - 1;
+
+/// First word of a `TICKET`, `TIME` or `LOST` record, whose value has 56 bits (two years of
+/// nanoseconds).
+#[inline(always)]
+pub const fn long_word(tag: u8, value: u64) -> u64 {
+    (tag as u64) << 56 | (value & LONG)
+}
+
+/// Words of the record that begins with `first`, itself included; `None` for an unknown tag.
+#[inline]
+pub fn record_words(first: u64) -> Option<usize> {
+    let byte = (first >> 48) as u8;
+    Some(match (first >> 56) as u8 {
+        tag::PAD => (first & ADDRESS).max(1) as usize,
+        tag::STACK => 1 + (first >> 24 & 0xff_ffff) as usize,
+        tag::ALLOC | tag::REALLOC_ACQUIRE if byte & WIDE != 0 => 3,
+        tag::ALLOC | tag::REALLOC_ACQUIRE | tag::UNMAP => 2,
+        tag::FREE | tag::REALLOC_RELEASE | tag::REALLOC_CANCEL | tag::TICKET | tag::TIME => 1,
+        tag::BRK | tag::FORK | tag::LOST | tag::MODULE_GONE => 1,
+        tag::MAP | tag::ADVISE => 3,
+        tag::REMAP | tag::THREAD => 4,
+        tag::MARK => 1 + (byte as usize).div_ceil(8),
+        tag::MODULE => 8 + ((first & 0xffff) as usize).div_ceil(8),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_sides_of_a_slot_are_on_different_cache_lines() {
+        let head = core::mem::offset_of!(SlotHeader, head);
+        assert_eq!(head % 64, 0);
+        assert!(core::mem::offset_of!(SlotHeader, name) + 16 <= head);
+    }
+
+    #[test]
+    fn lengths_of_records() {
+        assert_eq!(record_words(word(tag::PAD, 0, 7)), Some(7));
+        assert_eq!(record_words(word(tag::PAD, 0, 0)), Some(1));
+        assert_eq!(record_words(word(tag::STACK, 0, 3 << 24 | 9)), Some(4));
+        assert_eq!(record_words(word(tag::STACK, 1, 3 << 24 | 9)), Some(4));
+        assert_eq!(record_words(word(tag::ALLOC, 1, 0x7fff_0000_1234)), Some(2));
+        assert_eq!(record_words(word(tag::ALLOC, 1 | WIDE, 0x1234)), Some(3));
+        assert_eq!(record_words(word(tag::MARK, 9, 4)), Some(3));
+        assert_eq!(record_words(word(tag::MODULE, 20, 17)), Some(11));
+        assert_eq!(record_words(u64::MAX), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! System calls by hand.
+//!
+//! The libc wrappers set `errno`, and `free` must not change it; some of them are cancellation
+//! points, and the recorder must not be one.
+//!
+//! S1  A result in -4095..0 is an error number, negated, as the kernel returns it.
+
+use core::arch::asm;
+
+/// A system call with up to six arguments.
+///
+/// # Safety
+/// The arguments must be right for the call; pointers among them must be valid for what the kernel
+/// does with them.
+#[inline]
+pub unsafe fn syscall(number: i64, args: [u64; 6]) -> i64 {
+    let result: i64;
+    // SAFETY: the caller answers for the call itself; the registers are those of the x86-64 ABI,
+    // and the two that the kernel overwrites are declared.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Whether a result is an error (S1).
+#[inline]
+pub fn is_error(result: i64) -> bool {
+    (-4095..0).contains(&result)
+}
+
+/// Private anonymous memory, zeroed, not reserved; null if the kernel refuses. `bytes` is rounded
+/// up to pages by the kernel.
+pub fn map_private(bytes: usize) -> *mut u8 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing.
+    let result = unsafe {
+        syscall(libc::SYS_mmap, [0, bytes as u64, prot as u64, flags as u64, u64::MAX, 0])
+    };
+    if is_error(result) { core::ptr::null_mut() } else { result as *mut u8 }
+}
+
+/// A shared mapping of a file; null if the kernel refuses.
+pub fn map_shared(fd: i32, bytes: usize) -> *mut u8 {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing.
+    let result = unsafe {
+        syscall(
+            libc::SYS_mmap,
+            [0, bytes as u64, prot as u64, libc::MAP_SHARED as u64, fd as u64, 0],
+        )
+    };
+    if is_error(result) { core::ptr::null_mut() } else { result as *mut u8 }
+}
+
+/// `madvise`. Returns whether the kernel agreed.
+///
+/// # Safety
+/// The range must be the caller's own, and the advice must not take away what others still read.
+pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { syscall(libc::SYS_madvise, [addr as u64, bytes as u64, advice as u64, 0, 0, 0]) == 0 }
+}
+
+/// `munmap`.
+///
+/// # Safety
+/// Nothing may use the range afterwards.
+pub unsafe fn unmap(addr: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { syscall(libc::SYS_munmap, [addr as u64, bytes as u64, 0, 0, 0, 0]) };
+}
+
+/// Closes a file descriptor.
+pub fn close(fd: i32) {
+    // SAFETY: no memory is involved.
+    unsafe { syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
+}
+
+/// Kernel id of the calling thread.
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
+}
+
+/// Kernel id of the process.
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// Whether a thread of this process exists.
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 is never delivered.
+    let result = unsafe { syscall(libc::SYS_tgkill, [u64::from(pid), u64::from(tid), 0, 0, 0, 0]) };
+    result != -i64::from(libc::ESRCH)
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds. About 25 ns through the vdso.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is ours; this wrapper goes to the vdso and cannot fail for this clock, so it
+    // leaves errno alone (B2).
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Waits until `*word != expected`, a wake, a signal, or the time-out. Works across processes.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_ns: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as i64,
+        tv_nsec: (timeout_ns % 1_000_000_000) as i64,
+    };
+    // SAFETY: the word outlives the call; the kernel only reads it and the time-out.
+    unsafe {
+        syscall(
+            libc::SYS_futex,
+            [
+                word.as_ptr() as u64,
+                libc::FUTEX_WAIT as u64,
+                u64::from(expected),
+                &raw const timeout as u64,
+                0,
+                0,
+            ],
+        );
+    }
+}
+
+/// Wakes everyone who waits on the word.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: the kernel uses the address only as a key.
+    unsafe {
+        syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as u64, libc::FUTEX_WAKE as u64, i32::MAX as u64, 0, 0, 0],
+        );
+    }
+}
+
+/// Writes a message to stderr, as far as it goes.
+pub fn stderr(message: &[u8]) {
+    // SAFETY: the slice is valid for reading.
+    unsafe {
+        syscall(libc::SYS_write, [2, message.as_ptr() as u64, message.len() as u64, 0, 0, 0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_seen_and_errno_is_left_alone() {
+        // SAFETY: reads and writes this thread's errno.
+        unsafe { *libc::__errno_location() = 77 };
+        // SAFETY: closing a descriptor that cannot exist.
+        let result = unsafe { syscall(libc::SYS_close, [u64::MAX, 0, 0, 0, 0, 0]) };
+        assert_eq!(result, -i64::from(libc::EBADF));
+        assert!(is_error(result));
+        // SAFETY: as above.
+        assert_eq!(unsafe { *libc::__errno_location() }, 77);
+    }
+
+    #[test]
+    fn this_thread_exists_and_a_wrong_one_does_not() {
+        assert!(thread_exists(getpid(), gettid()));
+        assert!(!thread_exists(getpid(), 0x3fff_fff0));
+    }
+
+    #[test]
+    fn a_wait_on_a_changed_word_returns() {
+        let word = core::sync::atomic::AtomicU32::new(2);
+        futex_wait(&word, 1, 1_000_000_000);
+        futex_wait(&word, 2, 1_000_000);
+        futex_wake(&word);
+    }
+}

@@ -1,0 +1,432 @@
+//! Writing events into the thread's ring.
+//!
+//! W1  `pos` is this thread's copy of `tail`; words below `limit` may be written without looking at
+//!     anything shared. `limit` is never beyond the end of the lap, the room left by the collector,
+//!     or a quarter of the capacity from the last look.
+//! W2  `tail` is published after each event, and only behind whole records.
+//! W3  Every event takes exactly one ticket; a `TICKET` record stands before it when that is not its
+//!     predecessor's plus one.
+
+use core::sync::atomic::Ordering;
+
+use skinflint_base::ring::{
+    MARK_NAME_BYTES, RECORD_WORDS, RING_WORDS, STACK_CHUNK, STACK_TRUNCATED, SlotHeader, WIDE,
+    long_word, tag, word,
+};
+use skinflint_base::sys;
+use skinflint_unwind::{Registers, StackBounds};
+
+use crate::thread::ThreadState;
+use crate::{modules, process, thread};
+
+/// The writer's end of a ring.
+pub struct Ring {
+    pos: u64,
+    limit: u64,
+    words: *mut u64,
+    mask: u64,
+    header: *const SlotHeader,
+}
+
+impl Ring {
+    /// Goes on where the slot's last owner stopped.
+    pub fn over(header: &'static SlotHeader, words: *mut u64) -> Ring {
+        // ORDER: Relaxed; the last owner has ended, and the takeover was an Acquire.
+        let mut capacity = header.capacity.load(Ordering::Relaxed);
+        if capacity == 0 {
+            capacity = skinflint_base::ring::FIRST_CAPACITY;
+            header.capacity.store(capacity, Ordering::Relaxed);
+        }
+        let pos = header.tail.load(Ordering::Relaxed);
+        Ring { pos, limit: pos, words, mask: capacity - 1, header }
+    }
+
+    /// The shared half.
+    pub fn header(&self) -> &'static SlotHeader {
+        // SAFETY: made from a 'static reference.
+        unsafe { &*self.header }
+    }
+
+    /// Writes a word of a record for which `room` was asked.
+    #[inline(always)]
+    unsafe fn put(&mut self, value: u64) {
+        // SAFETY: the mask keeps the index inside the ring; W1: the word is free.
+        unsafe { self.words.add((self.pos & self.mask) as usize).write(value) };
+        self.pos += 1;
+    }
+
+    /// Makes room for a record of `words` without a seam (W1). False: recording is over.
+    #[inline(always)]
+    unsafe fn room(&mut self, words: usize) -> bool {
+        if self.pos + words as u64 <= self.limit {
+            return true;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.room_slow(words as u64) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn room_slow(&mut self, words: u64) -> bool {
+        let header = self.header();
+        self.publish();
+        loop {
+            let capacity = self.mask + 1;
+            let lap_end = (self.pos | self.mask) + 1;
+            // ORDER: Acquire; pairs with the collector's Release: words below head have been read.
+            let head = header.head.words.load(Ordering::Acquire);
+            let seam = self.pos + words > lap_end;
+            let wanted = if seam { lap_end } else { self.pos + words };
+            if wanted > head + capacity {
+                if !self.wait_for_room(wanted) {
+                    return false;
+                }
+                continue;
+            }
+            if seam {
+                // SAFETY: the words up to the end of the lap are free, as just checked; a reader
+                // skips as many as the first one says.
+                unsafe {
+                    let at = self.words.add((self.pos & self.mask) as usize);
+                    at.write(word(tag::PAD, 0, lap_end - self.pos));
+                }
+                self.pos = lap_end;
+                self.publish();
+                continue;
+            }
+            if self.pos - head >= capacity / 4
+                && let Some(session) = process::session()
+            {
+                process::wake_collector(session);
+            }
+            let next_look = self.pos + (capacity / 4).max(RECORD_WORDS as u64);
+            self.limit = lap_end.min(head + capacity).min(next_look);
+            return true;
+        }
+    }
+
+    /// Waits until the collector has read enough; a ring that was full grows once it is empty (R3).
+    fn wait_for_room(&mut self, wanted: u64) -> bool {
+        const PATIENCE_NS: u64 = 5_000_000_000;
+        let header = self.header();
+        let Some(session) = process::session() else { return false };
+        let mut tick = session.tick.load(Ordering::Relaxed); // ORDER: Relaxed; a heartbeat.
+        let mut since = sys::monotonic_ns();
+        let may_grow = (self.mask as usize) + 1 < RING_WORDS;
+        loop {
+            // ORDER: Acquire for both; `drained` is raised after `head` was stored, so a wait on a
+            // value read before `head` cannot sleep through the change.
+            let drained = header.head.drained.load(Ordering::Acquire);
+            let head = header.head.words.load(Ordering::Acquire);
+            if may_grow && head == self.pos {
+                self.mask = self.mask * 2 + 1;
+                // ORDER: Relaxed; published by the next Release of `tail` (R3).
+                header.capacity.store(self.mask + 1, Ordering::Relaxed);
+                return true;
+            }
+            if !may_grow && wanted <= head + self.mask + 1 {
+                return true;
+            }
+            // ORDER: Relaxed; the collector looks at it after it has stored `head`; a wake that is
+            // missed costs one time-out.
+            header.waiting.store(1, Ordering::Relaxed);
+            session.wake.fetch_add(1, Ordering::Relaxed);
+            sys::futex_wake(&session.wake);
+            sys::futex_wait(&header.head.drained, drained, 20_000_000);
+            let now_tick = session.tick.load(Ordering::Relaxed);
+            if now_tick != tick {
+                tick = now_tick;
+                since = sys::monotonic_ns();
+            } else if sys::monotonic_ns() - since > PATIENCE_NS {
+                process::give_up();
+                return false;
+            }
+        }
+    }
+
+    /// Shows the collector everything up to here.
+    #[inline(always)]
+    fn publish(&self) {
+        // ORDER: Release; pairs with the collector's Acquire: it sees the words below `tail`.
+        self.header().tail.store(self.pos, Ordering::Release);
+    }
+}
+
+/// Events after which a time stamp is due even if the tick stands still.
+const EVENTS_PER_STAMP: u32 = 4096;
+
+/// Takes the ticket and the time for an event (W3).
+///
+/// # Safety
+/// Between `enter` and `leave`, RECORDING.
+#[inline(always)]
+unsafe fn begin_event(state: *mut ThreadState, words: usize) -> bool {
+    // SAFETY: H1.
+    unsafe {
+        if !(*state).ring.room(words + 2) {
+            count_lost();
+            return false;
+        }
+        let last = (*state).ticket.load(Ordering::Relaxed); // ORDER: Relaxed; own counter.
+        // ORDER: Relaxed for MULTI, see G2. Relaxed for the shared counter: the allocator orders a
+        // release of an address before its next acquisition, so the tickets, which are taken before
+        // the one and after the other and have a single modification order, follow it.
+        let ticket = if process::MULTI.load(Ordering::Relaxed) {
+            let ticket = process::TICKET.fetch_add(1, Ordering::Relaxed) + 1;
+            if ticket != last + 1 {
+                (*state).ring.put(long_word(tag::TICKET, ticket));
+            }
+            ticket
+        } else {
+            last + 1
+        };
+        (*state).ticket.store(ticket, Ordering::Relaxed); // ORDER: Relaxed; own counter.
+        stamp(state);
+    }
+    true
+}
+
+/// Writes the time if the collector's tick has moved on.
+#[inline(always)]
+unsafe fn stamp(state: *mut ThreadState) {
+    // ORDER: Relaxed; a clock that may be a little behind.
+    let session = process::SESSION.load(Ordering::Relaxed);
+    // SAFETY: linked, so the page is mapped; H1.
+    unsafe {
+        let tick = (*session).tick.load(Ordering::Relaxed); // ORDER: Relaxed; as above.
+        if tick == (*state).tick && (*state).until_time != 0 {
+            (*state).until_time -= 1;
+            return;
+        }
+        (*state).tick = tick;
+        (*state).until_time = EVENTS_PER_STAMP;
+        (*state).ring.put(long_word(tag::TIME, sys::monotonic_ns()));
+    }
+}
+
+/// Publishes the event.
+#[inline(always)]
+unsafe fn end_event(state: *mut ThreadState) {
+    // SAFETY: H1.
+    unsafe {
+        let header = (*state).ring.header();
+        let ticket = (*state).ticket.load(Ordering::Relaxed); // ORDER: Relaxed; own counter.
+        // ORDER: Relaxed; published with `tail`.
+        header.ticket.store(ticket, Ordering::Relaxed);
+        (*state).ring.publish();
+    }
+}
+
+#[cold]
+fn count_lost() {
+    if let Some(header) = process::header() {
+        header.lost_events.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; a counter.
+    }
+}
+
+/// Where a call came from: the registers at the entry of the exported function.
+#[derive(Clone, Copy)]
+pub struct Caller {
+    /// Stack pointer: where the return address is.
+    pub sp: u64,
+    /// Frame pointer register.
+    pub bp: u64,
+}
+
+/// Captures the stack and writes what is new of it.
+///
+/// # Safety
+/// Between `enter` and `leave`, RECORDING; `caller` is of a call that has not returned.
+#[inline(always)]
+pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
+    // SAFETY: H1; the stack above `caller.sp` belongs to the calls that led here.
+    unsafe {
+        let (lo, hi) = (*state).stack_bounds;
+        let capture = skinflint_unwind::capture(
+            modules::rules(),
+            modules::finder(),
+            &mut (*state).stack,
+            StackBounds { lo, hi },
+            Registers { sp: caller.sp, bp: caller.bp },
+        );
+        let ring = &raw mut (*state).ring;
+        let fresh = capture.fresh.len();
+        if fresh != 0 || capture.keep != capture.remembered {
+            let flags = if capture.truncated { STACK_TRUNCATED } else { 0 };
+            let mut keep = capture.keep;
+            // `fresh` has the innermost frame first; the ring wants the outermost first.
+            let mut rest = capture.fresh;
+            loop {
+                let count = rest.len().min(STACK_CHUNK);
+                if !(*ring).room(1 + count) {
+                    count_lost();
+                    return false;
+                }
+                let low = (count as u64) << 24 | keep as u64;
+                (*ring).put(word(tag::STACK, 0, low) | flags);
+                let (left, chunk) = rest.split_at_unchecked(rest.len() - count);
+                for &pc in chunk.iter().rev() {
+                    (*ring).put(pc);
+                }
+                rest = left;
+                keep += count;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            if (*state).stack.compiled() != (*state).compiled_seen {
+                modules::notice(state);
+            }
+        }
+    }
+    true
+}
+
+/// Writes an acquisition: `tag::ALLOC` or `tag::REALLOC_ACQUIRE`.
+///
+/// # Safety
+/// As for `stack`.
+#[inline(always)]
+pub unsafe fn acquired(
+    state: *mut ThreadState,
+    kind: u8,
+    func: u8,
+    block: u64,
+    size: u64,
+    usable: u64,
+    caller: Caller,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if !stack(state, caller) || !begin_event(state, 3) {
+            return;
+        }
+        let slop = usable.wrapping_sub(size);
+        let ring = &raw mut (*state).ring;
+        if (size | slop) >> 32 == 0 {
+            (*ring).put(word(kind, func, block));
+            (*ring).put(slop << 32 | size);
+        } else {
+            (*ring).put(word(kind, func | WIDE, block));
+            (*ring).put(size);
+            (*ring).put(usable);
+        }
+        end_event(state);
+    }
+}
+
+/// Writes an event of one word.
+///
+/// # Safety
+/// Between `enter` and `leave`, RECORDING.
+#[inline(always)]
+pub unsafe fn short(state: *mut ThreadState, kind: u8, byte: u8, low: u64) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if begin_event(state, 1) {
+            (*state).ring.put(word(kind, byte, low));
+            end_event(state);
+        }
+    }
+}
+
+/// Writes an event of several words.
+///
+/// # Safety
+/// As for `short`; `rest` has less than `RECORD_WORDS` words.
+pub unsafe fn long(state: *mut ThreadState, first: u64, rest: &[u64]) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if begin_event(state, 1 + rest.len()) {
+            (*state).ring.put(first);
+            for &value in rest {
+                (*state).ring.put(value);
+            }
+            end_event(state);
+        }
+    }
+}
+
+/// Writes a record that is no event.
+///
+/// # Safety
+/// As for `long`.
+pub unsafe fn note(state: *mut ThreadState, first: u64, rest: &[u64]) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if (*state).ring.room(1 + rest.len()) {
+            (*state).ring.put(first);
+            for &value in rest {
+                (*state).ring.put(value);
+            }
+            (*state).ring.publish();
+        }
+    }
+}
+
+/// Says who writes to this ring from here on.
+///
+/// # Safety
+/// H1.
+pub unsafe fn thread_begins(state: *mut ThreadState) {
+    let now = sys::monotonic_ns();
+    // SAFETY: H1.
+    unsafe {
+        let (low, high) = (*state).stack_bounds;
+        let first = word(tag::THREAD, 0, u64::from(sys::gettid()));
+        note(state, first, &[low, high, now]);
+    }
+}
+
+/// Writes a mark and asks for a snapshot of its moment.
+///
+/// # Safety
+/// Between `enter` and `leave`; `busy` is set by this function.
+pub unsafe fn mark(state: *mut ThreadState, name: &[u8]) {
+    let Some(header) = process::header() else { return };
+    let name = &name[..name.len().min(MARK_NAME_BYTES)];
+    let mut words = [0u64; MARK_NAME_BYTES / 8];
+    for (word, bytes) in words.iter_mut().zip(name.chunks(8)) {
+        let mut buffer = [0u8; 8];
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(buffer);
+    }
+    // ORDER: Relaxed; hands out numbers.
+    let index = header.next_mark.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as the caller promises.
+    unsafe {
+        thread::set_busy(state, thread::RECORDING);
+        // The time of a mark shall be its own.
+        (*state).until_time = 0;
+        let first = word(tag::MARK, name.len() as u8, u64::from(index));
+        long(state, first, &words[..name.len().div_ceil(8)]);
+        thread::set_busy(state, thread::INSIDE);
+    }
+    // Waiting for each of very many marks would change what is measured.
+    const MARKS_WAITED_FOR: u32 = 256;
+    if index < MARKS_WAITED_FOR {
+        process::snapshot(index);
+    }
+}
+
+/// Writes marks that a signal asked for while the thread was busy.
+///
+/// # Safety
+/// H1, OUTSIDE.
+#[cold]
+#[inline(never)]
+pub unsafe fn pending_marks(state: *mut ThreadState) {
+    // SAFETY: H1.
+    unsafe {
+        while (*state).pending_marks != 0 {
+            (*state).pending_marks -= 1;
+            let entered = thread::enter();
+            if entered.is_null() {
+                return;
+            }
+            mark(entered, b"signal");
+            thread::set_busy(entered, 0);
+        }
+    }
+}
+

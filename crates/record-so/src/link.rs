@@ -1,0 +1,257 @@
+//! Meeting the collector: one message each way over its socket, then only shared memory.
+//!
+//! K1  No descriptor stays open: a program that closes all of them loses nothing, and one that
+//!     counts on their numbers finds them unchanged.
+//! K2  Every wait has a time-out; a collector that does not answer means no recording.
+//! K3  Only raw system calls are used, so a child of a threaded program may link itself.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use skinflint_base::env;
+use skinflint_base::ring::{
+    HELLO_MAGIC, HELLO_PROCESS, HELLO_REGION, Hello, LAYOUT, ProcessHeader, REGION_BYTES,
+    SESSION_BYTES, SessionPage, Welcome,
+};
+use skinflint_base::sys;
+
+use crate::{process, real, thread};
+
+/// The socket's address, read from the environment once.
+struct Address(core::cell::UnsafeCell<libc::sockaddr_un>);
+// SAFETY: written once, by the first thread, before `KNOWN` is set.
+unsafe impl Sync for Address {}
+
+static ADDRESS: Address = Address(core::cell::UnsafeCell::new(libc::sockaddr_un {
+    sun_family: libc::AF_UNIX as libc::sa_family_t,
+    sun_path: [0; 108],
+}));
+static READ: AtomicBool = AtomicBool::new(false);
+static KNOWN: AtomicBool = AtomicBool::new(false);
+/// The signal that marks, or 0.
+pub static MARK_SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// Longest environment that is searched, bytes.
+const ENVIRONMENT_BYTES: usize = 4 << 20;
+
+/// Reads our variables from the kernel's copy of the environment: libc's may not be set up yet when
+/// the loader allocates for the first time.
+fn read_environment() {
+    // ORDER: Relaxed; the first event of a process, one thread.
+    if READ.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let path = c"/proc/self/environ";
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path is a C string.
+    let fd = unsafe {
+        let dir = libc::AT_FDCWD as u64;
+        sys::syscall(libc::SYS_openat, [dir, path.as_ptr() as u64, flags as u64, 0, 0, 0])
+    };
+    if sys::is_error(fd) {
+        return;
+    }
+    let buffer = sys::map_private(ENVIRONMENT_BYTES);
+    if !buffer.is_null() {
+        let mut len = 0usize;
+        while len < ENVIRONMENT_BYTES {
+            // SAFETY: the rest of the buffer is ours.
+            let n = unsafe {
+                let at = buffer.add(len) as u64;
+                let room = (ENVIRONMENT_BYTES - len) as u64;
+                sys::syscall(libc::SYS_read, [fd as u64, at, room, 0, 0, 0])
+            };
+            if n <= 0 {
+                break;
+            }
+            len += n as usize;
+        }
+        // SAFETY: `len` bytes were written.
+        let text = unsafe { core::slice::from_raw_parts(buffer, len) };
+        text.split(|&byte| byte == 0).for_each(take_variable);
+        // SAFETY: nothing of it is kept.
+        unsafe { sys::unmap(buffer, ENVIRONMENT_BYTES) };
+    }
+    sys::close(fd as i32);
+}
+
+fn take_variable(entry: &[u8]) {
+    if let Some(path) = value_of(entry, &env::SOCKET) {
+        if path.is_empty() || path.len() >= 108 {
+            return;
+        }
+        // SAFETY: see `Address`.
+        let address = unsafe { &mut *ADDRESS.0.get() };
+        for (to, from) in address.sun_path.iter_mut().zip(path) {
+            *to = *from as core::ffi::c_char;
+        }
+        // ORDER: Relaxed; as above.
+        KNOWN.store(true, Ordering::Relaxed);
+    } else if let Some(digits) = value_of(entry, &env::MARK_SIGNAL) {
+        let number = digits.iter().try_fold(0i32, |sum, digit| match digit {
+            b'0'..=b'9' => Some((sum * 10 + i32::from(digit - b'0')).min(1000)),
+            _ => None,
+        });
+        // ORDER: Relaxed; as above.
+        MARK_SIGNAL.store(number.filter(|n| (1..=64).contains(n)).unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+fn value_of<'a>(entry: &'a [u8], variable: &env::Variable) -> Option<&'a [u8]> {
+    entry.strip_prefix(variable.name().as_bytes())?.strip_prefix(b"=")
+}
+
+/// A connection, closed when dropped.
+struct Socket(i32);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        sys::close(self.0);
+    }
+}
+
+fn connect() -> Option<Socket> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is involved.
+    let fd = unsafe {
+        sys::syscall(libc::SYS_socket, [libc::AF_UNIX as u64, kind as u64, 0, 0, 0, 0])
+    };
+    if sys::is_error(fd) {
+        return None;
+    }
+    let socket = Socket(fd as i32);
+    let timeout = libc::timeval { tv_sec: 5, tv_usec: 0 };
+    for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        // SAFETY: `timeout` is valid for its length.
+        unsafe {
+            let value = &raw const timeout as u64;
+            let len = size_of::<libc::timeval>() as u64;
+            let args = [fd as u64, libc::SOL_SOCKET as u64, option as u64, value, len, 0];
+            sys::syscall(libc::SYS_setsockopt, args);
+        }
+    }
+    // SAFETY: the address is a complete sockaddr_un.
+    let result = unsafe {
+        let len = size_of::<libc::sockaddr_un>() as u64;
+        sys::syscall(libc::SYS_connect, [fd as u64, ADDRESS.0.get() as u64, len, 0, 0, 0])
+    };
+    (!sys::is_error(result)).then_some(socket)
+}
+
+/// Room for the two descriptors of a welcome, laid out as `cmsghdr` wants it.
+#[repr(C, align(8))]
+struct Control {
+    header: libc::cmsghdr,
+    fds: [c_int; 2],
+}
+
+fn exchange(socket: &Socket, hello: &Hello) -> Option<(Welcome, [c_int; 2])> {
+    // SAFETY: `hello` is plain data.
+    let sent = unsafe {
+        let at = &raw const *hello as u64;
+        let len = size_of::<Hello>() as u64;
+        let flags = libc::MSG_NOSIGNAL as u64;
+        sys::syscall(libc::SYS_sendto, [socket.0 as u64, at, len, flags, 0, 0])
+    };
+    if sent != size_of::<Hello>() as i64 {
+        return None;
+    }
+    let mut welcome = Welcome { magic: 0, token: 0, refused: 0 };
+    let mut control = Control {
+        header: libc::cmsghdr { cmsg_len: 0, cmsg_level: 0, cmsg_type: 0 },
+        fds: [-1, -1],
+    };
+    let mut vector = libc::iovec {
+        iov_base: (&raw mut welcome).cast(),
+        iov_len: size_of::<Welcome>(),
+    };
+    // SAFETY: all-zero is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: the message leads only to our own variables, with their true lengths.
+    let received = unsafe {
+        let flags = libc::MSG_CMSG_CLOEXEC as u64;
+        let at = &raw mut message as u64;
+        sys::syscall(libc::SYS_recvmsg, [socket.0 as u64, at, flags, 0, 0, 0])
+    };
+    let whole = received == size_of::<Welcome>() as i64
+        && control.header.cmsg_level == libc::SOL_SOCKET
+        && control.header.cmsg_type == libc::SCM_RIGHTS
+        && welcome.magic == HELLO_MAGIC
+        && welcome.refused == 0;
+    whole.then_some((welcome, control.fds))
+}
+
+fn map_for_us_alone(fd: c_int, bytes: usize) -> *mut u8 {
+    let at = sys::map_shared(fd, bytes);
+    if !at.is_null() {
+        // SAFETY: the mapping is ours and fresh; a child shall not have it (it links itself).
+        unsafe { sys::advise(at, bytes, libc::MADV_DONTFORK) };
+    }
+    at
+}
+
+fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<(Welcome, *mut u8, *mut u8)> {
+    let socket = connect()?;
+    let time_ns = sys::monotonic_ns();
+    let hello = Hello { magic: HELLO_MAGIC, layout: LAYOUT, kind, token, fork_ticket, time_ns };
+    let (welcome, [session_fd, region_fd]) = exchange(&socket, &hello)?;
+    // The session page is needed once; a child of fork keeps the mapping of its parent.
+    let session = match process::session() {
+        Some(session) => (&raw const *session).cast_mut().cast(),
+        None => sys::map_shared(session_fd, SESSION_BYTES),
+    };
+    let region = map_for_us_alone(region_fd, REGION_BYTES);
+    sys::close(session_fd);
+    sys::close(region_fd);
+    (!session.is_null() && !region.is_null()).then_some((welcome, session, region))
+}
+
+/// Makes the process known, and its first region ours.
+pub fn begin(parent: u64, fork_ticket: u64) -> bool {
+    read_environment();
+    // ORDER: Relaxed; one thread, see `process::link`.
+    if !KNOWN.load(Ordering::Relaxed) {
+        return false;
+    }
+    let Some((welcome, session, region)) = meet(HELLO_PROCESS, parent, fork_ticket) else {
+        return false;
+    };
+    // SAFETY: a fresh region begins with a zeroed header.
+    let header = unsafe { &*region.cast::<ProcessHeader>() };
+    describe(header);
+    // ORDER: Release; pairs with the Acquire of `process::header` and `process::session`.
+    process::TOKEN.store(welcome.token, Ordering::Relaxed);
+    process::SESSION.store(session.cast::<SessionPage>(), Ordering::Release);
+    process::HEADER.store(region.cast(), Ordering::Release);
+    thread::add_region(region);
+    true
+}
+
+/// Asks for rings for more threads. Returns whether there are more now.
+#[cold]
+pub fn more_slots() -> bool {
+    // ORDER: Relaxed; the token does not change after `begin`.
+    let token = process::TOKEN.load(Ordering::Relaxed);
+    match meet(HELLO_REGION, token, 0) {
+        Some((_, _, region)) => thread::add_region(region),
+        None => false,
+    }
+}
+
+/// Says what allocator is beneath us.
+fn describe(header: &ProcessHeader) {
+    let path = real::object_of(real::REAL.malloc.get());
+    header.allocator_path.write(path.to_bytes());
+    // SAFETY: returns a static C string.
+    let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    header.libc_version.write(version.to_bytes());
+    let fast = u32::from(thread::glibc_headers());
+    // ORDER: Release on the last; pairs with the collector's Acquire.
+    header.glibc_fast.store(fast, Ordering::Relaxed);
+    header.layout.store(LAYOUT, Ordering::Relaxed);
+    header.described.store(1, Ordering::Release);
+}

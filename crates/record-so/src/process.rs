@@ -1,0 +1,221 @@
+//! What the threads of a process share inside the recorder.
+//!
+//! ```text
+//!   live page (wiped in a child)   epoch: 0 = nobody has linked this process yet
+//!                                         n = linked; another n: modules were unloaded since
+//! ```
+//!
+//! G1  `epoch` is 0 exactly in a process that has not met the collector: before the first event, or
+//!     in a fresh child of `fork`. The kernel clears it (`MADV_WIPEONFORK`), not we.
+//! G2  While `MULTI` is 0 only one thread records, and counts tickets in its own state; afterwards
+//!     tickets come from `TICKET`, one atomic add each. It is set before a second thread starts.
+//! G3  `OFF` is never taken back within a process.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use skinflint_base::ring::{ProcessHeader, SNAPSHOT_EXIT, SessionPage};
+use skinflint_base::sys;
+
+use crate::thread;
+
+/// On a page of its own that the kernel zeroes in children.
+#[repr(C)]
+pub struct LivePage {
+    /// See G1.
+    pub epoch: AtomicU64,
+}
+
+static NOT_LIVE: LivePage = LivePage { epoch: AtomicU64::new(0) };
+static LIVE: AtomicPtr<LivePage> = AtomicPtr::new((&raw const NOT_LIVE).cast_mut());
+
+/// Whether recording is over for this process, or never began (G3).
+pub static OFF: AtomicBool = AtomicBool::new(false);
+/// Whether more than one thread may record (G2).
+pub static MULTI: AtomicBool = AtomicBool::new(false);
+/// The newest ticket taken, while `MULTI` (G2).
+pub static TICKET: AtomicU64 = AtomicU64::new(0);
+/// The session page, once linked.
+pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut());
+/// The header in the first region, once linked.
+pub static HEADER: AtomicPtr<ProcessHeader> = AtomicPtr::new(core::ptr::null_mut());
+/// The token that the collector gave us.
+pub static TOKEN: AtomicU64 = AtomicU64::new(0);
+/// Our process id.
+pub static PID: AtomicU32 = AtomicU32::new(0);
+/// Next epoch to use; survives in children, so that an epoch is never used twice.
+static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
+/// Bytes that the recorder mapped for itself (rings excluded).
+static OWN_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Key whose destructor hears of the end of threads; `u32::MAX` if there is none.
+pub static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// The epoch (G1). Cost: two loads.
+#[inline(always)]
+pub fn epoch() -> u64 {
+    // ORDER: Relaxed for both; the page is mapped before the pointer is ever changed, by the only
+    // thread there is, and the epoch guards no other data: a thread that sees a new one only
+    // forgets its caches.
+    let page = LIVE.load(Ordering::Relaxed);
+    // SAFETY: the pointer leads to a static or to a page that is never unmapped.
+    unsafe { (*page).epoch.load(Ordering::Relaxed) }
+}
+
+fn set_epoch() {
+    // ORDER: Relaxed; see `epoch`.
+    let next = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);
+    let page = LIVE.load(Ordering::Relaxed);
+    // SAFETY: as in `epoch`; NOT_LIVE is never written, `make_live_page` comes first.
+    unsafe { (*page).epoch.store(next, Ordering::Relaxed) };
+}
+
+fn make_live_page() -> bool {
+    // ORDER: Relaxed; only the process's first thread comes here.
+    if LIVE.load(Ordering::Relaxed) != (&raw const NOT_LIVE).cast_mut() {
+        return true;
+    }
+    let page = sys::map_private(4096);
+    const MADV_WIPEONFORK: c_int = 18;
+    // SAFETY: the page is ours and fresh.
+    if page.is_null() || !unsafe { sys::advise(page, 4096, MADV_WIPEONFORK) } {
+        return false;
+    }
+    // ORDER: Relaxed; as above.
+    LIVE.store(page.cast(), Ordering::Relaxed);
+    true
+}
+
+/// Memory for the recorder itself, counted; null if the kernel refuses.
+pub fn map_own(bytes: usize) -> *mut u8 {
+    // ORDER: Relaxed; a counter.
+    OWN_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    sys::map_private(bytes)
+}
+
+/// Makes this process known to the collector. Called by its only recording thread: at the first
+/// event of a program, or of a child of `fork`. Returns whether it is recorded.
+#[cold]
+pub fn link() -> bool {
+    // ORDER: Relaxed throughout; there is one thread (G1: a fresh process or a fresh child).
+    if OFF.load(Ordering::Relaxed) {
+        return false;
+    }
+    let parent = TOKEN.load(Ordering::Relaxed);
+    let fork_ticket = if MULTI.load(Ordering::Relaxed) {
+        TICKET.load(Ordering::Relaxed)
+    } else {
+        thread::single_ticket()
+    };
+    MULTI.store(false, Ordering::Relaxed);
+    PID.store(sys::getpid(), Ordering::Relaxed);
+    thread::forget_slots();
+    let linked = make_live_page() && crate::link::begin(parent, fork_ticket);
+    if !linked {
+        OFF.store(true, Ordering::Relaxed);
+        return false;
+    }
+    TICKET.store(0, Ordering::Relaxed);
+    set_epoch();
+    true
+}
+
+/// Modules were unloaded: every thread forgets what it knows of code, at its next event.
+#[cold]
+pub fn new_epoch() {
+    if epoch() != 0 {
+        set_epoch();
+    }
+}
+
+/// A second thread is about to record: tickets are shared from now on. `lone_ticket` is the newest
+/// of the thread that was alone.
+pub fn go_multi(lone_ticket: u64) {
+    // ORDER: Relaxed for the ticket, Release for the flag; a thread that is created afterwards sees
+    // both through pthread_create.
+    TICKET.store(lone_ticket, Ordering::Relaxed);
+    MULTI.store(true, Ordering::Release);
+}
+
+/// The header, once linked.
+#[inline]
+pub fn header() -> Option<&'static ProcessHeader> {
+    // ORDER: Acquire; pairs with the Release in `link::begin`.
+    let header = HEADER.load(Ordering::Acquire);
+    // SAFETY: null, or a mapping that is never unmapped in this process.
+    unsafe { header.as_ref() }
+}
+
+/// The session page, once linked.
+#[inline]
+pub fn session() -> Option<&'static SessionPage> {
+    // ORDER: Acquire; pairs with the Release in `link::begin`.
+    let session = SESSION.load(Ordering::Acquire);
+    // SAFETY: null, or a mapping that is never unmapped in this process.
+    unsafe { session.as_ref() }
+}
+
+/// Wakes the collector if it sleeps. Cost: one load, and a system call if it does.
+#[inline]
+pub fn wake_collector(session: &SessionPage) {
+    // ORDER: Relaxed; a wake that is missed costs one tick of the collector, which wakes by itself.
+    if session.sleeping.load(Ordering::Relaxed) != 0 {
+        session.wake.fetch_add(1, Ordering::Relaxed);
+        sys::futex_wake(&session.wake);
+    }
+}
+
+/// Stops recording in this process.
+#[cold]
+pub fn give_up() {
+    // ORDER: Relaxed; flags that stand alone.
+    OFF.store(true, Ordering::Relaxed);
+    if let Some(header) = header() {
+        header.gave_up.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Tells the collector what the recorder holds.
+pub fn publish_own_bytes() {
+    if let Some(header) = header() {
+        // ORDER: Relaxed; counters.
+        let bytes = OWN_BYTES.load(Ordering::Relaxed) as u64;
+        header.recorder_bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// How long a thread waits for a snapshot at most.
+const SNAPSHOT_WAIT_NS: u64 = 400_000_000;
+
+/// Asks for a snapshot and waits for it, within bounds (O1).
+#[cold]
+pub fn snapshot(cause: u32) {
+    // ORDER: Relaxed; only a flag.
+    if epoch() == 0 || OFF.load(Ordering::Relaxed) {
+        return;
+    }
+    let (Some(header), Some(session)) = (header(), session()) else { return };
+    publish_own_bytes();
+    // ORDER: Relaxed for the cause, AcqRel for the number that publishes it, Acquire for the answer.
+    header.snapshot_cause.store(cause, Ordering::Relaxed);
+    let wanted = header.snapshot_asked.fetch_add(1, Ordering::AcqRel) + 1;
+    session.wake.fetch_add(1, Ordering::Relaxed);
+    sys::futex_wake(&session.wake);
+    let until = sys::monotonic_ns() + SNAPSHOT_WAIT_NS;
+    loop {
+        let done = header.snapshot_done.load(Ordering::Acquire);
+        if done.wrapping_sub(wanted) < u32::MAX / 2 {
+            return;
+        }
+        let now = sys::monotonic_ns();
+        if now >= until {
+            return;
+        }
+        sys::futex_wait(&header.snapshot_done, done, until - now);
+    }
+}
+
+/// The program is about to end in an orderly way.
+#[cold]
+pub fn at_exit() {
+    snapshot(SNAPSHOT_EXIT);
+}

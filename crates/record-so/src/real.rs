@@ -1,0 +1,216 @@
+//! The functions that we stand in front of, found by `dlsym(RTLD_NEXT)`.
+//!
+//! L1  Every pointer of the table is callable at any time: before they are resolved they lead to
+//!     functions that resolve them first.
+//! L2  While they are being resolved, requests (from `dlsym` itself) are served from a small static
+//!     arena; blocks from it are recognised by address and never reach the real allocator.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// A function of the table.
+pub struct Real(AtomicPtr<c_void>);
+
+impl Real {
+    const fn unresolved() -> Real {
+        Real(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// The pointer, resolving the table first if need be. Null if the program has no such function.
+    #[inline(always)]
+    pub fn get(&self) -> *mut c_void {
+        // ORDER: Relaxed; the pointer is all there is, it points to code.
+        let function = self.0.load(Ordering::Relaxed);
+        if function.is_null() { self.get_slow() } else { function }
+    }
+
+    #[cold]
+    fn get_slow(&self) -> *mut c_void {
+        resolve();
+        // ORDER: Relaxed; as in `get`.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn find(&self, name: &CStr) {
+        // SAFETY: a plain look-up; `dlsym` may call us back for memory (L2).
+        let function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        // ORDER: Relaxed; as in `get`.
+        self.0.store(function, Ordering::Relaxed);
+    }
+}
+
+macro_rules! real_functions {
+    ($($field:ident: $name:literal;)*) => {
+        /// The table.
+        pub struct Table {
+            $(
+                #[doc = $name]
+                pub $field: Real,
+            )*
+        }
+
+        /// The functions beneath.
+        pub static REAL: Table = Table { $($field: Real::unresolved(),)* };
+
+        fn find_all() {
+            $(
+                // The name is a literal without inner zeros.
+                if let Ok(name) = CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                    REAL.$field.find(name);
+                }
+            )*
+        }
+    };
+}
+
+real_functions! {
+    malloc: "malloc";
+    calloc: "calloc";
+    realloc: "realloc";
+    free: "free";
+    memalign: "memalign";
+    aligned_alloc: "aligned_alloc";
+    posix_memalign: "posix_memalign";
+    valloc: "valloc";
+    pvalloc: "pvalloc";
+    malloc_usable_size: "malloc_usable_size";
+    free_sized: "free_sized";
+    free_aligned_sized: "free_aligned_sized";
+    mmap: "mmap";
+    munmap: "munmap";
+    mremap: "mremap";
+    brk: "brk";
+    sbrk: "sbrk";
+    madvise: "madvise";
+    pthread_create: "pthread_create";
+    fork: "fork";
+    dlclose: "dlclose";
+    quick_exit: "quick_exit";
+}
+
+const UNRESOLVED: usize = 0;
+const RESOLVING: usize = 1;
+const RESOLVED: usize = 2;
+static STATE: AtomicUsize = AtomicUsize::new(UNRESOLVED);
+
+/// Resolves the table, once. The first call comes while the program has one thread (the loader
+/// itself allocates), so nobody can be waiting for it.
+#[cold]
+pub fn resolve() {
+    // ORDER: AcqRel/Acquire; one thread resolves, see above. A second call on the same thread
+    // (from `dlsym`) sees RESOLVING and is served by the arena.
+    if STATE
+        .compare_exchange(UNRESOLVED, RESOLVING, Ordering::AcqRel, Ordering::Acquire)
+        .is_err()
+    {
+        return;
+    }
+    find_all();
+    // ORDER: Release; pairs with the Acquire of `is_resolving`.
+    STATE.store(RESOLVED, Ordering::Release);
+}
+
+/// Whether requests must be served by the arena.
+#[cold]
+pub fn is_resolving() -> bool {
+    // ORDER: Acquire; pairs with the Release in `resolve`.
+    STATE.load(Ordering::Acquire) == RESOLVING
+}
+
+const ARENA_BYTES: usize = 64 * 1024;
+
+#[repr(C, align(16))]
+struct Arena(core::cell::UnsafeCell<[u8; ARENA_BYTES]>);
+// SAFETY: parts are handed out once each, by an atomic counter (L2).
+unsafe impl Sync for Arena {}
+static ARENA: Arena = Arena(core::cell::UnsafeCell::new([0; ARENA_BYTES]));
+static ARENA_USED: AtomicUsize = AtomicUsize::new(0);
+
+/// A zeroed block of the arena, with its size in front; null when it is full.
+pub fn arena_alloc(bytes: usize) -> *mut c_void {
+    let Some(total) = bytes.checked_add(31).map(|n| n & !15) else { return core::ptr::null_mut() };
+    // ORDER: Relaxed; a counter that hands out disjoint parts.
+    let at = ARENA_USED.fetch_add(total, Ordering::Relaxed);
+    if at.saturating_add(total) > ARENA_BYTES {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: `at..at+total` is inside the arena and nobody else's (L2).
+    unsafe {
+        let start = ARENA.0.get().cast::<u8>().add(at);
+        start.cast::<usize>().write(bytes);
+        start.add(16).cast()
+    }
+}
+
+/// Whether a block is of the arena. Cost: one subtraction, one compare.
+#[inline(always)]
+pub fn is_of_arena(block: *mut c_void) -> bool {
+    (block as usize).wrapping_sub(ARENA.0.get() as usize) < ARENA_BYTES
+}
+
+/// Size of a block of the arena.
+///
+/// # Safety
+/// `block` must be of the arena.
+pub unsafe fn arena_size(block: *mut c_void) -> usize {
+    // SAFETY: `arena_alloc` wrote the size 16 bytes in front.
+    unsafe { block.cast::<u8>().sub(16).cast::<usize>().read() }
+}
+
+/// `malloc` and its kin, as C sees them.
+pub type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
+/// `calloc`
+pub type Calloc = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+/// `realloc`
+pub type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+/// `free`
+pub type Free = unsafe extern "C" fn(*mut c_void);
+/// `memalign`, `aligned_alloc`
+pub type Memalign = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+/// `posix_memalign`
+pub type PosixMemalign = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
+/// `malloc_usable_size`
+pub type UsableSize = unsafe extern "C" fn(*mut c_void) -> usize;
+/// `mmap`
+pub type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
+/// `munmap`
+pub type Munmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+/// `mremap`
+pub type Mremap =
+    unsafe extern "C" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
+/// `brk`
+pub type Brk = unsafe extern "C" fn(*mut c_void) -> c_int;
+/// `sbrk`
+pub type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
+/// `madvise`
+pub type Madvise = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+/// `fork`
+pub type Fork = unsafe extern "C" fn() -> c_int;
+/// `dlclose`
+pub type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
+/// `quick_exit`
+pub type Exit = unsafe extern "C" fn(c_int) -> !;
+/// `pthread_create`
+pub type PthreadCreate = unsafe extern "C" fn(
+    *mut c_void,
+    *const c_void,
+    *mut c_void,
+    *mut c_void,
+) -> c_int;
+
+/// The path of the object that a function lives in, or an empty string.
+pub fn object_of(function: *mut c_void) -> &'static CStr {
+    let mut info = libc::Dl_info {
+        dli_fname: core::ptr::null(),
+        dli_fbase: core::ptr::null_mut(),
+        dli_sname: core::ptr::null(),
+        dli_saddr: core::ptr::null_mut(),
+    };
+    // SAFETY: `info` is ours; dladdr only reads the loader's tables.
+    let found = unsafe { libc::dladdr(function, &mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return c"";
+    }
+    // SAFETY: the loader's string lives as long as the object; allocators are not unloaded.
+    unsafe { CStr::from_ptr::<'static>(info.dli_fname as *const c_char) }
+}

@@ -1,0 +1,530 @@
+//! What each thread of the program has inside the recorder, and which ring is whose.
+//!
+//! ```text
+//!   slot i ── SlotHeader + ring (shared)      state i ── ThreadState (private, mapped once)
+//!     owner: FREE ─► ACTIVE tid ─► ENDING tid ─(tid is gone)─► ACTIVE other tid
+//! ```
+//!
+//! H1  A state is used only by the thread whose pointer (tls) leads to it, which is the slot's owner.
+//! H2  `busy` is 0 outside, INSIDE while the real function runs, RECORDING while the ring is written;
+//!     a call that finds it set passes through (O4), except that mapping calls INSIDE are the
+//!     allocator's own and are recorded as such.
+//! H3  A slot changes hands only when its last owner's kernel thread no longer exists: a thread may
+//!     free memory until its very last instruction, and all of it is recorded.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+
+use skinflint_base::ring::{
+    SLOT_ACTIVE, SLOT_ENDING, SLOT_FREE, SLOTS, SLOTS_OFFSET, SlotHeader, owner, ring_offset,
+};
+use skinflint_base::sys;
+use skinflint_unwind::StackState;
+
+use crate::{emit, link, process, real, tls};
+
+/// Idle.
+const OUTSIDE: u8 = 0;
+/// The real function runs (H2).
+pub const INSIDE: u8 = 1;
+/// The ring is being written (H2).
+pub const RECORDING: u8 = 2;
+/// There is no recording here.
+const NEVER: u8 = 3;
+
+/// A thread's state (H1). Zeroed memory; mapped lazily, so only what is used costs.
+#[repr(C)]
+pub struct ThreadState {
+    /// See H2.
+    pub busy: AtomicU8,
+    /// The epoch that the caches below belong to.
+    pub epoch: u64,
+    /// Where the ring is written.
+    pub ring: emit::Ring,
+    /// Newest ticket of this thread.
+    pub ticket: AtomicU64,
+    /// The session's tick at the last time stamp.
+    pub tick: u32,
+    /// Events until the next time stamp, at the latest.
+    pub until_time: u32,
+    /// The thread's own stack: lowest and one past the highest address.
+    pub stack_bounds: (u64, u64),
+    /// Rules compiled when modules were last looked at.
+    pub compiled_seen: u64,
+    /// A mark asked for by a signal that came while busy.
+    pub pending_marks: u32,
+    /// Frames in the last stack that was written to the ring.
+    pub stack: StackState,
+}
+
+/// Stands in for threads that are being registered, or cannot be. Only `busy` is ever looked at.
+static NOBODY: AtomicU8 = AtomicU8::new(NEVER);
+
+fn nobody() -> *mut ThreadState {
+    (&raw const NOBODY).cast::<ThreadState>().cast_mut()
+}
+
+struct Slot {
+    header: AtomicPtr<SlotHeader>,
+    ring: AtomicPtr<u64>,
+    state: AtomicPtr<ThreadState>,
+}
+
+const MAX_SLOTS: usize = 256 * SLOTS;
+static TABLE: [Slot; MAX_SLOTS] = [const {
+    Slot {
+        header: AtomicPtr::new(core::ptr::null_mut()),
+        ring: AtomicPtr::new(core::ptr::null_mut()),
+        state: AtomicPtr::new(core::ptr::null_mut()),
+    }
+}; MAX_SLOTS];
+static SLOT_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The first thread that recorded in this process, alone until `process::MULTI`.
+static LONE: AtomicPtr<ThreadState> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Distance that shared tickets keep from those of a thread that was alone: it may be counting
+/// while they begin.
+const TICKET_GAP: u64 = 1 << 20;
+
+/// Begins a call: the state, marked INSIDE, or null if the call is to pass straight through.
+/// Cost: six loads, three branches, one store.
+#[inline(always)]
+pub fn enter() -> *mut ThreadState {
+    let state = tls::get();
+    if !state.is_null() {
+        // SAFETY: H1; `nobody` has the byte too.
+        unsafe {
+            // ORDER: Relaxed; only this thread and its signal handlers look at it.
+            if (*state).busy.load(Ordering::Relaxed) == OUTSIDE
+                && (*state).epoch == process::epoch()
+            {
+                (*state).busy.store(INSIDE, Ordering::Relaxed);
+                compiler_fence(Ordering::SeqCst);
+                return state;
+            }
+        }
+    }
+    enter_slow(state)
+}
+
+#[cold]
+#[inline(never)]
+fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
+    let state = if state.is_null() { register() } else { state };
+    // SAFETY: H1; `nobody` has the byte too.
+    unsafe {
+        // ORDER: Relaxed, as in `enter`.
+        match (*state).busy.load(Ordering::Relaxed) {
+            OUTSIDE => {}
+            NEVER => return core::ptr::null_mut(),
+            _ => {
+                if let Some(header) = process::header() {
+                    header.nested_events.fetch_add(1, Ordering::Relaxed);
+                }
+                return core::ptr::null_mut();
+            }
+        }
+        if process::OFF.load(Ordering::Relaxed) {
+            tls::set(nobody());
+            return core::ptr::null_mut();
+        }
+        (*state).busy.store(RECORDING, Ordering::Relaxed);
+        let recorded = catch_up(state);
+        (*state).busy.store(INSIDE, Ordering::Relaxed);
+        if recorded { state } else { core::ptr::null_mut() }
+    }
+}
+
+/// Brings a state up to the process's epoch: after a fork, or after modules were unloaded.
+///
+/// # Safety
+/// H1.
+unsafe fn catch_up(state: *mut ThreadState) -> bool {
+    let epoch = process::epoch();
+    // SAFETY: H1.
+    unsafe {
+        if epoch == 0 {
+            // A child of fork: this is its only thread, and the state is a copy of its parent's.
+            let bounds = (*state).stack_bounds;
+            if !process::link() || !take_slot(state) {
+                (*state).busy.store(OUTSIDE, Ordering::Relaxed); // ORDER: Relaxed, as in `enter`.
+                tls::set(nobody());
+                return false;
+            }
+            (*state).stack_bounds = bounds;
+            emit::thread_begins(state);
+            // ORDER: Relaxed; one thread.
+            LONE.store(state, Ordering::Relaxed);
+        }
+        skinflint_unwind::invalidate(&mut (*state).stack);
+        (*state).epoch = process::epoch();
+    }
+    true
+}
+
+/// Ends a call that `enter` let in.
+///
+/// # Safety
+/// `state` is what `enter` returned, not null.
+#[inline(always)]
+pub unsafe fn leave(state: *mut ThreadState) {
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: H1.
+    unsafe {
+        // ORDER: Relaxed, as in `enter`.
+        (*state).busy.store(OUTSIDE, Ordering::Relaxed);
+        if (*state).pending_marks != 0 {
+            emit::pending_marks(state);
+        }
+    }
+}
+
+/// Switches between INSIDE and RECORDING.
+///
+/// # Safety
+/// Between `enter` and `leave`.
+#[inline(always)]
+pub unsafe fn set_busy(state: *mut ThreadState, busy: u8) {
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: H1. ORDER: Relaxed, as in `enter`.
+    unsafe { (*state).busy.store(busy, Ordering::Relaxed) };
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// If this thread is inside the real allocator, its state, marked RECORDING: a mapping call that is
+/// the allocator's own. The caller sets it back to INSIDE.
+pub fn enter_from_allocator() -> *mut ThreadState {
+    let state = tls::get();
+    if state.is_null() {
+        return state;
+    }
+    // SAFETY: H1; `nobody` has the byte too.
+    unsafe {
+        // ORDER: Relaxed, as in `enter`.
+        let inside = (*state).busy.load(Ordering::Relaxed) == INSIDE;
+        if inside && (*state).epoch == process::epoch() {
+            set_busy(state, RECORDING);
+            return state;
+        }
+    }
+    core::ptr::null_mut()
+}
+
+/// The first event of a thread. Returns its state, or `nobody`.
+#[cold]
+fn register() -> *mut ThreadState {
+    // What happens from here on (pthread_getattr_np may allocate) passes through.
+    tls::set(nobody());
+    // ORDER: Relaxed; a flag.
+    if process::OFF.load(Ordering::Relaxed) || real::is_resolving() {
+        if real::is_resolving() {
+            tls::set(core::ptr::null_mut());
+        }
+        return nobody();
+    }
+    real::resolve();
+    if process::epoch() == 0 {
+        if !process::link() {
+            return nobody();
+        }
+        crate::hooks::process_begins();
+    } else if !process::MULTI.load(Ordering::Relaxed) {
+        before_second_thread();
+    }
+    let state = claim_slot();
+    if state.is_null() {
+        if let Some(header) = process::header() {
+            // ORDER: Relaxed; a counter.
+            header.unserved_threads.fetch_add(1, Ordering::Relaxed);
+        }
+        return nobody();
+    }
+    // SAFETY: the slot and so the state are ours (H1).
+    unsafe {
+        (*state).stack_bounds = own_stack();
+        (*state).epoch = process::epoch();
+        skinflint_unwind::invalidate(&mut (*state).stack);
+        emit::thread_begins(state);
+    }
+    // ORDER: Relaxed for LONE; read by this thread, or by one that it creates.
+    let none = core::ptr::null_mut();
+    let _ = LONE.compare_exchange(none, state, Ordering::Relaxed, Ordering::Relaxed);
+    hear_of_end(state);
+    tls::set(state);
+    state
+}
+
+/// Tickets become shared, before a thread starts (or at its first event, if it started unseen).
+pub fn before_second_thread() {
+    // ORDER: Relaxed; see G2. Whoever is alone may be counting: hence the gap.
+    if !process::MULTI.load(Ordering::Relaxed) {
+        process::go_multi(single_ticket() + TICKET_GAP);
+    }
+}
+
+/// Newest ticket of the thread that is alone.
+pub fn single_ticket() -> u64 {
+    // ORDER: Relaxed; a count that may be a little old, see `TICKET_GAP`.
+    let lone = LONE.load(Ordering::Relaxed);
+    // SAFETY: states are never unmapped; the field is atomic.
+    if lone.is_null() { 0 } else { unsafe { (*lone).ticket.load(Ordering::Relaxed) } }
+}
+
+/// In a child of fork: the parent's slots are not ours. The states are reused.
+pub fn forget_slots() {
+    // ORDER: Relaxed; one thread.
+    SLOT_COUNT.store(0, Ordering::Relaxed);
+    LONE.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Adds the slots of a fresh region. Returns whether there was room for them in the table.
+pub fn add_region(region: *mut u8) -> bool {
+    // ORDER: AcqRel; a thread that sees the new count sees the entries (they are written first, and
+    // only by whoever holds the range: two threads that add regions get different ranges).
+    static CLAIMED: AtomicUsize = AtomicUsize::new(0);
+    if SLOT_COUNT.load(Ordering::Acquire) == 0 {
+        CLAIMED.store(0, Ordering::Relaxed);
+    }
+    let first = CLAIMED.fetch_add(SLOTS, Ordering::AcqRel);
+    if first + SLOTS > MAX_SLOTS {
+        return false;
+    }
+    for index in 0..SLOTS {
+        let slot = &TABLE[first + index];
+        // SAFETY: offsets inside the region, by the layout of `ring`.
+        unsafe {
+            let header = region.add(SLOTS_OFFSET).cast::<SlotHeader>().add(index);
+            slot.ring.store(region.add(ring_offset(index)).cast(), Ordering::Relaxed);
+            slot.header.store(header, Ordering::Release);
+        }
+    }
+    SLOT_COUNT.fetch_max(first + SLOTS, Ordering::AcqRel);
+    true
+}
+
+/// Finds a slot for this thread and makes its state ready; null if there is none to be had.
+fn claim_slot() -> *mut ThreadState {
+    for look_at_active in [false, true] {
+        let state = claim_among_known(look_at_active);
+        if !state.is_null() {
+            return state;
+        }
+    }
+    if link::more_slots() { claim_among_known(false) } else { core::ptr::null_mut() }
+}
+
+fn claim_among_known(look_at_active: bool) -> *mut ThreadState {
+    // ORDER: Acquire; pairs with `add_region`.
+    let count = SLOT_COUNT.load(Ordering::Acquire).min(MAX_SLOTS);
+    let (pid, tid) = (process::PID.load(Ordering::Relaxed), sys::gettid());
+    for slot in &TABLE[..count] {
+        let header = slot.header.load(Ordering::Acquire);
+        if header.is_null() {
+            continue;
+        }
+        // SAFETY: regions stay mapped as long as the process lives.
+        let header = unsafe { &*header };
+        // ORDER: Acquire/AcqRel; the new owner continues where the old one, whose thread has ended,
+        // left `tail`.
+        let seen = header.owner.load(Ordering::Acquire);
+        let (state, old_tid) = ((seen >> 32) as u32, seen as u32);
+        let may_take = match state {
+            SLOT_FREE => true,
+            SLOT_ENDING => old_tid == tid || !sys::thread_exists(pid, old_tid),
+            _ => look_at_active && (old_tid == tid || !sys::thread_exists(pid, old_tid)),
+        };
+        let ours = owner(SLOT_ACTIVE, tid);
+        if may_take
+            && header
+                .owner
+                .compare_exchange(seen, ours, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        {
+            return ready_state(slot, header);
+        }
+    }
+    core::ptr::null_mut()
+}
+
+/// The state that goes with a slot, mapped at its first use.
+fn ready_state(slot: &Slot, header: &'static SlotHeader) -> *mut ThreadState {
+    // ORDER: Relaxed; only the slot's owner comes here.
+    let mut state = slot.state.load(Ordering::Relaxed);
+    if state.is_null() {
+        state = process::map_own(size_of::<ThreadState>()).cast();
+        slot.state.store(state, Ordering::Relaxed);
+        process::publish_own_bytes();
+    }
+    if state.is_null() {
+        // ORDER: Release; gives the slot back.
+        header.owner.store(0, Ordering::Release);
+        return state;
+    }
+    // SAFETY: H1: the slot is ours.
+    unsafe { begin_state(state, slot, header) };
+    state
+}
+
+/// # Safety
+/// The caller owns the slot.
+unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static SlotHeader) {
+    header.named.store(0, Ordering::Relaxed); // ORDER: Relaxed; a hint for the collector.
+    // SAFETY: as the caller promises.
+    unsafe {
+        (*state).ring = emit::Ring::over(header, slot.ring.load(Ordering::Relaxed)); // ORDER: as above.
+        (*state).ticket.store(0, Ordering::Relaxed); // ORDER: Relaxed; own counter.
+        (*state).until_time = 0;
+        (*state).pending_marks = 0;
+    }
+}
+
+/// In a child of fork: the copied state gets a ring of its own.
+///
+/// # Safety
+/// H1, and the process has one thread.
+unsafe fn take_slot(state: *mut ThreadState) -> bool {
+    let slot = &TABLE[0];
+    let header = slot.header.load(Ordering::Acquire); // ORDER: Acquire; pairs with `add_region`.
+    if header.is_null() {
+        return false;
+    }
+    // SAFETY: the region is mapped; there is one thread.
+    unsafe {
+        let header = &*header;
+        // The state that belonged to slot 0 in the parent may be another thread's: keep both.
+        let displaced = slot.state.swap(state, Ordering::Relaxed); // ORDER: Relaxed; one thread.
+        if displaced != state {
+            for other in TABLE.iter().skip(1) {
+                if other.state.load(Ordering::Relaxed) == state {
+                    other.state.store(displaced, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+        // ORDER: Release; the collector sees the slot as it was before, empty.
+        header.owner.store(owner(SLOT_ACTIVE, sys::gettid()), Ordering::Release);
+        begin_state(state, slot, header);
+    }
+    true
+}
+
+/// Asks to be told when the thread ends.
+fn hear_of_end(state: *mut ThreadState) {
+    // ORDER: Relaxed; set once, before any thread is registered.
+    let key = process::END_KEY.load(Ordering::Relaxed);
+    if key != u32::MAX {
+        // SAFETY: the key is ours. The first 32 keys need no memory; others may allocate, which
+        // passes through (the pointer still says `nobody`).
+        unsafe { libc::pthread_setspecific(key, state.cast::<c_void>()) };
+    }
+}
+
+/// Destructor of the key: the thread will end soon, but may still free memory (H3).
+pub unsafe extern "C" fn thread_ends(state: *mut c_void) {
+    let state = state.cast::<ThreadState>();
+    if state.is_null() || state != tls::get() || process::epoch() == 0 {
+        return;
+    }
+    // SAFETY: H1.
+    unsafe {
+        let header = (*state).ring.header();
+        let mut name = [0u8; 16];
+        let at = name.as_mut_ptr() as u64;
+        sys::syscall(libc::SYS_prctl, [libc::PR_GET_NAME as u64, at, 0, 0, 0, 0]);
+        let len = name.iter().position(|&byte| byte == 0).unwrap_or(15);
+        header.name.write(&name[..len.min(15)]);
+        // ORDER: Release; pairs with the collector's Acquire of `named`, and with the takeover.
+        header.named.store(1, Ordering::Release);
+        header.owner.store(owner(SLOT_ENDING, sys::gettid()), Ordering::Release);
+    }
+}
+
+unsafe extern "C" {
+    static __libc_stack_end: *const c_void;
+}
+
+/// Bounds of the calling thread's own stack; (0, 0) if they cannot be learned.
+fn own_stack() -> (u64, u64) {
+    if process::PID.load(Ordering::Relaxed) == sys::gettid() {
+        // ORDER (above): Relaxed; set before any registration.
+        // SAFETY: the loader sets it before anything runs.
+        let end = unsafe { __libc_stack_end } as u64;
+        return (end.saturating_sub(main_stack_limit()), end);
+    }
+    let own: u64;
+    let here: u64;
+    // SAFETY: reads the thread pointer and the stack pointer.
+    unsafe {
+        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) own, options(nostack, readonly));
+        core::arch::asm!("mov {}, rsp", out(reg) here, options(nostack, nomem));
+    }
+    match mapping_around(here) {
+        // glibc puts the thread's descriptor at the top of its stack.
+        Some((low, high)) if low < own && own <= high => (low, own),
+        Some(_) | None => stack_by_attributes(),
+    }
+}
+
+fn main_stack_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours.
+    unsafe {
+        let at = &raw mut limit as u64;
+        sys::syscall(libc::SYS_prlimit64, [0, libc::RLIMIT_STACK as u64, 0, at, 0, 0]);
+    }
+    // The kernel keeps at least 128 MiB below the stack free of mappings.
+    limit.rlim_cur.clamp(64 << 10, 128 << 20)
+}
+
+/// `struct procmap_query` of Linux 6.11.
+#[repr(C)]
+#[derive(Default)]
+struct MapQuery {
+    size: u64,
+    flags: u64,
+    addr: u64,
+    start: u64,
+    end: u64,
+    rest: [u64; 8],
+}
+
+/// The mapping around an address, by one ioctl; `None` before Linux 6.11.
+fn mapping_around(addr: u64) -> Option<(u64, u64)> {
+    const PROCMAP_QUERY: u64 = 0xc068_6611;
+    let mut query = MapQuery { size: size_of::<MapQuery>() as u64, addr, ..MapQuery::default() };
+    // SAFETY: a C string; the query is ours and of the size that it says.
+    unsafe {
+        let dir = libc::AT_FDCWD as u64;
+        let path = c"/proc/self/maps".as_ptr() as u64;
+        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
+        let fd = sys::syscall(libc::SYS_openat, [dir, path, flags, 0, 0, 0]);
+        if sys::is_error(fd) {
+            return None;
+        }
+        let at = &raw mut query as u64;
+        let result = sys::syscall(libc::SYS_ioctl, [fd as u64, PROCMAP_QUERY, at, 0, 0, 0]);
+        sys::close(fd as i32);
+        (result == 0).then_some((query.start, query.end))
+    }
+}
+
+fn stack_by_attributes() -> (u64, u64) {
+    // SAFETY: the attributes are initialised by the first call and destroyed by the last. What they
+    // allocate passes through.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+        if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
+            return (0, 0);
+        }
+        let mut low: *mut c_void = core::ptr::null_mut();
+        let mut bytes = 0usize;
+        let result = libc::pthread_attr_getstack(&attributes, &mut low, &mut bytes);
+        libc::pthread_attr_destroy(&mut attributes);
+        if result == 0 { (low as u64, low as u64 + bytes as u64) } else { (0, 0) }
+    }
+}
+
+/// Whether usable sizes can be read from glibc's chunk headers: its `malloc` is the one beneath us.
+pub fn glibc_headers() -> bool {
+    real::object_of(real::REAL.malloc.get()).to_bytes().ends_with(b"/libc.so.6")
+}
