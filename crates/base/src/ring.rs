@@ -283,6 +283,8 @@ pub mod tag {
     pub const MODULE_GONE: u8 = 18;
     /// A thread takes over the slot: tid 32; stack low; stack high; monotonic nanoseconds.
     pub const THREAD: u8 = 19;
+    /// The recorder mapped memory for itself: address 48; length.
+    pub const OWN: u8 = 20;
 }
 
 /// Bit of a `STACK` record: the outermost frames are missing.
@@ -318,7 +320,7 @@ pub fn record_words(first: u64) -> Option<usize> {
         tag::PAD => (first & ADDRESS).max(1) as usize,
         tag::STACK => 1 + (first >> 24 & 0xff_ffff) as usize,
         tag::ALLOC | tag::REALLOC_ACQUIRE if byte & WIDE != 0 => 3,
-        tag::ALLOC | tag::REALLOC_ACQUIRE | tag::UNMAP => 2,
+        tag::ALLOC | tag::REALLOC_ACQUIRE | tag::UNMAP | tag::OWN => 2,
         tag::FREE | tag::REALLOC_RELEASE | tag::REALLOC_CANCEL | tag::TICKET | tag::TIME => 1,
         tag::BRK | tag::FORK | tag::LOST | tag::MODULE_GONE => 1,
         tag::MAP | tag::ADVISE => 3,

@@ -14,7 +14,7 @@ use skinflint_base::ring::{
     long_word, tag, word,
 };
 use skinflint_base::sys;
-use skinflint_unwind::{Registers, StackBounds};
+use skinflint_unwind::{End, Registers, StackBounds};
 
 use crate::thread::ThreadState;
 use crate::{modules, process, thread};
@@ -249,34 +249,34 @@ pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
             StackBounds { lo, hi },
             Registers { sp: caller.sp, bp: caller.bp },
         );
+        let mut left = capture.fresh.len();
+        if left == 0 && capture.total == (*state).depth {
+            return true;
+        }
         let ring = &raw mut (*state).ring;
-        let fresh = capture.fresh.len();
-        if fresh != 0 || capture.keep != capture.remembered {
-            let flags = if capture.truncated { STACK_TRUNCATED } else { 0 };
-            let mut keep = capture.keep;
-            // `fresh` has the innermost frame first; the ring wants the outermost first.
-            let mut rest = capture.fresh;
-            loop {
-                let count = rest.len().min(STACK_CHUNK);
-                if !(*ring).room(1 + count) {
-                    count_lost();
-                    return false;
-                }
-                let low = (count as u64) << 24 | keep as u64;
-                (*ring).put(word(tag::STACK, 0, low) | flags);
-                let (left, chunk) = rest.split_at_unchecked(rest.len() - count);
-                for &pc in chunk.iter().rev() {
-                    (*ring).put(pc);
-                }
-                rest = left;
-                keep += count;
-                if rest.is_empty() {
-                    break;
-                }
+        let flags = if capture.end == End::Complete { 0 } else { STACK_TRUNCATED };
+        let mut frames = capture.fresh.iter();
+        let mut keep = capture.keep;
+        loop {
+            let count = left.min(STACK_CHUNK);
+            if !(*ring).room(1 + count) {
+                count_lost();
+                return false;
             }
-            if (*state).stack.compiled() != (*state).compiled_seen {
-                modules::notice(state);
+            (*ring).put(word(tag::STACK, 0, (count as u64) << 24 | keep as u64) | flags);
+            for pc in frames.by_ref().take(count) {
+                (*ring).put(pc);
             }
+            keep += count;
+            left -= count;
+            if left == 0 {
+                break;
+            }
+        }
+        (*state).depth = capture.total;
+        let frames = capture.fresh;
+        if (*state).stack.stats.rules_made != (*state).rules_seen {
+            modules::notice(state, frames.iter());
         }
     }
     true
@@ -375,6 +375,10 @@ pub unsafe fn thread_begins(state: *mut ThreadState) {
         let (low, high) = (*state).stack_bounds;
         let first = word(tag::THREAD, 0, u64::from(sys::gettid()));
         note(state, first, &[low, high, now]);
+        let own = word(tag::OWN, 0, state as u64);
+        note(state, own, &[size_of::<ThreadState>() as u64]);
+        let rules = modules::rules() as *const _ as u64;
+        note(state, word(tag::OWN, 0, rules), &[modules::RULES_BYTES as u64]);
     }
 }
 

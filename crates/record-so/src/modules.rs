@@ -15,11 +15,15 @@ use crate::emit;
 use crate::process;
 use crate::thread::ThreadState;
 
+/// Size of the table of rules.
+pub const RULES_BYTES: usize = size_of::<RuleCache>();
+
 static RULES: AtomicPtr<RuleCache> = AtomicPtr::new(core::ptr::null_mut());
 struct Find(core::cell::UnsafeCell<Finder>);
 // SAFETY: written once by `prepare`, before any thread captures a stack.
 unsafe impl Sync for Find {}
-static FINDER: Find = Find(core::cell::UnsafeCell::new(Finder::none()));
+// SAFETY: no function at all is a valid choice.
+static FINDER: Find = Find(core::cell::UnsafeCell::new(unsafe { Finder::new(None) }));
 
 /// `struct dl_find_object` of glibc 2.35.
 #[repr(C)]
@@ -70,7 +74,7 @@ pub fn prepare() -> bool {
         let find = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
         FIND_OBJECT.store(find, Ordering::Relaxed);
         // SAFETY: see `Find`.
-        unsafe { *FINDER.0.get() = Finder::new(find) };
+        unsafe { *FINDER.0.get() = Finder::resolve() };
     }
     // ORDER: Relaxed; a child of fork reports its objects anew.
     KNOWN_COUNT.store(0, Ordering::Relaxed);
@@ -114,17 +118,15 @@ fn object_at(pc: u64) -> Option<Found> {
 /// Between `enter` and `leave`, RECORDING.
 #[cold]
 #[inline(never)]
-pub unsafe fn notice(state: *mut ThreadState) {
+pub unsafe fn notice(state: *mut ThreadState, frames: impl Iterator<Item = u64>) {
     // SAFETY: H1.
     unsafe {
-        (*state).compiled_seen = (*state).stack.compiled();
+        (*state).rules_seen = (&raw const (*state).stack.stats.rules_made).read();
         // ORDER: Acquire/Release; a try-lock: whoever finds it held leaves it to the collector.
         if WRITING.swap(true, Ordering::Acquire) {
             return;
         }
-        let mut index = 0;
-        while let Some(pc) = (*state).stack.return_address(index) {
-            index += 1;
+        for pc in frames {
             if !is_known(pc) {
                 report(state, pc);
             }
@@ -184,23 +186,23 @@ unsafe fn build_id(start: u64) -> ([u64; 4], usize) {
     const NONE: ([u64; 4], usize) = ([0; 4], 0);
     // SAFETY: the loader maps the headers with the first segment; lengths are bounded below.
     unsafe {
-        let header = start as *const libc::Elf64_Ehdr;
-        if (*header).e_ident[..4] != *b"\x7fELF" || (*header).e_phentsize != 56 {
+        let header = &*(start as *const libc::Elf64_Ehdr);
+        if header.e_ident[..4] != *b"\x7fELF" || header.e_phentsize != 56 {
             return NONE;
         }
-        if (*header).e_phoff + u64::from((*header).e_phnum) * 56 > 4096 {
+        if header.e_phoff + u64::from(header.e_phnum) * 56 > 4096 {
             return NONE;
         }
-        let programs = (start + (*header).e_phoff) as *const libc::Elf64_Phdr;
+        let programs = (start + header.e_phoff) as *const libc::Elf64_Phdr;
         let mut first_vaddr = None;
-        for index in 0..usize::from((*header).e_phnum) {
+        for index in 0..usize::from(header.e_phnum) {
             let program = &*programs.add(index);
             if program.p_type == libc::PT_LOAD && first_vaddr.is_none() {
                 first_vaddr = Some(program.p_vaddr & !0xfff);
             }
         }
         let Some(first_vaddr) = first_vaddr else { return NONE };
-        for index in 0..usize::from((*header).e_phnum) {
+        for index in 0..usize::from(header.e_phnum) {
             let program = &*programs.add(index);
             if program.p_type != libc::PT_NOTE || program.p_filesz > 4096 {
                 continue;

@@ -109,7 +109,8 @@ pub fn link() -> bool {
     MULTI.store(false, Ordering::Relaxed);
     PID.store(sys::getpid(), Ordering::Relaxed);
     thread::forget_slots();
-    let linked = make_live_page() && crate::link::begin(parent, fork_ticket);
+    let linked =
+        make_live_page() && crate::link::begin(parent, fork_ticket) && crate::modules::prepare();
     if !linked {
         OFF.store(true, Ordering::Relaxed);
         return false;

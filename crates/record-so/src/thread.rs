@@ -49,11 +49,13 @@ pub struct ThreadState {
     pub until_time: u32,
     /// The thread's own stack: lowest and one past the highest address.
     pub stack_bounds: (u64, u64),
-    /// Rules compiled when modules were last looked at.
-    pub compiled_seen: u64,
+    /// Rules made when modules were last looked at.
+    pub rules_seen: u64,
+    /// Frames of the stack as the ring has it.
+    pub depth: usize,
     /// A mark asked for by a signal that came while busy.
     pub pending_marks: u32,
-    /// Frames in the last stack that was written to the ring.
+    /// What the unwinder remembers.
     pub stack: StackState,
 }
 
@@ -156,7 +158,7 @@ unsafe fn catch_up(state: *mut ThreadState) -> bool {
             // ORDER: Relaxed; one thread.
             LONE.store(state, Ordering::Relaxed);
         }
-        skinflint_unwind::invalidate(&mut (*state).stack);
+        (*state).stack.invalidate();
         (*state).epoch = process::epoch();
     }
     true
@@ -243,7 +245,7 @@ fn register() -> *mut ThreadState {
     unsafe {
         (*state).stack_bounds = own_stack();
         (*state).epoch = process::epoch();
-        skinflint_unwind::invalidate(&mut (*state).stack);
+        (*state).stack.invalidate();
         emit::thread_begins(state);
     }
     // ORDER: Relaxed for LONE; read by this thread, or by one that it creates.
@@ -375,6 +377,8 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
         (*state).ticket.store(0, Ordering::Relaxed); // ORDER: Relaxed; own counter.
         (*state).until_time = 0;
         (*state).pending_marks = 0;
+        (*state).depth = 0;
+        (*state).stack.invalidate();
     }
 }
 

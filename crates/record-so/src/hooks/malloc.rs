@@ -1,0 +1,410 @@
+//! The malloc family.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use skinflint_base::ring::tag;
+
+use super::{call, exported};
+use crate::emit::{self, Caller};
+use crate::thread::{self, INSIDE, RECORDING, ThreadState};
+use crate::{process, real};
+
+/// Function codes, as `trace::AllocFn`.
+pub mod func {
+    pub const MALLOC: u8 = 0;
+    pub const CALLOC: u8 = 1;
+    pub const REALLOC: u8 = 2;
+    pub const MEMALIGN: u8 = 3;
+    pub const VALLOC: u8 = 4;
+    pub const NEW: u8 = 5;
+    pub const NEW_ARRAY: u8 = 6;
+}
+
+/// Function codes, as `trace::FreeFn`.
+pub mod free_func {
+    pub const FREE: u8 = 0;
+    pub const FREE_SIZED: u8 = 1;
+    pub const REALLOC: u8 = 2;
+    pub const DELETE: u8 = 3;
+    pub const DELETE_ARRAY: u8 = 4;
+}
+
+const UNKNOWN: u32 = 0;
+const BY_HEADER: u32 = 1;
+const BY_CALL: u32 = 2;
+static USABLE: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// Usable size of a live block. One load for glibc, a call for others.
+///
+/// # Safety
+/// `block` is a live block of the allocator beneath.
+#[inline(always)]
+unsafe fn usable_size(block: *mut c_void) -> u64 {
+    // ORDER: Relaxed; a constant of the process, learned by whoever comes first.
+    if USABLE.load(Ordering::Relaxed) == BY_HEADER {
+        // SAFETY: glibc keeps the chunk's size and flags in the word before the block; bit 1 says
+        // that the chunk is a mapping of its own, which has a header of two words.
+        let size = unsafe { block.cast::<u64>().sub(1).read() };
+        let header = 8 + ((size & 2) << 2);
+        return (size & !7) - header;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { usable_size_slow(block) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn usable_size_slow(block: *mut c_void) -> u64 {
+    // ORDER: Relaxed; as above.
+    if USABLE.load(Ordering::Relaxed) == UNKNOWN {
+        let how = if thread::glibc_headers() { BY_HEADER } else { BY_CALL };
+        USABLE.store(how, Ordering::Relaxed);
+    }
+    if real::REAL.malloc_usable_size.get().is_null() {
+        return 0;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { call!(malloc_usable_size as UsableSize)(block) as u64 }
+}
+
+/// Records an acquisition and ends the call.
+///
+/// # Safety
+/// `state` is what `enter` returned.
+#[inline(always)]
+pub unsafe fn acquired(
+    state: *mut ThreadState,
+    kind: u8,
+    func: u8,
+    block: *mut c_void,
+    size: usize,
+    caller: Caller,
+) {
+    if state.is_null() {
+        return;
+    }
+    // SAFETY: H1; the block was acquired just now.
+    unsafe {
+        if !block.is_null() {
+            thread::set_busy(state, RECORDING);
+            let usable = usable_size(block).max(size as u64);
+            emit::acquired(state, kind, func, block as u64, size as u64, usable, caller);
+        }
+        thread::leave(state);
+    }
+}
+
+unsafe extern "C" fn malloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_void {
+    let state = thread::enter();
+    let real = real::REAL.malloc.get();
+    if real.is_null() {
+        return real::arena_alloc(size);
+    }
+    // SAFETY: the program's own call.
+    unsafe {
+        let block = core::mem::transmute::<*mut c_void, real::Malloc>(real)(size);
+        acquired(state, tag::ALLOC, func::MALLOC, block, size, Caller { sp, bp });
+        block
+    }
+}
+exported!(malloc(size: usize) -> *mut c_void, "rsi", "rdx", malloc_recorded);
+
+unsafe extern "C" fn calloc_recorded(n: usize, each: usize, sp: u64, bp: u64) -> *mut c_void {
+    let state = thread::enter();
+    let real = real::REAL.calloc.get();
+    if real.is_null() {
+        return n.checked_mul(each).map_or(core::ptr::null_mut(), real::arena_alloc);
+    }
+    // SAFETY: the program's own call. A product that overflows makes the real one fail.
+    unsafe {
+        let block = core::mem::transmute::<*mut c_void, real::Calloc>(real)(n, each);
+        let size = n.wrapping_mul(each);
+        acquired(state, tag::ALLOC, func::CALLOC, block, size, Caller { sp, bp });
+        block
+    }
+}
+exported!(calloc(n: usize, each: usize) -> *mut c_void, "rdx", "rcx", calloc_recorded);
+
+/// Records a release; the caller makes the real call and leaves.
+///
+/// # Safety
+/// `state` is what `enter` returned, not null.
+#[inline(always)]
+unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
+    // SAFETY: H1.
+    unsafe {
+        thread::set_busy(state, RECORDING);
+        emit::short(state, kind, func, block as u64);
+        thread::set_busy(state, INSIDE);
+    }
+}
+
+/// A release through `real`, whatever its name and further arguments.
+///
+/// # Safety
+/// As for `free`.
+#[inline(always)]
+pub unsafe fn free_through(block: *mut c_void, func: u8, real: impl FnOnce(*mut c_void)) {
+    if block.is_null() || real::is_of_arena(block) {
+        return;
+    }
+    let state = thread::enter();
+    // SAFETY: H1.
+    unsafe {
+        if state.is_null() {
+            return real(block);
+        }
+        released(state, tag::FREE, func, block);
+        real(block);
+        thread::leave(state);
+    }
+}
+
+/// `free`, recorded.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: the program's own call.
+    unsafe { free_through(block, free_func::FREE, |block| call!(free as Free)(block)) }
+}
+
+/// `free_sized` of C23; glibc 2.36 has none, and then `free` does it.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
+    let real = real::REAL.free_sized.get();
+    // SAFETY: the program's own call; the type is C23's.
+    unsafe {
+        free_through(block, free_func::FREE_SIZED, |block| {
+            if real.is_null() {
+                call!(free as Free)(block)
+            } else {
+                type FreeSized = unsafe extern "C" fn(*mut c_void, usize);
+                core::mem::transmute::<*mut c_void, FreeSized>(real)(block, size)
+            }
+        })
+    }
+}
+
+/// `free_aligned_sized` of C23; see `free_sized`.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
+    let real = real::REAL.free_aligned_sized.get();
+    // SAFETY: the program's own call; the type is C23's.
+    unsafe {
+        free_through(block, free_func::FREE_SIZED, |block| {
+            if real.is_null() {
+                call!(free as Free)(block)
+            } else {
+                type FreeAligned = unsafe extern "C" fn(*mut c_void, usize, usize);
+                core::mem::transmute::<*mut c_void, FreeAligned>(real)(block, align, size)
+            }
+        })
+    }
+}
+
+/// # Safety
+/// `old` is of the static arena.
+#[cold]
+unsafe fn realloc_from_arena(old: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the arena knows the size of what it handed out; the two blocks are distinct.
+    unsafe {
+        let new = malloc(size);
+        if !new.is_null() {
+            let bytes = real::arena_size(old).min(size);
+            core::ptr::copy_nonoverlapping(old.cast::<u8>(), new.cast::<u8>(), bytes);
+        }
+        new
+    }
+}
+
+unsafe extern "C" fn realloc_recorded(
+    old: *mut c_void,
+    size: usize,
+    sp: u64,
+    bp: u64,
+) -> *mut c_void {
+    if real::is_of_arena(old) {
+        // SAFETY: just checked.
+        return unsafe { realloc_from_arena(old, size) };
+    }
+    let caller = Caller { sp, bp };
+    let state = thread::enter();
+    if real::REAL.realloc.get().is_null() {
+        return real::arena_alloc(size);
+    }
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        if state.is_null() {
+            return call!(realloc as Realloc)(old, size);
+        }
+        if old.is_null() {
+            let block = call!(realloc as Realloc)(old, size);
+            acquired(state, tag::ALLOC, func::REALLOC, block, size, caller);
+            return block;
+        }
+        released(state, tag::REALLOC_RELEASE, 0, old);
+        let block = call!(realloc as Realloc)(old, size);
+        if !block.is_null() {
+            acquired(state, tag::REALLOC_ACQUIRE, func::REALLOC, block, size, caller);
+            return block;
+        }
+        thread::set_busy(state, RECORDING);
+        emit::short(state, tag::REALLOC_CANCEL, 0, old as u64);
+        if size == 0 {
+            // glibc and most others release the block and return null: no failure.
+            emit::short(state, tag::FREE, free_func::REALLOC, old as u64);
+        }
+        thread::leave(state);
+        block
+    }
+}
+exported!(realloc(old: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", realloc_recorded);
+
+unsafe extern "C" fn reallocarray_recorded(
+    old: *mut c_void,
+    n: usize,
+    each: usize,
+    sp: u64,
+    bp: u64,
+) -> *mut c_void {
+    match n.checked_mul(each) {
+        // SAFETY: the program's own call.
+        Some(size) => unsafe { realloc_recorded(old, size, sp, bp) },
+        None => {
+            // SAFETY: this thread's errno.
+            unsafe { *libc::__errno_location() = libc::ENOMEM };
+            core::ptr::null_mut()
+        }
+    }
+}
+exported!(
+    reallocarray(old: *mut c_void, n: usize, each: usize) -> *mut c_void,
+    "rcx", "r8", reallocarray_recorded
+);
+
+unsafe extern "C" fn memalign_recorded(
+    align: usize,
+    size: usize,
+    sp: u64,
+    bp: u64,
+) -> *mut c_void {
+    let state = thread::enter();
+    // SAFETY: the program's own call.
+    unsafe {
+        let block = call!(memalign as Memalign)(align, size);
+        acquired(state, tag::ALLOC, func::MEMALIGN, block, size, Caller { sp, bp });
+        block
+    }
+}
+exported!(memalign(align: usize, size: usize) -> *mut c_void, "rdx", "rcx", memalign_recorded);
+
+unsafe extern "C" fn aligned_alloc_recorded(
+    align: usize,
+    size: usize,
+    sp: u64,
+    bp: u64,
+) -> *mut c_void {
+    let state = thread::enter();
+    // SAFETY: the program's own call.
+    unsafe {
+        let block = call!(aligned_alloc as Memalign)(align, size);
+        acquired(state, tag::ALLOC, func::MEMALIGN, block, size, Caller { sp, bp });
+        block
+    }
+}
+exported!(
+    aligned_alloc(align: usize, size: usize) -> *mut c_void,
+    "rdx", "rcx", aligned_alloc_recorded
+);
+
+unsafe extern "C" fn posix_memalign_recorded(
+    out: *mut *mut c_void,
+    align: usize,
+    size: usize,
+    sp: u64,
+    bp: u64,
+) -> c_int {
+    let state = thread::enter();
+    // SAFETY: the program's own call; on success `out` holds the block.
+    unsafe {
+        let result = call!(posix_memalign as PosixMemalign)(out, align, size);
+        let block = if result == 0 { out.read() } else { core::ptr::null_mut() };
+        acquired(state, tag::ALLOC, func::MEMALIGN, block, size, Caller { sp, bp });
+        result
+    }
+}
+exported!(
+    posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int,
+    "rcx", "r8", posix_memalign_recorded
+);
+
+unsafe extern "C" fn valloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_void {
+    let state = thread::enter();
+    // SAFETY: the program's own call.
+    unsafe {
+        let block = call!(valloc as Malloc)(size);
+        acquired(state, tag::ALLOC, func::VALLOC, block, size, Caller { sp, bp });
+        block
+    }
+}
+exported!(valloc(size: usize) -> *mut c_void, "rsi", "rdx", valloc_recorded);
+
+unsafe extern "C" fn pvalloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_void {
+    let state = thread::enter();
+    // SAFETY: the program's own call.
+    unsafe {
+        let block = call!(pvalloc as Malloc)(size);
+        acquired(state, tag::ALLOC, func::VALLOC, block, size, Caller { sp, bp });
+        block
+    }
+}
+exported!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", pvalloc_recorded);
+
+/// `malloc_usable_size`: the real one's answer; knows the blocks that `dlsym` got from us.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    if block.is_null() {
+        return 0;
+    }
+    // SAFETY: the program's own call.
+    unsafe {
+        if real::is_of_arena(block) {
+            return real::arena_size(block);
+        }
+        call!(malloc_usable_size as UsableSize)(block)
+    }
+}
+
+/// `skinflint_mark(name)`: names this moment in the recording. Thread-safe; about a millisecond,
+/// since it waits for a snapshot (the first 256 marks do). Null and unrecorded processes: no effect.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_mark(name: *const core::ffi::c_char) {
+    if name.is_null() {
+        return;
+    }
+    let state = thread::enter();
+    if state.is_null() {
+        return;
+    }
+    // SAFETY: as the caller promises; H1.
+    unsafe {
+        emit::mark(state, core::ffi::CStr::from_ptr(name).to_bytes());
+        thread::leave(state);
+    }
+    process::publish_own_bytes();
+}

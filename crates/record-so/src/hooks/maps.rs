@@ -1,0 +1,257 @@
+//! Mappings: `mmap`, `munmap`, `mremap`, `brk`, `sbrk`, `madvise`, where they are called through the
+//! dynamic linker. glibc's own allocator calls them inside libc, unseen; others are seen, and marked
+//! as the allocator's.
+
+use core::arch::naked_asm;
+use core::ffi::{c_int, c_void};
+
+use skinflint_base::ring::{tag, word};
+
+use super::call;
+use crate::emit::{self, Caller};
+use crate::thread::{self, INSIDE, RECORDING, ThreadState};
+
+/// A mapping call under way.
+enum By {
+    /// The program.
+    Program(*mut ThreadState),
+    /// The allocator, for a call of the program's.
+    Allocator(*mut ThreadState),
+    /// Someone who is not recorded.
+    Nobody,
+}
+
+impl By {
+    fn enter() -> By {
+        let from_allocator = thread::enter_from_allocator();
+        if !from_allocator.is_null() {
+            return By::Allocator(from_allocator);
+        }
+        let state = thread::enter();
+        if state.is_null() {
+            return By::Nobody;
+        }
+        // SAFETY: of `enter`.
+        unsafe { thread::set_busy(state, RECORDING) };
+        By::Program(state)
+    }
+
+    fn state(&self) -> Option<*mut ThreadState> {
+        match self {
+            By::Program(state) | By::Allocator(state) => Some(*state),
+            By::Nobody => None,
+        }
+    }
+
+    fn flag(&self) -> u8 {
+        u8::from(matches!(self, By::Allocator(_)))
+    }
+
+    fn leave(self) {
+        // SAFETY: each as it was entered.
+        unsafe {
+            match self {
+                By::Program(state) => thread::leave(state),
+                By::Allocator(state) => thread::set_busy(state, INSIDE),
+                By::Nobody => {}
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn mmap_recorded(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+    sp: u64,
+    bp: u64,
+) -> *mut c_void {
+    let by = By::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        let result = call!(mmap as Mmap)(addr, len, prot, flags, fd, offset);
+        if let Some(state) = by.state()
+            && result != libc::MAP_FAILED
+            && emit::stack(state, Caller { sp, bp })
+        {
+            let first = word(tag::MAP, by.flag(), result as u64);
+            let rights = (prot as u32 as u64) << 32 | flags as u32 as u64;
+            emit::long(state, first, &[len as u64, rights]);
+        }
+        by.leave();
+        result
+    }
+}
+
+/// `mmap`, recorded. Six arguments leave no register free: the entry's registers go on the stack.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn mmap(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    naked_asm!(
+        "sub rsp, 8",
+        "push rbp",
+        "lea rax, [rsp + 16]",
+        "push rax",
+        "call {recorded}",
+        "add rsp, 24",
+        "ret",
+        recorded = sym mmap_recorded,
+    )
+}
+
+/// `mmap64`: the same on x86-64.
+///
+/// # Safety
+/// As for `mmap`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn mmap64(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    naked_asm!("jmp {mmap}", mmap = sym mmap)
+}
+
+/// `munmap`, recorded before the call.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+    let by = By::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        if let Some(state) = by.state() {
+            emit::long(state, word(tag::UNMAP, by.flag(), addr as u64), &[len as u64]);
+        }
+        let result = call!(munmap as Munmap)(addr, len);
+        by.leave();
+        result
+    }
+}
+
+unsafe extern "C" fn mremap_recorded(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    to: *mut c_void,
+    sp: u64,
+    bp: u64,
+) -> *mut c_void {
+    let by = By::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        let result = call!(mremap as Mremap)(old, old_len, new_len, flags, to);
+        if let Some(state) = by.state()
+            && result != libc::MAP_FAILED
+            && emit::stack(state, Caller { sp, bp })
+        {
+            let first = word(tag::REMAP, by.flag(), old as u64);
+            emit::long(state, first, &[old_len as u64, result as u64, new_len as u64]);
+        }
+        by.leave();
+        result
+    }
+}
+
+/// `mremap`, recorded after the call.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    naked_asm!(
+        "mov r9, rsp",
+        "sub rsp, 16",
+        "push rbp",
+        "call {recorded}",
+        "add rsp, 24",
+        "ret",
+        recorded = sym mremap_recorded,
+    )
+}
+
+/// `madvise`, recorded before the call: it may take pages away.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    let by = By::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        if let Some(state) = by.state() {
+            let first = word(tag::ADVISE, by.flag(), addr as u64);
+            emit::long(state, first, &[len as u64, advice as u32 as u64]);
+        }
+        let result = call!(madvise as Madvise)(addr, len, advice);
+        by.leave();
+        result
+    }
+}
+
+/// `brk`, recorded after the call.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
+    let by = By::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        let result = call!(brk as Brk)(end);
+        if let Some(state) = by.state()
+            && result == 0
+        {
+            emit::short(state, tag::BRK, by.flag(), end as u64);
+        }
+        by.leave();
+        result
+    }
+}
+
+/// `sbrk`, recorded after the call.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
+    let by = By::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        let before = call!(sbrk as Sbrk)(increment);
+        if let Some(state) = by.state()
+            && increment != 0
+            && before as isize != -1
+        {
+            emit::short(state, tag::BRK, by.flag(), (before as u64).wrapping_add(increment as u64));
+        }
+        by.leave();
+        before
+    }
+}

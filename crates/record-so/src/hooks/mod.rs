@@ -1,0 +1,69 @@
+//! The functions that the program calls instead of the real ones.
+//!
+//! ```text
+//!   malloc (naked)  ── adds rsp and rbp at entry as further arguments, jumps ──► malloc_recorded
+//! ```
+//!
+//! N1  The exported functions are naked and leave by a jump (or return with the stack as it was):
+//!     the first frame of a recorded stack is the caller, and no frame of ours has to be unwound.
+//! N2  Every exported function behaves as the one beneath, errno included.
+
+mod malloc;
+mod maps;
+mod operators;
+mod process_ends;
+mod threads;
+
+use core::sync::atomic::Ordering;
+
+use crate::{link, process, thread};
+
+/// The first event of a process: what is to be set up once.
+#[cold]
+pub fn process_begins() {
+    let mut key: libc::pthread_key_t = 0;
+    // SAFETY: the destructor has the type that pthreads wants.
+    let made = unsafe { libc::pthread_key_create(&mut key, Some(thread::thread_ends)) };
+    if made == 0 {
+        // ORDER: Relaxed; set before any thread is registered.
+        process::END_KEY.store(key, Ordering::Relaxed);
+    }
+    // ORDER: Relaxed; one thread.
+    let signal = link::MARK_SIGNAL.load(Ordering::Relaxed);
+    if signal != 0 {
+        threads::install_mark_signal(signal);
+    }
+}
+
+/// Calls a function of the table: `call!(malloc as Malloc)(n)`.
+macro_rules! call {
+    ($field:ident as $kind:ident) => {
+        // SAFETY: the table's pointer was found under the function's own name, which has this type.
+        core::mem::transmute::<*mut core::ffi::c_void, crate::real::$kind>(
+            crate::real::REAL.$field.get(),
+        )
+    };
+}
+use call;
+
+/// An exported function of up to four arguments that jumps to `$recorded` with the stack pointer and
+/// the frame pointer of its entry in the two argument registers after its own (N1).
+macro_rules! exported {
+    ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:literal, $bp:literal, $recorded:path) => {
+        #[doc = concat!("`", stringify!($name), "`, recorded.")]
+        ///
+        /// # Safety
+        /// As for the function beneath.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
+            core::arch::naked_asm!(
+                concat!("mov ", $sp, ", rsp"),
+                concat!("mov ", $bp, ", rbp"),
+                "jmp {recorded}",
+                recorded = sym $recorded,
+            )
+        }
+    };
+}
+use exported;

@@ -1,0 +1,293 @@
+//! `operator new` and `delete`, for allocators that bring their own.
+//!
+//! V1  If the operators beneath are those of the C++ library, they call `malloc`, which is recorded
+//!     there: ours jump straight on and leave no frame (a `bad_alloc` must be able to pass).
+//! V2  If they belong to the allocator (jemalloc, tcmalloc, mimalloc preloaded after us), they are
+//!     recorded here, through the `nothrow` form; only if that fails the throwing form is jumped to.
+//!
+//! Not here: operators that the program itself defines. They are found before ours, and call
+//! `malloc` in the end.
+
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use skinflint_base::ring::tag;
+
+use super::malloc::{acquired, free_func, free_through, func};
+use crate::emit::Caller;
+use crate::{real, thread};
+
+/// Index into the table of operators that acquire.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum New {
+    Plain,
+    Array,
+    PlainNothrow,
+    ArrayNothrow,
+    PlainAligned,
+    ArrayAligned,
+    PlainAlignedNothrow,
+    ArrayAlignedNothrow,
+}
+
+const NEW_NAMES: [&CStr; 8] = [
+    c"_Znwm",
+    c"_Znam",
+    c"_ZnwmRKSt9nothrow_t",
+    c"_ZnamRKSt9nothrow_t",
+    c"_ZnwmSt11align_val_t",
+    c"_ZnamSt11align_val_t",
+    c"_ZnwmSt11align_val_tRKSt9nothrow_t",
+    c"_ZnamSt11align_val_tRKSt9nothrow_t",
+];
+
+const DELETE_NAMES: [&CStr; 12] = [
+    c"_ZdlPv",
+    c"_ZdaPv",
+    c"_ZdlPvm",
+    c"_ZdaPvm",
+    c"_ZdlPvSt11align_val_t",
+    c"_ZdaPvSt11align_val_t",
+    c"_ZdlPvmSt11align_val_t",
+    c"_ZdaPvmSt11align_val_t",
+    c"_ZdlPvRKSt9nothrow_t",
+    c"_ZdaPvRKSt9nothrow_t",
+    c"_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    c"_ZdaPvSt11align_val_tRKSt9nothrow_t",
+];
+
+static NEWS: [AtomicPtr<c_void>; 8] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 8];
+static DELETES: [AtomicPtr<c_void>; 12] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 12];
+
+const UNKNOWN: u32 = 0;
+const LIBRARY: u32 = 1;
+const ALLOCATOR: u32 = 2;
+static WHOSE: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// Finds an operator: after us, or in a C++ library that was loaded for a plug-in alone.
+fn find(name: &CStr) -> *mut c_void {
+    // SAFETY: look-ups by name; RTLD_NOLOAD loads nothing.
+    unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        if !next.is_null() {
+            return next;
+        }
+        for library in [c"libstdc++.so.6", c"libc++abi.so.1", c"libc++.so.1"] {
+            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if !handle.is_null() {
+                let found = libc::dlsym(handle, name.as_ptr());
+                libc::dlclose(handle);
+                if !found.is_null() {
+                    return found;
+                }
+            }
+        }
+    }
+    core::ptr::null_mut()
+}
+
+#[cold]
+#[inline(never)]
+fn whose_slow() -> u32 {
+    // ORDER: Relaxed for the pointers, Release for the verdict that publishes them; two threads may
+    // both come here and store the same.
+    for (slot, name) in NEWS.iter().zip(NEW_NAMES) {
+        slot.store(find(name), Ordering::Relaxed);
+    }
+    for (slot, name) in DELETES.iter().zip(DELETE_NAMES) {
+        slot.store(find(name), Ordering::Relaxed);
+    }
+    let new = NEWS[New::Plain as usize].load(Ordering::Relaxed);
+    let malloc = real::REAL.malloc.get();
+    let same = !new.is_null() && real::object_of(new) == real::object_of(malloc);
+    let whose = if same { ALLOCATOR } else { LIBRARY };
+    WHOSE.store(whose, Ordering::Release);
+    whose
+}
+
+#[inline(always)]
+fn whose() -> u32 {
+    // ORDER: Acquire; pairs with the Release in `whose_slow`.
+    let whose = WHOSE.load(Ordering::Acquire);
+    if whose == UNKNOWN { whose_slow() } else { whose }
+}
+
+/// The function to jump on to, or null if `result` holds the block.
+#[repr(C)]
+struct Step {
+    result: *mut c_void,
+    go_on: *mut c_void,
+}
+
+/// Decides about an acquisition: serves it (V2) or says where to go on (V1).
+unsafe extern "C" fn new_step(
+    size: usize,
+    align: usize,
+    which: usize,
+    sp: u64,
+    bp: u64,
+) -> Step {
+    let aligned = which >= New::PlainAligned as usize;
+    // ORDER: Relaxed; published by `whose`.
+    if whose() == LIBRARY {
+        let go_on = NEWS[which].load(Ordering::Relaxed);
+        if !go_on.is_null() {
+            return Step { result: core::ptr::null_mut(), go_on };
+        }
+        // No C++ library anywhere: whoever calls this brought only half of one.
+        // SAFETY: the program's own call.
+        let result = unsafe { real_plain(size, if aligned { align } else { 0 }) };
+        return Step { result, go_on: core::ptr::null_mut() };
+    }
+    let is_array = which % 2 == 1;
+    let nothrow = match (aligned, is_array) {
+        (false, false) => New::PlainNothrow,
+        (false, true) => New::ArrayNothrow,
+        (true, false) => New::PlainAlignedNothrow,
+        (true, true) => New::ArrayAlignedNothrow,
+    };
+    // ORDER: Relaxed; as above.
+    let real = NEWS[nothrow as usize].load(Ordering::Relaxed);
+    let throwing = NEWS[which].load(Ordering::Relaxed);
+    if real.is_null() {
+        return Step { result: core::ptr::null_mut(), go_on: throwing };
+    }
+    let state = thread::enter();
+    // std::nothrow is an empty object that is never looked into.
+    let token = 0u64;
+    // SAFETY: the program's own call, in the form that returns null instead of throwing.
+    let block = unsafe {
+        if aligned {
+            type Aligned = unsafe extern "C" fn(usize, usize, *const u64) -> *mut c_void;
+            core::mem::transmute::<*mut c_void, Aligned>(real)(size, align, &raw const token)
+        } else {
+            type Plain = unsafe extern "C" fn(usize, *const u64) -> *mut c_void;
+            core::mem::transmute::<*mut c_void, Plain>(real)(size, &raw const token)
+        }
+    };
+    let kind = if is_array { func::NEW_ARRAY } else { func::NEW };
+    // SAFETY: `state` is of `enter`.
+    unsafe { acquired(state, tag::ALLOC, kind, block, size, Caller { sp, bp }) };
+    let go_on = if block.is_null() { throwing } else { core::ptr::null_mut() };
+    Step { result: block, go_on }
+}
+
+/// # Safety
+/// As for `malloc`.
+#[cold]
+unsafe fn real_plain(size: usize, align: usize) -> *mut c_void {
+    // SAFETY: the program's own call.
+    unsafe {
+        if align == 0 {
+            super::malloc::malloc(size.max(1))
+        } else {
+            super::malloc::memalign(align, size.max(1))
+        }
+    }
+}
+
+/// An exported operator: asks `new_step`, returns its result, or jumps on with its own arguments.
+/// At entry the stack is 8 below a multiple of 16; three pushes and 8 more make it one.
+macro_rules! operator_new {
+    ($name:ident($($argument:ident: $kind:ty),*), $which:expr) => {
+        #[doc = concat!("`", stringify!($name), "`: see V1 and V2.")]
+        ///
+        /// # Safety
+        /// As for the operator beneath.
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> *mut c_void {
+            naked_asm!(
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "mov edx, {which}",
+                "lea rcx, [rsp + 24]",
+                "mov r8, rbp",
+                "call {step}",
+                "mov rcx, rdx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "test rcx, rcx",
+                "jnz 2f",
+                "ret",
+                "2:",
+                "jmp rcx",
+                which = const $which as usize,
+                step = sym new_step,
+            )
+        }
+    };
+}
+
+operator_new!(_Znwm(size: usize), New::Plain);
+operator_new!(_Znam(size: usize), New::Array);
+operator_new!(_ZnwmRKSt9nothrow_t(size: usize, token: *const c_void), New::PlainNothrow);
+operator_new!(_ZnamRKSt9nothrow_t(size: usize, token: *const c_void), New::ArrayNothrow);
+operator_new!(_ZnwmSt11align_val_t(size: usize, align: usize), New::PlainAligned);
+operator_new!(_ZnamSt11align_val_t(size: usize, align: usize), New::ArrayAligned);
+operator_new!(
+    _ZnwmSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, token: *const c_void),
+    New::PlainAlignedNothrow
+);
+operator_new!(
+    _ZnamSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, token: *const c_void),
+    New::ArrayAlignedNothrow
+);
+
+/// A release by operator `index`, whose further arguments are passed on.
+///
+/// # Safety
+/// As for the operator beneath.
+#[inline(always)]
+unsafe fn delete(block: *mut c_void, second: usize, third: usize, index: usize) {
+    let by_library = whose() == LIBRARY;
+    // ORDER: Relaxed; published by `whose`.
+    let real = DELETES[index].load(Ordering::Relaxed);
+    // SAFETY: the program's own call. Passing an argument more than the function takes is harmless
+    // on x86-64: it is in a register that the callee may overwrite.
+    unsafe {
+        if real.is_null() {
+            return super::malloc::free(block);
+        }
+        type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
+        let real = core::mem::transmute::<*mut c_void, Delete>(real);
+        if by_library {
+            return real(block, second, third);
+        }
+        let func = if index % 2 == 1 { free_func::DELETE_ARRAY } else { free_func::DELETE };
+        free_through(block, func, |block| real(block, second, third));
+    }
+}
+
+macro_rules! operator_delete {
+    ($name:ident, $index:literal) => {
+        #[doc = concat!("`", stringify!($name), "`: see V1 and V2.")]
+        ///
+        /// # Safety
+        /// As for the operator beneath.
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(block: *mut c_void, second: usize, third: usize) {
+            // SAFETY: the program's own call.
+            unsafe { delete(block, second, third, $index) }
+        }
+    };
+}
+
+operator_delete!(_ZdlPv, 0);
+operator_delete!(_ZdaPv, 1);
+operator_delete!(_ZdlPvm, 2);
+operator_delete!(_ZdaPvm, 3);
+operator_delete!(_ZdlPvSt11align_val_t, 4);
+operator_delete!(_ZdaPvSt11align_val_t, 5);
+operator_delete!(_ZdlPvmSt11align_val_t, 6);
+operator_delete!(_ZdaPvmSt11align_val_t, 7);
+operator_delete!(_ZdlPvRKSt9nothrow_t, 8);
+operator_delete!(_ZdaPvRKSt9nothrow_t, 9);
+operator_delete!(_ZdlPvSt11align_val_tRKSt9nothrow_t, 10);
+operator_delete!(_ZdaPvSt11align_val_tRKSt9nothrow_t, 11);

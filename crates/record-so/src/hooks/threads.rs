@@ -1,0 +1,116 @@
+//! Threads, children, unloading, and the signal that marks.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
+
+use skinflint_base::ring::tag;
+
+use super::call;
+use crate::thread::{self, INSIDE, RECORDING};
+use crate::{emit, modules, process, tls};
+
+/// `pthread_create`: from now on tickets are shared (G2). The thread itself is met at its first event.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut c_void,
+    attributes: *const c_void,
+    start: *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    if process::epoch() != 0 {
+        thread::before_second_thread();
+    }
+    // SAFETY: the program's own call.
+    unsafe { call!(pthread_create as PthreadCreate)(thread, attributes, start, argument) }
+}
+
+/// `fork`: the parent records the child's id. The child finds out by itself (O5).
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> c_int {
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        let child = call!(fork as Fork)();
+        if child > 0 {
+            let state = thread::enter();
+            if !state.is_null() {
+                thread::set_busy(state, RECORDING);
+                emit::short(state, tag::FORK, 0, child as u64);
+                thread::leave(state);
+            }
+        }
+        child
+    }
+}
+
+/// `dlclose`: what was unloaded is reported, and forgotten.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        let result = call!(dlclose as Dlclose)(handle);
+        let state = thread::enter();
+        if !state.is_null() {
+            thread::set_busy(state, RECORDING);
+            modules::after_dlclose(state);
+            thread::set_busy(state, INSIDE);
+            thread::leave(state);
+        }
+        result
+    }
+}
+
+/// Installs the handler of the mark signal, unless the program handles it already.
+pub fn install_mark_signal(signal: c_int) {
+    // SAFETY: the handler only touches this thread's state, as a signal may.
+    unsafe {
+        let mut old: libc::sigaction = core::mem::zeroed();
+        if libc::sigaction(signal, core::ptr::null(), &mut old) != 0
+            || old.sa_sigaction != libc::SIG_DFL
+        {
+            return;
+        }
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_mark_signal as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal, &action, core::ptr::null_mut());
+    }
+}
+
+unsafe extern "C" fn on_mark_signal(_signal: c_int) {
+    let state = tls::get();
+    if state.is_null() {
+        // A thread without events has no ring; its first event would be this mark.
+        let state = thread::enter();
+        if !state.is_null() {
+            // SAFETY: of `enter`.
+            unsafe {
+                emit::mark(state, b"signal");
+                thread::leave(state);
+            }
+        }
+        return;
+    }
+    // SAFETY: H1; `nobody` is told apart by its epoch, which is never looked at: enter refuses it.
+    unsafe {
+        // ORDER: Relaxed; this thread's own byte, and we are its signal handler.
+        match (*state).busy.load(Ordering::Relaxed) {
+            thread::INSIDE | thread::RECORDING => (*state).pending_marks += 1,
+            _ => {
+                let entered = thread::enter();
+                if !entered.is_null() {
+                    emit::mark(entered, b"signal");
+                    thread::leave(entered);
+                }
+            }
+        }
+    }
+}
