@@ -10,6 +10,8 @@ use crate::thread::ThreadState;
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".balign 8",
+    ".globl skinflint_thread_state",
+    ".hidden skinflint_thread_state",
     ".type skinflint_thread_state,@object",
     ".size skinflint_thread_state,8",
     "skinflint_thread_state:",
