@@ -301,6 +301,7 @@ impl<S: Sink> Writer<S> {
             self.events -= u64::from(events);
             self.lost_events += u64::from(events);
             self.sink.cut(start)?;
+            self.sequence = self.sequence.wrapping_sub(1);
             self.end = start;
         }
     }
