@@ -20,12 +20,16 @@ use serde::{Deserialize, Serialize};
 ///
 /// A node is one frame (an address) and its caller's node. Ids are dense and a parent's id is
 /// always below its child's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
 /// A thread of the recorded process: an index into [`crate::Trace::threads`], not a kernel tid.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct ThreadId(pub u32);
 

@@ -1,8 +1,33 @@
 //! The trace: a file that holds everything a program did to its memory.
 //!
-//! Format: FORMAT.md beside this crate.
+//! ```text
+//!   Event ─► EventEncoder ─► RawBlock ─► Writer ─► .sft ─► Trace ─► Events ─► Event, by ticket
+//!                   process, nodes, modules, threads, marks, rss, snapshots, ending ─► Trace's fields
+//! ```
+//!
+//! L1  What was written is what is read, event for event, in the order of tickets over all threads.
+//! L2  A cut or damaged file is read up to, and past, the damage; what is missing is said.
+//! L3  No input makes this crate panic, loop, or allocate more than a small multiple of the file.
+//!
+//! Format: FORMAT.md beside this crate. Not here: recording, analysis, names of functions.
+pub mod encode;
 pub mod event;
 pub mod info;
 
+mod block;
+mod decode;
+mod merge;
+mod meta;
+mod model;
+mod nodes;
+mod read;
+mod varint;
+mod write;
+
+pub use block::{MAJOR, MINOR};
+pub use encode::{EventEncoder, RawBlock};
 pub use event::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 pub use info::*;
+pub use merge::Events;
+pub use read::{Damage, OpenError, Trace};
+pub use write::{DEFAULT_LEVEL, Sink, Writer};

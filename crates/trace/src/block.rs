@@ -1,0 +1,203 @@
+//! The frame around everything in a trace: a header of the file, then blocks with headers of their
+//! own, each checked by itself.
+//!
+//! ```text
+//!   [file header 24] [block header 64 | payload] [block header 64 | payload] … [ending]
+//! ```
+//!
+//! B1  All numbers are little-endian. Both headers end in a CRC-32 of what is before it in them, and
+//!     a block header holds the CRC-32 of its payload.
+//! B2  A header whose checksum is right is still not believed about memory: lengths above the limits
+//!     below are refused before anything is allocated.
+//! B3  A block starts with four bytes that are no text, so a reader finds the next one after damage.
+//!
+//! Not here: what is in the payloads (encode.rs, meta.rs).
+
+use crate::varint::Malformed;
+
+/// First bytes of a trace. As in PNG: a byte above 127, the name, CR LF, Ctrl-Z, LF, so that each
+/// usual mistake of a transfer in text mode changes them.
+pub(crate) const FILE_MAGIC: [u8; 8] = *b"\x89SFT\r\n\x1a\n";
+/// First bytes of a block.
+pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSF\xba";
+/// A reader of another major version cannot read this one.
+pub const MAJOR: u16 = 1;
+/// A reader of a lower minor version reads what it knows.
+pub const MINOR: u16 = 0;
+pub(crate) const FILE_HEADER_BYTES: usize = 24;
+pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
+/// Largest raw length of an event block.
+pub(crate) const MAX_EVENTS_RAW: u32 = 16 << 20;
+/// Largest raw length of any other block.
+pub(crate) const MAX_META_RAW: u32 = 64 << 20;
+
+/// What a block holds. Others are skipped.
+pub(crate) mod kind {
+    pub(crate) const PROCESS: u8 = 1;
+    pub(crate) const NODES: u8 = 2;
+    pub(crate) const EVENTS: u8 = 3;
+    pub(crate) const MODULES: u8 = 4;
+    pub(crate) const THREADS: u8 = 5;
+    pub(crate) const MARK: u8 = 6;
+    pub(crate) const RSS: u8 = 7;
+    pub(crate) const SNAPSHOT: u8 = 8;
+    pub(crate) const ENDING: u8 = 9;
+}
+
+/// How a payload is stored.
+pub(crate) mod codec {
+    pub(crate) const RAW: u8 = 0;
+    pub(crate) const ZSTD: u8 = 1;
+}
+
+/// The header of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Header {
+    pub(crate) kind: u8,
+    pub(crate) codec: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload_len: u32,
+    pub(crate) raw_len: u32,
+    pub(crate) events: u32,
+    pub(crate) sequence: u32,
+    pub(crate) first_ticket: u64,
+    pub(crate) last_ticket: u64,
+    pub(crate) first_time_ns: u64,
+    pub(crate) payload_crc: u32,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+impl Header {
+    /// The 64 bytes of FORMAT.md.
+    pub(crate) fn to_bytes(self) -> [u8; BLOCK_HEADER_BYTES] {
+        let mut out = [0; BLOCK_HEADER_BYTES];
+        out[0..4].copy_from_slice(&BLOCK_MAGIC);
+        out[4] = self.kind;
+        out[5] = self.codec;
+        out[8..12].copy_from_slice(&self.stream.to_le_bytes());
+        out[12..16].copy_from_slice(&self.payload_len.to_le_bytes());
+        out[16..20].copy_from_slice(&self.raw_len.to_le_bytes());
+        out[20..24].copy_from_slice(&self.events.to_le_bytes());
+        out[24..32].copy_from_slice(&self.first_ticket.to_le_bytes());
+        out[32..40].copy_from_slice(&self.last_ticket.to_le_bytes());
+        out[40..48].copy_from_slice(&self.first_time_ns.to_le_bytes());
+        out[48..52].copy_from_slice(&self.sequence.to_le_bytes());
+        out[56..60].copy_from_slice(&self.payload_crc.to_le_bytes());
+        let crc = crc32fast::hash(&out[..60]);
+        out[60..64].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads a header; `None` if this is none, or a damaged one.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Header> {
+        if bytes.len() < BLOCK_HEADER_BYTES || bytes[0..4] != BLOCK_MAGIC {
+            return None;
+        }
+        if crc32fast::hash(&bytes[..60]) != u32_at(bytes, 60) {
+            return None;
+        }
+        Some(Header {
+            kind: bytes[4],
+            codec: bytes[5],
+            stream: u32_at(bytes, 8),
+            payload_len: u32_at(bytes, 12),
+            raw_len: u32_at(bytes, 16),
+            events: u32_at(bytes, 20),
+            first_ticket: u64_at(bytes, 24),
+            last_ticket: u64_at(bytes, 32),
+            first_time_ns: u64_at(bytes, 40),
+            sequence: u32_at(bytes, 48),
+            payload_crc: u32_at(bytes, 56),
+        })
+    }
+
+    /// Whether the lengths are within the limits (B2).
+    pub(crate) fn check_lengths(&self) -> Result<(), Malformed> {
+        let limit = if self.kind == kind::EVENTS {
+            MAX_EVENTS_RAW
+        } else {
+            MAX_META_RAW
+        };
+        if self.raw_len > limit {
+            return Err(Malformed(
+                "a block that claims to be larger than any may be",
+            ));
+        }
+        // A payload is never stored larger than it is raw.
+        if self.payload_len > self.raw_len {
+            return Err(Malformed(
+                "a block whose stored length exceeds its own length",
+            ));
+        }
+        // Each event takes a tag of at least one byte.
+        if self.kind == kind::EVENTS && self.events > self.raw_len {
+            return Err(Malformed(
+                "a block that claims more events than it has bytes",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The header of the file, as written by this version.
+pub(crate) fn file_header() -> [u8; FILE_HEADER_BYTES] {
+    let mut out = [0; FILE_HEADER_BYTES];
+    out[0..8].copy_from_slice(&FILE_MAGIC);
+    out[8..10].copy_from_slice(&MAJOR.to_le_bytes());
+    out[10..12].copy_from_slice(&MINOR.to_le_bytes());
+    out[12..16].copy_from_slice(&(FILE_HEADER_BYTES as u32).to_le_bytes());
+    let crc = crc32fast::hash(&out[..20]);
+    out[20..24].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// What the first bytes of a file say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileHeader {
+    pub(crate) major: u16,
+    pub(crate) minor: u16,
+    /// Where the first block is.
+    pub(crate) len: u32,
+    /// Whether the checksum is right.
+    pub(crate) whole: bool,
+}
+
+/// Reads the header; `bytes` begins with [`FILE_MAGIC`] and has all of it.
+pub(crate) fn read_file_header(bytes: &[u8; FILE_HEADER_BYTES]) -> FileHeader {
+    FileHeader {
+        major: u16::from_le_bytes([bytes[8], bytes[9]]),
+        minor: u16::from_le_bytes([bytes[10], bytes[11]]),
+        len: u32_at(bytes, 12),
+        whole: crc32fast::hash(&bytes[..20]) == u32_at(bytes, 20),
+    }
+}
+
+/// Checks and unpacks a payload into `raw`, whose old content is dropped.
+pub(crate) fn unpack(header: &Header, payload: &[u8], raw: &mut Vec<u8>) -> Result<(), Malformed> {
+    if crc32fast::hash(payload) != header.payload_crc {
+        return Err(Malformed("the checksum of a block is wrong"));
+    }
+    header.check_lengths()?;
+    raw.clear();
+    match header.codec {
+        codec::RAW => raw.extend_from_slice(payload),
+        codec::ZSTD => {
+            raw.reserve_exact(header.raw_len as usize);
+            zstd::bulk::Decompressor::new()
+                .and_then(|mut unpacker| unpacker.decompress_to_buffer(payload, raw))
+                .map_err(|_| Malformed("a block does not decompress"))?;
+        }
+        _ => return Err(Malformed("a block is stored in an unknown way")),
+    }
+    if raw.len() != header.raw_len as usize {
+        return Err(Malformed("a block is not as long as it says"));
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! Events of all threads in the order of tickets.
+//!
+//! ```text
+//!   index (by first ticket) ─► feeder thread: read, check, unpack ─► channel (2 blocks) ─┐
+//!   lanes: one per block that is begun   ◄─────────────────────────────────────────────┘
+//!   heap: lanes that wait, by next ticket;  current lane runs until its ticket passes `limit`
+//! ```
+//!
+//! G1  A block is begun when its first ticket is the lowest of all that is left, so blocks are needed
+//!     exactly in the order of first tickets, and a thread that starts late is not loaded early.
+//! G2  `limit` is the lowest ticket that waits elsewhere, in the heap or in a block not yet begun. A
+//!     run of one thread costs one comparison an event; the heap is touched once a run.
+//! G3  Memory: the blocks that are begun (at most one per thread in a trace by our writer), two in
+//!     the channel, one with the feeder.
+//! G4  A block that cannot be read is noted in `damage` and skipped; each event comes at most once.
+//!
+//! Not here: decoding (decode.rs).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+
+use crate::block::BLOCK_HEADER_BYTES;
+use crate::decode::{Decoder, Start};
+use crate::event::{Event, ThreadId};
+use crate::read::{Damage, Entry, Source, add_damage, load};
+use crate::varint::Malformed;
+
+/// Blocks unpacked ahead.
+const AHEAD: usize = 2;
+
+type Loaded = Result<(Start, Vec<u8>), Malformed>;
+
+/// Where unpacked blocks come from.
+enum Feed {
+    /// A thread that works ahead; both are `None` only while dropping.
+    Ahead(Option<Receiver<Loaded>>, Option<JoinHandle<()>>),
+    /// No thread: few blocks, or none could be started.
+    Here,
+}
+
+/// A block that is begun.
+struct Lane {
+    decoder: Decoder,
+    /// Read already, but its turn has not come.
+    head: Option<Event>,
+    entry: Entry,
+}
+
+/// The events of a trace, one after the other: see [`crate::Trace::events`].
+///
+/// No `Iterator`: its `for_each` would hide the faster one below.
+pub struct Events {
+    source: Arc<Source>,
+    index: Arc<Vec<Entry>>,
+    /// Next block of `index` to begin.
+    next: usize,
+    feed: Feed,
+    lanes: Vec<Lane>,
+    /// Lanes that are free.
+    idle: Vec<usize>,
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
+    current: Option<usize>,
+    limit: u64,
+    damage: Vec<Damage>,
+}
+
+fn load_entry(source: &Source, entry: &Entry, stored: &mut Vec<u8>) -> Loaded {
+    let mut raw = Vec::new();
+    let header = load(source, entry.offset, entry.payload_len, stored, &mut raw)?;
+    let start = Start {
+        thread: ThreadId(entry.thread),
+        first_ticket: entry.first_ticket,
+        first_time_ns: header.first_time_ns,
+        events: entry.events,
+    };
+    Ok((start, raw))
+}
+
+impl Events {
+    pub(crate) fn new(source: Arc<Source>, index: Arc<Vec<Entry>>) -> Self {
+        let mut feed = Feed::Here;
+        if index.len() > AHEAD {
+            let (send, receive) = sync_channel(AHEAD);
+            let (source, index) = (Arc::clone(&source), Arc::clone(&index));
+            let work = move || {
+                let mut stored = Vec::new();
+                for entry in index.iter() {
+                    // The other end is gone when nobody wants more.
+                    if send.send(load_entry(&source, entry, &mut stored)).is_err() {
+                        return;
+                    }
+                }
+            };
+            let thread = std::thread::Builder::new()
+                .name("sft-unpack".into())
+                .spawn(work);
+            if let Ok(thread) = thread {
+                feed = Feed::Ahead(Some(receive), Some(thread));
+            }
+        }
+        Events {
+            source,
+            index,
+            next: 0,
+            feed,
+            lanes: Vec::new(),
+            idle: Vec::new(),
+            waiting: BinaryHeap::new(),
+            current: None,
+            limit: 0,
+            damage: Vec::new(),
+        }
+    }
+
+    /// What could not be read so far; complete when the events have come to their end. Damage found
+    /// when the trace was opened is in [`crate::Trace::damage`].
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// The next event; `None` at the end.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(current) = self.current {
+                let lane = &mut self.lanes[current];
+                let event = match lane.head.take() {
+                    Some(head) => Ok(Some(head)),
+                    None => lane.decoder.next(),
+                };
+                match event {
+                    Ok(Some(event)) if event.ticket <= self.limit => return Some(event),
+                    Ok(Some(event)) => lane.head = Some(event),
+                    other => self.end_lane(current, other.err()),
+                }
+            }
+            if !self.switch() {
+                return None;
+            }
+        }
+    }
+
+    /// Calls `each` for every event that is left: the fast way.
+    pub fn for_each(&mut self, mut each: impl FnMut(&Event)) {
+        loop {
+            if let Some(current) = self.current {
+                let limit = self.limit;
+                let lane = &mut self.lanes[current];
+                if let Some(head) = lane.head.take() {
+                    each(&head);
+                }
+                let fault = loop {
+                    match lane.decoder.next() {
+                        Ok(Some(event)) if event.ticket <= limit => each(&event),
+                        Ok(Some(event)) => {
+                            lane.head = Some(event);
+                            break None;
+                        }
+                        other => break Some(other.err()),
+                    }
+                };
+                if let Some(fault) = fault {
+                    self.end_lane(current, fault);
+                }
+            }
+            if !self.switch() {
+                return;
+            }
+        }
+    }
+
+    /// The current lane has no more: notes why if it should have.
+    #[cold]
+    #[inline(never)]
+    fn end_lane(&mut self, current: usize, fault: Option<Malformed>) {
+        let lane = &mut self.lanes[current];
+        if let Some(Malformed(what)) = fault {
+            let damage = Damage {
+                offset: lane.entry.offset,
+                bytes: 0,
+                events: u64::from(lane.decoder.left()),
+                what: format!("a block of events: {what}"),
+            };
+            add_damage(&mut self.damage, damage);
+        }
+        lane.decoder.finish();
+        self.idle.push(current);
+        self.current = None;
+    }
+
+    /// Makes the lane with the lowest ticket the current one; `false` if nothing is left.
+    #[inline(never)]
+    fn switch(&mut self) -> bool {
+        if let Some(current) = self.current.take() {
+            let ticket = self.lanes[current]
+                .head
+                .map_or(u64::MAX, |head| head.ticket);
+            self.waiting.push(Reverse((ticket, current)));
+        }
+        loop {
+            let waiting = self.waiting.peek().map(|&Reverse((ticket, _))| ticket);
+            let unread = self.index.get(self.next).map(|entry| entry.first_ticket);
+            match (waiting, unread) {
+                (None, None) => return false,
+                (Some(ticket), unread) if unread.is_none_or(|unread| ticket <= unread) => {
+                    self.current = self.waiting.pop().map(|Reverse((_, lane))| lane);
+                }
+                _ => self.begin_block(),
+            }
+            if self.current.is_some() {
+                break;
+            }
+        }
+        let waiting = self
+            .waiting
+            .peek()
+            .map_or(u64::MAX, |&Reverse((ticket, _))| ticket);
+        let unread = self
+            .index
+            .get(self.next)
+            .map_or(u64::MAX, |entry| entry.first_ticket);
+        self.limit = waiting.min(unread);
+        true
+    }
+
+    /// Begins the next block of the index as the current lane; if it cannot be read, there is none.
+    fn begin_block(&mut self) {
+        let entry = self.index[self.next];
+        self.next += 1;
+        let loaded = match &self.feed {
+            Feed::Ahead(Some(receive), _) => receive
+                .recv()
+                .unwrap_or(Err(Malformed("the thread that unpacks has ended"))),
+            _ => load_entry(&self.source, &entry, &mut Vec::new()),
+        };
+        let lane = self.idle.pop().unwrap_or_else(|| {
+            self.lanes.push(Lane {
+                decoder: Decoder::new(),
+                head: None,
+                entry,
+            });
+            self.lanes.len() - 1
+        });
+        self.lanes[lane].entry = entry;
+        self.lanes[lane].head = None;
+        let begun = loaded.and_then(|(start, raw)| self.lanes[lane].decoder.start(raw, start));
+        match begun {
+            Ok(()) => self.current = Some(lane),
+            Err(Malformed(what)) => {
+                let damage = Damage {
+                    offset: entry.offset,
+                    bytes: u64::from(entry.payload_len) + BLOCK_HEADER_BYTES as u64,
+                    events: u64::from(entry.events),
+                    what: format!("a block of events: {what}"),
+                };
+                add_damage(&mut self.damage, damage);
+                self.idle.push(lane);
+            }
+        }
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        if let Feed::Ahead(receive, thread) = &mut self.feed {
+            // Without a receiver the feeder's next send fails, so it ends.
+            drop(receive.take());
+            if let Some(thread) = thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}

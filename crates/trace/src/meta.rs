@@ -1,0 +1,436 @@
+//! Everything in a trace that is not an event, to bytes and back.
+//!
+//! ```text
+//!   list   = count, record*            record = length, field*
+//!   fields = number | signed | string (length, bytes) | option (0, or 1 and the value) | list
+//! ```
+//!
+//! T1  A record carries its length, so that a later minor version may add fields at its end; a field
+//!     that is missing there takes its default where FORMAT.md says so.
+//! T2  Counts are checked against the bytes that are left before anything is allocated.
+//! T3  Text that is not UTF-8 is replaced, not refused: paths are what the kernel says they are.
+//!
+//! Not here: stack nodes (nodes.rs), blocks (block.rs).
+
+use crate::event::ThreadId;
+use crate::info::*;
+use crate::varint::{Cursor, Malformed, put, put_bytes, put_signed};
+
+type Read<T> = Result<T, Malformed>;
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
+}
+
+fn get_text(from: &mut Cursor<'_>) -> Read<String> {
+    Ok(String::from_utf8_lossy(from.get_bytes()?).into_owned())
+}
+
+fn put_option(out: &mut Vec<u8>, value: Option<u64>) {
+    put(out, u64::from(value.is_some()));
+    if let Some(value) = value {
+        put(out, value);
+    }
+}
+
+fn get_option(from: &mut Cursor<'_>) -> Read<Option<u64>> {
+    match from.get()? {
+        0 => Ok(None),
+        1 => Ok(Some(from.get()?)),
+        _ => Err(Malformed("an option that is neither there nor not")),
+    }
+}
+
+/// Writes a record: what `fields` writes, with its length in front.
+pub(crate) fn put_record(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>)) {
+    let mut record = Vec::new();
+    fields(&mut record);
+    put_bytes(out, &record);
+}
+
+fn get_record<'a>(from: &mut Cursor<'a>) -> Read<Cursor<'a>> {
+    Ok(Cursor::new(from.get_bytes()?))
+}
+
+fn get_i32(from: &mut Cursor<'_>) -> Read<i32> {
+    i32::try_from(from.get_signed()?)
+        .map_err(|_| Malformed("a 32-bit field holds more than 32 bits"))
+}
+
+pub(crate) fn put_process(out: &mut Vec<u8>, info: &ProcessInfo) {
+    put_record(out, |out| {
+        put_text(out, &info.uid);
+        put(out, u64::from(info.pid));
+        put(out, u64::from(info.ppid));
+        put_text(out, &info.name);
+        put_text(out, &info.exe);
+        put(out, info.argv.len() as u64);
+        for arg in &info.argv {
+            put_text(out, arg);
+        }
+        put_text(out, &info.cwd);
+        put(out, info.started_unix_ns);
+        put_text(out, &info.recorder_version);
+        put_text(out, &info.system);
+        put_text(out, &info.allocator);
+        put_text(out, &info.allocator_path);
+        put(out, info.os_page_bytes);
+        match &info.origin {
+            None => put(out, 0),
+            Some(origin) => {
+                put(
+                    out,
+                    match origin.how {
+                        OriginKind::Fork => 1,
+                        OriginKind::Spawn => 2,
+                        OriginKind::Exec => 3,
+                    },
+                );
+                put_text(out, &origin.uid);
+                put(out, u64::from(origin.pid));
+                put(out, origin.fork_ticket);
+            }
+        }
+    });
+}
+
+pub(crate) fn get_process(from: &mut Cursor<'_>) -> Read<ProcessInfo> {
+    let mut from = get_record(from)?;
+    let from = &mut from;
+    let mut info = ProcessInfo {
+        uid: get_text(from)?,
+        pid: from.get_u32()?,
+        ppid: from.get_u32()?,
+        name: get_text(from)?,
+        exe: get_text(from)?,
+        ..ProcessInfo::default()
+    };
+    for _ in 0..from.get_count(1)? {
+        info.argv.push(get_text(from)?);
+    }
+    info.cwd = get_text(from)?;
+    info.started_unix_ns = from.get()?;
+    info.recorder_version = get_text(from)?;
+    info.system = get_text(from)?;
+    info.allocator = get_text(from)?;
+    info.allocator_path = get_text(from)?;
+    info.os_page_bytes = from.get()?;
+    let how = match from.get()? {
+        0 => return Ok(info),
+        1 => OriginKind::Fork,
+        2 => OriginKind::Spawn,
+        3 => OriginKind::Exec,
+        _ => return Err(Malformed("an unknown kind of origin")),
+    };
+    let (uid, pid, fork_ticket) = (get_text(from)?, from.get_u32()?, from.get()?);
+    info.origin = Some(Origin {
+        how,
+        uid,
+        pid,
+        fork_ticket,
+    });
+    Ok(info)
+}
+
+pub(crate) fn put_modules(out: &mut Vec<u8>, modules: &[Module]) {
+    put(out, modules.len() as u64);
+    for module in modules {
+        put_record(out, |out| {
+            put(out, module.start);
+            put(out, module.end.wrapping_sub(module.start));
+            put_signed(out, module.start.wrapping_sub(module.bias) as i64);
+            put_text(out, &module.path);
+            put_text(out, &module.build_id);
+            put(out, u64::from(module.first_node));
+        });
+    }
+}
+
+pub(crate) fn get_modules(from: &mut Cursor<'_>) -> Read<Vec<Module>> {
+    let mut modules = Vec::new();
+    for _ in 0..from.get_count(1)? {
+        let mut record = get_record(from)?;
+        let start = record.get()?;
+        modules.push(Module {
+            start,
+            end: start.wrapping_add(record.get()?),
+            bias: start.wrapping_sub(record.get_signed()? as u64),
+            path: get_text(&mut record)?,
+            build_id: get_text(&mut record)?,
+            first_node: record.get_u32()?,
+        });
+    }
+    Ok(modules)
+}
+
+/// One record of a threads block, which has no count: records up to the end.
+pub(crate) fn put_thread(out: &mut Vec<u8>, id: ThreadId, thread: &Thread) {
+    put_record(out, |out| {
+        put(out, u64::from(id.0));
+        put(out, u64::from(thread.tid));
+        put_text(out, &thread.name);
+        put(out, thread.started_ns);
+        put_option(out, thread.ended_ns);
+    });
+}
+
+pub(crate) fn get_thread(from: &mut Cursor<'_>) -> Read<(ThreadId, Thread)> {
+    let mut record = get_record(from)?;
+    let id = ThreadId(record.get_u32()?);
+    let thread = Thread {
+        tid: record.get_u32()?,
+        name: get_text(&mut record)?,
+        started_ns: record.get()?,
+        ended_ns: get_option(&mut record)?,
+    };
+    Ok((id, thread))
+}
+
+pub(crate) fn put_mark(out: &mut Vec<u8>, index: u32, mark: &Mark) {
+    put_record(out, |out| {
+        put(out, u64::from(index));
+        put_text(out, &mark.name);
+        put(out, mark.time_ns);
+        put(out, mark.ticket);
+        put_option(out, mark.thread.map(|thread| u64::from(thread.0)));
+    });
+}
+
+pub(crate) fn get_mark(from: &mut Cursor<'_>) -> Read<(u32, Mark)> {
+    let mut record = get_record(from)?;
+    let index = record.get_u32()?;
+    let (name, time_ns, ticket) = (get_text(&mut record)?, record.get()?, record.get()?);
+    let thread = match get_option(&mut record)? {
+        None => None,
+        Some(id) => Some(ThreadId(
+            u32::try_from(id).map_err(|_| Malformed("a thread beyond 32 bits"))?,
+        )),
+    };
+    Ok((
+        index,
+        Mark {
+            name,
+            time_ns,
+            ticket,
+            thread,
+        },
+    ))
+}
+
+fn put_delta(out: &mut Vec<u8>, value: u64, last: &mut u64) {
+    put_signed(out, value.wrapping_sub(*last) as i64);
+    *last = value;
+}
+
+fn get_delta(from: &mut Cursor<'_>, last: &mut u64) -> Read<u64> {
+    *last = last.wrapping_add(from.get_signed()? as u64);
+    Ok(*last)
+}
+
+/// Samples as differences from the sample before, without record lengths: there are many.
+pub(crate) fn put_rss(out: &mut Vec<u8>, samples: &[RssSample]) {
+    put(out, samples.len() as u64);
+    let mut last = [0; 7];
+    for sample in samples {
+        put_delta(out, sample.time_ns, &mut last[0]);
+        put_delta(out, sample.ticket, &mut last[1]);
+        put_delta(out, sample.rss_bytes, &mut last[2]);
+        put_delta(out, sample.anon_bytes, &mut last[3]);
+        put_delta(out, sample.file_bytes, &mut last[4]);
+        put_delta(out, sample.shmem_bytes, &mut last[5]);
+        put(out, u64::from(sample.pss_bytes.is_some()));
+        if let Some(pss) = sample.pss_bytes {
+            put_delta(out, pss, &mut last[6]);
+        }
+    }
+}
+
+pub(crate) fn get_rss(from: &mut Cursor<'_>) -> Read<Vec<RssSample>> {
+    let mut samples = Vec::new();
+    let mut last = [0; 7];
+    for _ in 0..from.get_count(7)? {
+        let mut sample = RssSample {
+            time_ns: get_delta(from, &mut last[0])?,
+            ticket: get_delta(from, &mut last[1])?,
+            rss_bytes: get_delta(from, &mut last[2])?,
+            anon_bytes: get_delta(from, &mut last[3])?,
+            file_bytes: get_delta(from, &mut last[4])?,
+            shmem_bytes: get_delta(from, &mut last[5])?,
+            pss_bytes: None,
+        };
+        if from.get()? != 0 {
+            sample.pss_bytes = Some(get_delta(from, &mut last[6])?);
+        }
+        samples.push(sample);
+    }
+    Ok(samples)
+}
+
+fn kind_number(kind: MappingKind) -> u64 {
+    match kind {
+        MappingKind::Other => 0,
+        MappingKind::File => 1,
+        MappingKind::Heap => 2,
+        MappingKind::Stack => 3,
+        MappingKind::Anon => 4,
+        MappingKind::Shared => 5,
+        MappingKind::Recorder => 6,
+    }
+}
+
+fn kind_of(number: u64) -> MappingKind {
+    match number {
+        1 => MappingKind::File,
+        2 => MappingKind::Heap,
+        3 => MappingKind::Stack,
+        4 => MappingKind::Anon,
+        5 => MappingKind::Shared,
+        6 => MappingKind::Recorder,
+        _ => MappingKind::Other,
+    }
+}
+
+/// `with_runs: false` leaves the resident runs out, for a process so large that they do not fit.
+pub(crate) fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot, with_runs: bool) {
+    put_record(out, |out| {
+        put(out, snapshot.time_ns);
+        put(out, snapshot.ticket);
+        match snapshot.cause {
+            SnapshotCause::Peak => put(out, 0),
+            SnapshotCause::Periodic => put(out, 1),
+            SnapshotCause::Mark(mark) => {
+                put(out, 2);
+                put(out, u64::from(mark));
+            }
+            SnapshotCause::Exit => put(out, 3),
+        }
+        put(out, snapshot.took_ns);
+    });
+    put(out, snapshot.mappings.len() as u64);
+    let mut last = 0;
+    for mapping in &snapshot.mappings {
+        put_record(out, |out| put_mapping(out, mapping, &mut last, with_runs));
+    }
+}
+
+fn put_mapping(out: &mut Vec<u8>, mapping: &Mapping, last: &mut u64, with_runs: bool) {
+    put_delta(out, mapping.start, last);
+    put_delta(out, mapping.end, last);
+    put_text(out, &mapping.perms);
+    put_text(out, &mapping.name);
+    put(out, kind_number(mapping.kind));
+    put(out, mapping.rss_bytes);
+    put(out, mapping.pss_bytes);
+    put(out, mapping.private_bytes);
+    put(out, mapping.anon_bytes);
+    put(out, mapping.swap_bytes);
+    let known = with_runs && mapping.runs_known;
+    put(out, u64::from(known));
+    let runs: &[(u64, u64)] = if with_runs { &mapping.runs } else { &[] };
+    put(out, runs.len() as u64);
+    let mut end = mapping.start;
+    for &(start, bytes) in runs {
+        put_delta(out, start, &mut end);
+        put(out, bytes);
+        end = end.wrapping_add(bytes);
+    }
+}
+
+fn get_mapping(from: &mut Cursor<'_>, last: &mut u64) -> Read<Mapping> {
+    let mut mapping = Mapping {
+        start: get_delta(from, last)?,
+        end: get_delta(from, last)?,
+        perms: get_text(from)?,
+        name: get_text(from)?,
+        kind: kind_of(from.get()?),
+        rss_bytes: from.get()?,
+        pss_bytes: from.get()?,
+        private_bytes: from.get()?,
+        anon_bytes: from.get()?,
+        swap_bytes: from.get()?,
+        runs: Vec::new(),
+        runs_known: from.get()? != 0,
+    };
+    let mut end = mapping.start;
+    for _ in 0..from.get_count(2)? {
+        let start = get_delta(from, &mut end)?;
+        let bytes = from.get()?;
+        end = end.wrapping_add(bytes);
+        mapping.runs.push((start, bytes));
+    }
+    Ok(mapping)
+}
+
+pub(crate) fn get_snapshot(from: &mut Cursor<'_>) -> Read<Snapshot> {
+    let mut record = get_record(from)?;
+    let (time_ns, ticket) = (record.get()?, record.get()?);
+    let cause = match record.get()? {
+        0 => SnapshotCause::Peak,
+        2 => SnapshotCause::Mark(record.get_u32()?),
+        3 => SnapshotCause::Exit,
+        _ => SnapshotCause::Periodic,
+    };
+    let took_ns = record.get()?;
+    let mut mappings = Vec::new();
+    let mut last = 0;
+    for _ in 0..from.get_count(1)? {
+        mappings.push(get_mapping(&mut get_record(from)?, &mut last)?);
+    }
+    Ok(Snapshot {
+        time_ns,
+        ticket,
+        cause,
+        took_ns,
+        mappings,
+    })
+}
+
+pub(crate) fn put_ending(out: &mut Vec<u8>, ending: &Ending) {
+    put_record(out, |out| {
+        let (how, value) = match ending.exit {
+            Exit::Unknown => (0, 0),
+            Exit::Exited(status) => (1, status),
+            Exit::Signal(signal) => (2, signal),
+            Exit::Exec => (3, 0),
+        };
+        put(out, how);
+        put_signed(out, i64::from(value));
+        put(out, ending.time_ns);
+        put(out, ending.events);
+        put(out, ending.lost_events);
+        put(out, ending.truncated_stacks);
+        put(out, ending.notes.len() as u64);
+        for note in &ending.notes {
+            put_text(out, note);
+        }
+        put(out, ending.recorder_bytes);
+        put_option(out, ending.cpu_ns);
+        put_option(out, ending.max_rss_bytes);
+    });
+}
+
+pub(crate) fn get_ending(from: &mut Cursor<'_>) -> Read<Ending> {
+    let mut record = get_record(from)?;
+    let from = &mut record;
+    let (how, value) = (from.get()?, get_i32(from)?);
+    let mut ending = Ending {
+        exit: match how {
+            1 => Exit::Exited(value),
+            2 => Exit::Signal(value),
+            3 => Exit::Exec,
+            _ => Exit::Unknown,
+        },
+        time_ns: from.get()?,
+        events: from.get()?,
+        lost_events: from.get()?,
+        truncated_stacks: from.get()?,
+        ..Ending::default()
+    };
+    for _ in 0..from.get_count(1)? {
+        ending.notes.push(get_text(from)?);
+    }
+    ending.recorder_bytes = from.get()?;
+    ending.cpu_ns = get_option(from)?;
+    ending.max_rss_bytes = get_option(from)?;
+    Ok(ending)
+}

@@ -1,0 +1,686 @@
+//! Opening a trace: headers are scanned, everything but the events is loaded, events are indexed.
+//!
+//! ```text
+//!   header ─► block ─► block ─► (no block here) ─ search ─► block ─► … ─► ending, or the cut
+//!              │index  │loaded        │Damage
+//! ```
+//!
+//! R1  The scan goes forward at each step, so it ends; it reads each byte at most a few times.
+//! R2  Nothing is allocated for what a header claims beyond what the file holds (a payload is there
+//!     in full before it is read) and the limits of block.rs.
+//! R3  Memory: what is not events, and 32 bytes for each block of events.
+//! R4  Positioned reads only, no mapping: a file that is cut while it is read gives a short read,
+//!     never a SIGBUS.
+//!
+//! Not here: events (merge.rs).
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::block::{
+    BLOCK_HEADER_BYTES, BLOCK_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, kind,
+    read_file_header, unpack,
+};
+use crate::event::NodeId;
+use crate::info::*;
+use crate::merge::Events;
+use crate::meta;
+use crate::nodes::NodeTable;
+use crate::varint::{Cursor, Malformed};
+
+/// Damages told one by one; the rest are added up in the last.
+pub(crate) const MAX_DAMAGES: usize = 1000;
+/// Bytes searched at a time for the next block.
+const SEARCH_BYTES: usize = 256 << 10;
+
+/// A part of a trace that could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// Where it begins, bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes that were skipped.
+    pub bytes: u64,
+    /// Events known to have been in them (a damaged header cannot tell: then 0).
+    pub events: u64,
+    /// What is the matter.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "at byte {}: {}; {} bytes skipped",
+            self.offset, self.what, self.bytes
+        )?;
+        if self.events > 0 {
+            write!(f, ", {} events lost", self.events)?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds to a list of bounded length.
+pub(crate) fn add_damage(list: &mut Vec<Damage>, damage: Damage) {
+    if list.len() < MAX_DAMAGES {
+        list.push(damage);
+    } else if let Some(last) = list.last_mut() {
+        last.bytes += damage.bytes;
+        last.events += damage.events;
+        last.what = "this and further damage, added up".into();
+    }
+}
+
+/// Why a file is not read as a trace. Each says what to do next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The system refused.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// It has no bytes.
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It ends within the header of the file.
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// It is something else.
+    NotATrace {
+        /// The file.
+        path: PathBuf,
+        /// What it looks like.
+        looks_like: &'static str,
+    },
+    /// It was written by a later major version.
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its major version.
+        major: u16,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Read { path, source } => write!(
+                f,
+                "cannot read {}: {source}; check the name and that you may read it",
+                path.display()
+            ),
+            OpenError::Empty { path } => write!(
+                f,
+                "{} is empty: nothing was recorded, not even who ran; the recorder was stopped \
+                 before it began, or the disk was full; record again",
+                path.display()
+            ),
+            OpenError::Cut { path, bytes } => write!(
+                f,
+                "{} ends after {bytes} bytes, within the header of a trace ({FILE_HEADER_BYTES} \
+                 bytes): nothing can be read; copy it again if it was copied, or else record again",
+                path.display()
+            ),
+            OpenError::NotATrace { path, looks_like } => write!(
+                f,
+                "{} is not a Skinflint trace: it looks like {looks_like}; traces are written by \
+                 `skinflint record` and end in .sft",
+                path.display()
+            ),
+            OpenError::Newer { path, major } => write!(
+                f,
+                "{} has format version {major}, this Skinflint reads up to version {MAJOR}: read it \
+                 with the Skinflint that recorded it, or a later one",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            OpenError::Read { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Where the bytes come from.
+pub(crate) enum Source {
+    File(File),
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    /// Reads up to `buffer.len()` bytes at `offset`; less only at the end.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Source::Bytes(bytes) => {
+                let start = usize::try_from(offset)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
+                let len = buffer.len().min(bytes.len() - start);
+                buffer[..len].copy_from_slice(&bytes[start..start + len]);
+                Ok(len)
+            }
+            Source::File(file) => {
+                let mut done = 0;
+                while done < buffer.len() {
+                    match file.read_at(&mut buffer[done..], offset + done as u64) {
+                        Ok(0) => break,
+                        Ok(more) => done += more,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(done)
+            }
+        }
+    }
+}
+
+/// A block of events in the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) offset: u64,
+    pub(crate) first_ticket: u64,
+    pub(crate) payload_len: u32,
+    pub(crate) events: u32,
+    pub(crate) thread: u32,
+}
+
+/// Reads a block whose header was seen at the scan, checks it again, unpacks it into `raw`.
+pub(crate) fn load(
+    source: &Source,
+    offset: u64,
+    payload_len: u32,
+    stored: &mut Vec<u8>,
+    raw: &mut Vec<u8>,
+) -> Result<Header, Malformed> {
+    stored.clear();
+    stored.resize(BLOCK_HEADER_BYTES + payload_len as usize, 0);
+    let got = source
+        .read_at(stored, offset)
+        .map_err(|_| Malformed("a block cannot be read"))?;
+    let header = Header::from_bytes(&stored[..got])
+        .filter(|header| header.payload_len == payload_len)
+        .ok_or(Malformed("a block has changed since the trace was opened"))?;
+    if got < stored.len() {
+        return Err(Malformed("a block is cut short"));
+    }
+    unpack(&header, &stored[BLOCK_HEADER_BYTES..], raw)?;
+    Ok(header)
+}
+
+/// An opened trace. Fields are what was read; see [`Trace::damage`] for what was not.
+pub struct Trace {
+    /// Who was recorded.
+    pub process: ProcessInfo,
+    /// By [`crate::ThreadId`]; long enough for every thread that has events.
+    pub threads: Vec<Thread>,
+    /// In the order they were written.
+    pub modules: Vec<Module>,
+    /// By index.
+    pub marks: Vec<Mark>,
+    /// In the order they were taken.
+    pub rss: Vec<RssSample>,
+    /// In the order they were taken.
+    pub snapshots: Vec<Snapshot>,
+    /// How it ended; `None` if the recording was cut, as a crash leaves it.
+    pub ending: Option<Ending>,
+    /// What could not be read, found when opening. Damage inside event blocks shows when they are
+    /// read: [`Events::damage`].
+    pub damage: Vec<Damage>,
+    /// Format version of the file: major, minor.
+    pub version: (u16, u16),
+    nodes: NodeTable,
+    index: Arc<Vec<Entry>>,
+    source: Arc<Source>,
+    events: u64,
+    bytes: u64,
+}
+
+impl Trace {
+    /// Opens a trace: reads all headers and everything that is not an event.
+    ///
+    /// A file without an ending, cut, or damaged opens all the same; [`Trace::damage`] says what is
+    /// missing.
+    ///
+    /// # Errors
+    /// If there is nothing to read: see [`OpenError`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Trace, OpenError> {
+        let path = path.as_ref();
+        let refused = |source| OpenError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(refused)?;
+        let about = file.metadata().map_err(refused)?;
+        if about.is_dir() {
+            return Err(refused(io::Error::from(io::ErrorKind::IsADirectory)));
+        }
+        Self::read(Source::File(file), about.len(), path)
+    }
+
+    /// The same for a trace in memory; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub fn from_bytes(bytes: Vec<u8>, path: impl AsRef<Path>) -> Result<Trace, OpenError> {
+        let len = bytes.len() as u64;
+        Self::read(Source::Bytes(bytes), len, path.as_ref())
+    }
+
+    fn read(source: Source, bytes: u64, path: &Path) -> Result<Trace, OpenError> {
+        let mut first = [0; FILE_HEADER_BYTES];
+        let got = source
+            .read_at(&mut first, 0)
+            .map_err(|source| OpenError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
+        check_magic(&first, got, path)?;
+        let header = read_file_header(&first);
+        let mut damage = Vec::new();
+        let mut start = FILE_HEADER_BYTES as u64;
+        if !header.whole {
+            damage.push(Damage {
+                offset: 0,
+                bytes: FILE_HEADER_BYTES as u64,
+                events: 0,
+                what: "the header of the file is damaged".into(),
+            });
+        } else if header.major != MAJOR {
+            return Err(OpenError::Newer {
+                path: path.to_owned(),
+                major: header.major,
+            });
+        } else {
+            start = u64::from(header.len).max(start);
+        }
+        let mut scan = Scan {
+            bytes,
+            expected_sequence: 0,
+            index: Vec::new(),
+            threads: Vec::new(),
+            stored: Vec::new(),
+            raw: Vec::new(),
+            has_process: false,
+            trace: Trace {
+                process: ProcessInfo::default(),
+                threads: Vec::new(),
+                modules: Vec::new(),
+                marks: Vec::new(),
+                rss: Vec::new(),
+                snapshots: Vec::new(),
+                ending: None,
+                damage,
+                version: (header.major, header.minor),
+                nodes: NodeTable::new(),
+                index: Arc::new(Vec::new()),
+                source: Arc::new(source),
+                events: 0,
+                bytes,
+            },
+        };
+        scan.run(start);
+        Ok(scan.finish())
+    }
+
+    /// A node of the stack tree: its caller's node and its return address. `None` if it is not in
+    /// the trace. Node 0 is the empty stack.
+    #[inline]
+    pub fn node(&self, id: NodeId) -> Option<(NodeId, u64)> {
+        self.nodes
+            .get(id.0)
+            .map(|(parent, pc)| (NodeId(parent), pc))
+    }
+
+    /// Nodes in the tree, the root included: ids are below this.
+    pub fn node_count(&self) -> u32 {
+        self.nodes.len()
+    }
+
+    /// Events in the file, as the headers say.
+    pub fn event_count(&self) -> u64 {
+        self.events
+    }
+
+    /// Length of the file when it was opened.
+    pub fn file_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Blocks of events in the file.
+    pub fn event_blocks(&self) -> usize {
+        self.index.len()
+    }
+
+    /// All events, in the order of tickets. Memory: one block for each thread that is in the middle
+    /// of one. Each call starts from the beginning.
+    pub fn events(&self) -> Events {
+        Events::new(Arc::clone(&self.source), Arc::clone(&self.index))
+    }
+}
+
+fn check_magic(first: &[u8; FILE_HEADER_BYTES], got: usize, path: &Path) -> Result<(), OpenError> {
+    let path = || path.to_owned();
+    if got == 0 {
+        return Err(OpenError::Empty { path: path() });
+    }
+    let first = &first[..got];
+    if got >= FILE_MAGIC.len() && first.starts_with(&FILE_MAGIC) {
+        if got < FILE_HEADER_BYTES {
+            return Err(OpenError::Cut {
+                path: path(),
+                bytes: got as u64,
+            });
+        }
+        return Ok(());
+    }
+    if FILE_MAGIC.starts_with(first) {
+        return Err(OpenError::Cut {
+            path: path(),
+            bytes: got as u64,
+        });
+    }
+    let looks_like = if first.starts_with(&FILE_MAGIC[..4]) || first.starts_with(b"\x09SFT") {
+        "a trace whose line ends were converted by a transfer in text mode (copy it as binary)"
+    } else if first.starts_with(&[0x1f, 0x8b]) {
+        "gzip-compressed data (unpack it first)"
+    } else if first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        "zstd-compressed data (unpack it first)"
+    } else if first.starts_with(b"\x7fELF") {
+        "a program or library (ELF); give the trace, not the program"
+    } else if first.starts_with(b"{") || first.starts_with(b"[") {
+        "JSON"
+    } else if first.starts_with(b"<") {
+        "HTML or XML"
+    } else if first.iter().all(|&byte| byte == 0) {
+        "noughts, as a crash of the machine may leave"
+    } else if first
+        .iter()
+        .all(|&byte| byte >= 0x20 || matches!(byte, b'\t' | b'\r' | b'\n'))
+    {
+        "text"
+    } else {
+        "binary data of another kind"
+    };
+    Err(OpenError::NotATrace {
+        path: path(),
+        looks_like,
+    })
+}
+
+/// The scan of a file, from block to block.
+struct Scan {
+    bytes: u64,
+    expected_sequence: u32,
+    index: Vec<Entry>,
+    threads: Vec<(u32, Thread)>,
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+    has_process: bool,
+    trace: Trace,
+}
+
+impl Scan {
+    fn run(&mut self, start: u64) {
+        let mut at = start;
+        while at < self.bytes {
+            let mut head = [0; BLOCK_HEADER_BYTES];
+            let got = self.trace.source.read_at(&mut head, at).unwrap_or(0);
+            let header = Header::from_bytes(&head[..got]);
+            let Some(header) = header.filter(|header| header.check_lengths().is_ok()) else {
+                at = self.search(at, got);
+                continue;
+            };
+            let end = at + BLOCK_HEADER_BYTES as u64 + u64::from(header.payload_len);
+            let events = if header.kind == kind::EVENTS {
+                u64::from(header.events)
+            } else {
+                0
+            };
+            if end > self.bytes {
+                let what = format!("the file is cut within a block of {} bytes", end - at);
+                self.damaged(at, self.bytes - at, events, what);
+                return;
+            }
+            self.check_sequence(at, header.sequence);
+            if header.kind == kind::EVENTS {
+                self.trace.events += events;
+                self.index.push(Entry {
+                    offset: at,
+                    first_ticket: header.first_ticket,
+                    payload_len: header.payload_len,
+                    events: header.events,
+                    thread: header.stream,
+                });
+            } else if let Err(Malformed(what)) = self.meta_block(at, &header) {
+                self.damaged(
+                    at,
+                    end - at,
+                    0,
+                    format!("{} block: {what}", kind_name(header.kind)),
+                );
+            }
+            at = end;
+            if self.trace.ending.is_some() && at < self.bytes {
+                self.damaged(at, self.bytes - at, 0, "bytes after the end mark".into());
+                return;
+            }
+        }
+    }
+
+    fn damaged(&mut self, offset: u64, bytes: u64, events: u64, what: String) {
+        add_damage(
+            &mut self.trace.damage,
+            Damage {
+                offset,
+                bytes,
+                events,
+                what,
+            },
+        );
+    }
+
+    /// Finds the next whole header after `at`, and notes what is skipped. Returns where to go on.
+    fn search(&mut self, at: u64, got: usize) -> u64 {
+        let mut from = at + 1;
+        let mut chunk = vec![0; SEARCH_BYTES];
+        let found = loop {
+            let len = self.trace.source.read_at(&mut chunk, from).unwrap_or(0);
+            if len < BLOCK_HEADER_BYTES {
+                break None;
+            }
+            let last = len - BLOCK_HEADER_BYTES;
+            let hit = (0..=last).find(|&start| {
+                chunk[start] == BLOCK_MAGIC[0]
+                    && Header::from_bytes(&chunk[start..])
+                        .is_some_and(|header| header.check_lengths().is_ok())
+            });
+            if let Some(start) = hit {
+                break Some(from + start as u64);
+            }
+            from += last as u64 + 1;
+        };
+        let next = found.unwrap_or(self.bytes);
+        let what = if found.is_some() {
+            "bytes that are no block"
+        } else if got < BLOCK_HEADER_BYTES {
+            "the file is cut within the header of a block"
+        } else {
+            "bytes that are no block, up to the end"
+        };
+        self.damaged(at, next - at, 0, what.into());
+        next
+    }
+
+    fn check_sequence(&mut self, at: u64, sequence: u32) {
+        let missing = sequence.wrapping_sub(self.expected_sequence);
+        self.expected_sequence = sequence.wrapping_add(1);
+        if missing == 0 {
+            return;
+        }
+        let what = if missing < u32::MAX / 2 {
+            format!("{missing} blocks before this one are missing")
+        } else {
+            "a block that belongs before this place".into()
+        };
+        match self.trace.damage.last_mut() {
+            // The gap was seen already; now it is known how many blocks it was.
+            Some(last) if last.offset + last.bytes == at => {
+                last.what = format!("{} ({what})", last.what);
+            }
+            _ => self.damaged(at, 0, 0, what),
+        }
+    }
+
+    fn meta_block(&mut self, at: u64, header: &Header) -> Result<(), Malformed> {
+        if !(kind::PROCESS..=kind::ENDING).contains(&header.kind) {
+            return Ok(());
+        }
+        let (source, stored) = (&self.trace.source, &mut self.stored);
+        load(source, at, header.payload_len, stored, &mut self.raw)?;
+        let raw = std::mem::take(&mut self.raw);
+        let result = self.meta_content(header.kind, &mut Cursor::new(&raw));
+        self.raw = raw;
+        result
+    }
+
+    fn meta_content(&mut self, kind: u8, from: &mut Cursor<'_>) -> Result<(), Malformed> {
+        let trace = &mut self.trace;
+        match kind {
+            kind::PROCESS => {
+                trace.process = meta::get_process(from)?;
+                self.has_process = true;
+            }
+            kind::NODES => {
+                let lost: u64 = trace.damage.iter().map(|damage| damage.bytes).sum();
+                let missing = trace.nodes.append(from, lost.saturating_mul(16))?;
+                if missing > 0 {
+                    let what = format!("{missing} stacks are missing");
+                    add_damage(
+                        &mut trace.damage,
+                        Damage {
+                            offset: 0,
+                            bytes: 0,
+                            events: 0,
+                            what,
+                        },
+                    );
+                }
+            }
+            kind::MODULES => trace.modules.extend(meta::get_modules(from)?),
+            kind::THREADS => {
+                while !from.is_empty() {
+                    let (id, thread) = meta::get_thread(from)?;
+                    self.threads.push((id.0, thread));
+                }
+            }
+            kind::MARK => {
+                let (index, mark) = meta::get_mark(from)?;
+                let lost: u64 = trace.damage.iter().map(|damage| damage.bytes / 64).sum();
+                let len = trace.marks.len();
+                if u64::from(index) > len as u64 + lost {
+                    return Err(Malformed("a mark far beyond the marks before it"));
+                }
+                if index as usize >= len {
+                    let gap = Mark {
+                        name: String::new(),
+                        time_ns: 0,
+                        ticket: 0,
+                        thread: None,
+                    };
+                    trace.marks.resize(index as usize + 1, gap);
+                }
+                trace.marks[index as usize] = mark;
+            }
+            kind::RSS => trace.rss.extend(meta::get_rss(from)?),
+            kind::SNAPSHOT => trace.snapshots.push(meta::get_snapshot(from)?),
+            kind::ENDING => trace.ending = Some(meta::get_ending(from)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Trace {
+        if !self.has_process {
+            let what = "who was recorded is not known: that block is missing".into();
+            self.damaged(0, 0, 0, what);
+        }
+        // Ids are dense, so an id far above the number of records is damage, not a thread.
+        let plausible = 65_536 + 4 * (self.threads.len() + self.index.len()) as u64;
+        let mut trace = self.trace;
+        let mut count = 0;
+        for id in self
+            .threads
+            .iter()
+            .map(|(id, _)| *id)
+            .chain(self.index.iter().map(|e| e.thread))
+        {
+            if u64::from(id) < plausible {
+                count = count.max(id as usize + 1);
+            }
+        }
+        trace.threads.resize_with(count, Thread::default);
+        for (id, thread) in self.threads {
+            if let Some(slot) = trace.threads.get_mut(id as usize) {
+                *slot = thread;
+            }
+        }
+        self.index.retain(|entry| {
+            let known = (entry.thread as usize) < count;
+            if !known {
+                trace.events -= u64::from(entry.events);
+                let what = format!("events of thread {}, which cannot be", entry.thread);
+                let bytes = u64::from(entry.payload_len) + BLOCK_HEADER_BYTES as u64;
+                let events = u64::from(entry.events);
+                add_damage(
+                    &mut trace.damage,
+                    Damage {
+                        offset: entry.offset,
+                        bytes,
+                        events,
+                        what,
+                    },
+                );
+            }
+            known
+        });
+        // The order in which a merge needs them; stable, so that a thread's blocks stay in order.
+        self.index.sort_by_key(|entry| entry.first_ticket);
+        self.index.shrink_to_fit();
+        trace.index = Arc::new(self.index);
+        trace
+    }
+}
+
+fn kind_name(number: u8) -> &'static str {
+    match number {
+        kind::PROCESS => "process",
+        kind::NODES => "nodes",
+        kind::EVENTS => "events",
+        kind::MODULES => "modules",
+        kind::THREADS => "threads",
+        kind::MARK => "mark",
+        kind::RSS => "rss",
+        kind::SNAPSHOT => "snapshot",
+        kind::ENDING => "ending",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,407 @@
+//! Writing a trace: blocks in, bytes out, whole blocks only.
+//!
+//! ```text
+//!   events(RawBlock) ─┐
+//!   nodes, modules …  ├─► compress ─► [header | payload] in one buffer ─► write_all ─► end += len
+//!   ending           ─┘                                         error ─► truncate to `end`, full
+//! ```
+//!
+//! W1  After every call, successful or not, the file ends after a whole block, as far as the sink can
+//!     be truncated; `end` is that length.
+//! W2  After the first block that could not be written nothing but the ending is written: what is in
+//!     the file stays a prefix of the recording, with every stack that its events name.
+//! W3  Events that are not in the file are counted, and the ending says how many and why. To make
+//!     room for it, blocks are given back from the end.
+//! W4  Memory is bounded: one buffer, the starts of the last `GIVE_BACK` blocks, and thread records
+//!     up to `THREADS_BYTES`.
+//!
+//! Not here: who calls it (the collector), SIGXFSZ (whoever owns the process must ignore it, or a
+//! limit on file size ends the collector before an error is seen).
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use crate::block::{self, BLOCK_HEADER_BYTES, Header, MAX_EVENTS_RAW, MAX_META_RAW, codec, kind};
+use crate::encode::RawBlock;
+use crate::event::ThreadId;
+use crate::info::*;
+use crate::meta;
+use crate::nodes::{NODES_PER_BLOCK, put_nodes};
+
+/// Blocks that can be given back to make room for the ending.
+const GIVE_BACK: usize = 64;
+/// Thread records are gathered up to this many bytes, or until the next events.
+const THREADS_BYTES: usize = 16 << 10;
+/// zstd level used by [`Writer::create`].
+pub const DEFAULT_LEVEL: i32 = 1;
+
+/// Where a trace goes: something that can be appended to and cut.
+pub trait Sink: Write {
+    /// Makes it `len` bytes long and continues there.
+    ///
+    /// # Errors
+    /// As the medium says.
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl Sink for File {
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.set_len(len)?;
+        self.seek(SeekFrom::Start(len)).map(|_| ())
+    }
+}
+
+/// Why and where writing stopped.
+#[derive(Debug)]
+struct Full {
+    at: u64,
+    why: String,
+    lost_blocks: u64,
+}
+
+/// Writes one trace. Not thread-safe: it belongs to the thread that writes.
+///
+/// Every method but [`create`](Self::create) and [`ending`](Self::ending) returns the first error
+/// once and then quietly counts what it has to drop: the program that is recorded goes on.
+pub struct Writer<S: Sink = File> {
+    sink: S,
+    packer: zstd::bulk::Compressor<'static>,
+    /// Header and payload of the block being written.
+    buffer: Vec<u8>,
+    raw: Vec<u8>,
+    threads: Vec<u8>,
+    end: u64,
+    sequence: u32,
+    events: u64,
+    lost_events: u64,
+    /// (start, events) of the last blocks.
+    recent: VecDeque<(u64, u32)>,
+    full: Option<Full>,
+}
+
+impl Writer<File> {
+    /// Creates the file, which must not be a trace that anybody still reads: it is emptied.
+    ///
+    /// # Errors
+    /// If it cannot be created or the first block not be written; the error names the path.
+    pub fn create(path: &Path, process: &ProcessInfo) -> io::Result<Self> {
+        Self::create_with(path, process, DEFAULT_LEVEL)
+    }
+
+    /// [`create`](Self::create) with a zstd level (1 fast … 19 small; beyond is cut to the range).
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_with(path: &Path, process: &ProcessInfo, level: i32) -> io::Result<Self> {
+        let named = |error: io::Error| {
+            io::Error::new(
+                error.kind(),
+                format!("cannot write the trace {}: {error}", path.display()),
+            )
+        };
+        let file = File::create(path).map_err(named)?;
+        Self::new(file, process, level).map_err(named)
+    }
+}
+
+impl<S: Sink> Writer<S> {
+    /// Begins a trace in an empty sink.
+    ///
+    /// # Errors
+    /// If the sink does not take the header and the process's block.
+    pub fn new(sink: S, process: &ProcessInfo, level: i32) -> io::Result<Self> {
+        let mut writer = Writer {
+            sink,
+            packer: zstd::bulk::Compressor::new(level.clamp(1, 19))?,
+            buffer: Vec::new(),
+            raw: Vec::new(),
+            threads: Vec::new(),
+            end: 0,
+            sequence: 0,
+            events: 0,
+            lost_events: 0,
+            recent: VecDeque::with_capacity(GIVE_BACK),
+            full: None,
+        };
+        writer.sink.write_all(&block::file_header())?;
+        writer.end = block::FILE_HEADER_BYTES as u64;
+        writer.meta(kind::PROCESS, |out| meta::put_process(out, process))?;
+        // The process's block is never given back: a trace without it says nothing.
+        writer.recent.clear();
+        Ok(writer)
+    }
+
+    /// Bytes in the file: whole blocks.
+    pub fn bytes_written(&self) -> u64 {
+        self.end
+    }
+
+    /// Events in the file.
+    pub fn events_written(&self) -> u64 {
+        self.events
+    }
+
+    /// Events that were given to [`events`](Self::events) and are not in the file.
+    pub fn events_lost(&self) -> u64 {
+        self.lost_events
+    }
+
+    /// Whether the medium refused a block, after which only the ending is written.
+    pub fn is_full(&self) -> bool {
+        self.full.is_some()
+    }
+
+    /// Appends a block of events. Stacks that they name must have been written before.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses; the events are counted as lost.
+    pub fn events(&mut self, block: RawBlock) -> io::Result<()> {
+        let flushed = self.flush_threads();
+        if block.raw.len() > MAX_EVENTS_RAW as usize {
+            self.lost_events += u64::from(block.events);
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "a block of {} bytes of events: at most {MAX_EVENTS_RAW}",
+                    block.raw.len()
+                ),
+            ));
+        }
+        let header = Header {
+            kind: kind::EVENTS,
+            stream: block.thread.0,
+            events: block.events,
+            first_ticket: block.first_ticket,
+            last_ticket: block.last_ticket,
+            first_time_ns: block.first_time_ns,
+            ..Header::default()
+        };
+        self.append(header, &block.raw).and(flushed)
+    }
+
+    /// Appends nodes `first_id …` of the stack tree, each as (parent, return address); every node
+    /// exactly once and in order, before the first event that names it. Node 0 needs no writing.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn nodes(&mut self, first_id: u32, nodes: &[(u32, u64)]) -> io::Result<()> {
+        let mut id = first_id;
+        for part in nodes.chunks(NODES_PER_BLOCK) {
+            self.meta(kind::NODES, |out| put_nodes(out, id, part))?;
+            id = id.wrapping_add(part.len() as u32);
+        }
+        Ok(())
+    }
+
+    /// Appends modules: those that are new since the last call.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn modules(&mut self, modules: &[Module]) -> io::Result<()> {
+        if modules.is_empty() {
+            return Ok(());
+        }
+        self.meta(kind::MODULES, |out| meta::put_modules(out, modules))
+    }
+
+    /// What is known of a thread; the latest record of an id wins. Written with the next events.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn thread(&mut self, id: ThreadId, thread: &Thread) -> io::Result<()> {
+        meta::put_thread(&mut self.threads, id, thread);
+        if self.threads.len() >= THREADS_BYTES {
+            self.flush_threads()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Appends a mark. Indices are dense from 0.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn mark(&mut self, index: u32, mark: &Mark) -> io::Result<()> {
+        self.meta(kind::MARK, |out| meta::put_mark(out, index, mark))
+    }
+
+    /// Appends samples, oldest first.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn rss(&mut self, samples: &[RssSample]) -> io::Result<()> {
+        if samples.is_empty() {
+            return Ok(());
+        }
+        self.meta(kind::RSS, |out| meta::put_rss(out, samples))
+    }
+
+    /// Appends a snapshot. Resident runs are left out if they exceed what a block may hold.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        // At most ten bytes a number; names are counted by the check in `meta`.
+        let runs: usize = snapshot
+            .mappings
+            .iter()
+            .map(|mapping| mapping.runs.len())
+            .sum();
+        let with_runs = runs < MAX_META_RAW as usize / 40;
+        self.meta(kind::SNAPSHOT, |out| {
+            meta::put_snapshot(out, snapshot, with_runs)
+        })
+    }
+
+    /// Appends the end mark; nothing may be written after it. What the writer lost is added to
+    /// `ending.lost_events` and explained in its notes; if there is no room, blocks before it are
+    /// given back, and counted too.
+    ///
+    /// # Errors
+    /// If even that does not make room; the file then is a cut trace, which can be read.
+    pub fn ending(&mut self, ending: &Ending) -> io::Result<()> {
+        // A failure here shows again below.
+        let _ = self.flush_threads();
+        loop {
+            let mut ending = ending.clone();
+            ending.lost_events += self.lost_events;
+            ending.events = ending.events.saturating_sub(self.lost_events);
+            if let Some(full) = &self.full {
+                ending.notes.push(format!(
+                    "writing stopped after {} bytes ({}): {} blocks with {} events are missing",
+                    full.at, full.why, full.lost_blocks, self.lost_events
+                ));
+            }
+            self.raw.clear();
+            meta::put_ending(&mut self.raw, &ending);
+            let raw = std::mem::take(&mut self.raw);
+            let written = self.write(
+                Header {
+                    kind: kind::ENDING,
+                    ..Header::default()
+                },
+                &raw,
+            );
+            self.raw = raw;
+            let Err(error) = written else {
+                return self.sink.flush();
+            };
+            let Some((start, events)) = self.recent.pop_back() else {
+                return Err(error);
+            };
+            let at = self.end;
+            let full = self.full.get_or_insert_with(|| Full {
+                at,
+                why: error.to_string(),
+                lost_blocks: 0,
+            });
+            full.lost_blocks += 1;
+            self.events -= u64::from(events);
+            self.lost_events += u64::from(events);
+            self.sink.cut(start)?;
+            self.sequence = self.sequence.wrapping_sub(1);
+            self.end = start;
+        }
+    }
+
+    fn flush_threads(&mut self) -> io::Result<()> {
+        if self.threads.is_empty() {
+            return Ok(());
+        }
+        let mut threads = std::mem::take(&mut self.threads);
+        let result = self.append(
+            Header {
+                kind: kind::THREADS,
+                ..Header::default()
+            },
+            &threads,
+        );
+        threads.clear();
+        self.threads = threads;
+        result
+    }
+
+    fn meta(&mut self, kind: u8, put: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let mut raw = std::mem::take(&mut self.raw);
+        raw.clear();
+        put(&mut raw);
+        let result = if raw.len() > MAX_META_RAW as usize {
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a block of {} bytes: at most {MAX_META_RAW}", raw.len()),
+            ))
+        } else {
+            self.append(
+                Header {
+                    kind,
+                    ..Header::default()
+                },
+                &raw,
+            )
+        };
+        self.raw = raw;
+        result
+    }
+
+    /// Writes a block, or counts it (W2).
+    fn append(&mut self, header: Header, raw: &[u8]) -> io::Result<()> {
+        if let Some(full) = &mut self.full {
+            full.lost_blocks += 1;
+            self.lost_events += u64::from(header.events);
+            return Ok(());
+        }
+        let start = self.end;
+        match self.write(header, raw) {
+            Ok(()) => {
+                self.events += u64::from(header.events);
+                if self.recent.len() == GIVE_BACK {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back((start, header.events));
+                Ok(())
+            }
+            Err(error) => {
+                self.full = Some(Full {
+                    at: start,
+                    why: error.to_string(),
+                    lost_blocks: 1,
+                });
+                self.lost_events += u64::from(header.events);
+                Err(error)
+            }
+        }
+    }
+
+    /// Compresses, writes, and on an error cuts back to the last whole block (W1).
+    fn write(&mut self, mut header: Header, raw: &[u8]) -> io::Result<()> {
+        let room = zstd::zstd_safe::compress_bound(raw.len());
+        self.buffer.clear();
+        self.buffer.resize(BLOCK_HEADER_BYTES + room, 0);
+        let packed = self
+            .packer
+            .compress_to_buffer(raw, &mut self.buffer[BLOCK_HEADER_BYTES..])?;
+        header.codec = codec::ZSTD;
+        let mut len = packed;
+        if packed >= raw.len() {
+            header.codec = codec::RAW;
+            len = raw.len();
+            self.buffer[BLOCK_HEADER_BYTES..][..len].copy_from_slice(raw);
+        }
+        self.buffer.truncate(BLOCK_HEADER_BYTES + len);
+        header.payload_len = len as u32;
+        header.raw_len = raw.len() as u32;
+        header.sequence = self.sequence;
+        header.payload_crc = crc32fast::hash(&self.buffer[BLOCK_HEADER_BYTES..]);
+        self.buffer[..BLOCK_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        if let Err(error) = self.sink.write_all(&self.buffer) {
+            // If the cut fails too, the file ends in a cut block, which a reader expects.
+            let _ = self.sink.cut(self.end);
+            return Err(error);
+        }
+        self.end += self.buffer.len() as u64;
+        self.sequence = self.sequence.wrapping_add(1);
+        Ok(())
+    }
+}
