@@ -1,1 +1,37 @@
-//! unwind
+//! Call stacks of the running thread, cheaply enough for every `malloc`.
+//!
+//! ```text
+//!  capture ──► verify what is remembered of the last stack (outermost inwards, loads only)
+//!     │
+//!     └──► unwind the new frames only ──► RuleCache (pc ► 32-bit rule, one load)
+//!                │                            │ miss
+//!                │                            └──► Finder (pc ► module) ► cfi (rows of .eh_frame)
+//!                └── joins a remembered frame: all older frames are proved equal
+//! ```
+//!
+//! U1  Nothing here allocates, locks, formats, touches `errno` or a thread-local. One exception:
+//!     without `_dl_find_object` (glibc before 2.35) a rule miss calls `dl_iterate_phdr`.
+//! U2  Loads from the thread's own stack lie within `[sp, hi)` of that capture, which is mapped by
+//!     definition; any other stack is read by a system call that fails instead of faulting.
+//! U3  Nothing is written to the program's stack.
+//! U4  All-zero memory is a valid `RuleCache` and a valid `StackState`.
+//! U5  A frame is reported as kept only if every word that its derivation read still holds the
+//!     same value, and the walk reached it with the same registers.
+//!
+//! Not here: symbols, the stack tree, when modules change (the caller tells us), reentry (the
+//! caller owns the `&mut StackState`; a signal handler that interrupts a capture must not capture).
+
+#![cfg_attr(not(test), no_std)]
+
+mod capture;
+mod cfi;
+mod expr;
+mod find;
+mod foreign;
+mod rule;
+mod step;
+
+pub use capture::capture;
+pub use capture::{Capture, End, Fresh, MAX_FRAMES, Registers, StackBounds, StackState, Stats};
+pub use find::{DlFindObject, FindObjectFn, Finder};
+pub use rule::RuleCache;
