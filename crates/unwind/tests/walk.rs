@@ -1,0 +1,154 @@
+//! Whole stacks, frame by frame against glibc's `backtrace()`: what is kept plus what is fresh
+//! must be the stack that an unwinder without any memory sees, at each of thousands of captures.
+//!
+//! H1 and H2 of harness/mod.rs hold. Not here: parsing alone (cfi_tests.rs).
+
+mod harness;
+
+use harness::*;
+use skinflint_unwind::*;
+use std::hint::black_box;
+
+#[test]
+fn a_random_call_tree_of_every_shape() {
+    let shapes = Shapes::load("tree");
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(20_261_121u32);
+    println!("SEED={seed}");
+    let h = recorded(|| {
+        for round in 0..600 {
+            black_box(shapes.two(c"tree")(
+                6 + round % 7,
+                seed.wrapping_mul(round as u32 * 2 + 1),
+            ));
+        }
+        black_box(shapes.two(c"huge")(7, seed));
+    });
+    println!(
+        "{} captures, {} frames kept, {:?}",
+        h.captures, h.kept, h.state.stats
+    );
+    h.expect_right();
+    assert!(h.captures >= 15_000, "{}", h.captures);
+    assert_eq!(h.ends, [End::Complete]);
+    let fresh = h.state.stats.fresh_frames as usize;
+    assert!(
+        h.kept > 2 * fresh,
+        "the cache keeps little: {} kept, {fresh} fresh",
+        h.kept
+    );
+}
+
+#[inline(never)]
+fn rust_tree(depth: u32, seed: u64, names: &mut Vec<String>) -> u64 {
+    if depth == 0 {
+        return probe() as u64;
+    }
+    let next = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    let mut visit = |by: u32| rust_tree(depth.saturating_sub(by), next.rotate_left(by), names);
+    let sum = match next >> 61 {
+        0 => visit(1) + visit(2),
+        1 => (0..3).map(|_| visit(2)).sum(),
+        2 => std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| visit(1))).unwrap_or(0),
+        3 => visit(1) + probe() as u64 + visit(3),
+        _ => visit(1),
+    };
+    names.push(format!("{depth}{sum}"));
+    names.truncate(10);
+    sum + probe() as u64
+}
+
+#[test]
+fn rust_frames() {
+    let h = recorded(|| {
+        for seed in 0..200 {
+            black_box(rust_tree(14, seed * 77, &mut vec![]));
+        }
+    });
+    h.expect_right();
+    assert!(h.captures > 5_000, "{}", h.captures);
+    assert_eq!(h.ends, [End::Complete]);
+}
+
+#[test]
+fn through_qsort_and_after_longjmp() {
+    let shapes = Shapes::load("jumps");
+    let h = recorded(|| {
+        for i in 0..50 {
+            black_box(shapes.one(c"sorted")(64));
+            black_box(shapes.one(c"jumped")(i));
+        }
+    });
+    h.expect_right();
+    assert_eq!(h.ends, [End::Complete]);
+    assert!(h.captures > 15_000, "{}", h.captures);
+}
+
+#[test]
+fn in_threads() {
+    let shapes = Shapes::load("threads");
+    let tree = shapes.two(c"tree");
+    std::thread::scope(|scope| {
+        for seed in 0..4u32 {
+            scope.spawn(move || {
+                let h = recorded(|| {
+                    for round in 0..100 {
+                        black_box(tree(9, seed * 1000 + round));
+                    }
+                });
+                h.expect_right();
+                assert_eq!(h.ends, [End::Complete]);
+            });
+        }
+    });
+}
+
+#[test]
+fn twenty_thousand_frames_deep() {
+    let shapes = Shapes::load("deep");
+    let (recurse, aligned) = (shapes.one(c"recurse"), shapes.one(c"recurse_aligned"));
+    let body = move || {
+        let h = recorded(|| {
+            with(|h| h.may_truncate = true);
+            black_box(recurse(20_000));
+        });
+        h.expect_right();
+        assert!(h.ends.contains(&End::TooDeep));
+        // On the way back, depths 20,480 … 1,024: complete again once the whole stack fits.
+        assert_eq!(h.mirror.len() % 1024 > 0, h.ends.contains(&End::Complete));
+        let fresh = h.state.stats.fresh_frames;
+        println!(
+            "{} captures, {fresh} fresh, {} truncated",
+            h.captures, h.truncated
+        );
+        // One walk of 8,192 for each cut, not for each capture.
+        assert!(fresh < 6 * MAX_FRAMES as u64, "{fresh}");
+        let h = recorded(|| drop(black_box(aligned(3_000))));
+        h.expect_right();
+    };
+    std::thread::Builder::new()
+        .stack_size(64 << 20)
+        .spawn(body)
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+#[test]
+fn after_dlclose_and_dlopen() {
+    let h = recorded(|| {
+        for round in 0..6 {
+            let shapes = Shapes::load(if round % 2 == 0 { "first" } else { "second" });
+            black_box(shapes.two(c"tree")(9, round));
+            shapes.unload();
+            RULES.clear();
+            with(|h| h.state.invalidate());
+        }
+    });
+    h.expect_right();
+    assert_eq!(h.ends, [End::Complete]);
+}
