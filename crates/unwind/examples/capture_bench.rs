@@ -33,7 +33,8 @@ extern "C" fn measured(sp: u64, bp: u64) -> u32 {
             let mut buffer = [std::ptr::null_mut(); 128];
             TOTALS[1] += libc::backtrace(buffer.as_mut_ptr(), 128) as u64;
         } else if mode != 0
-            && let Some((state, finder, bounds)) = (*&raw mut RECORDER).as_mut()
+            && let Some((state, finder, bounds)) =
+                (&raw mut RECORDER).as_mut().and_then(Option::as_mut)
         {
             if mode == 2 {
                 state.invalidate();

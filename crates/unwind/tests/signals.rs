@@ -340,3 +340,45 @@ extern "C" fn change_each_word(sp: u64, bp: u64) -> i32 {
     }
     tried as i32
 }
+
+extern "C" fn change_context(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+    // SAFETY: the kernel passes the context of the interrupted code, on this stack.
+    let regs = unsafe { &mut (*context).uc_mcontext.gregs };
+    for register in [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP] {
+        bare_probe();
+        let mut outside = 0;
+        with(|h| {
+            let inner = h.mirror.iter().rev().position(|&a| is_restorer(a)).unwrap() + 2;
+            outside = h.mirror.len() - inner;
+            h.kept = 0;
+        });
+        regs[register as usize] ^= 8;
+        bare_probe();
+        regs[register as usize] ^= 8;
+        with(|h| {
+            if h.kept > outside {
+                h.fault(format!(
+                    "register {register}: kept {}, outside {outside}",
+                    h.kept
+                ));
+            }
+        });
+    }
+}
+
+/// The words that a signal frame reads beside the link are verified too.
+#[test]
+fn a_changed_context_is_noticed() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    // SAFETY: with SA_SIGINFO the handler gets three arguments.
+    let handler = unsafe {
+        std::mem::transmute::<extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t), _>(
+            change_context,
+        )
+    };
+    install(libc::SIGUSR1, handler, libc::SA_SIGINFO);
+    let h = recorded(|| {
+        black_box(raise_at(7, libc::SIGUSR1));
+    });
+    h.expect_right();
+}
