@@ -14,6 +14,7 @@ use harness::*;
 use skinflint_unwind::*;
 use std::cell::RefCell;
 use std::hint::black_box;
+use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,11 +35,11 @@ fn nested(depth: u32) -> i32 {
     }
 }
 
-fn install(signal: i32, f: extern "C" fn(i32), flags: i32) {
-    // SAFETY: a zeroed action with a handler of the right type.
+fn install(signal: i32, f: *const (), flags: i32) {
+    // SAFETY: a zeroed action; each caller's handler takes what its flags say.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = f as *const () as usize;
+        action.sa_sigaction = f as usize;
         action.sa_flags = flags;
         assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
     }
@@ -51,13 +52,13 @@ fn raise_at(depth: u32, signal: i32) -> i32 {
         return unsafe { libc::raise(signal) } + probe();
     }
     let r = raise_at(depth - 1, signal);
-    r + i32::from(depth % 3 == 0) * probe()
+    r + i32::from(depth.is_multiple_of(3)) * probe()
 }
 
 #[test]
 fn handlers_on_the_own_stack() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    install(libc::SIGUSR1, handler, 0);
+    install(libc::SIGUSR1, handler as *const (), 0);
     let h = recorded(|| {
         for i in 0..300 {
             black_box(raise_at(i % 17, libc::SIGUSR1));
@@ -72,7 +73,7 @@ fn handlers_on_the_own_stack() {
 #[test]
 fn handlers_on_an_alternate_stack() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    install(libc::SIGUSR2, handler, libc::SA_ONSTACK);
+    install(libc::SIGUSR2, handler as *const (), libc::SA_ONSTACK);
     std::thread::spawn(|| {
         let mut room = vec![0u64; 16 << 10];
         // SAFETY: the stack outlives the thread's signals; it is taken away below.
@@ -198,13 +199,7 @@ extern "C" fn no_probe() -> i32 {
 #[test]
 fn at_every_instruction() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    // SAFETY: with SA_SIGINFO the handler gets three arguments.
-    let handler = unsafe {
-        std::mem::transmute::<extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t), _>(
-            on_trap,
-        )
-    };
-    install(libc::SIGTRAP, handler, libc::SA_SIGINFO);
+    install(libc::SIGTRAP, on_trap as *const (), libc::SA_SIGINFO);
     let shapes = Shapes::load("stepped");
     // The probe is in the handler; one within the code would recurse.
     shapes.set_probe(no_probe);
@@ -250,8 +245,8 @@ fn at_every_instruction() {
 
 #[test]
 fn a_fibre_is_foreign_and_its_end_is_found() {
-    static mut MAIN: Option<libc::ucontext_t> = None;
-    static mut FIBRE: Option<libc::ucontext_t> = None;
+    static mut MAIN: MaybeUninit<libc::ucontext_t> = MaybeUninit::zeroed();
+    static mut FIBRE: MaybeUninit<libc::ucontext_t> = MaybeUninit::zeroed();
     extern "C" fn body() {
         black_box(nested(10));
     }
@@ -262,8 +257,8 @@ fn a_fibre_is_foreign_and_its_end_is_found() {
         black_box(nested(5));
         // SAFETY: one thread at a time uses the contexts (ONE); the stack outlives the fibre.
         unsafe {
-            let main = (*&raw mut MAIN).insert(std::mem::zeroed()) as *mut libc::ucontext_t;
-            let fibre = (*&raw mut FIBRE).insert(std::mem::zeroed()) as *mut libc::ucontext_t;
+            let main = (&raw mut MAIN).cast::<libc::ucontext_t>();
+            let fibre = (&raw mut FIBRE).cast::<libc::ucontext_t>();
             assert_eq!(libc::getcontext(fibre), 0);
             (*fibre).uc_stack.ss_sp = room.as_mut_ptr().cast();
             (*fibre).uc_stack.ss_size = room.len() * 8;
@@ -370,13 +365,7 @@ extern "C" fn change_context(_: i32, _: *mut libc::siginfo_t, context: *mut libc
 #[test]
 fn a_changed_context_is_noticed() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    // SAFETY: with SA_SIGINFO the handler gets three arguments.
-    let handler = unsafe {
-        std::mem::transmute::<extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t), _>(
-            change_context,
-        )
-    };
-    install(libc::SIGUSR1, handler, libc::SA_SIGINFO);
+    install(libc::SIGUSR1, change_context as *const (), libc::SA_SIGINFO);
     let h = recorded(|| {
         black_box(raise_at(7, libc::SIGUSR1));
     });
