@@ -651,7 +651,3 @@ impl Foreign {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "capture_tests.rs"]
-mod tests;

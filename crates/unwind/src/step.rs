@@ -187,7 +187,7 @@ fn plain<M: Memory>(
 /// No unwind information: a frame pointer, if there is one that could be. JIT compilers of
 /// JavaScript keep them.
 fn step_frame_pointer<M: Memory>(memory: &mut M, sp: u64, bp: u64) -> Result<Stepped, End> {
-    if bp < sp || !bp.is_multiple_of(8) {
+    if bp < sp || bp - sp > LARGEST_GUESS || !bp.is_multiple_of(8) {
         return Err(End::NoInfo);
     }
     let cfa = bp.checked_add(16).ok_or(End::NoInfo)?;
@@ -200,6 +200,10 @@ fn step_frame_pointer<M: Memory>(memory: &mut M, sp: u64, bp: u64) -> Result<Ste
         Err(End::NoInfo)
     }
 }
+
+/// A frame without unwind information that is larger than this is no frame: `rbp` left over from
+/// another stack, as at the end of a fibre, would lead there.
+const LARGEST_GUESS: u64 = 256 << 10;
 
 /// No code lies in the first page.
 pub(crate) const LOWEST_CODE: u64 = 4096;

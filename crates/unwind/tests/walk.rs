@@ -127,7 +127,9 @@ fn twenty_thousand_frames_deep() {
         );
         // One walk of 8,192 for each cut, not for each capture.
         assert!(fresh < 6 * MAX_FRAMES as u64, "{fresh}");
-        let h = recorded(|| drop(black_box(aligned(3_000))));
+        let h = recorded(|| {
+            black_box(aligned(3_000));
+        });
         h.expect_right();
     };
     std::thread::Builder::new()

@@ -8,6 +8,8 @@
 //! H1  The judge, glibc's `backtrace()`, knows nothing of us and remembers nothing.
 //! H2  `mirror` is built from `keep` and `fresh` only, as a recorder's collector would.
 
+#![allow(dead_code)] // each test program uses a part
+
 use skinflint_unwind::*;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_void};
@@ -24,7 +26,10 @@ pub struct Harness {
     pub judge: Vec<*mut c_void>,
     pub captures: usize,
     pub kept: usize,
+    /// Every way in which a stack ended so far.
     pub ends: Vec<End>,
+    /// How the last one did.
+    pub end: End,
     pub foreign: usize,
     /// Accept a stack that ends early, as long as it is right as far as it goes.
     pub may_truncate: bool,
@@ -75,6 +80,7 @@ pub fn recorded(body: impl FnOnce()) -> Harness {
         captures: 0,
         kept: 0,
         ends: vec![],
+        end: End::Complete,
         foreign: 0,
         may_truncate: false,
         truncated: 0,
@@ -108,8 +114,21 @@ extern "C" fn judge_probe(sp: u64, bp: u64) -> i32 {
     1
 }
 
+/// Captures, and leaves the comparison to the caller: glibc's unwinder, interrupted at arbitrary
+/// instructions, follows wild pointers itself (seen in glibc 2.36 with libgcc of GCC 12).
+#[unsafe(naked)]
+pub extern "C" fn bare_probe() -> i32 {
+    core::arch::naked_asm!("mov rdi, rsp", "mov rsi, rbp", "jmp {}", sym capture_only)
+}
+
+extern "C" fn capture_only(sp: u64, bp: u64) -> i32 {
+    with(|h| _ = h.capture(Registers { sp, bp }));
+    1
+}
+
 impl Harness {
-    fn check(&mut self, start: Registers, judged: usize) {
+    /// Captures onto `mirror`.
+    fn capture(&mut self, start: Registers) -> End {
         // SAFETY: registers of our own entry, this thread's bounds and state.
         let capture = unsafe { capture(&RULES, &FINDER, &mut self.state, self.bounds, start) };
         self.captures += 1;
@@ -123,10 +142,16 @@ impl Harness {
         assert_eq!(capture.total, capture.keep + capture.fresh.len());
         self.mirror.truncate(capture.keep);
         self.mirror.extend(capture.fresh.iter());
+        self.end = end;
         if !self.ends.contains(&end) {
             self.ends.push(end);
         }
         self.truncated += usize::from(end != End::Complete);
+        end
+    }
+
+    fn check(&mut self, start: Registers, judged: usize) {
+        let end = self.capture(start);
         // The judge starts inside the probe: find our innermost frame in its first few.
         // SAFETY: the slot of our own return address.
         let ra = unsafe { *(start.sp as *const u64) };
@@ -162,7 +187,7 @@ impl Harness {
         }
     }
 
-    fn fault(&mut self, text: String) {
+    pub fn fault(&mut self, text: String) {
         if self.errors.len() < 20 {
             self.errors
                 .push(format!("capture {}: {text}", self.captures));
@@ -177,7 +202,7 @@ impl Harness {
 }
 
 /// Whether the address is that of `mov $15, %rax; syscall`.
-fn is_restorer(pc: u64) -> bool {
+pub fn is_restorer(pc: u64) -> bool {
     // SAFETY: a return address of a live frame: its code is mapped, nine bytes within a page or
     // followed by more code (the restorer is never last in its section).
     pc > 4096 && unsafe { *(pc as *const [u8; 9]) } == [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 5]
@@ -213,9 +238,14 @@ impl Shapes {
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) };
         assert!(!handle.is_null(), "dlopen of {out:?} failed");
         let shapes = Shapes { handle };
-        // SAFETY: `probe` of shapes.c is a pointer to such a function.
-        unsafe { *shapes.symbol(c"probe").cast::<extern "C" fn() -> i32>() = probe };
+        shapes.set_probe(probe);
         shapes
+    }
+
+    /// What the functions call where they capture.
+    pub fn set_probe(&self, f: extern "C" fn() -> i32) {
+        // SAFETY: `probe` of shapes.c is a pointer to such a function.
+        unsafe { *self.symbol(c"probe").cast::<extern "C" fn() -> i32>() = f };
     }
 
     fn symbol(&self, name: &CStr) -> *mut c_void {
