@@ -105,8 +105,7 @@ pub const SESSION_BYTES: usize = 4096;
 pub struct ProcessHeader {
     /// [`LAYOUT`].
     pub layout: AtomicU32,
-    /// Set once the texts below are complete.
-    pub described: AtomicU32,
+    _reserved: u32,
     /// Snapshots asked for so far; the recorder raises it.
     pub snapshot_asked: AtomicU32,
     /// Snapshots done so far; the collector raises it to what was asked, and wakes.
@@ -129,10 +128,6 @@ pub struct ProcessHeader {
     pub gave_up: AtomicU32,
     /// 1 if usable sizes are read from glibc's chunk headers.
     pub glibc_fast: AtomicU32,
-    /// Where the real `malloc` lives; the recorder writes it before `described`.
-    pub allocator_path: Text<512>,
-    /// What libc says of its version; the recorder writes it before `described`.
-    pub libc_version: Text<64>,
 }
 
 /// Cause of a snapshot at exit.
@@ -217,6 +212,10 @@ pub struct Hello {
     pub fork_ticket: u64,
     /// Monotonic nanoseconds.
     pub time_ns: u64,
+    /// Where the real `malloc` lives, zero-terminated.
+    pub allocator_path: [u8; 256],
+    /// What libc says of its version, zero-terminated.
+    pub libc_version: [u8; 32],
 }
 
 /// A process begins.

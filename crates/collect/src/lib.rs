@@ -1,1 +1,34 @@
-//! collect
+//! The collector: it lives in the `skinflint` process, beside the recorded program, and turns what
+//! the recorder writes into shared memory into trace files.
+//!
+//! ```text
+//!            acceptor ─ a process says hello: region, token
+//!                │
+//!   rings ──► drain ─ decode, stack tree, encode ──► writer ─ compress, write `.sft`
+//!                │ snapshot wanted                      ▲
+//!                └──► sampler ─ /proc: RSS, smaps ──────┘
+//! ```
+//!
+//! C1  Everything that can be done outside of the program is done here: a program that is killed
+//!     loses nothing that it had published.
+//! C2  What comes from the program's memory is never trusted: it is copied first, and every length
+//!     is checked.
+//! C3  The program never waits for a disk: when writing fails, events are counted instead.
+//! C4  Threads meet only through the queues drawn above and through [`process::Process`].
+//!
+//! Not here: the recorder (record-so), the file format (trace), starting the program (cli).
+
+mod drain;
+mod memory;
+mod modules;
+mod output;
+mod proc;
+mod process;
+mod sampler;
+mod server;
+mod session;
+mod stream;
+mod tree;
+
+pub use output::Recorded;
+pub use session::{ChildEnd, Options, Session};

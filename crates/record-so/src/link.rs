@@ -197,7 +197,21 @@ fn map_for_us_alone(fd: c_int, bytes: usize) -> *mut u8 {
 fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<(Welcome, *mut u8, *mut u8)> {
     let socket = connect()?;
     let time_ns = sys::monotonic_ns();
-    let hello = Hello { magic: HELLO_MAGIC, layout: LAYOUT, kind, token, fork_ticket, time_ns };
+    let mut hello = Hello {
+        magic: HELLO_MAGIC,
+        layout: LAYOUT,
+        kind,
+        token,
+        fork_ticket,
+        time_ns,
+        allocator_path: [0; 256],
+        libc_version: [0; 32],
+    };
+    let path = real::object_of(real::REAL.malloc.get());
+    copy_text(&mut hello.allocator_path, path.to_bytes());
+    // SAFETY: returns a static C string.
+    let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    copy_text(&mut hello.libc_version, version.to_bytes());
     let (welcome, [session_fd, region_fd]) = exchange(&socket, &hello)?;
     // The session page is needed once; a child of fork keeps the mapping of its parent.
     let session = match process::session() {
@@ -220,9 +234,10 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
     let Some((welcome, session, region)) = meet(HELLO_PROCESS, parent, fork_ticket) else {
         return false;
     };
-    // SAFETY: a fresh region begins with a zeroed header.
+    // SAFETY: a fresh region begins with a zeroed header. ORDER: Relaxed; nobody waits for it.
     let header = unsafe { &*region.cast::<ProcessHeader>() };
-    describe(header);
+    header.layout.store(LAYOUT, Ordering::Relaxed);
+    header.glibc_fast.store(u32::from(thread::glibc_headers()), Ordering::Relaxed);
     // ORDER: Release; pairs with the Acquire of `process::header` and `process::session`.
     process::TOKEN.store(welcome.token, Ordering::Relaxed);
     process::SESSION.store(session.cast::<SessionPage>(), Ordering::Release);
@@ -242,16 +257,10 @@ pub fn more_slots() -> bool {
     }
 }
 
-/// Says what allocator is beneath us.
-fn describe(header: &ProcessHeader) {
-    let path = real::object_of(real::REAL.malloc.get());
-    header.allocator_path.write(path.to_bytes());
-    // SAFETY: returns a static C string.
-    let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
-    header.libc_version.write(version.to_bytes());
-    let fast = u32::from(thread::glibc_headers());
-    // ORDER: Release on the last; pairs with the collector's Acquire.
-    header.glibc_fast.store(fast, Ordering::Relaxed);
-    header.layout.store(LAYOUT, Ordering::Relaxed);
-    header.described.store(1, Ordering::Release);
+/// Copies a text, cut to fit with its zero.
+fn copy_text(field: &mut [u8], text: &[u8]) {
+    let room = field.len() - 1;
+    for (to, from) in field.iter_mut().zip(text.iter().take(room)) {
+        *to = *from;
+    }
 }

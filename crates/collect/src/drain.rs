@@ -1,0 +1,601 @@
+//! The drain thread: empties the rings, decodes, builds the stack tree, encodes.
+//!
+//! U1  A ring is copied out and given back before it is decoded: the program waits for copying at
+//!     most.
+//! U2  A process is finished only after it has ended and its rings were drained once more.
+//! U3  While much comes in, it sleeps for about a third of the time in which a ring fills, without
+//!     asking to be woken; the recorder need not make system calls.
+
+use std::collections::HashMap;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+
+use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS, SNAPSHOT_EXIT};
+use skinflint_base::sys;
+use skinflint_trace::{Ending, Exit, Mark, Module, SnapshotCause, Thread, ThreadId};
+
+use crate::memory::{Region, SessionMemory};
+use crate::modules::Modules;
+use crate::output::{Job, Output};
+use crate::proc;
+use crate::process::{Process, lock};
+use crate::sampler::Ask;
+use crate::server;
+use crate::session::ChildEnd;
+use crate::stream::{Note, Stream};
+use crate::tree::Tree;
+
+/// How often the tick is raised, and an idle collector looks around.
+const TICK: Duration = Duration::from_millis(4);
+/// How often half-full blocks are written, so that a killed collector loses little.
+const FLUSH: Duration = Duration::from_secs(1);
+/// How often threads and processes are looked at for having ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What others tell the drain.
+pub enum Tell {
+    /// A process said hello.
+    Process(Arc<Process>),
+    /// The process with this pid became another program.
+    Exec(u32),
+    /// A process got another region.
+    Region(usize, Arc<Region>),
+    /// A mark from outside, for all processes.
+    Mark(String),
+    /// How a child of ours ended.
+    Child(ChildEnd),
+    /// Finish every process, now.
+    Stop,
+}
+
+/// One ring.
+struct Slot {
+    region: Arc<Region>,
+    index: usize,
+    stream: Option<Stream>,
+    broken: bool,
+}
+
+/// What only the drain knows of a process.
+struct Draining {
+    process: Arc<Process>,
+    slots: Vec<Slot>,
+    tree: Tree,
+    modules: Modules,
+    threads: Vec<Thread>,
+    marks_from_outside: Vec<(u32, String)>,
+    snapshots_asked: u32,
+    outside: Option<Stream>,
+    events: u64,
+    lost: u64,
+    truncated: u64,
+    notes: Vec<String>,
+    child: Option<ChildEnd>,
+    exec: bool,
+    ended_at: Option<Instant>,
+}
+
+/// The thread's state.
+pub struct Drain {
+    session: Arc<SessionMemory>,
+    output: Output,
+    sampler: Sender<Ask>,
+    living: HashMap<usize, Draining>,
+    children: HashMap<u32, ChildEnd>,
+    buffer: Vec<u64>,
+    next_tick: Instant,
+    next_flush: Instant,
+    next_look: Instant,
+}
+
+impl Drain {
+    /// Ready to run.
+    pub fn new(session: Arc<SessionMemory>, output: Output, sampler: Sender<Ask>) -> Drain {
+        let now = Instant::now();
+        Drain {
+            session,
+            output,
+            sampler,
+            living: HashMap::new(),
+            children: HashMap::new(),
+            buffer: Vec::with_capacity(RING_WORDS),
+            next_tick: now,
+            next_flush: now + FLUSH,
+            next_look: now,
+        }
+    }
+
+    /// Runs until told to stop, or until nobody can tell it anything any more.
+    pub fn run(mut self, tells: &Receiver<Tell>, count: impl Fn(usize)) {
+        let mut stop = false;
+        while !stop {
+            let page = self.session.page();
+            // ORDER: Acquire; a wake after this reading ends the wait below at once.
+            let seen = page.wake.load(Ordering::Acquire);
+            loop {
+                match tells.try_recv() {
+                    Ok(Tell::Stop) | Err(TryRecvError::Disconnected) => stop = true,
+                    Ok(tell) => {
+                        self.told(tell);
+                        continue;
+                    }
+                    Err(TryRecvError::Empty) => {}
+                }
+                break;
+            }
+            let begun = Instant::now();
+            let fullest = self.pass();
+            self.by_the_clock();
+            count(self.living.len());
+            if !stop {
+                self.rest(seen, fullest, begun.elapsed());
+            }
+        }
+        let all: Vec<usize> = self.living.keys().copied().collect();
+        for index in all {
+            self.finish(index);
+        }
+    }
+
+    /// Sleeps as long as is good for the rings (U3). `fullest`: words of the fullest ring.
+    fn rest(&self, seen: u32, fullest: usize, took: Duration) {
+        let page = self.session.page();
+        if fullest > RING_WORDS / 2 {
+            return;
+        }
+        if fullest > RING_WORDS / 64 {
+            // At this rate: the ring was filled so far since the last pass, which is `took` and one
+            // sleep ago; half of what would fill a third of it.
+            let pause = TICK.mul_f64(0.1 * (RING_WORDS / 4) as f64 / fullest as f64);
+            let pause = pause.clamp(Duration::from_micros(60), TICK).saturating_sub(took);
+            std::thread::sleep(pause);
+            return;
+        }
+        // ORDER: Relaxed; a thread that misses it lets us sleep one tick longer.
+        page.sleeping.store(1, Ordering::Relaxed);
+        sys::futex_wait(&page.wake, seen, TICK.as_nanos() as u64);
+        page.sleeping.store(0, Ordering::Relaxed);
+    }
+
+    fn told(&mut self, tell: Tell) {
+        match tell {
+            Tell::Process(process) => self.begin(process),
+            Tell::Region(index, region) => {
+                if let Some(draining) = self.living.get_mut(&index) {
+                    draining.add_region(&region);
+                }
+            }
+            Tell::Exec(pid) => {
+                let found = self.living.values_mut().find(|d| d.process.pid == pid);
+                if let Some(index) = found.map(|draining| {
+                    draining.exec = true;
+                    draining.process.index
+                }) {
+                    self.finish(index);
+                }
+            }
+            Tell::Mark(name) => {
+                for draining in self.living.values_mut() {
+                    draining.mark_from_outside(&name, &self.output, &self.sampler);
+                }
+            }
+            Tell::Child(end) => {
+                self.children.insert(end.pid, end);
+                for draining in self.living.values_mut().filter(|d| d.process.pid == end.pid) {
+                    draining.child = Some(end);
+                }
+            }
+            Tell::Stop => {}
+        }
+    }
+
+    fn begin(&mut self, process: Arc<Process>) {
+        let mut draining = Draining {
+            slots: Vec::new(),
+            tree: Tree::new(),
+            modules: Modules::new(),
+            threads: Vec::new(),
+            marks_from_outside: Vec::new(),
+            snapshots_asked: 0,
+            outside: None,
+            events: 0,
+            lost: 0,
+            truncated: 0,
+            notes: Vec::new(),
+            child: self.children.get(&process.pid).copied(),
+            exec: false,
+            ended_at: None,
+            process,
+        };
+        let first = Arc::clone(&draining.process.first);
+        draining.add_region(&first);
+        let _ = self.sampler.send(Ask::Begin(Arc::clone(&draining.process)));
+        self.living.insert(draining.process.index, draining);
+    }
+
+    /// Drains every ring once. Returns the words of the fullest.
+    fn pass(&mut self) -> usize {
+        let mut fullest = 0;
+        for draining in self.living.values_mut() {
+            fullest = fullest.max(draining.pass(&mut self.buffer, &self.output));
+            draining.answer_snapshots(&self.sampler);
+        }
+        fullest
+    }
+
+    fn by_the_clock(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_tick {
+            // ORDER: Relaxed; a clock.
+            self.session.page().tick.fetch_add(1, Ordering::Relaxed);
+            self.next_tick = now + TICK;
+        }
+        if now >= self.next_flush {
+            self.next_flush = now + FLUSH;
+            for draining in self.living.values_mut() {
+                draining.name_threads();
+                draining.modules.complete(draining.process.pid, false);
+                draining.flush(&self.output);
+            }
+        }
+        if now >= self.next_look {
+            self.next_look = now + LOOK;
+            self.look_for_ends();
+        }
+    }
+
+    fn look_for_ends(&mut self) {
+        let indices: Vec<usize> = self.living.keys().copied().collect();
+        let fds: Vec<i32> = indices
+            .iter()
+            .map(|index| {
+                let pidfd = self.living[index].process.pidfd.as_ref();
+                pidfd.map_or(-1, AsRawFd::as_raw_fd)
+            })
+            .collect();
+        let readable = server::poll(&fds, 0);
+        for ((index, fd), readable) in indices.into_iter().zip(fds).zip(readable) {
+            let Some(draining) = self.living.get_mut(&index) else { continue };
+            let gone = fd < 0 && proc::stat(draining.process.pid).is_none();
+            if !readable && !gone {
+                draining.modules.complete(draining.process.pid, false);
+                continue;
+            }
+            let since = *draining.ended_at.get_or_insert_with(Instant::now);
+            // A child of ours: whoever waited for it will tell how it ended.
+            let told = draining.child.is_some() || !draining.process.info.argv.is_empty();
+            let is_ours = self.children.contains_key(&draining.process.pid);
+            if is_ours || !told || since.elapsed() > Duration::from_millis(40) {
+                self.finish(index);
+            }
+        }
+    }
+
+    /// The process has ended, or recording stops: writes the rest and the ending.
+    fn finish(&mut self, index: usize) {
+        let Some(mut draining) = self.living.remove(&index) else { return };
+        while draining.pass(&mut self.buffer, &self.output) > 0 {}
+        draining.answer_snapshots(&self.sampler);
+        // ORDER: Relaxed; a flag.
+        draining.process.ended.store(true, Ordering::Relaxed);
+        let (done, wait) = sync_channel(1);
+        if self.sampler.send(Ask::End(Arc::clone(&draining.process), done)).is_ok() {
+            let _ = wait.recv_timeout(Duration::from_secs(5));
+        }
+        draining.modules.complete(draining.process.pid, true);
+        draining.flush(&self.output);
+        let ending = draining.ending();
+        self.output.send(index, Job::End(Box::new(ending)));
+    }
+}
+
+impl Draining {
+    fn add_region(&mut self, region: &Arc<Region>) {
+        self.slots.extend((0..SLOTS).map(|index| Slot {
+            region: Arc::clone(region),
+            index,
+            stream: None,
+            broken: false,
+        }));
+    }
+
+    fn pass(&mut self, buffer: &mut Vec<u64>, output: &Output) -> usize {
+        let mut fullest = 0;
+        for at in 0..self.slots.len() {
+            let mut words = 0;
+            // Twice: what lies behind the end of the lap comes with the second.
+            for _ in 0..2 {
+                let slot = &mut self.slots[at];
+                if slot.broken {
+                    break;
+                }
+                buffer.clear();
+                match slot.region.take(slot.index, buffer) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(_) => {
+                        self.break_slot(at, "the positions of a ring contradict each other");
+                        break;
+                    }
+                }
+                words += buffer.len();
+                self.decode(at, buffer, output);
+            }
+            fullest = fullest.max(words);
+        }
+        fullest
+    }
+
+    fn break_slot(&mut self, at: usize, why: &str) {
+        self.slots[at].broken = true;
+        self.notes.push(format!("a thread's ring was dropped: {why}"));
+    }
+
+    fn decode(&mut self, at: usize, words: &[u64], output: &Output) {
+        let mut notes = Vec::new();
+        let mut rest = words;
+        while !rest.is_empty() {
+            let len = match self.slots[at].stream.as_mut() {
+                Some(stream) => {
+                    let modules = &self.modules;
+                    let known = |pc| modules.knows(pc);
+                    stream.record(rest, &mut self.tree, known, &mut notes)
+                }
+                None => {
+                    // Only a THREAD record makes sense here; a scratch stream finds it.
+                    let mut scratch = Stream::new(ThreadId(0), self.process.start_ns);
+                    scratch.record(rest, &mut self.tree, |_| true, &mut notes)
+                }
+            };
+            if len == 0 {
+                self.break_slot(at, "it holds words that are no record");
+                break;
+            }
+            rest = &rest[len..];
+            for note in notes.drain(..) {
+                self.noted(at, note, output);
+            }
+            if self.slots[at].stream.as_ref().is_some_and(|s| s.encoder.is_full()) {
+                self.flush_stream(at, output);
+            }
+        }
+    }
+
+    fn noted(&mut self, at: usize, note: Note, output: &Output) {
+        match note {
+            Note::Thread { tid, stack, time_ns } => self.new_thread(at, tid, stack, time_ns, output),
+            Note::Mark { index, name, ticket, time_ns } => {
+                let thread = self.slots[at].stream.as_ref().map(|stream| stream.thread);
+                let mark = Mark { name, time_ns, ticket, thread };
+                output.send(self.process.index, Job::Mark(index, mark));
+            }
+            Note::Module { start, end, bias, build_id, path } => {
+                let path = match path.as_str() {
+                    "" => self.process.info.exe.clone(),
+                    vdso if vdso.starts_with("linux-vdso") => "[vdso]".into(),
+                    _ => path,
+                };
+                self.modules.add(Module { start, end, bias, path, build_id, first_node: 0 });
+            }
+            Note::ModuleGone(start) => {
+                let next = self.tree.next_id();
+                if let Some((start, end)) = self.modules.remove(start, next) {
+                    self.tree.forget_code(start, end);
+                }
+            }
+            Note::Own(start, bytes) => lock(&self.process.own).push((start, bytes)),
+            Note::UnknownCode(_) => self.modules.note_unknown(),
+            Note::Nonsense => {}
+        }
+    }
+
+    fn new_thread(
+        &mut self,
+        at: usize,
+        tid: u32,
+        stack: (u64, u64),
+        time_ns: u64,
+        output: &Output,
+    ) {
+        self.end_thread(at, output);
+        let id = ThreadId(self.threads.len() as u32);
+        let started_ns = time_ns.saturating_sub(self.process.start_ns);
+        let name = proc::thread_name(self.process.pid, tid).unwrap_or_default();
+        self.threads.push(Thread { tid, name, started_ns, ended_ns: None });
+        output.send(self.process.index, Job::Thread(id, self.threads[id.0 as usize].clone()));
+        if stack.0 < stack.1 {
+            let mut stacks = lock(&self.process.stacks);
+            stacks.retain(|known| *known != stack);
+            stacks.push(stack);
+        }
+        let mut stream = Stream::new(id, self.process.start_ns);
+        stream.time_ns = started_ns;
+        self.slots[at].stream = Some(stream);
+    }
+
+    /// The thread of a slot has ended: writes what is left of it.
+    fn end_thread(&mut self, at: usize, output: &Output) {
+        self.flush_stream(at, output);
+        let Some(stream) = self.slots[at].stream.take() else { return };
+        self.events += stream.events;
+        self.lost += stream.lost;
+        self.truncated += stream.truncated;
+        let thread = &mut self.threads[stream.thread.0 as usize];
+        thread.ended_ns.get_or_insert(stream.time_ns);
+        output.send(self.process.index, Job::Thread(stream.thread, thread.clone()));
+    }
+
+    fn flush_stream(&mut self, at: usize, output: &Output) {
+        let Some(stream) = self.slots[at].stream.as_mut() else { return };
+        if let Some(block) = stream.encoder.take() {
+            send_block(&mut self.tree, self.process.index, block, output);
+        }
+    }
+
+    /// Names and ends of threads.
+    fn name_threads(&mut self) {
+        for slot in &self.slots {
+            let Some(stream) = &slot.stream else { continue };
+            let header = slot.region.slot(slot.index);
+            let thread = &mut self.threads[stream.thread.0 as usize];
+            // ORDER: Acquire; pairs with the recorder's Release of `named`.
+            if header.named.load(Ordering::Acquire) != 0 {
+                let (name, len) = header.name.read();
+                thread.name = String::from_utf8_lossy(&name[..len]).into_owned();
+            } else if let Some(name) = proc::thread_name(self.process.pid, thread.tid) {
+                thread.name = name;
+            }
+            let active = header.owner.load(Ordering::Acquire) >> 32 == u64::from(SLOT_ACTIVE);
+            if !active && !proc::thread_exists(self.process.pid, thread.tid) {
+                thread.ended_ns.get_or_insert(stream.time_ns);
+            }
+        }
+    }
+
+    fn flush(&mut self, output: &Output) {
+        let index = self.process.index;
+        let modules = self.modules.take_fresh();
+        if !modules.is_empty() {
+            output.send(index, Job::Modules(modules));
+        }
+        for at in 0..self.slots.len() {
+            self.flush_stream(at, output);
+            if let Some(stream) = &self.slots[at].stream {
+                let thread = self.threads[stream.thread.0 as usize].clone();
+                output.send(index, Job::Thread(stream.thread, thread));
+            }
+        }
+        if let Some(outside) = self.outside.as_mut()
+            && let Some(block) = outside.encoder.take()
+        {
+            send_block(&mut self.tree, index, block, output);
+        }
+    }
+
+    fn answer_snapshots(&mut self, sampler: &Sender<Ask>) {
+        let header = self.process.first.header();
+        // ORDER: Acquire; pairs with the recorder's AcqRel: the cause was written before.
+        let asked = header.snapshot_asked.load(Ordering::Acquire);
+        if asked == self.snapshots_asked {
+            return;
+        }
+        self.snapshots_asked = asked;
+        let cause = match header.snapshot_cause.load(Ordering::Relaxed) {
+            SNAPSHOT_EXIT => SnapshotCause::Exit,
+            mark => SnapshotCause::Mark(mark),
+        };
+        let _ = sampler.send(Ask::Snapshot(Arc::clone(&self.process), cause, asked));
+    }
+
+    fn mark_from_outside(&mut self, name: &str, output: &Output, sampler: &Sender<Ask>) {
+        let header = self.process.first.header();
+        // ORDER: Relaxed; hands out numbers, to both sides.
+        let index = header.next_mark.fetch_add(1, Ordering::Relaxed);
+        let (ticket, time_ns) = (self.process.newest_ticket(), self.process.now_ns());
+        let mark = Mark { name: name.to_owned(), time_ns, ticket, thread: None };
+        output.send(self.process.index, Job::Mark(index, mark));
+        self.marks_from_outside.push((index, name.to_owned()));
+        let threads = &mut self.threads;
+        let stream = self.outside.get_or_insert_with(|| {
+            let id = ThreadId(threads.len() as u32);
+            let name = "(marks from outside)".to_owned();
+            threads.push(Thread { tid: 0, name, started_ns: time_ns, ended_ns: None });
+            Stream::new(id, 0)
+        });
+        stream.time_ns = time_ns;
+        stream.outside_mark(index, ticket);
+        let cause = SnapshotCause::Mark(index);
+        let done = header.snapshot_done.load(Ordering::Relaxed); // ORDER: Relaxed; put back as it is.
+        let _ = sampler.send(Ask::Snapshot(Arc::clone(&self.process), cause, done));
+    }
+
+    fn ending(&mut self) -> Ending {
+        let mut ending = Ending { time_ns: self.process.now_ns(), ..Ending::default() };
+        for slot in self.slots.drain(..) {
+            if let Some(stream) = slot.stream {
+                self.events += stream.events;
+                self.lost += stream.lost;
+                self.truncated += stream.truncated;
+            }
+        }
+        self.events += self.outside.as_ref().map_or(0, |outside| outside.events);
+        self.count_what_is_missing();
+        ending.events = self.events;
+        ending.lost_events = self.lost;
+        ending.truncated_stacks = self.truncated;
+        ending.notes = std::mem::take(&mut self.notes);
+        let memory = *lock(&self.process.memory);
+        ending.max_rss_bytes = memory.high_water_bytes;
+        // ORDER: Relaxed; written by the sampler, which has finished with this process.
+        let cpu_ns = self.process.cpu_ns.load(Ordering::Relaxed);
+        ending.cpu_ns = (cpu_ns > 0).then_some(cpu_ns);
+        ending.recorder_bytes = self.recorder_bytes();
+        ending.exit = self.exit();
+        if let Some(child) = self.child {
+            ending.cpu_ns = child.cpu_ns.or(ending.cpu_ns);
+            ending.max_rss_bytes = ending.max_rss_bytes.max(child.max_rss_bytes);
+        }
+        ending
+    }
+
+    fn exit(&self) -> Exit {
+        let from_status = |status: i32| match status & 0x7f {
+            0 => Exit::Exited(status >> 8 & 0xff),
+            signal => Exit::Signal(signal),
+        };
+        if self.exec {
+            return Exit::Exec;
+        }
+        if let Some(child) = self.child {
+            return from_status(child.status);
+        }
+        let pidfd = self.process.pidfd.as_ref();
+        let status = pidfd.and_then(|fd| server::exit_status(fd.as_raw_fd()));
+        status.map_or(Exit::Unknown, from_status)
+    }
+
+    fn recorder_bytes(&self) -> u64 {
+        // ORDER: Relaxed; as in `ending`.
+        let measured = self.process.recorder_bytes.load(Ordering::Relaxed);
+        let said = self.process.first.header().recorder_bytes.load(Ordering::Relaxed);
+        if measured > 0 { measured } else { said }
+    }
+
+    fn count_what_is_missing(&mut self) {
+        let header = self.process.first.header();
+        // ORDER: Relaxed; counters of a process that has ended.
+        let lost = header.lost_events.load(Ordering::Relaxed);
+        let nested = header.nested_events.load(Ordering::Relaxed);
+        let unserved = header.unserved_threads.load(Ordering::Relaxed);
+        let gave_up = header.gave_up.load(Ordering::Relaxed) != 0;
+        self.lost += lost;
+        if nested > 0 {
+            self.notes.push(format!(
+                "{nested} calls came from inside the allocator or from signal handlers that \
+                 interrupted it, and were not recorded"
+            ));
+        }
+        if unserved > 0 {
+            self.notes.push(format!("{unserved} threads were not recorded: no room for their rings"));
+        }
+        if gave_up {
+            self.notes.push("recording stopped early: the collector did not answer for 5 s".into());
+        }
+    }
+}
+
+/// Hands over a block, after the nodes that it may name (Q1).
+fn send_block(
+    tree: &mut Tree,
+    index: usize,
+    block: skinflint_trace::encode::RawBlock,
+    output: &Output,
+) {
+    if let Some((first, nodes)) = tree.take_fresh() {
+        output.send(index, Job::Nodes(first, nodes));
+    }
+    output.send(index, Job::Events(block));
+}

@@ -1,0 +1,254 @@
+//! Which code is where: objects as the recorder reports them, completed from `/proc/PID/maps`.
+//!
+//! J1  `current` is sorted by address and its ranges do not overlap.
+//! J2  A module's `first_node` is 0 unless its range was used by another one before: then nodes
+//!     below it belong to that one.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use skinflint_trace::Module;
+
+use crate::proc::{self, MapLine};
+
+/// How often `maps` is read at most for code that nobody reported; doubles when it tells nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The modules of one process.
+pub struct Modules {
+    current: Vec<(u64, u64)>,
+    /// Ranges that were unloaded, and the first node after that.
+    gone: Vec<(u64, u64, u32)>,
+    fresh: Vec<Module>,
+    seen: HashSet<(u64, String)>,
+    unknown: bool,
+    next_look: Instant,
+    pause: Duration,
+}
+
+impl Modules {
+    /// None yet.
+    pub fn new() -> Modules {
+        Modules {
+            current: Vec::new(),
+            gone: Vec::new(),
+            fresh: Vec::new(),
+            seen: HashSet::new(),
+            unknown: false,
+            next_look: Instant::now(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Whether code at this address belongs to a known module. One binary search.
+    pub fn knows(&self, pc: u64) -> bool {
+        let after = self.current.partition_point(|&(start, _)| start <= pc);
+        after > 0 && pc < self.current[after - 1].1
+    }
+
+    /// Adds a module; one that is known already is left as it is.
+    pub fn add(&mut self, mut module: Module) {
+        if module.start >= module.end || !self.seen.insert((module.start, module.path.clone())) {
+            return;
+        }
+        self.current.retain(|&(start, end)| end <= module.start || module.end <= start);
+        let at = self.current.partition_point(|&(start, _)| start < module.start);
+        self.current.insert(at, (module.start, module.end));
+        module.first_node = self
+            .gone
+            .iter()
+            .filter(|(start, end, _)| *start < module.end && module.start < *end)
+            .map(|&(_, _, node)| node)
+            .max()
+            .unwrap_or(0);
+        self.fresh.push(module);
+    }
+
+    /// The module that began here was unloaded; `next_node` is the next node's id. Returns its range.
+    pub fn remove(&mut self, start: u64, next_node: u32) -> Option<(u64, u64)> {
+        let at = self.current.iter().position(|&(first, _)| first == start)?;
+        let (start, end) = self.current.remove(at);
+        self.seen.retain(|(first, _)| *first != start);
+        self.gone.retain(|&(first, last, _)| (first, last) != (start, end));
+        self.gone.push((start, end, next_node));
+        Some((start, end))
+    }
+
+    /// A frame lies in no known module.
+    pub fn note_unknown(&mut self) {
+        self.unknown = true;
+    }
+
+    /// Looks into `/proc/PID/maps` if there is code that nobody reported and it is time to, or if
+    /// `now_or_never`.
+    pub fn complete(&mut self, pid: u32, now_or_never: bool) {
+        if !self.unknown || (!now_or_never && Instant::now() < self.next_look) {
+            return;
+        }
+        self.unknown = false;
+        let before = self.fresh.len();
+        for module in modules_of(pid) {
+            if !self.knows(module.start) {
+                self.add(module);
+            }
+        }
+        self.pause = if self.fresh.len() > before {
+            FIRST_PAUSE
+        } else {
+            (self.pause * 2).min(LONGEST_PAUSE)
+        };
+        self.next_look = Instant::now() + self.pause;
+    }
+
+    /// Modules that are new since the last call.
+    pub fn take_fresh(&mut self) -> Vec<Module> {
+        std::mem::take(&mut self.fresh)
+    }
+}
+
+/// The objects that `maps` shows, with what their files say of themselves.
+fn modules_of(pid: u32) -> Vec<Module> {
+    let mut modules: Vec<Module> = Vec::new();
+    for line in proc::maps(pid) {
+        let is_object = line.name.starts_with('/') && !proc::is_recorder(&line.name);
+        if line.name != "[vdso]" && !is_object {
+            continue;
+        }
+        match modules.last_mut() {
+            Some(last) if last.path == line.name && line.offset != 0 => last.end = line.end,
+            _ if line.offset == 0 => modules.push(begin(pid, &line)),
+            _ => {}
+        }
+    }
+    modules.retain(|module| !module.build_id.is_empty() || module.bias != u64::MAX);
+    modules
+}
+
+fn begin(pid: u32, line: &MapLine) -> Module {
+    let mut module = Module {
+        start: line.start,
+        end: line.end,
+        bias: line.start,
+        path: line.name.clone(),
+        build_id: String::new(),
+        first_node: 0,
+    };
+    if line.name == "[vdso]" {
+        return module;
+    }
+    let inside = format!("/proc/{pid}/root{}", line.name);
+    match ElfFacts::read(Path::new(&inside)) {
+        Some(facts) => {
+            module.bias = line.start.wrapping_sub(facts.first_vaddr);
+            module.build_id = facts.build_id;
+        }
+        None => module.bias = u64::MAX,
+    }
+    module
+}
+
+/// What is needed of an ELF file's headers.
+struct ElfFacts {
+    first_vaddr: u64,
+    build_id: String,
+}
+
+impl ElfFacts {
+    fn read(path: &Path) -> Option<ElfFacts> {
+        let mut head = vec![0u8; 16 << 10];
+        let mut file = File::open(path).ok()?;
+        let mut len = 0;
+        while len < head.len() {
+            match file.read(&mut head[len..]).ok()? {
+                0 => break,
+                n => len += n,
+            }
+        }
+        head.truncate(len);
+        ElfFacts::parse(&head)
+    }
+
+    fn parse(head: &[u8]) -> Option<ElfFacts> {
+        let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        let long = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
+        if head.get(..6)? != b"\x7fELF\x02\x01" {
+            return None;
+        }
+        let table = usize::try_from(long(32)?).ok()?;
+        let (size, count) = (usize::from(half(54)?), usize::from(half(56)?));
+        let (mut first_vaddr, mut build_id) = (None, String::new());
+        for index in 0..count {
+            let at = table.checked_add(index * size)?;
+            match word(at)? {
+                1 if first_vaddr.is_none() => first_vaddr = Some(long(at + 16)? & !0xfff),
+                4 => {
+                    let from = usize::try_from(long(at + 8)?).ok()?;
+                    let bytes = usize::try_from(long(at + 32)?).ok()?;
+                    if let Some(notes) = head.get(from..from.checked_add(bytes)?) {
+                        build_id = build_id_in(notes).unwrap_or(build_id);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(ElfFacts { first_vaddr: first_vaddr?, build_id })
+    }
+}
+
+fn build_id_in(mut notes: &[u8]) -> Option<String> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    loop {
+        let number = |at: usize| {
+            Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?) as usize)
+        };
+        let (name, text, kind) = (number(0)?, number(4)?, number(8)?);
+        let from = 12 + name.checked_next_multiple_of(4)?;
+        let found = notes.get(from..from.checked_add(text)?)?;
+        if kind == NT_GNU_BUILD_ID as usize && notes.get(12..16)? == b"GNU\0" {
+            return Some(found.iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        notes = notes.get(from + text.checked_next_multiple_of(4)?..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(start: u64, end: u64, path: &str) -> Module {
+        Module {
+            start,
+            end,
+            bias: start,
+            path: path.into(),
+            build_id: String::new(),
+            first_node: 0,
+        }
+    }
+
+    #[test]
+    fn a_range_used_again_divides_its_nodes() {
+        let mut modules = Modules::new();
+        modules.add(module(0x1000, 0x3000, "/a"));
+        modules.add(module(0x1000, 0x3000, "/a"));
+        assert!(modules.knows(0x1000) && modules.knows(0x2fff) && !modules.knows(0x3000));
+        assert_eq!(modules.remove(0x1000, 17), Some((0x1000, 0x3000)));
+        assert!(!modules.knows(0x1000));
+        modules.add(module(0x2000, 0x5000, "/b"));
+        let fresh = modules.take_fresh();
+        let nodes: Vec<u32> = fresh.iter().map(|module| module.first_node).collect();
+        assert_eq!(nodes, [0, 17]);
+    }
+
+    #[test]
+    fn this_process_has_a_libc_with_a_build_id() {
+        let modules = modules_of(std::process::id());
+        let libc = modules.iter().find(|module| module.path.ends_with("/libc.so.6"));
+        assert_eq!(libc.expect("libc is mapped").build_id.len(), 40);
+    }
+}

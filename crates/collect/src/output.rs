@@ -1,0 +1,195 @@
+//! The writer thread: compresses and writes what the others hand it.
+//!
+//! Q1  Jobs of one process are written in the order in which they were sent: nodes before the events
+//!     that name them.
+//! Q2  A file that cannot be written costs only itself: its jobs are taken and counted (C3).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use skinflint_trace::encode::RawBlock;
+use skinflint_trace::{
+    Ending, Mark, Module, ProcessInfo, RssSample, Snapshot, Thread, ThreadId, Writer,
+};
+
+/// Jobs that may wait; then the drain thread waits, and in the end the program.
+const QUEUE: usize = 256;
+
+/// Something to write.
+pub enum Job {
+    /// A process begins; its file is made.
+    Begin(Box<ProcessInfo>, PathBuf),
+    /// The file shall have another name.
+    Rename(PathBuf),
+    /// Stack nodes from this id on.
+    Nodes(u32, Vec<(u32, u64)>),
+    /// Events.
+    Events(RawBlock),
+    /// Modules.
+    Modules(Vec<Module>),
+    /// A thread, as it is now.
+    Thread(ThreadId, Thread),
+    /// A mark.
+    Mark(u32, Mark),
+    /// Samples.
+    Rss(Vec<RssSample>),
+    /// A snapshot.
+    Snapshot(Box<Snapshot>),
+    /// The end.
+    End(Box<Ending>),
+}
+
+/// A trace that was written.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Its file.
+    pub path: PathBuf,
+    /// Whose it is.
+    pub process: ProcessInfo,
+    /// How it ended; `None` if recording was stopped first.
+    pub ending: Option<Ending>,
+    /// Size of the file, bytes.
+    pub bytes: u64,
+    /// What went wrong with the file, if something did.
+    pub error: Option<String>,
+}
+
+/// Where the other threads put their jobs.
+#[derive(Clone)]
+pub struct Output(SyncSender<(usize, Job)>);
+
+impl Output {
+    /// Starts the writer thread. It ends when the last `Output` is dropped.
+    pub fn start(level: i32) -> std::io::Result<(Output, JoinHandle<Vec<Recorded>>)> {
+        let (sender, receiver) = sync_channel(QUEUE);
+        let thread = std::thread::Builder::new()
+            .name("skinflint-write".into())
+            .spawn(move || run(&receiver, level))?;
+        Ok((Output(sender), thread))
+    }
+
+    /// Hands over a job for process `index`; waits while too many are waiting.
+    pub fn send(&self, index: usize, job: Job) {
+        // The receiver lives until the last sender is gone, unless it panicked; then the events are
+        // lost, and `Session::finish` says so.
+        let _ = self.0.send((index, job));
+    }
+}
+
+struct Trace {
+    writer: Option<Writer>,
+    recorded: Recorded,
+}
+
+fn run(receiver: &Receiver<(usize, Job)>, level: i32) -> Vec<Recorded> {
+    let mut traces: HashMap<usize, Trace> = HashMap::new();
+    let mut done = Vec::new();
+    for (index, job) in receiver {
+        match job {
+            Job::Begin(info, path) => {
+                traces.insert(index, begin(*info, path, level));
+            }
+            Job::End(ending) => {
+                if let Some(trace) = traces.remove(&index) {
+                    done.push((index, end(trace, *ending)));
+                }
+            }
+            job => {
+                if let Some(trace) = traces.get_mut(&index) {
+                    write(trace, job);
+                }
+            }
+        }
+    }
+    done.extend(traces.into_iter().map(|(index, trace)| (index, trace.recorded)));
+    done.sort_by_key(|&(index, _)| index);
+    done.into_iter().map(|(_, recorded)| recorded).collect()
+}
+
+fn begin(process: ProcessInfo, path: PathBuf, level: i32) -> Trace {
+    let made = Writer::create_with(&path, &process, level);
+    let error = made.as_ref().err().map(ToString::to_string);
+    let recorded = Recorded { path, process, ending: None, bytes: 0, error };
+    Trace { writer: made.ok(), recorded }
+}
+
+fn write(trace: &mut Trace, job: Job) {
+    let Some(writer) = trace.writer.as_mut() else { return };
+    let result = match job {
+        Job::Nodes(first, nodes) => writer.nodes(first, &nodes),
+        Job::Events(block) => writer.events(block),
+        Job::Modules(modules) => writer.modules(&modules),
+        Job::Thread(id, thread) => writer.thread(id, &thread),
+        Job::Mark(index, mark) => writer.mark(index, &mark),
+        Job::Rss(samples) => writer.rss(&samples),
+        Job::Snapshot(snapshot) => writer.snapshot(&snapshot),
+        Job::Rename(path) => rename(&mut trace.recorded.path, path),
+        Job::Begin(..) | Job::End(..) => Ok(()),
+    };
+    if let Err(error) = result {
+        trace.recorded.error.get_or_insert_with(|| error.to_string());
+    }
+}
+
+fn rename(path: &mut PathBuf, to: PathBuf) -> std::io::Result<()> {
+    std::fs::rename(&*path, &to)?;
+    *path = to;
+    Ok(())
+}
+
+fn end(trace: Trace, ending: Ending) -> Recorded {
+    let mut recorded = trace.recorded;
+    let Some(mut writer) = trace.writer else { return recorded };
+    let mut ending = ending;
+    if let Err(error) = writer.ending(&ending) {
+        recorded.error.get_or_insert_with(|| error.to_string());
+    }
+    ending.lost_events += writer.events_lost();
+    recorded.bytes = writer.bytes_written();
+    recorded.ending = Some(ending);
+    recorded
+}
+
+/// A name for a trace: `skinflint.NAME.PID.sft`, with a number if that is taken.
+pub fn trace_path(folder: &Path, name: &str, pid: u32) -> PathBuf {
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' })
+        .collect();
+    let plain = folder.join(format!("skinflint.{name}.{pid}.sft"));
+    if !plain.exists() {
+        return plain;
+    }
+    (2..10_000)
+        .map(|n| folder.join(format!("skinflint.{name}.{pid}.{n}.sft")))
+        .find(|path| !path.exists())
+        .unwrap_or(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_and_not_used_twice() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let first = trace_path(folder.path(), "a/b c", 7);
+        assert!(first.ends_with("skinflint.a_b_c.7.sft"));
+        std::fs::write(&first, b"").expect("write");
+        assert!(trace_path(folder.path(), "a/b c", 7).ends_with("skinflint.a_b_c.7.2.sft"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_reported() {
+        let (output, thread) = Output::start(1).expect("thread");
+        let path = PathBuf::from("/proc/no-such-folder/x.sft");
+        output.send(0, Job::Begin(Box::default(), path));
+        output.send(0, Job::Rss(vec![RssSample::default()]));
+        output.send(0, Job::End(Box::default()));
+        drop(output);
+        let recorded = thread.join().expect("no panic");
+        assert!(recorded[0].error.as_ref().is_some_and(|error| error.contains("no-such-folder")));
+    }
+}

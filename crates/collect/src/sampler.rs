@@ -1,0 +1,324 @@
+//! The sampler thread: resident memory over time, and snapshots of all mappings.
+//!
+//! P1  Snapshots that the program waits for come first.
+//! P2  Reading takes at most about a fiftieth of the time: the pause after a snapshot is fifty times
+//!     what it cost.
+//! P3  Of a rising peak only the newest snapshot is kept; it is written once a second, when memory
+//!     has fallen, and at the end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use skinflint_base::sys;
+use skinflint_trace::{Mapping, MappingKind, RssSample, Snapshot, SnapshotCause};
+
+use crate::output::{Job, Output};
+use crate::proc::{self, PageMap, Status};
+use crate::process::{Process, lock};
+
+/// How often resident memory is read.
+const RSS_INTERVAL: Duration = Duration::from_millis(10);
+/// How often the proportional set size is read, at most.
+const PSS_INTERVAL: Duration = Duration::from_millis(500);
+/// How often all mappings are read, at most, when nothing else asks for it.
+const PERIOD: Duration = Duration::from_secs(2);
+/// The pause after a snapshot is this many times its cost (P2).
+const PAUSE_FACTOR: u32 = 50;
+/// Larger mappings are not looked at page by page.
+const RUNS_LIMIT: u64 = 64 << 30;
+/// Samples that are gathered before they are written.
+const RSS_BATCH: usize = 100;
+
+/// What others ask of the sampler.
+pub enum Ask {
+    /// A process begins.
+    Begin(Arc<Process>),
+    /// The program waits for a snapshot: the number to answer with.
+    Snapshot(Arc<Process>, SnapshotCause, u32),
+    /// A process has ended: writes what is still held back, then tells the sender.
+    End(Arc<Process>, std::sync::mpsc::SyncSender<()>),
+}
+
+struct Watched {
+    process: Arc<Process>,
+    status: Option<Status>,
+    samples: Vec<RssSample>,
+    peak_bytes: u64,
+    held_back: Option<Box<Snapshot>>,
+    held_since: Instant,
+    next_snapshot: Instant,
+    next_period: Instant,
+    next_pss: Instant,
+}
+
+impl Watched {
+    fn new(process: Arc<Process>) -> Watched {
+        let now = Instant::now();
+        let status = Status::open(process.pid);
+        Watched {
+            process,
+            status,
+            samples: Vec::new(),
+            peak_bytes: 0,
+            held_back: None,
+            held_since: now,
+            next_snapshot: now + Duration::from_millis(5),
+            next_period: now + PERIOD,
+            next_pss: now + Duration::from_millis(50),
+        }
+    }
+
+    fn flush(&mut self, output: &Output) {
+        if !self.samples.is_empty() {
+            let samples = std::mem::take(&mut self.samples);
+            output.send(self.process.index, Job::Rss(samples));
+        }
+        self.let_go(output);
+    }
+
+    fn let_go(&mut self, output: &Output) {
+        if let Some(snapshot) = self.held_back.take() {
+            output.send(self.process.index, Job::Snapshot(snapshot));
+        }
+    }
+}
+
+/// Runs until every sender is gone.
+pub fn run(asks: &Receiver<Ask>, output: &Output) {
+    let mut watched: HashMap<usize, Watched> = HashMap::new();
+    let mut next = Instant::now() + RSS_INTERVAL;
+    loop {
+        match asks.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(ask) => answer(ask, &mut watched, output),
+            Err(RecvTimeoutError::Timeout) => {
+                watched.values_mut().for_each(|watched| tick(watched, output));
+                next = Instant::now() + RSS_INTERVAL;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output) {
+    match ask {
+        Ask::Begin(process) => {
+            watched.insert(process.index, Watched::new(process));
+        }
+        Ask::Snapshot(process, cause, number) => {
+            if let Some(watched) = watched.get_mut(&process.index) {
+                asked_snapshot(watched, cause, output);
+            }
+            let header = process.first.header();
+            // ORDER: Release; pairs with the recorder's Acquire, though only the number matters.
+            header.snapshot_done.store(number, Ordering::Release);
+            sys::futex_wake(&header.snapshot_done);
+        }
+        Ask::End(process, done) => {
+            if let Some(mut watched) = watched.remove(&process.index) {
+                watched.flush(output);
+            }
+            let _ = done.send(());
+        }
+    }
+}
+
+fn sample(watched: &mut Watched, output: &Output) -> Option<RssSample> {
+    let process = &watched.process;
+    let ticket = process.newest_ticket();
+    let mut memory = watched.status.as_ref()?.read()?;
+    memory.sample.time_ns = process.now_ns();
+    memory.sample.ticket = ticket;
+    let now = Instant::now();
+    if now >= watched.next_pss {
+        memory.sample.pss_bytes = proc::pss(process.pid);
+        watched.next_pss = now + PSS_INTERVAL.max(now.elapsed() * PAUSE_FACTOR);
+    }
+    *lock(&process.memory) = memory;
+    watched.samples.push(memory.sample);
+    if watched.samples.len() >= RSS_BATCH {
+        let samples = std::mem::take(&mut watched.samples);
+        output.send(process.index, Job::Rss(samples));
+    }
+    Some(memory.sample)
+}
+
+fn tick(watched: &mut Watched, output: &Output) {
+    if watched.process.ended.load(Ordering::Relaxed) {
+        // ORDER (above): Relaxed; a flag, `Ask::End` follows.
+        return;
+    }
+    let Some(sample) = sample(watched, output) else { return };
+    let now = Instant::now();
+    let rss = sample.rss_bytes;
+    if rss * 10 < watched.peak_bytes * 9 || watched.held_since + Duration::from_secs(1) < now {
+        watched.let_go(output);
+    }
+    if now < watched.next_snapshot {
+        return;
+    }
+    let rising = rss > watched.peak_bytes + watched.peak_bytes / 100 + (64 << 10);
+    let cause = if rising {
+        SnapshotCause::Peak
+    } else if now >= watched.next_period {
+        SnapshotCause::Periodic
+    } else {
+        return;
+    };
+    let Some(snapshot) = snapshot(&watched.process, cause.clone()) else {
+        watched.next_snapshot = now + Duration::from_secs(1);
+        return;
+    };
+    watched.next_snapshot = Instant::now() + now.elapsed().max(Duration::from_micros(200)) * PAUSE_FACTOR;
+    watched.next_period = Instant::now() + PERIOD;
+    if cause == SnapshotCause::Peak {
+        watched.peak_bytes = watched.peak_bytes.max(rss);
+        if watched.held_back.is_none() {
+            watched.held_since = now;
+        }
+        watched.held_back = Some(Box::new(snapshot));
+    } else {
+        watched.let_go(output);
+        output.send(watched.process.index, Job::Snapshot(Box::new(snapshot)));
+    }
+}
+
+fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) {
+    let process = Arc::clone(&watched.process);
+    sample(watched, output);
+    if cause == SnapshotCause::Exit
+        && let Some(stat) = proc::stat(process.pid)
+    {
+        // ORDER: Relaxed; read after the process has ended.
+        process.cpu_ns.store(stat.cpu_ns, Ordering::Relaxed);
+    }
+    if let Some(snapshot) = snapshot(&process, cause) {
+        watched.let_go(output);
+        output.send(process.index, Job::Snapshot(Box::new(snapshot)));
+    }
+}
+
+/// Reads all mappings, and the resident pages of those that may hold blocks.
+fn snapshot(process: &Process, cause: SnapshotCause) -> Option<Snapshot> {
+    let begun = Instant::now();
+    let ticket = process.newest_ticket();
+    let time_ns = process.now_ns();
+    let mappings = proc::smaps(process.pid)?;
+    let pages = PageMap::open(process.pid);
+    let page = process.info.os_page_bytes.max(4096);
+    let mut own = lock(&process.own).clone();
+    own.sort_unstable();
+    own.dedup();
+    let stacks = lock(&process.stacks).clone();
+    let mut done = Vec::with_capacity(mappings.len());
+    for mut mapping in mappings {
+        if mapping.kind == MappingKind::Anon
+            && stacks.iter().any(|&(low, high)| mapping.start <= low && high <= mapping.end)
+        {
+            mapping.kind = MappingKind::Stack;
+        }
+        let wanted = matches!(mapping.kind, MappingKind::Anon | MappingKind::Heap);
+        if wanted && mapping.end - mapping.start <= RUNS_LIMIT {
+            let runs = match (&pages, mapping.rss_bytes) {
+                (_, 0) => Some(Vec::new()),
+                (Some(pages), _) => pages.runs(mapping.start, mapping.end, page),
+                (None, _) => None,
+            };
+            mapping.runs_known = runs.is_some();
+            mapping.runs = runs.unwrap_or_default();
+        }
+        split_off_own(mapping, &own, &mut done);
+    }
+    let recorder = done.iter().filter(|mapping| mapping.kind == MappingKind::Recorder);
+    let recorder_bytes = recorder.map(|mapping| mapping.rss_bytes).sum();
+    // ORDER: Relaxed; a figure for the ending.
+    process.recorder_bytes.store(recorder_bytes, Ordering::Relaxed);
+    let took_ns = begun.elapsed().as_nanos() as u64;
+    Some(Snapshot { time_ns, ticket, cause, took_ns, mappings: done })
+}
+
+/// The kernel joins neighbouring anonymous mappings, so the recorder's own may be part of one of the
+/// program's: takes them out as mappings of their own.
+fn split_off_own(mapping: Mapping, own: &[(u64, u64)], done: &mut Vec<Mapping>) {
+    let mut rest = mapping;
+    if rest.kind != MappingKind::Anon || !rest.runs_known {
+        done.push(rest);
+        return;
+    }
+    for &(start, bytes) in own {
+        let end = start + bytes.next_multiple_of(4096);
+        if end <= rest.start || rest.end <= start {
+            continue;
+        }
+        let (cut_start, cut_end) = (start.max(rest.start), end.min(rest.end));
+        let before = part(&rest, rest.start, cut_start);
+        let mut ours = part(&rest, cut_start, cut_end);
+        ours.kind = MappingKind::Recorder;
+        ours.name = "[skinflint]".into();
+        rest = part(&rest, cut_end, rest.end);
+        done.extend([before, ours].into_iter().filter(|part| part.start < part.end));
+    }
+    if rest.start < rest.end {
+        done.push(rest);
+    }
+}
+
+/// A part of an anonymous mapping; its resident bytes are those of its runs.
+fn part(mapping: &Mapping, start: u64, end: u64) -> Mapping {
+    let runs: Vec<(u64, u64)> = mapping
+        .runs
+        .iter()
+        .filter_map(|&(first, bytes)| {
+            let (from, to) = (first.max(start), (first + bytes).min(end));
+            (from < to).then(|| (from, to - from))
+        })
+        .collect();
+    let rss_bytes: u64 = runs.iter().map(|&(_, bytes)| bytes).sum();
+    let whole = mapping.rss_bytes.max(1);
+    let share = |bytes: u64| (u128::from(bytes) * u128::from(rss_bytes) / u128::from(whole)) as u64;
+    Mapping {
+        start,
+        end,
+        perms: mapping.perms.clone(),
+        name: mapping.name.clone(),
+        kind: mapping.kind,
+        rss_bytes,
+        pss_bytes: share(mapping.pss_bytes),
+        private_bytes: share(mapping.private_bytes),
+        anon_bytes: share(mapping.anon_bytes),
+        swap_bytes: mapping.swap_bytes,
+        runs,
+        runs_known: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_memory_is_taken_out_of_the_middle() {
+        let mapping = Mapping {
+            start: 0x10000,
+            end: 0x20000,
+            kind: MappingKind::Anon,
+            rss_bytes: 0x6000,
+            runs: vec![(0x11000, 0x4000), (0x1e000, 0x2000)],
+            runs_known: true,
+            ..Mapping::default()
+        };
+        let mut done = Vec::new();
+        split_off_own(mapping, &[(0x1000, 0x1000), (0x12000, 0x1800)], &mut done);
+        let seen: Vec<_> = done.iter().map(|m| (m.start, m.end, m.kind, m.rss_bytes)).collect();
+        assert_eq!(
+            seen,
+            [
+                (0x10000, 0x12000, MappingKind::Anon, 0x1000),
+                (0x12000, 0x14000, MappingKind::Recorder, 0x2000),
+                (0x14000, 0x20000, MappingKind::Anon, 0x3000),
+            ]
+        );
+    }
+}

@@ -1,0 +1,394 @@
+//! One run of `skinflint run` or `record`: its threads, its folder, its processes.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use skinflint_base::ring::{HELLO_PROCESS, HELLO_REGION, LAYOUT};
+use skinflint_base::{env, sys};
+use skinflint_trace::{Origin, OriginKind, ProcessInfo};
+
+use crate::drain::{Drain, Tell};
+use crate::memory::{Region, SessionMemory};
+use crate::output::{Job, Output, Recorded, trace_path};
+use crate::proc;
+use crate::process::{Process, lock};
+use crate::sampler;
+use crate::server::{self, Caller, Listener};
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where traces go.
+    pub folder: PathBuf,
+    /// Name of the trace of the program itself (its last `exec`); others get names of their own.
+    pub file: Option<PathBuf>,
+    /// zstd level.
+    pub level: i32,
+    /// Signal that marks inside the program.
+    pub mark_signal: Option<i32>,
+}
+
+/// How a child of the caller ended, as `wait4` says.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildEnd {
+    /// Who.
+    pub pid: u32,
+    /// Wait status.
+    pub status: i32,
+    /// CPU time of it alone, nanoseconds, if known.
+    pub cpu_ns: Option<u64>,
+    /// High-water mark of its resident memory, bytes, if known.
+    pub max_rss_bytes: Option<u64>,
+}
+
+/// What the acceptor and the caller share.
+struct Meeting {
+    options: Options,
+    session: Arc<SessionMemory>,
+    output: Output,
+    tells: Sender<Tell>,
+    known: Mutex<Known>,
+    stop: AtomicBool,
+}
+
+#[derive(Default)]
+struct Known {
+    processes: Vec<Arc<Process>>,
+    by_token: HashMap<u64, usize>,
+    /// Process id of the program that was started; its trace gets the given name.
+    main_pid: Option<u32>,
+    /// Index of the process that has the given name now.
+    named: Option<usize>,
+}
+
+/// A session.
+pub struct Session {
+    meeting: Arc<Meeting>,
+    folder: tempfile_folder::Folder,
+    living: Arc<AtomicUsize>,
+    acceptor: JoinHandle<()>,
+    drain: JoinHandle<()>,
+    sampler: JoinHandle<()>,
+    writer: JoinHandle<Vec<Recorded>>,
+}
+
+/// A folder that nobody can guess, removed when dropped.
+mod tempfile_folder {
+    use std::io;
+    use std::os::unix::fs::DirBuilderExt;
+    use std::path::PathBuf;
+
+    pub struct Folder(pub PathBuf);
+
+    impl Folder {
+        pub fn make() -> io::Result<Folder> {
+            let base = std::env::temp_dir();
+            let path = base.join(format!("skinflint-{:016x}", super::random()));
+            // Others may pass through to the socket, but not list.
+            std::fs::DirBuilder::new().mode(0o711).create(&path).map_err(|error| {
+                let text = format!("{}: {error}; set TMPDIR to a folder that can be written", path.display());
+                io::Error::new(error.kind(), text)
+            })?;
+            Ok(Folder(path))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// 64 random bits from the kernel.
+fn random() -> u64 {
+    let mut bits = 0u64;
+    // SAFETY: eight bytes of ours.
+    let got = unsafe { libc::getrandom((&raw mut bits).cast(), 8, 0) };
+    if got == 8 { bits } else { sys::monotonic_ns() ^ u64::from(std::process::id()) << 40 }
+}
+
+impl Session {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// If there is no folder for the socket, or no shared memory.
+    pub fn start(options: Options) -> io::Result<Session> {
+        let folder = tempfile_folder::Folder::make()?;
+        let listener = Listener::bind(&folder.0.join("s"))?;
+        let session = Arc::new(SessionMemory::create()?);
+        let (output, writer) = Output::start(options.level)?;
+        let (asks, asked) = channel();
+        let (tells, told) = channel();
+        let living = Arc::new(AtomicUsize::new(0));
+        let meeting = Arc::new(Meeting {
+            options,
+            session: Arc::clone(&session),
+            output: output.clone(),
+            tells,
+            known: Mutex::default(),
+            stop: AtomicBool::new(false),
+        });
+        let sampler_output = output.clone();
+        let sampler = spawn("sample", move || sampler::run(&asked, &sampler_output))?;
+        let drain = Drain::new(session, output, asks);
+        let count = Arc::clone(&living);
+        // ORDER: Relaxed; a figure for whoever waits.
+        let drain =
+            spawn("drain", move || drain.run(&told, |n| count.store(n, Ordering::Relaxed)))?;
+        let door = Arc::clone(&meeting);
+        let acceptor = spawn("accept", move || accept(&door, &listener))?;
+        Ok(Session { meeting, folder, living, acceptor, drain, sampler, writer })
+    }
+
+    /// Variables that the program must have in its environment, beside `LD_PRELOAD`.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![(env::SOCKET.name(), self.folder.0.join("s").into_os_string())];
+        if let Some(signal) = self.meeting.options.mark_signal {
+            variables.push((env::MARK_SIGNAL.name(), signal.to_string().into()));
+        }
+        variables
+    }
+
+    /// The program has been started: its trace gets the name in [`Options::file`].
+    pub fn child_started(&self, pid: u32) {
+        let mut known = lock(&self.meeting.known);
+        known.main_pid = Some(pid);
+        // It may have said hello already.
+        let newest = known.processes.iter().rev().find(|p| p.pid == pid).map(|p| p.index);
+        if let Some(index) = newest {
+            give_name(&self.meeting, &mut known, index);
+        }
+    }
+
+    /// A child has been waited for.
+    pub fn child_ended(&self, end: ChildEnd) {
+        let _ = self.meeting.tells.send(Tell::Child(end));
+        self.wake();
+    }
+
+    /// Marks this moment in every process.
+    pub fn mark(&self, name: &str) {
+        let _ = self.meeting.tells.send(Tell::Mark(name.to_owned()));
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let page = self.meeting.session.page();
+        // ORDER: Release; pairs with the drain's Acquire: it finds what was told.
+        page.wake.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&page.wake);
+    }
+
+    /// Processes that are still being recorded.
+    pub fn living(&self) -> usize {
+        self.living.load(Ordering::Relaxed) // ORDER: Relaxed; a figure.
+    }
+
+    /// Processes that said hello so far.
+    pub fn met(&self) -> usize {
+        lock(&self.meeting.known).processes.len()
+    }
+
+    /// Stops recording and closes the files. Programs that still run go on unrecorded.
+    pub fn finish(self) -> Vec<Recorded> {
+        // ORDER: Relaxed; looked at within a poll's time-out.
+        self.meeting.stop.store(true, Ordering::Relaxed);
+        let _ = self.meeting.tells.send(Tell::Stop);
+        self.wake();
+        let Session { meeting, folder, acceptor, drain, sampler, writer, .. } = self;
+        let _ = acceptor.join();
+        let _ = drain.join();
+        drop(meeting);
+        let _ = sampler.join();
+        drop(folder);
+        writer.join().unwrap_or_default()
+    }
+}
+
+fn spawn(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("skinflint-{name}")).spawn(body)
+}
+
+fn accept(meeting: &Meeting, listener: &Listener) {
+    // ORDER: Relaxed; see `Session::finish`.
+    while !meeting.stop.load(Ordering::Relaxed) {
+        if !server::poll(&[listener.fd()], 50)[0] {
+            continue;
+        }
+        match listener.accept() {
+            Ok(Some(caller)) => meet(meeting, caller),
+            Ok(None) => {}
+            // Out of descriptors, say: the callers wait meanwhile, and give up after 5 s.
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+fn meet(meeting: &Meeting, caller: Caller) {
+    if caller.hello.layout != LAYOUT {
+        return caller.refuse(libc::EPROTO);
+    }
+    let Ok(region) = Region::create() else { return caller.refuse(libc::ENOMEM) };
+    let region = Arc::new(region);
+    let session_fd = meeting.session.fd();
+    let token = match caller.hello.kind {
+        HELLO_PROCESS => meet_process(meeting, &caller, Arc::clone(&region)),
+        HELLO_REGION => {
+            let known = lock(&meeting.known);
+            let Some(&index) = known.by_token.get(&caller.hello.token) else {
+                return caller.refuse(libc::ESRCH);
+            };
+            lock(&known.processes[index].regions).push(Arc::clone(&region));
+            let _ = meeting.tells.send(Tell::Region(index, Arc::clone(&region)));
+            caller.hello.token
+        }
+        _ => return caller.refuse(libc::EPROTO),
+    };
+    caller.welcome(token, session_fd, region.fd());
+}
+
+fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 {
+    let mut known = lock(&meeting.known);
+    let (pid, hello) = (caller.pid, &caller.hello);
+    let index = known.processes.len();
+    let token = random() | 1;
+    let (mut info, became) = describe(&known, pid, hello.token, hello.fork_ticket);
+    info.allocator_path = text(&hello.allocator_path);
+    info.allocator = allocator_name(&info.allocator_path, &text(&hello.libc_version));
+    if became {
+        let _ = meeting.tells.send(Tell::Exec(pid));
+    }
+    let path = trace_path(&meeting.options.folder, &info.name, pid);
+    meeting.output.send(index, Job::Begin(Box::new(info.clone()), path));
+    let process = Arc::new(Process {
+        index,
+        pid,
+        token,
+        start_ns: hello.time_ns,
+        info,
+        pidfd: server::pidfd(pid),
+        regions: Mutex::new(vec![Arc::clone(&region)]),
+        first: region,
+        own: Mutex::default(),
+        stacks: Mutex::default(),
+        memory: Mutex::default(),
+        cpu_ns: 0.into(),
+        recorder_bytes: 0.into(),
+        ended: false.into(),
+    });
+    known.by_token.insert(token, index);
+    known.processes.push(Arc::clone(&process));
+    if known.main_pid == Some(pid) {
+        give_name(meeting, &mut known, index);
+    }
+    let _ = meeting.tells.send(Tell::Process(process));
+    token
+}
+
+/// Gives the trace of process `index` the name that the user asked for; one that had it before (a
+/// program that became another) gets a name of its own.
+fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
+    let Some(file) = &meeting.options.file else { return };
+    if let Some(before) = known.named.replace(index)
+        && before != index
+    {
+        let info = &known.processes[before].info;
+        let path = trace_path(&meeting.options.folder, &info.name, info.pid);
+        meeting.output.send(before, Job::Rename(path));
+    }
+    meeting.output.send(index, Job::Rename(file.clone()));
+}
+
+/// Facts about a process that has just said hello and waits for the answer; and whether it was
+/// another program before.
+fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (ProcessInfo, bool) {
+    let ppid = proc::stat(pid).map_or(0, |stat| stat.ppid);
+    let before = known.processes.iter().rev().find(|process| process.pid == pid);
+    let forked = known.by_token.get(&parent_token).map(|&index| &known.processes[index]);
+    let spawned = known.processes.iter().rev().find(|process| process.pid == ppid);
+    let origin = |how, process: &Arc<Process>, fork_ticket| Origin {
+        how,
+        uid: process.info.uid.clone(),
+        pid: process.pid,
+        fork_ticket,
+    };
+    let was_it = before.filter(|process| forked.is_none_or(|parent| parent.pid != process.pid));
+    // ORDER: Relaxed; a flag. A pid that was used again belongs to a process that has ended.
+    let became = was_it.filter(|process| !process.ended.load(Ordering::Relaxed));
+    let origin = match (forked, became, spawned) {
+        (Some(parent), ..) => Some(origin(OriginKind::Fork, parent, fork_ticket)),
+        (None, Some(process), _) => Some(origin(OriginKind::Exec, process, 0)),
+        (None, None, Some(parent)) => Some(origin(OriginKind::Spawn, parent, 0)),
+        (None, None, None) => None,
+    };
+    let exe = proc::link(pid, "exe");
+    let name = Path::new(&exe).file_name().map(|name| name.to_string_lossy().into_owned());
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let info = ProcessInfo {
+        uid: format!("{:016x}", random()),
+        pid,
+        ppid,
+        name: name.or_else(|| proc::thread_name(pid, pid)).unwrap_or_else(|| "unknown".into()),
+        exe,
+        argv: proc::arguments(pid),
+        cwd: proc::link(pid, "cwd"),
+        started_unix_ns: started.as_nanos() as u64,
+        recorder_version: env!("CARGO_PKG_VERSION").into(),
+        system: system(),
+        allocator: String::new(),
+        allocator_path: String::new(),
+        os_page_bytes: page_bytes(),
+        origin,
+    };
+    (info, became.is_some())
+}
+
+/// A zero-terminated text.
+fn text(bytes: &[u8]) -> String {
+    let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..len]).into_owned()
+}
+
+/// `glibc 2.36` for libc's own, else the file's name with its links followed:
+/// `libjemalloc.so.2`.
+fn allocator_name(path: &str, libc_version: &str) -> String {
+    let file = Path::new(path);
+    let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
+    match name(file) {
+        Some(libc) if libc == "libc.so.6" => format!("glibc {libc_version}"),
+        Some(given) => std::fs::canonicalize(file).ok().and_then(|p| name(&p)).unwrap_or(given),
+        None => String::new(),
+    }
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: no memory is involved.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as u64
+}
+
+/// Kernel and machine.
+fn system() -> String {
+    // SAFETY: all-zero is valid; `uname` fills it with zero-terminated texts.
+    unsafe {
+        let mut names: libc::utsname = std::mem::zeroed();
+        if libc::uname(&mut names) != 0 {
+            return String::new();
+        }
+        let text = |field: &[libc::c_char]| {
+            let bytes: Vec<u8> = field.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        format!("{} {} {}", text(&names.sysname), text(&names.release), text(&names.machine))
+    }
+}
