@@ -50,7 +50,11 @@ mod tests {
     fn every_name_ends_with_zero_and_has_our_prefix() {
         for variable in ALL {
             assert_eq!(variable.name_z.last(), Some(&0));
-            assert!(variable.name().starts_with("SKINFLINT_"), "{}", variable.name());
+            assert!(
+                variable.name().starts_with("SKINFLINT_"),
+                "{}",
+                variable.name()
+            );
             assert!(!variable.meaning.is_empty());
         }
     }

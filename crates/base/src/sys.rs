@@ -48,9 +48,16 @@ pub fn map_private(bytes: usize) -> *mut u8 {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing.
     let result = unsafe {
-        syscall(libc::SYS_mmap, [0, bytes as u64, prot as u64, flags as u64, u64::MAX, 0])
+        syscall(
+            libc::SYS_mmap,
+            [0, bytes as u64, prot as u64, flags as u64, u64::MAX, 0],
+        )
     };
-    if is_error(result) { core::ptr::null_mut() } else { result as *mut u8 }
+    if is_error(result) {
+        core::ptr::null_mut()
+    } else {
+        result as *mut u8
+    }
 }
 
 /// A shared mapping of a file; null if the kernel refuses.
@@ -60,10 +67,21 @@ pub fn map_shared(fd: i32, bytes: usize) -> *mut u8 {
     let result = unsafe {
         syscall(
             libc::SYS_mmap,
-            [0, bytes as u64, prot as u64, libc::MAP_SHARED as u64, fd as u64, 0],
+            [
+                0,
+                bytes as u64,
+                prot as u64,
+                libc::MAP_SHARED as u64,
+                fd as u64,
+                0,
+            ],
         )
     };
-    if is_error(result) { core::ptr::null_mut() } else { result as *mut u8 }
+    if is_error(result) {
+        core::ptr::null_mut()
+    } else {
+        result as *mut u8
+    }
 }
 
 /// `madvise`. Returns whether the kernel agreed.
@@ -72,7 +90,12 @@ pub fn map_shared(fd: i32, bytes: usize) -> *mut u8 {
 /// The range must be the caller's own, and the advice must not take away what others still read.
 pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
     // SAFETY: as the caller promises.
-    unsafe { syscall(libc::SYS_madvise, [addr as u64, bytes as u64, advice as u64, 0, 0, 0]) == 0 }
+    unsafe {
+        syscall(
+            libc::SYS_madvise,
+            [addr as u64, bytes as u64, advice as u64, 0, 0, 0],
+        ) == 0
+    }
 }
 
 /// `munmap`.
@@ -105,14 +128,22 @@ pub fn getpid() -> u32 {
 /// Whether a thread of this process exists.
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
     // SAFETY: signal 0 is never delivered.
-    let result = unsafe { syscall(libc::SYS_tgkill, [u64::from(pid), u64::from(tid), 0, 0, 0, 0]) };
+    let result = unsafe {
+        syscall(
+            libc::SYS_tgkill,
+            [u64::from(pid), u64::from(tid), 0, 0, 0, 0],
+        )
+    };
     result != -i64::from(libc::ESRCH)
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds. About 25 ns through the vdso.
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `now` is ours; this wrapper goes to the vdso and cannot fail for this clock, so it
     // leaves errno alone (B2).
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
@@ -147,7 +178,14 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     unsafe {
         syscall(
             libc::SYS_futex,
-            [word.as_ptr() as u64, libc::FUTEX_WAKE as u64, i32::MAX as u64, 0, 0, 0],
+            [
+                word.as_ptr() as u64,
+                libc::FUTEX_WAKE as u64,
+                i32::MAX as u64,
+                0,
+                0,
+                0,
+            ],
         );
     }
 }
@@ -156,7 +194,10 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
 pub fn stderr(message: &[u8]) {
     // SAFETY: the slice is valid for reading.
     unsafe {
-        syscall(libc::SYS_write, [2, message.as_ptr() as u64, message.len() as u64, 0, 0, 0]);
+        syscall(
+            libc::SYS_write,
+            [2, message.as_ptr() as u64, message.len() as u64, 0, 0, 0],
+        );
     }
 }
 

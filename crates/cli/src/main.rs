@@ -1,2 +1,49 @@
-//! cli
-fn main() {}
+//! `skinflint`: where a program's memory goes, and what would give it back.
+//!
+//! Glue only: the work is done by `collect` (recording), `analysis`, `symbols` and `view`.
+//!
+//! ```text
+//!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
+//! ```
+//!
+//! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
+//! when nothing could be started; 1 when an analysis failed.
+
+mod analyse;
+mod args;
+mod commands;
+mod launch;
+mod preflight;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            // A closed pipe is success.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match commands::dispatch(args.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("skinflint: {error:#}");
+            ExitCode::from(commands::exit_code(&error))
+        }
+    }
+}
+
+/// Whether someone closed the pipe that we were writing to (`| head`).
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

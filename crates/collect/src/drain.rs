@@ -150,7 +150,9 @@ impl Drain {
             // At this rate: the ring was filled so far since the last pass, which is `took` and one
             // sleep ago; half of what would fill a third of it.
             let pause = TICK.mul_f64(0.1 * (RING_WORDS / 4) as f64 / fullest as f64);
-            let pause = pause.clamp(Duration::from_micros(60), TICK).saturating_sub(took);
+            let pause = pause
+                .clamp(Duration::from_micros(60), TICK)
+                .saturating_sub(took);
             std::thread::sleep(pause);
             return;
         }
@@ -184,7 +186,11 @@ impl Drain {
             }
             Tell::Child(end) => {
                 self.children.insert(end.pid, end);
-                for draining in self.living.values_mut().filter(|d| d.process.pid == end.pid) {
+                for draining in self
+                    .living
+                    .values_mut()
+                    .filter(|d| d.process.pid == end.pid)
+                {
                     draining.child = Some(end);
                 }
             }
@@ -258,17 +264,17 @@ impl Drain {
             .collect();
         let readable = server::poll(&fds, 0);
         for ((index, fd), readable) in indices.into_iter().zip(fds).zip(readable) {
-            let Some(draining) = self.living.get_mut(&index) else { continue };
+            let Some(draining) = self.living.get_mut(&index) else {
+                continue;
+            };
             let gone = fd < 0 && proc::stat(draining.process.pid).is_none();
             if !readable && !gone {
                 draining.modules.complete(draining.process.pid, false);
                 continue;
             }
             let since = *draining.ended_at.get_or_insert_with(Instant::now);
-            // A child of ours: whoever waited for it will tell how it ended.
-            let told = draining.child.is_some() || !draining.process.info.argv.is_empty();
-            let is_ours = self.children.contains_key(&draining.process.pid);
-            if is_ours || !told || since.elapsed() > Duration::from_millis(40) {
+            // If it is a child of ours, whoever waits for it is about to tell how it ended.
+            if draining.child.is_some() || since.elapsed() > Duration::from_millis(40) {
                 self.finish(index);
             }
         }
@@ -276,13 +282,19 @@ impl Drain {
 
     /// The process has ended, or recording stops: writes the rest and the ending.
     fn finish(&mut self, index: usize) {
-        let Some(mut draining) = self.living.remove(&index) else { return };
+        let Some(mut draining) = self.living.remove(&index) else {
+            return;
+        };
         while draining.pass(&mut self.buffer, &self.output) > 0 {}
         draining.answer_snapshots(&self.sampler);
         // ORDER: Relaxed; a flag.
         draining.process.ended.store(true, Ordering::Relaxed);
         let (done, wait) = sync_channel(1);
-        if self.sampler.send(Ask::End(Arc::clone(&draining.process), done)).is_ok() {
+        if self
+            .sampler
+            .send(Ask::End(Arc::clone(&draining.process), done))
+            .is_ok()
+        {
             let _ = wait.recv_timeout(Duration::from_secs(5));
         }
         draining.modules.complete(draining.process.pid, true);
@@ -331,7 +343,8 @@ impl Draining {
 
     fn break_slot(&mut self, at: usize, why: &str) {
         self.slots[at].broken = true;
-        self.notes.push(format!("a thread's ring was dropped: {why}"));
+        self.notes
+            .push(format!("a thread's ring was dropped: {why}"));
     }
 
     fn decode(&mut self, at: usize, words: &[u64], output: &Output) {
@@ -358,7 +371,11 @@ impl Draining {
             for note in notes.drain(..) {
                 self.noted(at, note, output);
             }
-            if self.slots[at].stream.as_ref().is_some_and(|s| s.encoder.is_full()) {
+            if self.slots[at]
+                .stream
+                .as_ref()
+                .is_some_and(|s| s.encoder.is_full())
+            {
                 self.flush_stream(at, output);
             }
         }
@@ -366,19 +383,46 @@ impl Draining {
 
     fn noted(&mut self, at: usize, note: Note, output: &Output) {
         match note {
-            Note::Thread { tid, stack, time_ns } => self.new_thread(at, tid, stack, time_ns, output),
-            Note::Mark { index, name, ticket, time_ns } => {
+            Note::Thread {
+                tid,
+                stack,
+                time_ns,
+            } => self.new_thread(at, tid, stack, time_ns, output),
+            Note::Mark {
+                index,
+                name,
+                ticket,
+                time_ns,
+            } => {
                 let thread = self.slots[at].stream.as_ref().map(|stream| stream.thread);
-                let mark = Mark { name, time_ns, ticket, thread };
+                let mark = Mark {
+                    name,
+                    time_ns,
+                    ticket,
+                    thread,
+                };
                 output.send(self.process.index, Job::Mark(index, mark));
             }
-            Note::Module { start, end, bias, build_id, path } => {
+            Note::Module {
+                start,
+                end,
+                bias,
+                build_id,
+                path,
+            } => {
                 let path = match path.as_str() {
                     "" => self.process.info.exe.clone(),
                     vdso if vdso.starts_with("linux-vdso") => "[vdso]".into(),
                     _ => path,
                 };
-                self.modules.add(Module { start, end, bias, path, build_id, first_node: 0 });
+                self.modules.add(Module {
+                    start,
+                    end,
+                    bias,
+                    path,
+                    build_id,
+                    first_node: 0,
+                });
             }
             Note::ModuleGone(start) => {
                 let next = self.tree.next_id();
@@ -388,7 +432,6 @@ impl Draining {
             }
             Note::Own(start, bytes) => lock(&self.process.own).push((start, bytes)),
             Note::UnknownCode(_) => self.modules.note_unknown(),
-            Note::Nonsense => {}
         }
     }
 
@@ -404,8 +447,16 @@ impl Draining {
         let id = ThreadId(self.threads.len() as u32);
         let started_ns = time_ns.saturating_sub(self.process.start_ns);
         let name = proc::thread_name(self.process.pid, tid).unwrap_or_default();
-        self.threads.push(Thread { tid, name, started_ns, ended_ns: None });
-        output.send(self.process.index, Job::Thread(id, self.threads[id.0 as usize].clone()));
+        self.threads.push(Thread {
+            tid,
+            name,
+            started_ns,
+            ended_ns: None,
+        });
+        output.send(
+            self.process.index,
+            Job::Thread(id, self.threads[id.0 as usize].clone()),
+        );
         if stack.0 < stack.1 {
             let mut stacks = lock(&self.process.stacks);
             stacks.retain(|known| *known != stack);
@@ -419,17 +470,24 @@ impl Draining {
     /// The thread of a slot has ended: writes what is left of it.
     fn end_thread(&mut self, at: usize, output: &Output) {
         self.flush_stream(at, output);
-        let Some(stream) = self.slots[at].stream.take() else { return };
+        let Some(stream) = self.slots[at].stream.take() else {
+            return;
+        };
         self.events += stream.events;
         self.lost += stream.lost;
         self.truncated += stream.truncated;
         let thread = &mut self.threads[stream.thread.0 as usize];
         thread.ended_ns.get_or_insert(stream.time_ns);
-        output.send(self.process.index, Job::Thread(stream.thread, thread.clone()));
+        output.send(
+            self.process.index,
+            Job::Thread(stream.thread, thread.clone()),
+        );
     }
 
     fn flush_stream(&mut self, at: usize, output: &Output) {
-        let Some(stream) = self.slots[at].stream.as_mut() else { return };
+        let Some(stream) = self.slots[at].stream.as_mut() else {
+            return;
+        };
         if let Some(block) = stream.encoder.take() {
             send_block(&mut self.tree, self.process.index, block, output);
         }
@@ -495,14 +553,24 @@ impl Draining {
         // ORDER: Relaxed; hands out numbers, to both sides.
         let index = header.next_mark.fetch_add(1, Ordering::Relaxed);
         let (ticket, time_ns) = (self.process.newest_ticket(), self.process.now_ns());
-        let mark = Mark { name: name.to_owned(), time_ns, ticket, thread: None };
+        let mark = Mark {
+            name: name.to_owned(),
+            time_ns,
+            ticket,
+            thread: None,
+        };
         output.send(self.process.index, Job::Mark(index, mark));
         self.marks_from_outside.push((index, name.to_owned()));
         let threads = &mut self.threads;
         let stream = self.outside.get_or_insert_with(|| {
             let id = ThreadId(threads.len() as u32);
             let name = "(marks from outside)".to_owned();
-            threads.push(Thread { tid: 0, name, started_ns: time_ns, ended_ns: None });
+            threads.push(Thread {
+                tid: 0,
+                name,
+                started_ns: time_ns,
+                ended_ns: None,
+            });
             Stream::new(id, 0)
         });
         stream.time_ns = time_ns;
@@ -513,7 +581,10 @@ impl Draining {
     }
 
     fn ending(&mut self) -> Ending {
-        let mut ending = Ending { time_ns: self.process.now_ns(), ..Ending::default() };
+        let mut ending = Ending {
+            time_ns: self.process.now_ns(),
+            ..Ending::default()
+        };
         for slot in self.slots.drain(..) {
             if let Some(stream) = slot.stream {
                 self.events += stream.events;
@@ -560,7 +631,12 @@ impl Draining {
     fn recorder_bytes(&self) -> u64 {
         // ORDER: Relaxed; as in `ending`.
         let measured = self.process.recorder_bytes.load(Ordering::Relaxed);
-        let said = self.process.first.header().recorder_bytes.load(Ordering::Relaxed);
+        let said = self
+            .process
+            .first
+            .header()
+            .recorder_bytes
+            .load(Ordering::Relaxed);
         if measured > 0 { measured } else { said }
     }
 
@@ -579,10 +655,13 @@ impl Draining {
             ));
         }
         if unserved > 0 {
-            self.notes.push(format!("{unserved} threads were not recorded: no room for their rings"));
+            self.notes.push(format!(
+                "{unserved} threads were not recorded: no room for their rings"
+            ));
         }
         if gave_up {
-            self.notes.push("recording stopped early: the collector did not answer for 5 s".into());
+            self.notes
+                .push("recording stopped early: the collector did not answer for 5 s".into());
         }
     }
 }

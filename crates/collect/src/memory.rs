@@ -40,12 +40,23 @@ impl Shared {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let start = unsafe {
             let prot = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), bytes, prot, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                prot,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
         };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Shared { start: start.cast(), bytes, fd })
+        Ok(Shared {
+            start: start.cast(),
+            bytes,
+            fd,
+        })
     }
 
     /// The descriptor that is sent to the program.
@@ -106,7 +117,14 @@ impl Region {
     pub fn slot(&self, index: usize) -> &SlotHeader {
         assert!(index < SLOTS);
         // SAFETY: Y1; inside the region by the layout, fields as above.
-        unsafe { &*self.0.start.add(SLOTS_OFFSET).cast::<SlotHeader>().add(index) }
+        unsafe {
+            &*self
+                .0
+                .start
+                .add(SLOTS_OFFSET)
+                .cast::<SlotHeader>()
+                .add(index)
+        }
     }
 
     /// Copies what is unread in ring `index` behind `buffer`, up to the end of the lap, and gives
@@ -140,7 +158,9 @@ impl Region {
             buffer.set_len(buffer.len() + count);
         }
         // ORDER: Release; pairs with the recorder's Acquire: the words have been copied.
-        slot.head.words.store(head + count as u64, Ordering::Release);
+        slot.head
+            .words
+            .store(head + count as u64, Ordering::Release);
         slot.head.drained.fetch_add(1, Ordering::Release);
         // ORDER: Relaxed; a thread that begins to wait just now wakes by its time-out.
         if slot.waiting.load(Ordering::Relaxed) != 0 {
@@ -167,10 +187,16 @@ mod tests {
         // ORDER: Relaxed; one thread.
         region.slot(0).tail.store(5, Ordering::Relaxed);
         assert_eq!(region.take(0, &mut buffer), Err(Nonsense), "no capacity");
-        region.slot(0).capacity.store(FIRST_CAPACITY, Ordering::Relaxed);
+        region
+            .slot(0)
+            .capacity
+            .store(FIRST_CAPACITY, Ordering::Relaxed);
         assert_eq!(region.take(0, &mut buffer), Ok(true));
         assert_eq!(buffer.len(), 5);
-        region.slot(0).tail.store(6 + FIRST_CAPACITY, Ordering::Relaxed);
+        region
+            .slot(0)
+            .tail
+            .store(6 + FIRST_CAPACITY, Ordering::Relaxed);
         assert_eq!(region.take(0, &mut buffer), Err(Nonsense), "more than fits");
         region.slot(0).tail.store(4, Ordering::Relaxed);
         assert_eq!(region.take(0, &mut buffer), Err(Nonsense), "backwards");

@@ -55,8 +55,11 @@ impl Modules {
         if module.start >= module.end || !self.seen.insert((module.start, module.path.clone())) {
             return;
         }
-        self.current.retain(|&(start, end)| end <= module.start || module.end <= start);
-        let at = self.current.partition_point(|&(start, _)| start < module.start);
+        self.current
+            .retain(|&(start, end)| end <= module.start || module.end <= start);
+        let at = self
+            .current
+            .partition_point(|&(start, _)| start < module.start);
         self.current.insert(at, (module.start, module.end));
         module.first_node = self
             .gone
@@ -73,7 +76,8 @@ impl Modules {
         let at = self.current.iter().position(|&(first, _)| first == start)?;
         let (start, end) = self.current.remove(at);
         self.seen.retain(|(first, _)| *first != start);
-        self.gone.retain(|&(first, last, _)| (first, last) != (start, end));
+        self.gone
+            .retain(|&(first, last, _)| (first, last) != (start, end));
         self.gone.push((start, end, next_node));
         Some((start, end))
     }
@@ -196,16 +200,18 @@ impl ElfFacts {
                 _ => {}
             }
         }
-        Some(ElfFacts { first_vaddr: first_vaddr?, build_id })
+        Some(ElfFacts {
+            first_vaddr: first_vaddr?,
+            build_id,
+        })
     }
 }
 
 fn build_id_in(mut notes: &[u8]) -> Option<String> {
     const NT_GNU_BUILD_ID: u32 = 3;
     loop {
-        let number = |at: usize| {
-            Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?) as usize)
-        };
+        let number =
+            |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?) as usize);
         let (name, text, kind) = (number(0)?, number(4)?, number(8)?);
         let from = 12 + name.checked_next_multiple_of(4)?;
         let found = notes.get(from..from.checked_add(text)?)?;
@@ -248,7 +254,9 @@ mod tests {
     #[test]
     fn this_process_has_a_libc_with_a_build_id() {
         let modules = modules_of(std::process::id());
-        let libc = modules.iter().find(|module| module.path.ends_with("/libc.so.6"));
+        let libc = modules
+            .iter()
+            .find(|module| module.path.ends_with("/libc.so.6"));
         assert_eq!(libc.expect("libc is mapped").build_id.len(), 40);
     }
 }

@@ -103,7 +103,11 @@ fn run(receiver: &Receiver<(usize, Job)>, level: i32) -> Vec<Recorded> {
             }
         }
     }
-    done.extend(traces.into_iter().map(|(index, trace)| (index, trace.recorded)));
+    done.extend(
+        traces
+            .into_iter()
+            .map(|(index, trace)| (index, trace.recorded)),
+    );
     done.sort_by_key(|&(index, _)| index);
     done.into_iter().map(|(_, recorded)| recorded).collect()
 }
@@ -111,12 +115,23 @@ fn run(receiver: &Receiver<(usize, Job)>, level: i32) -> Vec<Recorded> {
 fn begin(process: ProcessInfo, path: PathBuf, level: i32) -> Trace {
     let made = Writer::create_with(&path, &process, level);
     let error = made.as_ref().err().map(ToString::to_string);
-    let recorded = Recorded { path, process, ending: None, bytes: 0, error };
-    Trace { writer: made.ok(), recorded }
+    let recorded = Recorded {
+        path,
+        process,
+        ending: None,
+        bytes: 0,
+        error,
+    };
+    Trace {
+        writer: made.ok(),
+        recorded,
+    }
 }
 
 fn write(trace: &mut Trace, job: Job) {
-    let Some(writer) = trace.writer.as_mut() else { return };
+    let Some(writer) = trace.writer.as_mut() else {
+        return;
+    };
     let result = match job {
         Job::Nodes(first, nodes) => writer.nodes(first, &nodes),
         Job::Events(block) => writer.events(block),
@@ -129,7 +144,10 @@ fn write(trace: &mut Trace, job: Job) {
         Job::Begin(..) | Job::End(..) => Ok(()),
     };
     if let Err(error) = result {
-        trace.recorded.error.get_or_insert_with(|| error.to_string());
+        trace
+            .recorded
+            .error
+            .get_or_insert_with(|| error.to_string());
     }
 }
 
@@ -141,7 +159,9 @@ fn rename(path: &mut PathBuf, to: PathBuf) -> std::io::Result<()> {
 
 fn end(trace: Trace, ending: Ending) -> Recorded {
     let mut recorded = trace.recorded;
-    let Some(mut writer) = trace.writer else { return recorded };
+    let Some(mut writer) = trace.writer else {
+        return recorded;
+    };
     let mut ending = ending;
     if let Err(error) = writer.ending(&ending) {
         recorded.error.get_or_insert_with(|| error.to_string());
@@ -156,7 +176,13 @@ fn end(trace: Trace, ending: Ending) -> Recorded {
 pub fn trace_path(folder: &Path, name: &str, pid: u32) -> PathBuf {
     let name: String = name
         .chars()
-        .map(|c| if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' })
+        .map(|c| {
+            if c.is_alphanumeric() || "._-+".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
         .collect();
     let plain = folder.join(format!("skinflint.{name}.{pid}.sft"));
     if !plain.exists() {
@@ -190,6 +216,11 @@ mod tests {
         output.send(0, Job::End(Box::default()));
         drop(output);
         let recorded = thread.join().expect("no panic");
-        assert!(recorded[0].error.as_ref().is_some_and(|error| error.contains("no-such-folder")));
+        assert!(
+            recorded[0]
+                .error
+                .as_ref()
+                .is_some_and(|error| error.contains("no-such-folder"))
+        );
     }
 }

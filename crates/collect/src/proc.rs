@@ -36,7 +36,14 @@ impl MapLine {
         let _device = fields.next()?;
         let inode = fields.next()?.parse().ok()?;
         let name = fields.next().unwrap_or("").trim().to_owned();
-        Some(MapLine { start, end, perms, offset, inode, name })
+        Some(MapLine {
+            start,
+            end,
+            perms,
+            offset,
+            inode,
+            name,
+        })
     }
 }
 
@@ -48,7 +55,10 @@ pub fn is_recorder(name: &str) -> bool {
 /// All mappings.
 pub fn maps(pid: u32) -> Vec<MapLine> {
     let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    String::from_utf8_lossy(&text).lines().filter_map(MapLine::parse).collect()
+    String::from_utf8_lossy(&text)
+        .lines()
+        .filter_map(MapLine::parse)
+        .collect()
 }
 
 /// Reads a file of `/proc`, whole.
@@ -65,7 +75,10 @@ pub fn arguments(pid: u32) -> Vec<String> {
     if bytes.is_empty() {
         return Vec::new();
     }
-    bytes.split(|&byte| byte == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect()
+    bytes
+        .split(|&byte| byte == 0)
+        .map(|a| String::from_utf8_lossy(a).into_owned())
+        .collect()
 }
 
 /// A link of `/proc/PID`: `exe`, `cwd`.
@@ -142,14 +155,21 @@ impl Status {
 }
 
 fn kib(line: &str) -> Option<u64> {
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }
 
 fn parse_status(text: &str) -> Option<Memory> {
     let mut memory = Memory::default();
     let mut any = false;
     for line in text.lines() {
-        let Some((key, value)) = line.split_once(':') else { continue };
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
         let field = match key {
             "VmHWM" => {
                 memory.high_water_bytes = kib(value);
@@ -213,7 +233,14 @@ fn parse_smaps(text: &str) -> Vec<Mapping> {
 /// `last_file`: end and path of the last writable mapping of a file, whose zeroed data (bss) follows
 /// it as anonymous memory.
 fn begin_mapping(head: MapLine, last_file: &mut Option<(u64, String)>) -> Mapping {
-    let MapLine { start, end, perms, inode, name, .. } = head;
+    let MapLine {
+        start,
+        end,
+        perms,
+        inode,
+        name,
+        ..
+    } = head;
     let shared = perms.ends_with('s');
     let mut kind = match name.as_str() {
         _ if is_recorder(&name) => MappingKind::Recorder,
@@ -231,7 +258,11 @@ fn begin_mapping(head: MapLine, last_file: &mut Option<(u64, String)>) -> Mappin
     let mut name = name;
     match last_file {
         Some((file_end, path)) if kind == MappingKind::Anon && *file_end == start => {
-            kind = if is_recorder(path) { MappingKind::Recorder } else { MappingKind::File };
+            kind = if is_recorder(path) {
+                MappingKind::Recorder
+            } else {
+                MappingKind::File
+            };
             name = format!("[bss] {path}");
             *last_file = None;
         }
@@ -240,7 +271,14 @@ fn begin_mapping(head: MapLine, last_file: &mut Option<(u64, String)>) -> Mappin
             *last_file = is_file.then(|| (end, name.clone()));
         }
     }
-    Mapping { start, end, perms, name, kind, ..Mapping::default() }
+    Mapping {
+        start,
+        end,
+        perms,
+        name,
+        kind,
+        ..Mapping::default()
+    }
 }
 
 /// Reads which pages are resident.
@@ -285,13 +323,22 @@ mod tests {
 
     #[test]
     fn status_and_stat() {
-        let text = "Name:\tx\nVmHWM:\t  20 kB\nRssAnon:\t 8 kB\nRssFile:\t 4 kB\nRssShmem:\t 1 kB\n";
+        let text =
+            "Name:\tx\nVmHWM:\t  20 kB\nRssAnon:\t 8 kB\nRssFile:\t 4 kB\nRssShmem:\t 1 kB\n";
         let memory = parse_status(text).expect("complete");
         assert_eq!(memory.high_water_bytes, Some(20 << 10));
         assert_eq!(memory.sample.rss_bytes, 13 << 10);
         assert_eq!(parse_status("Name:\tzombie\n"), None);
-        let stat = parse_stat("12 (a) b) S 7 1 1 0 -1 4 0 0 0 0 31 11 2 3 20 0 1").expect("complete");
-        assert_eq!(stat, Stat { ppid: 7, cpu_ns: 420_000_000, had_children: true });
+        let stat =
+            parse_stat("12 (a) b) S 7 1 1 0 -1 4 0 0 0 0 31 11 2 3 20 0 1").expect("complete");
+        assert_eq!(
+            stat,
+            Stat {
+                ppid: 7,
+                cpu_ns: 420_000_000,
+                had_children: true
+            }
+        );
         assert_eq!(parse_stat("12 (a"), None);
     }
 
@@ -311,15 +358,21 @@ VmFlags: rd wr
 9000-a000 rw-s 00000000 00:01 9 /memfd:skinflint-region (deleted)
 Rss: 4 kB
 ";
-        let kinds: Vec<_> =
-            parse_smaps(text).into_iter().map(|m| (m.kind, m.name, m.rss_bytes)).collect();
+        let kinds: Vec<_> = parse_smaps(text)
+            .into_iter()
+            .map(|m| (m.kind, m.name, m.rss_bytes))
+            .collect();
         assert_eq!(
             kinds,
             [
                 (MappingKind::File, "/bin/x y".into(), 8 << 10),
                 (MappingKind::File, "[bss] /bin/x y".into(), 4 << 10),
                 (MappingKind::Heap, "[heap]".into(), 4 << 10),
-                (MappingKind::Recorder, "/memfd:skinflint-region (deleted)".into(), 4 << 10),
+                (
+                    MappingKind::Recorder,
+                    "/memfd:skinflint-region (deleted)".into(),
+                    4 << 10
+                ),
             ]
         );
     }
@@ -332,7 +385,12 @@ Rss: 4 kB
         let start = (block.as_ptr() as u64).next_multiple_of(4096);
         let runs = own.runs(start, start + (32 << 10), 4096).expect("readable");
         assert_eq!(runs, [(start, 32 << 10)]);
-        assert!(smaps(pid).expect("own smaps").iter().any(|m| m.kind == MappingKind::Stack));
+        assert!(
+            smaps(pid)
+                .expect("own smaps")
+                .iter()
+                .any(|m| m.kind == MappingKind::Stack)
+        );
         assert!(Status::open(pid).and_then(|status| status.read()).is_some());
         assert!(pss(pid).is_some_and(|bytes| bytes > 0));
     }

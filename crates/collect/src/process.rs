@@ -21,8 +21,6 @@ pub struct Process {
     pub index: usize,
     /// Kernel id.
     pub pid: u32,
-    /// The token that it was given.
-    pub token: u64,
     /// Monotonic start, nanoseconds.
     pub start_ns: u64,
     /// Facts for the trace's first block.
@@ -51,10 +49,15 @@ impl Process {
     /// The newest ticket that any thread has published.
     pub fn newest_ticket(&self) -> u64 {
         let regions = lock(&self.regions);
-        let slots = regions.iter().flat_map(|region| (0..SLOTS).map(move |i| region.slot(i)));
+        let slots = regions
+            .iter()
+            .flat_map(|region| (0..SLOTS).map(move |i| region.slot(i)));
         // ORDER: Acquire; pairs with the Release of `tail` in a sense that is only a bound: what
         // was published before is counted.
-        slots.map(|slot| slot.ticket.load(Ordering::Acquire)).max().unwrap_or(0)
+        slots
+            .map(|slot| slot.ticket.load(Ordering::Acquire))
+            .max()
+            .unwrap_or(0)
     }
 
     /// Monotonic nanoseconds since its start.

@@ -94,7 +94,9 @@ pub fn run(asks: &Receiver<Ask>, output: &Output) {
         match asks.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(ask) => answer(ask, &mut watched, output),
             Err(RecvTimeoutError::Timeout) => {
-                watched.values_mut().for_each(|watched| tick(watched, output));
+                watched
+                    .values_mut()
+                    .for_each(|watched| tick(watched, output));
                 next = Instant::now() + RSS_INTERVAL;
             }
             Err(RecvTimeoutError::Disconnected) => return,
@@ -150,7 +152,9 @@ fn tick(watched: &mut Watched, output: &Output) {
         // ORDER (above): Relaxed; a flag, `Ask::End` follows.
         return;
     }
-    let Some(sample) = sample(watched, output) else { return };
+    let Some(sample) = sample(watched, output) else {
+        return;
+    };
     let now = Instant::now();
     let rss = sample.rss_bytes;
     if rss * 10 < watched.peak_bytes * 9 || watched.held_since + Duration::from_secs(1) < now {
@@ -171,7 +175,8 @@ fn tick(watched: &mut Watched, output: &Output) {
         watched.next_snapshot = now + Duration::from_secs(1);
         return;
     };
-    watched.next_snapshot = Instant::now() + now.elapsed().max(Duration::from_micros(200)) * PAUSE_FACTOR;
+    watched.next_snapshot =
+        Instant::now() + now.elapsed().max(Duration::from_micros(200)) * PAUSE_FACTOR;
     watched.next_period = Instant::now() + PERIOD;
     if cause == SnapshotCause::Peak {
         watched.peak_bytes = watched.peak_bytes.max(rss);
@@ -215,7 +220,9 @@ fn snapshot(process: &Process, cause: SnapshotCause) -> Option<Snapshot> {
     let mut done = Vec::with_capacity(mappings.len());
     for mut mapping in mappings {
         if mapping.kind == MappingKind::Anon
-            && stacks.iter().any(|&(low, high)| mapping.start <= low && high <= mapping.end)
+            && stacks
+                .iter()
+                .any(|&(low, high)| mapping.start <= low && high <= mapping.end)
         {
             mapping.kind = MappingKind::Stack;
         }
@@ -231,12 +238,22 @@ fn snapshot(process: &Process, cause: SnapshotCause) -> Option<Snapshot> {
         }
         split_off_own(mapping, &own, &mut done);
     }
-    let recorder = done.iter().filter(|mapping| mapping.kind == MappingKind::Recorder);
+    let recorder = done
+        .iter()
+        .filter(|mapping| mapping.kind == MappingKind::Recorder);
     let recorder_bytes = recorder.map(|mapping| mapping.rss_bytes).sum();
     // ORDER: Relaxed; a figure for the ending.
-    process.recorder_bytes.store(recorder_bytes, Ordering::Relaxed);
+    process
+        .recorder_bytes
+        .store(recorder_bytes, Ordering::Relaxed);
     let took_ns = begun.elapsed().as_nanos() as u64;
-    Some(Snapshot { time_ns, ticket, cause, took_ns, mappings: done })
+    Some(Snapshot {
+        time_ns,
+        ticket,
+        cause,
+        took_ns,
+        mappings: done,
+    })
 }
 
 /// The kernel joins neighbouring anonymous mappings, so the recorder's own may be part of one of the
@@ -258,7 +275,11 @@ fn split_off_own(mapping: Mapping, own: &[(u64, u64)], done: &mut Vec<Mapping>) 
         ours.kind = MappingKind::Recorder;
         ours.name = "[skinflint]".into();
         rest = part(&rest, cut_end, rest.end);
-        done.extend([before, ours].into_iter().filter(|part| part.start < part.end));
+        done.extend(
+            [before, ours]
+                .into_iter()
+                .filter(|part| part.start < part.end),
+        );
     }
     if rest.start < rest.end {
         done.push(rest);
@@ -311,7 +332,10 @@ mod tests {
         };
         let mut done = Vec::new();
         split_off_own(mapping, &[(0x1000, 0x1000), (0x12000, 0x1800)], &mut done);
-        let seen: Vec<_> = done.iter().map(|m| (m.start, m.end, m.kind, m.rss_bytes)).collect();
+        let seen: Vec<_> = done
+            .iter()
+            .map(|m| (m.start, m.end, m.kind, m.rss_bytes))
+            .collect();
         assert_eq!(
             seen,
             [

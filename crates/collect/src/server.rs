@@ -38,7 +38,10 @@ impl Listener {
         // SAFETY: all-zero is a valid sockaddr_un.
         let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
         if bytes.len() >= address.sun_path.len() {
-            let text = format!("{}: too long for a socket; set TMPDIR to a shorter folder", path.display());
+            let text = format!(
+                "{}: too long for a socket; set TMPDIR to a shorter folder",
+                path.display()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -74,8 +77,16 @@ impl Listener {
         // SAFETY: plain calls; every pointer is to a variable of ours of the length given.
         unsafe {
             let null = std::ptr::null_mut();
-            let fd = owned(libc::accept4(self.fd(), null, null.cast(), libc::SOCK_CLOEXEC))?;
-            let timeout = libc::timeval { tv_sec: 1, tv_usec: 0 };
+            let fd = owned(libc::accept4(
+                self.fd(),
+                null,
+                null.cast(),
+                libc::SOCK_CLOEXEC,
+            ))?;
+            let timeout = libc::timeval {
+                tv_sec: 1,
+                tv_usec: 0,
+            };
             libc::setsockopt(
                 fd.as_raw_fd(),
                 libc::SOL_SOCKET,
@@ -83,7 +94,11 @@ impl Listener {
                 (&raw const timeout).cast(),
                 size_of::<libc::timeval>() as libc::socklen_t,
             );
-            let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+            let mut who = libc::ucred {
+                pid: 0,
+                uid: 0,
+                gid: 0,
+            };
             let mut len = size_of::<libc::ucred>() as libc::socklen_t;
             libc::getsockopt(
                 fd.as_raw_fd(),
@@ -96,7 +111,11 @@ impl Listener {
             let size = size_of::<Hello>();
             let got = libc::recv(fd.as_raw_fd(), (&raw mut hello).cast(), size, 0);
             let whole = got == size as isize && hello.magic == HELLO_MAGIC && who.pid > 0;
-            Ok(whole.then(|| Caller { fd, pid: who.pid as u32, hello }))
+            Ok(whole.then(|| Caller {
+                fd,
+                pid: who.pid as u32,
+                hello,
+            }))
         }
     }
 }
@@ -110,13 +129,21 @@ struct Control {
 impl Caller {
     /// Answers, with the session's page and a region.
     pub fn welcome(self, token: u64, session: RawFd, region: RawFd) {
-        let welcome = Welcome { magic: HELLO_MAGIC, token, refused: 0 };
+        let welcome = Welcome {
+            magic: HELLO_MAGIC,
+            token,
+            refused: 0,
+        };
         self.send(&welcome, Some([session, region]));
     }
 
     /// Answers that nothing will be recorded.
     pub fn refuse(self, error: i32) {
-        let welcome = Welcome { magic: HELLO_MAGIC, token: 0, refused: error as u64 };
+        let welcome = Welcome {
+            magic: HELLO_MAGIC,
+            token: 0,
+            refused: error as u64,
+        };
         self.send(&welcome, None);
     }
 
@@ -143,7 +170,11 @@ impl Caller {
                 message.msg_control = (&raw mut control).cast();
                 message.msg_controllen = size_of::<Control>();
             }
-            libc::sendmsg(self.fd.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
+            libc::sendmsg(
+                self.fd.as_raw_fd(),
+                &message,
+                libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+            );
         }
     }
 }
@@ -167,7 +198,10 @@ pub fn exit_status(pidfd: RawFd) -> Option<i32> {
     }
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
-    let mut info = Info { mask: PIDFD_INFO_EXIT, ..Info::default() };
+    let mut info = Info {
+        mask: PIDFD_INFO_EXIT,
+        ..Info::default()
+    };
     // SAFETY: the structure is of the size that the request's number says.
     let result = unsafe { libc::ioctl(pidfd, PIDFD_GET_INFO, &raw mut info) };
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
@@ -175,10 +209,22 @@ pub fn exit_status(pidfd: RawFd) -> Option<i32> {
 
 /// Waits until one of the descriptors is readable, or the time is over. Says which are.
 pub fn poll(fds: &[RawFd], timeout_ms: i32) -> Vec<bool> {
-    let mut polled: Vec<libc::pollfd> =
-        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let mut polled: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
     // SAFETY: the slice is ours.
-    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) };
+    unsafe {
+        libc::poll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            timeout_ms,
+        )
+    };
     polled.iter().map(|entry| entry.revents != 0).collect()
 }
 
@@ -188,8 +234,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_child_is_seen_with_its_status() {
-        let mut child =
-            std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().expect("sh");
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "exit 7"])
+            .spawn()
+            .expect("sh");
         let fd = pidfd(child.id()).expect("pidfd_open");
         assert_eq!(poll(&[fd.as_raw_fd()], 10_000), [true]);
         assert_eq!(child.wait().expect("wait").code(), Some(7));

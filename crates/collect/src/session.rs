@@ -92,10 +92,16 @@ mod tempfile_folder {
             let base = std::env::temp_dir();
             let path = base.join(format!("skinflint-{:016x}", super::random()));
             // Others may pass through to the socket, but not list.
-            std::fs::DirBuilder::new().mode(0o711).create(&path).map_err(|error| {
-                let text = format!("{}: {error}; set TMPDIR to a folder that can be written", path.display());
-                io::Error::new(error.kind(), text)
-            })?;
+            std::fs::DirBuilder::new()
+                .mode(0o711)
+                .create(&path)
+                .map_err(|error| {
+                    let text = format!(
+                        "{}: {error}; set TMPDIR to a folder that can be written",
+                        path.display()
+                    );
+                    io::Error::new(error.kind(), text)
+                })?;
             Ok(Folder(path))
         }
     }
@@ -112,7 +118,11 @@ fn random() -> u64 {
     let mut bits = 0u64;
     // SAFETY: eight bytes of ours.
     let got = unsafe { libc::getrandom((&raw mut bits).cast(), 8, 0) };
-    if got == 8 { bits } else { sys::monotonic_ns() ^ u64::from(std::process::id()) << 40 }
+    if got == 8 {
+        bits
+    } else {
+        sys::monotonic_ns() ^ u64::from(std::process::id()) << 40
+    }
 }
 
 impl Session {
@@ -141,11 +151,20 @@ impl Session {
         let drain = Drain::new(session, output, asks);
         let count = Arc::clone(&living);
         // ORDER: Relaxed; a figure for whoever waits.
-        let drain =
-            spawn("drain", move || drain.run(&told, |n| count.store(n, Ordering::Relaxed)))?;
+        let drain = spawn("drain", move || {
+            drain.run(&told, |n| count.store(n, Ordering::Relaxed))
+        })?;
         let door = Arc::clone(&meeting);
         let acceptor = spawn("accept", move || accept(&door, &listener))?;
-        Ok(Session { meeting, folder, living, acceptor, drain, sampler, writer })
+        Ok(Session {
+            meeting,
+            folder,
+            living,
+            acceptor,
+            drain,
+            sampler,
+            writer,
+        })
     }
 
     /// Variables that the program must have in its environment, beside `LD_PRELOAD`.
@@ -162,7 +181,12 @@ impl Session {
         let mut known = lock(&self.meeting.known);
         known.main_pid = Some(pid);
         // It may have said hello already.
-        let newest = known.processes.iter().rev().find(|p| p.pid == pid).map(|p| p.index);
+        let newest = known
+            .processes
+            .iter()
+            .rev()
+            .find(|p| p.pid == pid)
+            .map(|p| p.index);
         if let Some(index) = newest {
             give_name(&self.meeting, &mut known, index);
         }
@@ -203,7 +227,15 @@ impl Session {
         self.meeting.stop.store(true, Ordering::Relaxed);
         let _ = self.meeting.tells.send(Tell::Stop);
         self.wake();
-        let Session { meeting, folder, acceptor, drain, sampler, writer, .. } = self;
+        let Session {
+            meeting,
+            folder,
+            acceptor,
+            drain,
+            sampler,
+            writer,
+            ..
+        } = self;
         let _ = acceptor.join();
         let _ = drain.join();
         drop(meeting);
@@ -213,11 +245,10 @@ impl Session {
     }
 }
 
-fn spawn(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(format!("skinflint-{name}")).spawn(body)
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(format!("skinflint-{name}"))
+        .spawn(body)
 }
 
 fn accept(meeting: &Meeting, listener: &Listener) {
@@ -239,7 +270,9 @@ fn meet(meeting: &Meeting, caller: Caller) {
     if caller.hello.layout != LAYOUT {
         return caller.refuse(libc::EPROTO);
     }
-    let Ok(region) = Region::create() else { return caller.refuse(libc::ENOMEM) };
+    let Ok(region) = Region::create() else {
+        return caller.refuse(libc::ENOMEM);
+    };
     let region = Arc::new(region);
     let session_fd = meeting.session.fd();
     let token = match caller.hello.kind {
@@ -270,11 +303,12 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         let _ = meeting.tells.send(Tell::Exec(pid));
     }
     let path = trace_path(&meeting.options.folder, &info.name, pid);
-    meeting.output.send(index, Job::Begin(Box::new(info.clone()), path));
+    meeting
+        .output
+        .send(index, Job::Begin(Box::new(info.clone()), path));
     let process = Arc::new(Process {
         index,
         pid,
-        token,
         start_ns: hello.time_ns,
         info,
         pidfd: server::pidfd(pid),
@@ -299,7 +333,9 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
 /// Gives the trace of process `index` the name that the user asked for; one that had it before (a
 /// program that became another) gets a name of its own.
 fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
-    let Some(file) = &meeting.options.file else { return };
+    let Some(file) = &meeting.options.file else {
+        return;
+    };
     if let Some(before) = known.named.replace(index)
         && before != index
     {
@@ -314,9 +350,20 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
 /// another program before.
 fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (ProcessInfo, bool) {
     let ppid = proc::stat(pid).map_or(0, |stat| stat.ppid);
-    let before = known.processes.iter().rev().find(|process| process.pid == pid);
-    let forked = known.by_token.get(&parent_token).map(|&index| &known.processes[index]);
-    let spawned = known.processes.iter().rev().find(|process| process.pid == ppid);
+    let before = known
+        .processes
+        .iter()
+        .rev()
+        .find(|process| process.pid == pid);
+    let forked = known
+        .by_token
+        .get(&parent_token)
+        .map(|&index| &known.processes[index]);
+    let spawned = known
+        .processes
+        .iter()
+        .rev()
+        .find(|process| process.pid == ppid);
     let origin = |how, process: &Arc<Process>, fork_ticket| Origin {
         how,
         uid: process.info.uid.clone(),
@@ -333,13 +380,19 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         (None, None, None) => None,
     };
     let exe = proc::link(pid, "exe");
-    let name = Path::new(&exe).file_name().map(|name| name.to_string_lossy().into_owned());
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = Path::new(&exe)
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let info = ProcessInfo {
         uid: format!("{:016x}", random()),
         pid,
         ppid,
-        name: name.or_else(|| proc::thread_name(pid, pid)).unwrap_or_else(|| "unknown".into()),
+        name: name
+            .or_else(|| proc::thread_name(pid, pid))
+            .unwrap_or_else(|| "unknown".into()),
         exe,
         argv: proc::arguments(pid),
         cwd: proc::link(pid, "cwd"),
@@ -356,7 +409,10 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
 
 /// A zero-terminated text.
 fn text(bytes: &[u8]) -> String {
-    let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let len = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
@@ -367,7 +423,10 @@ fn allocator_name(path: &str, libc_version: &str) -> String {
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
     match name(file) {
         Some(libc) if libc == "libc.so.6" => format!("glibc {libc_version}"),
-        Some(given) => std::fs::canonicalize(file).ok().and_then(|p| name(&p)).unwrap_or(given),
+        Some(given) => std::fs::canonicalize(file)
+            .ok()
+            .and_then(|p| name(&p))
+            .unwrap_or(given),
         None => String::new(),
     }
 }
@@ -386,9 +445,18 @@ fn system() -> String {
             return String::new();
         }
         let text = |field: &[libc::c_char]| {
-            let bytes: Vec<u8> = field.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+            let bytes: Vec<u8> = field
+                .iter()
+                .take_while(|c| **c != 0)
+                .map(|c| *c as u8)
+                .collect();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        format!("{} {} {}", text(&names.sysname), text(&names.release), text(&names.machine))
+        format!(
+            "{} {} {}",
+            text(&names.sysname),
+            text(&names.release),
+            text(&names.machine)
+        )
     }
 }

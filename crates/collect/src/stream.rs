@@ -55,8 +55,6 @@ pub enum Note {
     Own(u64, u64),
     /// A frame outside of all known modules: the address.
     UnknownCode(u64),
-    /// A record that makes no sense; the rest of the batch was dropped.
-    Nonsense,
 }
 
 /// Decoder of one thread's words.
@@ -125,13 +123,27 @@ impl Stream {
             tag::ALLOC => {
                 let (size, usable) = sizes(byte, &words[1..len]);
                 let func = alloc_fn(byte & !WIDE);
-                EventKind::Alloc { func, node: self.node(), addr, size, usable }
+                EventKind::Alloc {
+                    func,
+                    node: self.node(),
+                    addr,
+                    size,
+                    usable,
+                }
             }
-            tag::FREE => EventKind::Free { func: free_fn(byte), addr },
+            tag::FREE => EventKind::Free {
+                func: free_fn(byte),
+                addr,
+            },
             tag::REALLOC_RELEASE => EventKind::ReallocRelease { addr },
             tag::REALLOC_ACQUIRE => {
                 let (size, usable) = sizes(byte, &words[1..len]);
-                EventKind::ReallocAcquire { node: self.node(), addr, size, usable }
+                EventKind::ReallocAcquire {
+                    node: self.node(),
+                    addr,
+                    size,
+                    usable,
+                }
             }
             tag::REALLOC_CANCEL => EventKind::ReallocCancel { addr },
             _ => match self.rare(first, &words[..len], notes) {
@@ -147,8 +159,12 @@ impl Stream {
     fn event(&mut self, kind: EventKind) {
         self.ticket = self.next_ticket.take().unwrap_or(self.ticket + 1);
         self.events += 1;
-        let event =
-            Event { ticket: self.ticket, time_ns: self.time_ns, thread: self.thread, kind };
+        let event = Event {
+            ticket: self.ticket,
+            time_ns: self.time_ns,
+            thread: self.thread,
+            kind,
+        };
         self.encoder.push(&event);
     }
 
@@ -208,7 +224,11 @@ impl Stream {
                 flags: words[2] as u32,
                 by_allocator,
             },
-            tag::UNMAP => EventKind::Unmap { addr, len: words[1], by_allocator },
+            tag::UNMAP => EventKind::Unmap {
+                addr,
+                len: words[1],
+                by_allocator,
+            },
             tag::REMAP => EventKind::Remap {
                 node: self.node(),
                 old_addr: addr,
@@ -217,13 +237,22 @@ impl Stream {
                 new_len: words[3],
             },
             tag::BRK => EventKind::Brk { addr },
-            tag::ADVISE => EventKind::Advise { addr, len: words[1], advice: words[2] as u32 },
+            tag::ADVISE => EventKind::Advise {
+                addr,
+                len: words[1],
+                advice: words[2] as u32,
+            },
             tag::FORK => EventKind::Fork { child: addr as u32 },
             tag::MARK => {
                 let index = addr as u32;
                 let name = text(&words[1..], usize::from(byte));
                 let ticket = self.next_ticket.unwrap_or(self.ticket + 1);
-                notes.push(Note::Mark { index, name, ticket, time_ns: self.time_ns });
+                notes.push(Note::Mark {
+                    index,
+                    name,
+                    ticket,
+                    time_ns: self.time_ns,
+                });
                 EventKind::Mark { mark: index }
             }
             other => {
@@ -245,7 +274,11 @@ impl Stream {
             tag::LOST => self.lost += first & LONG,
             tag::THREAD => {
                 let stack = (words[1], words[2]);
-                notes.push(Note::Thread { tid: addr as u32, stack, time_ns: words[3] });
+                notes.push(Note::Thread {
+                    tid: addr as u32,
+                    stack,
+                    time_ns: words[3],
+                });
             }
             tag::OWN => notes.push(Note::Own(addr, words[1])),
             tag::MODULE_GONE => notes.push(Note::ModuleGone(addr)),
@@ -294,7 +327,11 @@ fn free_fn(code: u8) -> FreeFn {
 }
 
 fn bytes_of(words: &[u64], len: usize) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).take(len).collect()
+    words
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .take(len)
+        .collect()
 }
 
 fn text(words: &[u64], len: usize) -> String {
@@ -302,7 +339,10 @@ fn text(words: &[u64], len: usize) -> String {
 }
 
 fn hex(words: &[u64], len: usize) -> String {
-    bytes_of(words, len).iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes_of(words, len)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -361,8 +401,15 @@ mod tests {
     fn words_that_make_no_sense_end_the_batch() {
         let mut stream = Stream::new(ThreadId(0), 0);
         let mut tree = Tree::new();
-        for words in [&[u64::MAX][..], &[word(tag::STACK, 0, 9 << 24)], &[word(tag::MAP, 0, 1), 2]] {
-            assert_eq!(stream.record(words, &mut tree, |_| true, &mut Vec::new()), 0);
+        for words in [
+            &[u64::MAX][..],
+            &[word(tag::STACK, 0, 9 << 24)],
+            &[word(tag::MAP, 0, 1), 2],
+        ] {
+            assert_eq!(
+                stream.record(words, &mut tree, |_| true, &mut Vec::new()),
+                0
+            );
         }
     }
 }

@@ -30,7 +30,12 @@ pub struct Tree {
 impl Tree {
     /// With the root alone.
     pub fn new() -> Tree {
-        Tree { table: vec![Entry::default(); FIRST_SLOTS], used: 0, next_id: 1, fresh: Vec::new() }
+        Tree {
+            table: vec![Entry::default(); FIRST_SLOTS],
+            used: 0,
+            next_id: 1,
+            fresh: Vec::new(),
+        }
     }
 
     /// The id that the next new node will get.
@@ -39,8 +44,8 @@ impl Tree {
     }
 
     fn place(&self, parent: u32, pc: u64) -> usize {
-        let mixed = (pc ^ u64::from(parent) << 32 ^ u64::from(parent))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (pc ^ u64::from(parent) << 32 ^ u64::from(parent)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (self.table.len() - 1)
     }
 
@@ -132,7 +137,12 @@ mod tests {
         }
         let (first, nodes) = tree.take_fresh().expect("nodes");
         assert_eq!((first, nodes.len()), (1, model.len()));
-        assert!(nodes.iter().zip(first..).all(|(&(parent, pc), id)| model[&(parent, pc)] == id));
+        assert!(
+            nodes
+                .iter()
+                .zip(first..)
+                .all(|(&(parent, pc), id)| model[&(parent, pc)] == id)
+        );
         assert!(tree.take_fresh().is_none());
     }
 

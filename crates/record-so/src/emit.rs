@@ -38,7 +38,13 @@ impl Ring {
             header.capacity.store(capacity, Ordering::Relaxed);
         }
         let pos = header.tail.load(Ordering::Relaxed);
-        Ring { pos, limit: pos, words, mask: capacity - 1, header }
+        Ring {
+            pos,
+            limit: pos,
+            words,
+            mask: capacity - 1,
+            header,
+        }
     }
 
     /// The shared half.
@@ -109,7 +115,9 @@ impl Ring {
     fn wait_for_room(&mut self, wanted: u64) -> bool {
         const PATIENCE_NS: u64 = 5_000_000_000;
         let header = self.header();
-        let Some(session) = process::session() else { return false };
+        let Some(session) = process::session() else {
+            return false;
+        };
         let mut tick = session.tick.load(Ordering::Relaxed); // ORDER: Relaxed; a heartbeat.
         let mut since = sys::monotonic_ns();
         let may_grow = (self.mask as usize) + 1 < RING_WORDS;
@@ -247,14 +255,21 @@ pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
             modules::finder(),
             &mut (*state).stack,
             StackBounds { lo, hi },
-            Registers { sp: caller.sp, bp: caller.bp },
+            Registers {
+                sp: caller.sp,
+                bp: caller.bp,
+            },
         );
         let mut left = capture.fresh.len();
         if left == 0 && capture.total == (*state).depth {
             return true;
         }
         let ring = &raw mut (*state).ring;
-        let flags = if capture.end == End::Complete { 0 } else { STACK_TRUNCATED };
+        let flags = if capture.end == End::Complete {
+            0
+        } else {
+            STACK_TRUNCATED
+        };
         let mut frames = capture.fresh.iter();
         let mut keep = capture.keep;
         loop {
@@ -378,7 +393,11 @@ pub unsafe fn thread_begins(state: *mut ThreadState) {
         let own = word(tag::OWN, 0, state as u64);
         note(state, own, &[size_of::<ThreadState>() as u64]);
         let rules = modules::rules() as *const _ as u64;
-        note(state, word(tag::OWN, 0, rules), &[modules::RULES_BYTES as u64]);
+        note(
+            state,
+            word(tag::OWN, 0, rules),
+            &[modules::RULES_BYTES as u64],
+        );
     }
 }
 
@@ -387,7 +406,9 @@ pub unsafe fn thread_begins(state: *mut ThreadState) {
 /// # Safety
 /// Between `enter` and `leave`; `busy` is set by this function.
 pub unsafe fn mark(state: *mut ThreadState, name: &[u8]) {
-    let Some(header) = process::header() else { return };
+    let Some(header) = process::header() else {
+        return;
+    };
     let name = &name[..name.len().min(MARK_NAME_BYTES)];
     let mut words = [0u64; MARK_NAME_BYTES / 8];
     for (word, bytes) in words.iter_mut().zip(name.chunks(8)) {
@@ -433,4 +454,3 @@ pub unsafe fn pending_marks(state: *mut ThreadState) {
         }
     }
 }
-

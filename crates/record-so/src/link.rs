@@ -46,7 +46,10 @@ fn read_environment() {
     // SAFETY: the path is a C string.
     let fd = unsafe {
         let dir = libc::AT_FDCWD as u64;
-        sys::syscall(libc::SYS_openat, [dir, path.as_ptr() as u64, flags as u64, 0, 0, 0])
+        sys::syscall(
+            libc::SYS_openat,
+            [dir, path.as_ptr() as u64, flags as u64, 0, 0, 0],
+        )
     };
     if sys::is_error(fd) {
         return;
@@ -93,12 +96,17 @@ fn take_variable(entry: &[u8]) {
             _ => None,
         });
         // ORDER: Relaxed; as above.
-        MARK_SIGNAL.store(number.filter(|n| (1..=64).contains(n)).unwrap_or(0), Ordering::Relaxed);
+        MARK_SIGNAL.store(
+            number.filter(|n| (1..=64).contains(n)).unwrap_or(0),
+            Ordering::Relaxed,
+        );
     }
 }
 
 fn value_of<'a>(entry: &'a [u8], variable: &env::Variable) -> Option<&'a [u8]> {
-    entry.strip_prefix(variable.name().as_bytes())?.strip_prefix(b"=")
+    entry
+        .strip_prefix(variable.name().as_bytes())?
+        .strip_prefix(b"=")
 }
 
 /// A connection, closed when dropped.
@@ -114,26 +122,42 @@ fn connect() -> Option<Socket> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is involved.
     let fd = unsafe {
-        sys::syscall(libc::SYS_socket, [libc::AF_UNIX as u64, kind as u64, 0, 0, 0, 0])
+        sys::syscall(
+            libc::SYS_socket,
+            [libc::AF_UNIX as u64, kind as u64, 0, 0, 0, 0],
+        )
     };
     if sys::is_error(fd) {
         return None;
     }
     let socket = Socket(fd as i32);
-    let timeout = libc::timeval { tv_sec: 5, tv_usec: 0 };
+    let timeout = libc::timeval {
+        tv_sec: 5,
+        tv_usec: 0,
+    };
     for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
         // SAFETY: `timeout` is valid for its length.
         unsafe {
             let value = &raw const timeout as u64;
             let len = size_of::<libc::timeval>() as u64;
-            let args = [fd as u64, libc::SOL_SOCKET as u64, option as u64, value, len, 0];
+            let args = [
+                fd as u64,
+                libc::SOL_SOCKET as u64,
+                option as u64,
+                value,
+                len,
+                0,
+            ];
             sys::syscall(libc::SYS_setsockopt, args);
         }
     }
     // SAFETY: the address is a complete sockaddr_un.
     let result = unsafe {
         let len = size_of::<libc::sockaddr_un>() as u64;
-        sys::syscall(libc::SYS_connect, [fd as u64, ADDRESS.0.get() as u64, len, 0, 0, 0])
+        sys::syscall(
+            libc::SYS_connect,
+            [fd as u64, ADDRESS.0.get() as u64, len, 0, 0, 0],
+        )
     };
     (!sys::is_error(result)).then_some(socket)
 }
@@ -156,9 +180,17 @@ fn exchange(socket: &Socket, hello: &Hello) -> Option<(Welcome, [c_int; 2])> {
     if sent != size_of::<Hello>() as i64 {
         return None;
     }
-    let mut welcome = Welcome { magic: 0, token: 0, refused: 0 };
+    let mut welcome = Welcome {
+        magic: 0,
+        token: 0,
+        refused: 0,
+    };
     let mut control = Control {
-        header: libc::cmsghdr { cmsg_len: 0, cmsg_level: 0, cmsg_type: 0 },
+        header: libc::cmsghdr {
+            cmsg_len: 0,
+            cmsg_level: 0,
+            cmsg_type: 0,
+        },
         fds: [-1, -1],
     };
     let mut vector = libc::iovec {
@@ -237,7 +269,9 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
     // SAFETY: a fresh region begins with a zeroed header. ORDER: Relaxed; nobody waits for it.
     let header = unsafe { &*region.cast::<ProcessHeader>() };
     header.layout.store(LAYOUT, Ordering::Relaxed);
-    header.glibc_fast.store(u32::from(thread::glibc_headers()), Ordering::Relaxed);
+    header
+        .glibc_fast
+        .store(u32::from(thread::glibc_headers()), Ordering::Relaxed);
     // ORDER: Release; pairs with the Acquire of `process::header` and `process::session`.
     process::TOKEN.store(welcome.token, Ordering::Relaxed);
     process::SESSION.store(session.cast::<SessionPage>(), Ordering::Release);

@@ -56,7 +56,11 @@ struct Known {
     link_map: AtomicU64,
 }
 static KNOWN: [Known; MAX_KNOWN] = [const {
-    Known { start: AtomicU64::new(0), end: AtomicU64::new(0), link_map: AtomicU64::new(0) }
+    Known {
+        start: AtomicU64::new(0),
+        end: AtomicU64::new(0),
+        link_map: AtomicU64::new(0),
+    }
 }; MAX_KNOWN];
 static KNOWN_COUNT: AtomicUsize = AtomicUsize::new(0);
 static WRITING: AtomicBool = AtomicBool::new(false);
@@ -150,16 +154,24 @@ unsafe fn report(state: *mut ThreadState, pc: u64) {
     // ORDER: Relaxed; WRITING is held.
     let count = KNOWN_COUNT.load(Ordering::Relaxed);
     if count < MAX_KNOWN {
-        KNOWN[count].start.store(found.start as u64, Ordering::Relaxed);
+        KNOWN[count]
+            .start
+            .store(found.start as u64, Ordering::Relaxed);
         KNOWN[count].end.store(found.end as u64, Ordering::Relaxed);
-        KNOWN[count].link_map.store(found.link_map as u64, Ordering::Relaxed);
+        KNOWN[count]
+            .link_map
+            .store(found.link_map as u64, Ordering::Relaxed);
         KNOWN_COUNT.store(count + 1, Ordering::Relaxed);
     }
     // SAFETY: a frame of this thread lies in the object, so it stays loaded meanwhile, and so do
     // its link map and its headers.
     unsafe {
         let name = (*found.link_map).name;
-        let path = if name.is_null() { c"" } else { CStr::from_ptr(name) };
+        let path = if name.is_null() {
+            c""
+        } else {
+            CStr::from_ptr(name)
+        };
         let (build_id, id_len) = build_id(found.start as u64);
         let path = path.to_bytes();
         let path = &path[..path.len().min(MODULE_PATH_BYTES)];
@@ -201,7 +213,9 @@ unsafe fn build_id(start: u64) -> ([u64; 4], usize) {
                 first_vaddr = Some(program.p_vaddr & !0xfff);
             }
         }
-        let Some(first_vaddr) = first_vaddr else { return NONE };
+        let Some(first_vaddr) = first_vaddr else {
+            return NONE;
+        };
         for index in 0..usize::from(header.e_phnum) {
             let program = &*programs.add(index);
             if program.p_type != libc::PT_NOTE || program.p_filesz > 4096 {
@@ -270,9 +284,15 @@ pub unsafe fn after_dlclose(state: *mut ThreadState) {
         unsafe { emit::note(state, word(tag::MODULE_GONE, 0, start), &[]) };
         let last = KNOWN_COUNT.load(Ordering::Relaxed).min(MAX_KNOWN) - 1;
         let other = &KNOWN[last];
-        known.start.store(other.start.load(Ordering::Relaxed), Ordering::Relaxed);
-        known.end.store(other.end.load(Ordering::Relaxed), Ordering::Relaxed);
-        known.link_map.store(other.link_map.load(Ordering::Relaxed), Ordering::Relaxed);
+        known
+            .start
+            .store(other.start.load(Ordering::Relaxed), Ordering::Relaxed);
+        known
+            .end
+            .store(other.end.load(Ordering::Relaxed), Ordering::Relaxed);
+        known
+            .link_map
+            .store(other.link_map.load(Ordering::Relaxed), Ordering::Relaxed);
         KNOWN_COUNT.store(last, Ordering::Relaxed);
     }
     WRITING.store(false, Ordering::Release); // ORDER: Release; ends the try-lock.

@@ -26,7 +26,9 @@ pub struct LivePage {
     pub epoch: AtomicU64,
 }
 
-static NOT_LIVE: LivePage = LivePage { epoch: AtomicU64::new(0) };
+static NOT_LIVE: LivePage = LivePage {
+    epoch: AtomicU64::new(0),
+};
 static LIVE: AtomicPtr<LivePage> = AtomicPtr::new((&raw const NOT_LIVE).cast_mut());
 
 /// Whether recording is over for this process, or never began (G3).
@@ -194,7 +196,9 @@ pub fn snapshot(cause: u32) {
     if epoch() == 0 || OFF.load(Ordering::Relaxed) {
         return;
     }
-    let (Some(header), Some(session)) = (header(), session()) else { return };
+    let (Some(header), Some(session)) = (header(), session()) else {
+        return;
+    };
     publish_own_bytes();
     // ORDER: Relaxed for the cause, AcqRel for the number that publishes it, Acquire for the answer.
     header.snapshot_cause.store(cause, Ordering::Relaxed);

@@ -21,7 +21,11 @@ impl Real {
     pub fn get(&self) -> *mut c_void {
         // ORDER: Relaxed; the pointer is all there is, it points to code.
         let function = self.0.load(Ordering::Relaxed);
-        if function.is_null() { self.get_slow() } else { function }
+        if function.is_null() {
+            self.get_slow()
+        } else {
+            function
+        }
     }
 
     #[cold]
@@ -128,7 +132,9 @@ static ARENA_USED: AtomicUsize = AtomicUsize::new(0);
 
 /// A zeroed block of the arena, with its size in front; null when it is full.
 pub fn arena_alloc(bytes: usize) -> *mut c_void {
-    let Some(total) = bytes.checked_add(31).map(|n| n & !15) else { return core::ptr::null_mut() };
+    let Some(total) = bytes.checked_add(31).map(|n| n & !15) else {
+        return core::ptr::null_mut();
+    };
     // ORDER: Relaxed; a counter that hands out disjoint parts.
     let at = ARENA_USED.fetch_add(total, Ordering::Relaxed);
     if at.saturating_add(total) > ARENA_BYTES {
@@ -191,12 +197,8 @@ pub type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// `quick_exit`
 pub type Exit = unsafe extern "C" fn(c_int) -> !;
 /// `pthread_create`
-pub type PthreadCreate = unsafe extern "C" fn(
-    *mut c_void,
-    *const c_void,
-    *mut c_void,
-    *mut c_void,
-) -> c_int;
+pub type PthreadCreate =
+    unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, *mut c_void) -> c_int;
 
 /// The path of the object that a function lives in, or an empty string.
 pub fn object_of(function: *mut c_void) -> &'static CStr {

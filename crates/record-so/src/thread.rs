@@ -133,7 +133,11 @@ fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
         (*state).busy.store(RECORDING, Ordering::Relaxed);
         let recorded = catch_up(state);
         (*state).busy.store(INSIDE, Ordering::Relaxed);
-        if recorded { state } else { core::ptr::null_mut() }
+        if recorded {
+            state
+        } else {
+            core::ptr::null_mut()
+        }
     }
 }
 
@@ -269,7 +273,11 @@ pub fn single_ticket() -> u64 {
     // ORDER: Relaxed; a count that may be a little old, see `TICKET_GAP`.
     let lone = LONE.load(Ordering::Relaxed);
     // SAFETY: states are never unmapped; the field is atomic.
-    if lone.is_null() { 0 } else { unsafe { (*lone).ticket.load(Ordering::Relaxed) } }
+    if lone.is_null() {
+        0
+    } else {
+        unsafe { (*lone).ticket.load(Ordering::Relaxed) }
+    }
 }
 
 /// In a child of fork: the parent's slots are not ours. The states are reused.
@@ -296,7 +304,8 @@ pub fn add_region(region: *mut u8) -> bool {
         // SAFETY: offsets inside the region, by the layout of `ring`.
         unsafe {
             let header = region.add(SLOTS_OFFSET).cast::<SlotHeader>().add(index);
-            slot.ring.store(region.add(ring_offset(index)).cast(), Ordering::Relaxed);
+            slot.ring
+                .store(region.add(ring_offset(index)).cast(), Ordering::Relaxed);
             slot.header.store(header, Ordering::Release);
         }
     }
@@ -312,7 +321,11 @@ fn claim_slot() -> *mut ThreadState {
             return state;
         }
     }
-    if link::more_slots() { claim_among_known(false) } else { core::ptr::null_mut() }
+    if link::more_slots() {
+        claim_among_known(false)
+    } else {
+        core::ptr::null_mut()
+    }
 }
 
 fn claim_among_known(look_at_active: bool) -> *mut ThreadState {
@@ -406,7 +419,9 @@ unsafe fn take_slot(state: *mut ThreadState) -> bool {
             }
         }
         // ORDER: Release; the collector sees the slot as it was before, empty.
-        header.owner.store(owner(SLOT_ACTIVE, sys::gettid()), Ordering::Release);
+        header
+            .owner
+            .store(owner(SLOT_ACTIVE, sys::gettid()), Ordering::Release);
         begin_state(state, slot, header);
     }
     true
@@ -439,7 +454,9 @@ pub unsafe extern "C" fn thread_ends(state: *mut c_void) {
         header.name.write(&name[..len.min(15)]);
         // ORDER: Release; pairs with the collector's Acquire of `named`, and with the takeover.
         header.named.store(1, Ordering::Release);
-        header.owner.store(owner(SLOT_ENDING, sys::gettid()), Ordering::Release);
+        header
+            .owner
+            .store(owner(SLOT_ENDING, sys::gettid()), Ordering::Release);
     }
 }
 
@@ -470,11 +487,17 @@ fn own_stack() -> (u64, u64) {
 }
 
 fn main_stack_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: `limit` is ours.
     unsafe {
         let at = &raw mut limit as u64;
-        sys::syscall(libc::SYS_prlimit64, [0, libc::RLIMIT_STACK as u64, 0, at, 0, 0]);
+        sys::syscall(
+            libc::SYS_prlimit64,
+            [0, libc::RLIMIT_STACK as u64, 0, at, 0, 0],
+        );
     }
     // The kernel keeps at least 128 MiB below the stack free of mappings.
     limit.rlim_cur.clamp(64 << 10, 128 << 20)
@@ -495,7 +518,11 @@ struct MapQuery {
 /// The mapping around an address, by one ioctl; `None` before Linux 6.11.
 fn mapping_around(addr: u64) -> Option<(u64, u64)> {
     const PROCMAP_QUERY: u64 = 0xc068_6611;
-    let mut query = MapQuery { size: size_of::<MapQuery>() as u64, addr, ..MapQuery::default() };
+    let mut query = MapQuery {
+        size: size_of::<MapQuery>() as u64,
+        addr,
+        ..MapQuery::default()
+    };
     // SAFETY: a C string; the query is ours and of the size that it says.
     unsafe {
         let dir = libc::AT_FDCWD as u64;
@@ -524,11 +551,17 @@ fn stack_by_attributes() -> (u64, u64) {
         let mut bytes = 0usize;
         let result = libc::pthread_attr_getstack(&attributes, &mut low, &mut bytes);
         libc::pthread_attr_destroy(&mut attributes);
-        if result == 0 { (low as u64, low as u64 + bytes as u64) } else { (0, 0) }
+        if result == 0 {
+            (low as u64, low as u64 + bytes as u64)
+        } else {
+            (0, 0)
+        }
     }
 }
 
 /// Whether usable sizes can be read from glibc's chunk headers: its `malloc` is the one beneath us.
 pub fn glibc_headers() -> bool {
-    real::object_of(real::REAL.malloc.get()).to_bytes().ends_with(b"/libc.so.6")
+    real::object_of(real::REAL.malloc.get())
+        .to_bytes()
+        .ends_with(b"/libc.so.6")
 }

@@ -58,7 +58,11 @@ unsafe fn usable_size(block: *mut c_void) -> u64 {
 unsafe fn usable_size_slow(block: *mut c_void) -> u64 {
     // ORDER: Relaxed; as above.
     if USABLE.load(Ordering::Relaxed) == UNKNOWN {
-        let how = if thread::glibc_headers() { BY_HEADER } else { BY_CALL };
+        let how = if thread::glibc_headers() {
+            BY_HEADER
+        } else {
+            BY_CALL
+        };
         USABLE.store(how, Ordering::Relaxed);
     }
     if real::REAL.malloc_usable_size.get().is_null() {
@@ -104,7 +108,14 @@ unsafe extern "C" fn malloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_vo
     // SAFETY: the program's own call.
     unsafe {
         let block = core::mem::transmute::<*mut c_void, real::Malloc>(real)(size);
-        acquired(state, tag::ALLOC, func::MALLOC, block, size, Caller { sp, bp });
+        acquired(
+            state,
+            tag::ALLOC,
+            func::MALLOC,
+            block,
+            size,
+            Caller { sp, bp },
+        );
         block
     }
 }
@@ -114,13 +125,22 @@ unsafe extern "C" fn calloc_recorded(n: usize, each: usize, sp: u64, bp: u64) ->
     let state = thread::enter();
     let real = real::REAL.calloc.get();
     if real.is_null() {
-        return n.checked_mul(each).map_or(core::ptr::null_mut(), real::arena_alloc);
+        return n
+            .checked_mul(each)
+            .map_or(core::ptr::null_mut(), real::arena_alloc);
     }
     // SAFETY: the program's own call. A product that overflows makes the real one fail.
     unsafe {
         let block = core::mem::transmute::<*mut c_void, real::Calloc>(real)(n, each);
         let size = n.wrapping_mul(each);
-        acquired(state, tag::ALLOC, func::CALLOC, block, size, Caller { sp, bp });
+        acquired(
+            state,
+            tag::ALLOC,
+            func::CALLOC,
+            block,
+            size,
+            Caller { sp, bp },
+        );
         block
     }
 }
@@ -254,7 +274,14 @@ unsafe extern "C" fn realloc_recorded(
         released(state, tag::REALLOC_RELEASE, 0, old);
         let block = call!(realloc as Realloc)(old, size);
         if !block.is_null() {
-            acquired(state, tag::REALLOC_ACQUIRE, func::REALLOC, block, size, caller);
+            acquired(
+                state,
+                tag::REALLOC_ACQUIRE,
+                func::REALLOC,
+                block,
+                size,
+                caller,
+            );
             return block;
         }
         thread::set_busy(state, RECORDING);
@@ -291,17 +318,19 @@ exported!(
     "rcx", "r8", reallocarray_recorded
 );
 
-unsafe extern "C" fn memalign_recorded(
-    align: usize,
-    size: usize,
-    sp: u64,
-    bp: u64,
-) -> *mut c_void {
+unsafe extern "C" fn memalign_recorded(align: usize, size: usize, sp: u64, bp: u64) -> *mut c_void {
     let state = thread::enter();
     // SAFETY: the program's own call.
     unsafe {
         let block = call!(memalign as Memalign)(align, size);
-        acquired(state, tag::ALLOC, func::MEMALIGN, block, size, Caller { sp, bp });
+        acquired(
+            state,
+            tag::ALLOC,
+            func::MEMALIGN,
+            block,
+            size,
+            Caller { sp, bp },
+        );
         block
     }
 }
@@ -317,7 +346,14 @@ unsafe extern "C" fn aligned_alloc_recorded(
     // SAFETY: the program's own call.
     unsafe {
         let block = call!(aligned_alloc as Memalign)(align, size);
-        acquired(state, tag::ALLOC, func::MEMALIGN, block, size, Caller { sp, bp });
+        acquired(
+            state,
+            tag::ALLOC,
+            func::MEMALIGN,
+            block,
+            size,
+            Caller { sp, bp },
+        );
         block
     }
 }
@@ -337,8 +373,19 @@ unsafe extern "C" fn posix_memalign_recorded(
     // SAFETY: the program's own call; on success `out` holds the block.
     unsafe {
         let result = call!(posix_memalign as PosixMemalign)(out, align, size);
-        let block = if result == 0 { out.read() } else { core::ptr::null_mut() };
-        acquired(state, tag::ALLOC, func::MEMALIGN, block, size, Caller { sp, bp });
+        let block = if result == 0 {
+            out.read()
+        } else {
+            core::ptr::null_mut()
+        };
+        acquired(
+            state,
+            tag::ALLOC,
+            func::MEMALIGN,
+            block,
+            size,
+            Caller { sp, bp },
+        );
         result
     }
 }
@@ -352,7 +399,14 @@ unsafe extern "C" fn valloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_vo
     // SAFETY: the program's own call.
     unsafe {
         let block = call!(valloc as Malloc)(size);
-        acquired(state, tag::ALLOC, func::VALLOC, block, size, Caller { sp, bp });
+        acquired(
+            state,
+            tag::ALLOC,
+            func::VALLOC,
+            block,
+            size,
+            Caller { sp, bp },
+        );
         block
     }
 }
@@ -363,7 +417,14 @@ unsafe extern "C" fn pvalloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_v
     // SAFETY: the program's own call.
     unsafe {
         let block = call!(pvalloc as Malloc)(size);
-        acquired(state, tag::ALLOC, func::VALLOC, block, size, Caller { sp, bp });
+        acquired(
+            state,
+            tag::ALLOC,
+            func::VALLOC,
+            block,
+            size,
+            Caller { sp, bp },
+        );
         block
     }
 }

@@ -139,7 +139,11 @@ pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     // SAFETY: the program's own call; H1.
     unsafe {
         if let Some(state) = by.state() {
-            emit::long(state, word(tag::UNMAP, by.flag(), addr as u64), &[len as u64]);
+            emit::long(
+                state,
+                word(tag::UNMAP, by.flag(), addr as u64),
+                &[len as u64],
+            );
         }
         let result = call!(munmap as Munmap)(addr, len);
         by.leave();
@@ -165,7 +169,11 @@ unsafe extern "C" fn mremap_recorded(
             && emit::stack(state, Caller { sp, bp })
         {
             let first = word(tag::REMAP, by.flag(), old as u64);
-            emit::long(state, first, &[old_len as u64, result as u64, new_len as u64]);
+            emit::long(
+                state,
+                first,
+                &[old_len as u64, result as u64, new_len as u64],
+            );
         }
         by.leave();
         result
@@ -249,7 +257,12 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
             && increment != 0
             && before as isize != -1
         {
-            emit::short(state, tag::BRK, by.flag(), (before as u64).wrapping_add(increment as u64));
+            emit::short(
+                state,
+                tag::BRK,
+                by.flag(),
+                (before as u64).wrapping_add(increment as u64),
+            );
         }
         by.leave();
         before

@@ -111,7 +111,11 @@ fn whose_slow() -> u32 {
 fn whose() -> u32 {
     // ORDER: Acquire; pairs with the Release in `whose_slow`.
     let whose = WHOSE.load(Ordering::Acquire);
-    if whose == UNKNOWN { whose_slow() } else { whose }
+    if whose == UNKNOWN {
+        whose_slow()
+    } else {
+        whose
+    }
 }
 
 /// The function to jump on to, or null if `result` holds the block.
@@ -122,24 +126,24 @@ struct Step {
 }
 
 /// Decides about an acquisition: serves it (V2) or says where to go on (V1).
-unsafe extern "C" fn new_step(
-    size: usize,
-    align: usize,
-    which: usize,
-    sp: u64,
-    bp: u64,
-) -> Step {
+unsafe extern "C" fn new_step(size: usize, align: usize, which: usize, sp: u64, bp: u64) -> Step {
     let aligned = which >= New::PlainAligned as usize;
     // ORDER: Relaxed; published by `whose`.
     if whose() == LIBRARY {
         let go_on = NEWS[which].load(Ordering::Relaxed);
         if !go_on.is_null() {
-            return Step { result: core::ptr::null_mut(), go_on };
+            return Step {
+                result: core::ptr::null_mut(),
+                go_on,
+            };
         }
         // No C++ library anywhere: whoever calls this brought only half of one.
         // SAFETY: the program's own call.
         let result = unsafe { real_plain(size, if aligned { align } else { 0 }) };
-        return Step { result, go_on: core::ptr::null_mut() };
+        return Step {
+            result,
+            go_on: core::ptr::null_mut(),
+        };
     }
     let is_array = which % 2 == 1;
     let nothrow = match (aligned, is_array) {
@@ -152,7 +156,10 @@ unsafe extern "C" fn new_step(
     let real = NEWS[nothrow as usize].load(Ordering::Relaxed);
     let throwing = NEWS[which].load(Ordering::Relaxed);
     if real.is_null() {
-        return Step { result: core::ptr::null_mut(), go_on: throwing };
+        return Step {
+            result: core::ptr::null_mut(),
+            go_on: throwing,
+        };
     }
     let state = thread::enter();
     // std::nothrow is an empty object that is never looked into.
@@ -170,8 +177,15 @@ unsafe extern "C" fn new_step(
     let kind = if is_array { func::NEW_ARRAY } else { func::NEW };
     // SAFETY: `state` is of `enter`.
     unsafe { acquired(state, tag::ALLOC, kind, block, size, Caller { sp, bp }) };
-    let go_on = if block.is_null() { throwing } else { core::ptr::null_mut() };
-    Step { result: block, go_on }
+    let go_on = if block.is_null() {
+        throwing
+    } else {
+        core::ptr::null_mut()
+    };
+    Step {
+        result: block,
+        go_on,
+    }
 }
 
 /// # Safety
@@ -259,7 +273,11 @@ unsafe fn delete(block: *mut c_void, second: usize, third: usize, index: usize) 
         if by_library {
             return real(block, second, third);
         }
-        let func = if index % 2 == 1 { free_func::DELETE_ARRAY } else { free_func::DELETE };
+        let func = if index % 2 == 1 {
+            free_func::DELETE_ARRAY
+        } else {
+            free_func::DELETE
+        };
         free_through(block, func, |block| real(block, second, third));
     }
 }

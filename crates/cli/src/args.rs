@@ -1,0 +1,191 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// Finds out where a program's memory goes, and says what would give it back.
+#[derive(Parser, Debug)]
+#[command(name = "skinflint", version, max_term_width = 100)]
+#[command(after_help = "Example:\n  skinflint run -- sqlite3 app.db 'select count(*) from t'")]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Record a program, then print where its memory went and what to change
+    #[command(after_help = "\
+Examples:
+  skinflint run -- python3 service.py
+  skinflint run --at end -- ./server --port 8080
+  skinflint run --preload libjemalloc.so.2 -- redis-server
+
+The report goes to stderr, so that the program's own output stays what it is. The trace
+(skinflint.NAME.PID.sft) and the HTML report are written to the current folder, or to --dir.")]
+    Run(RunArgs),
+
+    /// Record a program, and nothing else
+    #[command(after_help = "\
+Examples:
+  skinflint record -o app.sft -- ./app --input big.json
+  skinflint record --mark-signal USR2 -- ./server &   # then: kill -USR2 PID names a phase
+
+Every process that the program starts is recorded into a trace of its own.")]
+    Record(RecordArgs),
+
+    /// Analyse a trace: text, --json or --html
+    #[command(after_help = "\
+Examples:
+  skinflint report app.sft
+  skinflint report app.sft --at 'load end' --html app.html
+  skinflint report app.sft --json | jq '.findings[0]'")]
+    Report(ReportArgs),
+
+    /// Count the sizes that a program asks for, as a concordance
+    #[command(after_help = "\
+Examples:
+  skinflint counts app.sft
+  skinflint counts app.sft --scheme mozjemalloc-2011 --weight slop
+  skinflint counts app.sft --when peak
+
+A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> given ( slop )")]
+    Counts(CountsArgs),
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct RecordOptions {
+    /// File for the trace of the program itself; other processes get names of their own beside it
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Folder for traces and reports [default: that of --output, or the current one]
+    #[arg(long, value_name = "FOLDER")]
+    pub dir: Option<PathBuf>,
+
+    /// Allocator (or other library) to preload beneath the recorder; may be given several times
+    #[arg(long, value_name = "LIBRARY")]
+    pub preload: Vec<OsString>,
+
+    /// Signal that makes a mark when the program gets it, by name or number (USR1, 12)
+    #[arg(long, value_name = "SIGNAL")]
+    pub mark_signal: Option<String>,
+
+    /// Compression level of the trace, 1 (fast) to 19 (small)
+    #[arg(long, value_name = "LEVEL", default_value_t = 1,
+          value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub level: i32,
+
+    /// Write nothing of our own to stderr, except errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub record: RecordOptions,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub analysis: AnalysisOptions,
+
+    /// Write no HTML report
+    #[arg(long)]
+    pub no_html: bool,
+
+    #[command(flatten)]
+    pub record: RecordOptions,
+}
+
+#[derive(ClapArgs, Debug, Clone)]
+pub struct AnalysisOptions {
+    /// The moment to report on: peak, end, heap-peak, or the name of a mark
+    #[arg(long, value_name = "MOMENT", default_value = "peak")]
+    pub at: String,
+
+    /// Folder with separate debug files; may be given several times
+    #[arg(long, value_name = "FOLDER")]
+    pub debug_dir: Vec<PathBuf>,
+
+    /// Folder that holds the recorded machine's files (/usr, /lib …), if it was another machine
+    #[arg(long, value_name = "FOLDER")]
+    pub sysroot: Option<PathBuf>,
+
+    /// Show every frame of every stack, and every finding
+    #[arg(long)]
+    pub full_stacks: bool,
+
+    /// Colour: auto, always, never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct ReportArgs {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    #[command(flatten)]
+    pub analysis: AnalysisOptions,
+
+    /// Print the report as JSON (documented in SCHEMA.md)
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write the report as one self-contained HTML file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct CountsArgs {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Sizes that another allocator would give, instead of those that were given:
+    /// mozjemalloc-2011, mozjemalloc, jemalloc5, mimalloc, tcmalloc, go, glibc, skinflint
+    #[arg(long, value_name = "SCHEME")]
+    pub scheme: Option<String>,
+
+    /// What a line's percentage is of: count, or slop (count times bytes wasted)
+    #[arg(long, value_name = "WHAT", default_value = "count")]
+    pub weight: Weight,
+
+    /// Which blocks: cumulative (all ever acquired), live (at the end), peak, heap-peak, or the
+    /// name of a mark
+    #[arg(long, value_name = "WHEN", default_value = "cumulative")]
+    pub when: String,
+
+    /// Lines to print; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub limit: usize,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// One for each block
+    Count,
+    /// The bytes wasted in each block
+    Slop,
+}

@@ -1,0 +1,376 @@
+//! Starting the program with the recorder in front of its allocator, and waiting for it.
+//!
+//! ```text
+//!   skinflint (collector's threads) ── spawn ──► program          signals to us go on to it
+//! ```
+//!
+//! I1  The program's stdin, stdout, stderr, working folder, signal dispositions and exit status are
+//!     what they would be without us.
+//! I2  INT and QUIT from the terminal reach the program by themselves: we only do not die of them.
+//!     TERM and HUP are passed on. USR1 marks. A second INT after the program has ended stops
+//!     waiting for what it left running.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use skinflint_collect::{ChildEnd, Options, Recorded, Session};
+
+use crate::args::RecordOptions;
+use crate::preflight;
+
+/// Name of the recorder's library.
+const RECORDER: &str = "libskinflint_record.so";
+
+/// What recording gave.
+pub struct Outcome {
+    /// Wait status of the program.
+    pub status: i32,
+    /// Its process id.
+    pub pid: u32,
+    /// The traces, in the order in which the processes began.
+    pub recorded: Vec<Recorded>,
+}
+
+impl Outcome {
+    /// The status to end with: the program's own, 128 + n for signal n.
+    pub fn exit_code(&self) -> u8 {
+        match self.status & 0x7f {
+            0 => (self.status >> 8 & 0xff) as u8,
+            signal => 128u8.wrapping_add(signal as u8),
+        }
+    }
+}
+
+static CHILD: AtomicU32 = AtomicU32::new(0);
+static MARKS: AtomicUsize = AtomicUsize::new(0);
+static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
+static PASSED_ON: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn on_signal(signal: i32) {
+    // ORDER: Relaxed throughout; flags and counts that stand alone.
+    match signal {
+        libc::SIGUSR1 => {
+            MARKS.fetch_add(1, Ordering::Relaxed);
+        }
+        libc::SIGTERM | libc::SIGHUP => {
+            PASSED_ON.store(signal, Ordering::Relaxed);
+            let child = CHILD.load(Ordering::Relaxed);
+            if child != 0 {
+                // SAFETY: no memory is involved; the child has not been waited for while CHILD is set.
+                unsafe { libc::kill(child as i32, signal) };
+            } else {
+                INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        libc::SIGINT | libc::SIGQUIT => {
+            INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+        }
+        _ => {}
+    }
+}
+
+/// Handlers, not ignoring: a handler is back to the default in the program after `exec` (I1).
+fn install_handlers() {
+    let signals = [
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGXFSZ,
+    ];
+    for signal in signals {
+        // SAFETY: the handler only touches atomics and calls `kill`. A signal that whoever started
+        // us ignores (nohup) stays ignored, for the program too.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut old);
+            if old.sa_sigaction == libc::SIG_IGN {
+                continue;
+            }
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Where the recorder is: named by the environment, beside this program, or in `../lib/skinflint`.
+fn find_recorder() -> Result<PathBuf> {
+    let variable = skinflint_base::env::RECORDER.name();
+    if let Some(path) = std::env::var_os(variable) {
+        let path = PathBuf::from(path);
+        return std::fs::canonicalize(&path)
+            .with_context(|| format!("{}: named by {variable}, but not there", path.display()));
+    }
+    let own = std::env::current_exe().context("the path of this program cannot be found")?;
+    let own = own.canonicalize().unwrap_or(own);
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let places = [
+        folder.join(RECORDER),
+        folder.join("../lib/skinflint").join(RECORDER),
+    ];
+    places
+        .iter()
+        .find_map(|place| std::fs::canonicalize(place).ok())
+        .with_context(|| {
+            format!(
+                "{RECORDER} is neither in {} nor in ../lib/skinflint; build it with \
+             `cargo build --release`, or name it by {variable}",
+                folder.display()
+            )
+        })
+}
+
+fn preload_list(recorder: &Path, preload: &[OsString]) -> Result<OsString> {
+    let shown = recorder.to_string_lossy();
+    if shown.contains(':') || shown.contains(' ') {
+        bail!("{shown}: LD_PRELOAD cannot name a path with spaces or colons; move it elsewhere");
+    }
+    let mut list = recorder.as_os_str().to_owned();
+    let inherited = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty());
+    for library in preload.iter().chain(inherited.iter()) {
+        list.push(":");
+        list.push(library);
+    }
+    Ok(list)
+}
+
+fn signal_number(name: &str) -> Result<i32> {
+    const NAMES: [(&str, i32); 8] = [
+        ("USR1", libc::SIGUSR1),
+        ("USR2", libc::SIGUSR2),
+        ("WINCH", libc::SIGWINCH),
+        ("URG", libc::SIGURG),
+        ("CONT", libc::SIGCONT),
+        ("IO", libc::SIGIO),
+        ("PWR", libc::SIGPWR),
+        ("HUP", libc::SIGHUP),
+    ];
+    let plain = name.trim_start_matches("SIG");
+    if let Some((_, number)) = NAMES.iter().find(|(known, _)| *known == plain) {
+        return Ok(*number);
+    }
+    match name.parse::<i32>() {
+        Ok(number) if (1..=64).contains(&number) && ![9, 11, 19].contains(&number) => Ok(number),
+        _ => {
+            let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+            bail!(
+                "--mark-signal {name}: not a signal that can mark; use {} or a number",
+                known.join(", ")
+            )
+        }
+    }
+}
+
+fn folder_of(options: &RecordOptions) -> Result<PathBuf> {
+    let beside = options
+        .output
+        .as_ref()
+        .and_then(|file| file.parent())
+        .filter(|p| !p.as_os_str().is_empty());
+    let folder = match (&options.dir, beside) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(folder)) => folder.to_owned(),
+        (None, None) => std::env::current_dir().context("the current folder cannot be found")?,
+    };
+    let probe = folder.join(format!(".skinflint-{}", std::process::id()));
+    std::fs::write(&probe, b"").with_context(|| {
+        format!(
+            "{}: traces cannot be written here; choose a folder with --dir",
+            folder.display()
+        )
+    })?;
+    let _ = std::fs::remove_file(&probe);
+    std::path::absolute(&folder).context("the folder's path")
+}
+
+/// Records a program until it and all that it started have ended.
+///
+/// # Errors
+/// Whatever keeps the program from being started or recorded; afterwards nothing is an error.
+pub fn record(options: &RecordOptions) -> Result<Outcome> {
+    let Some(program) = options.command.first() else {
+        bail!("no program given; as in: skinflint run -- ls -l");
+    };
+    preflight::check(program)?;
+    let recorder = find_recorder()?;
+    let folder = folder_of(options)?;
+    let mark_signal = options
+        .mark_signal
+        .as_deref()
+        .map(signal_number)
+        .transpose()?;
+    let file = options
+        .output
+        .as_ref()
+        .map(std::path::absolute)
+        .transpose()?;
+    let session = Session::start(Options {
+        folder,
+        file,
+        level: options.level,
+        mark_signal,
+    })
+    .context("the collector cannot start")?;
+    let mut command = Command::new(program);
+    command.args(&options.command[1..]);
+    command.env("LD_PRELOAD", preload_list(&recorder, &options.preload)?);
+    command.envs(session.environment());
+    command.arg0(program);
+    install_handlers();
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("{}: cannot be started", program.to_string_lossy()))?;
+    let pid = child.id();
+    CHILD.store(pid, Ordering::Relaxed); // ORDER: Relaxed; read by our own signal handler.
+    session.child_started(pid);
+    let end = wait(pid, &session);
+    CHILD.store(0, Ordering::Relaxed); // ORDER: Relaxed; as above.
+    let _ = child.try_wait();
+    session.child_ended(end);
+    wait_for_the_rest(&session, options.quiet);
+    Ok(Outcome {
+        status: end.status,
+        pid,
+        recorded: session.finish(),
+    })
+}
+
+/// Waits for the program, making marks meanwhile.
+fn wait(pid: u32, session: &Session) -> ChildEnd {
+    let mut marks = 0;
+    loop {
+        // SAFETY: `info` is ours; WNOWAIT leaves the child to be looked at once more below.
+        let ended = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let options = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
+            let result = libc::waitid(libc::P_PID, pid, &mut info, options);
+            result != 0 || info.si_pid() != 0
+        };
+        // ORDER: Relaxed; a count.
+        let wanted = MARKS.load(Ordering::Relaxed);
+        while marks < wanted {
+            marks += 1;
+            session.mark(&format!("mark {marks}"));
+        }
+        if ended {
+            return reap(pid);
+        }
+        poll_child(pid);
+    }
+}
+
+/// Waits until the child has ended, for 50 ms at most, or a signal has come.
+fn poll_child(pid: u32) {
+    // SAFETY: plain calls; the descriptor is closed again.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        let mut polled = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        libc::poll(&mut polled, 1, 50);
+        if fd >= 0 {
+            libc::close(fd);
+        }
+    }
+}
+
+/// Takes the status of a child that has ended, and what it used.
+fn reap(pid: u32) -> ChildEnd {
+    let alone = own_cpu_of_zombie(pid);
+    // SAFETY: both are ours.
+    unsafe {
+        let mut status = 0;
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::wait4(pid as i32, &mut status, 0, &mut usage);
+        let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+        let whole = (micros(usage.ru_utime) + micros(usage.ru_stime)) * 1000;
+        ChildEnd {
+            pid,
+            status,
+            // wait4 counts children that it waited for too; then only the coarse figure is its own.
+            cpu_ns: match alone {
+                Some((coarse, true)) => Some(coarse),
+                Some((_, false)) => Some(whole),
+                None => None,
+            },
+            max_rss_bytes: Some(usage.ru_maxrss as u64 * 1024),
+        }
+    }
+}
+
+/// CPU nanoseconds of a process that has ended but was not waited for, in steps of 10 ms; and whether
+/// it had children.
+fn own_cpu_of_zombie(pid: u32) -> Option<(u64, bool)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = &text[text.rfind(')')? + 1..];
+    let ticks: Vec<u64> = rest
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(4)
+        .flat_map(str::parse)
+        .collect();
+    let [user, system, child_user, child_system] = ticks[..] else {
+        return None;
+    };
+    Some(((user + system) * 10_000_000, child_user + child_system > 0))
+}
+
+/// The program has ended; processes that it left running are recorded to their end.
+fn wait_for_the_rest(session: &Session, quiet: bool) {
+    let begun = Instant::now();
+    let interrupts = INTERRUPTS.load(Ordering::Relaxed); // ORDER: Relaxed; a count.
+    let mut said = quiet;
+    loop {
+        let living = session.living();
+        if living == 0 && begun.elapsed() > Duration::from_millis(5) {
+            return;
+        }
+        if INTERRUPTS.load(Ordering::Relaxed) != interrupts {
+            return;
+        }
+        if !said && begun.elapsed() > Duration::from_secs(1) {
+            said = true;
+            let plural = if living == 1 { "process" } else { "processes" };
+            eprintln!(
+                "skinflint: the program has ended and left {living} {plural} running; still \
+                 recording (Ctrl-C stops recording, they go on)"
+            );
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_by_name_and_number() {
+        assert_eq!(signal_number("USR2").ok(), Some(libc::SIGUSR2));
+        assert_eq!(signal_number("SIGUSR1").ok(), Some(libc::SIGUSR1));
+        assert_eq!(signal_number("34").ok(), Some(34));
+        for wrong in ["KILL", "9", "0", "99", ""] {
+            assert!(signal_number(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_preload_path_with_spaces_is_refused() {
+        assert!(preload_list(Path::new("/a b/x.so"), &[]).is_err());
+        let list = preload_list(Path::new("/a/x.so"), &["libjemalloc.so.2".into()]).expect("fine");
+        assert!(
+            list.to_string_lossy()
+                .starts_with("/a/x.so:libjemalloc.so.2")
+        );
+    }
+}
