@@ -435,6 +435,14 @@ impl EventEncoder {
             last_ticket: self.ticket,
             first_time_ns: self.first_time_ns,
         };
+        // A thread that was busy once does not keep the tables of a busy one.
+        let needed = (4 * self.model.held_count() as usize)
+            .next_power_of_two()
+            .max(1024);
+        if needed < self.by_addr.len() / 4 {
+            self.by_addr = vec![0; needed];
+            self.model.shrink(needed);
+        }
         self.model.reset();
         self.by_addr.fill(0);
         self.by_cell.fill(0);
