@@ -9,10 +9,10 @@ use skinflint_trace::*;
 
 #[test]
 fn full_after_every_number_of_bytes() {
-    let events = Program::new(7, Shape::Tree, 2).take(2000);
+    let events = Program::new(7, Shape::Tree, 2).take(600);
     let mut whole = Disk::new();
     let total = record(&mut whole, &events).expect("no limit");
-    assert_eq!(total.0, 2000);
+    assert_eq!(total.0, 600);
     let mut ended = 0;
     for limit in 0..whole.bytes.len() {
         let mut disk = Disk {
@@ -23,7 +23,7 @@ fn full_after_every_number_of_bytes() {
             continue;
         };
         assert!(disk.bytes.len() <= limit);
-        assert_eq!(written + lost, 2000, "limit {limit}");
+        assert_eq!(written + lost, 600, "limit {limit}");
         let trace = Trace::from_bytes(disk.bytes, "full.sft").unwrap();
         assert!(trace.damage.is_empty(), "limit {limit}: {:?}", trace.damage);
         assert_eq!(trace.process.name, "made-up");
@@ -60,7 +60,7 @@ fn record(disk: &mut Disk, events: &[Event]) -> Option<(u64, u64)> {
     write_events(&mut writer, events, 100);
     writer
         .ending(&Ending {
-            events: 2000,
+            events: 600,
             ..Ending::default()
         })
         .ok()?;
