@@ -32,7 +32,7 @@ impl Streams<'_> {
 
     fn signed(&mut self, stream: usize) -> u64 {
         let n = self.number(stream);
-        if n % 2 == 0 { n / 2 } else { !(n / 2) }
+        if n & 1 == 0 { n / 2 } else { !(n / 2) }
     }
 }
 
