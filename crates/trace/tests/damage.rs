@@ -78,9 +78,41 @@ fn read(bytes: Vec<u8>, truth: &[Event]) -> Option<usize> {
     Some(came)
 }
 
+/// Where each block begins, and the end.
+fn starts(bytes: &[u8]) -> Vec<usize> {
+    let mut starts = vec![24];
+    while let Some(&at) = starts.last()
+        && at < bytes.len()
+    {
+        let payload = u32::from_le_bytes(bytes[at + 12..at + 16].try_into().unwrap());
+        starts.push(at + 64 + payload as usize);
+    }
+    starts
+}
+
+#[test]
+fn a_whole_block_that_is_gone_is_missed() {
+    let (bytes, truth) = sample();
+    let starts = starts(&bytes);
+    for pair in starts.windows(2).take(starts.len() - 2) {
+        let mut bad = bytes.clone();
+        bad.drain(pair[0]..pair[1]);
+        let trace = Trace::from_bytes(bad.clone(), "gone.sft").unwrap();
+        assert!(
+            trace
+                .damage
+                .iter()
+                .any(|damage| damage.what.contains("1 blocks")),
+            "{pair:?}"
+        );
+        read(bad, &truth);
+    }
+}
+
 #[test]
 fn cut_at_every_byte() {
     let (bytes, truth) = sample();
+    let starts = starts(&bytes);
     let mut last = 0;
     for len in 0..bytes.len() {
         let cut = bytes[..len].to_vec();
@@ -92,6 +124,14 @@ fn cut_at_every_byte() {
         last = came;
         let trace = Trace::from_bytes(cut, "cut.sft").unwrap();
         assert!(trace.ending.is_none());
+        // The process's block is missing below the second block: that is said apart.
+        let cut_bytes: u64 = trace.damage.iter().map(|damage| damage.bytes).sum();
+        let last_start = starts.iter().rfind(|&&start| start <= len).unwrap();
+        assert_eq!(
+            cut_bytes,
+            (len - last_start) as u64,
+            "cut after {len} bytes"
+        );
     }
     assert_eq!(read(bytes, &truth), Some(EVENTS));
 }

@@ -49,6 +49,26 @@ fn full_after_every_number_of_bytes() {
     );
 }
 
+#[test]
+fn without_an_ending_too_there_are_only_whole_blocks() {
+    let events = Program::new(7, Shape::Tree, 2).take(600);
+    for limit in 0..2000 {
+        let mut disk = Disk {
+            bytes: Vec::new(),
+            limit,
+        };
+        let Ok(mut writer) = Writer::new(&mut disk, &ProcessInfo::default(), 1) else {
+            continue;
+        };
+        write_events(&mut writer, &events, 100);
+        let (bytes, written) = (writer.bytes_written(), writer.events_written());
+        assert_eq!(disk.bytes.len() as u64, bytes);
+        let trace = Trace::from_bytes(disk.bytes, "full.sft").unwrap();
+        assert!(trace.damage.is_empty(), "limit {limit}: {:?}", trace.damage);
+        assert_eq!(trace.event_count(), written);
+    }
+}
+
 /// (events written, events lost), or nothing if the writer could not begin or end.
 fn record(disk: &mut Disk, events: &[Event]) -> Option<(u64, u64)> {
     let process = ProcessInfo {
