@@ -17,7 +17,9 @@ use crate::model::{Cell, Model, REALLOC_ACQUIRE, stream, tag};
 use crate::varint::{put, put_signed, zigzag};
 
 /// Events after which [`EventEncoder::is_full`] says so. Larger blocks know more addresses and
-/// compress better, and cost more memory for each thread that is being read.
+/// compress better, and cost more memory for each thread that is being read. The same g++ run as at
+/// [`crate::DEFAULT_LEVEL`], bytes an event: 1.47 with 8,192 events a block, 1.34 with 16,384, 1.24 with
+/// 32,768, 1.17 with 65,536.
 pub const BLOCK_EVENTS: u32 = 1 << 16;
 
 /// Cells that are found again by hash.
