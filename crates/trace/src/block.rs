@@ -179,8 +179,21 @@ pub(crate) fn read_file_header(bytes: &[u8; FILE_HEADER_BYTES]) -> FileHeader {
     }
 }
 
-/// Checks and unpacks a payload into `raw`, whose old content is dropped.
-pub(crate) fn unpack(header: &Header, payload: &[u8], raw: &mut Vec<u8>) -> Result<(), Malformed> {
+/// Buffers and state for reading blocks, kept from block to block.
+#[derive(Default)]
+pub(crate) struct Unpacker {
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    /// A block as stored, header and payload.
+    pub(crate) stored: Vec<u8>,
+}
+
+/// Checks and unpacks the payload in `unpacker.stored` into `raw`, whose old content is dropped.
+pub(crate) fn unpack(
+    header: &Header,
+    unpacker: &mut Unpacker,
+    raw: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    let payload = &unpacker.stored[BLOCK_HEADER_BYTES..];
     if crc32fast::hash(payload) != header.payload_crc {
         return Err(Malformed("the checksum of a block is wrong"));
     }
@@ -190,8 +203,12 @@ pub(crate) fn unpack(header: &Header, payload: &[u8], raw: &mut Vec<u8>) -> Resu
         codec::RAW => raw.extend_from_slice(payload),
         codec::ZSTD => {
             raw.reserve_exact(header.raw_len as usize);
-            zstd::bulk::Decompressor::new()
-                .and_then(|mut unpacker| unpacker.decompress_to_buffer(payload, raw))
+            let fresh = || zstd::bulk::Decompressor::new().ok();
+            let zstd = match &mut unpacker.zstd {
+                Some(zstd) => zstd,
+                none => none.insert(fresh().ok_or(Malformed("no memory to decompress a block"))?),
+            };
+            zstd.decompress_to_buffer(payload, raw)
                 .map_err(|_| Malformed("a block does not decompress"))?;
         }
         _ => return Err(Malformed("a block is stored in an unknown way")),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::block::BLOCK_HEADER_BYTES;
+use crate::block::{BLOCK_HEADER_BYTES, Unpacker};
 use crate::decode::{Decoder, Start};
 use crate::event::{Event, ThreadId};
 use crate::read::{Damage, Entry, Source, add_damage, load};
@@ -67,9 +67,9 @@ pub struct Events {
     damage: Vec<Damage>,
 }
 
-fn load_entry(source: &Source, entry: &Entry, stored: &mut Vec<u8>) -> Loaded {
+fn load_entry(source: &Source, entry: &Entry, unpacker: &mut Unpacker) -> Loaded {
     let mut raw = Vec::new();
-    let header = load(source, entry.offset, entry.payload_len, stored, &mut raw)?;
+    let header = load(source, entry.offset, entry.payload_len, unpacker, &mut raw)?;
     let start = Start {
         thread: ThreadId(entry.thread),
         first_ticket: entry.first_ticket,
@@ -86,10 +86,13 @@ impl Events {
             let (send, receive) = sync_channel(AHEAD);
             let (source, index) = (Arc::clone(&source), Arc::clone(&index));
             let work = move || {
-                let mut stored = Vec::new();
+                let mut unpacker = Unpacker::default();
                 for entry in index.iter() {
                     // The other end is gone when nobody wants more.
-                    if send.send(load_entry(&source, entry, &mut stored)).is_err() {
+                    if send
+                        .send(load_entry(&source, entry, &mut unpacker))
+                        .is_err()
+                    {
                         return;
                     }
                 }
@@ -234,7 +237,7 @@ impl Events {
             Feed::Ahead(Some(receive), _) => receive
                 .recv()
                 .unwrap_or(Err(Malformed("the thread that unpacks has ended"))),
-            _ => load_entry(&self.source, &entry, &mut Vec::new()),
+            _ => load_entry(&self.source, &entry, &mut Unpacker::default()),
         };
         let lane = self.idle.pop().unwrap_or_else(|| {
             self.lanes.push(Lane {

@@ -250,7 +250,18 @@ impl Model {
     pub(crate) fn place_form(&self, usable: u64, addr: u64) -> (u8, u64) {
         let class = self.classes[class_of(usable)];
         let mut link = class.top;
-        for depth in 0..LIFO_DEPTH {
+        if link != 0 {
+            let held = self.held[link as usize - 1];
+            if held.addr == addr {
+                return (0, 0);
+            }
+            link = held.older;
+        }
+        // Before the walk down the list, whose entries are cold.
+        if addr == self.fresh_end {
+            return (tag::AT_BUMP, 0);
+        }
+        for depth in 1..LIFO_DEPTH {
             if link == 0 {
                 break;
             }
@@ -260,9 +271,7 @@ impl Model {
             }
             link = held.older;
         }
-        if addr == self.fresh_end {
-            (tag::AT_BUMP, 0)
-        } else if addr == class.fresh.wrapping_add(usable) {
+        if addr == class.fresh.wrapping_add(usable) {
             (tag::AT_STRIDE_UP, 0)
         } else if addr == class.fresh.wrapping_sub(usable) {
             (tag::AT_STRIDE_DOWN, 0)

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::block::{
-    BLOCK_HEADER_BYTES, BLOCK_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, kind,
+    BLOCK_HEADER_BYTES, BLOCK_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, Unpacker, kind,
     read_file_header, unpack,
 };
 use crate::event::NodeId;
@@ -208,9 +208,10 @@ pub(crate) fn load(
     source: &Source,
     offset: u64,
     payload_len: u32,
-    stored: &mut Vec<u8>,
+    unpacker: &mut Unpacker,
     raw: &mut Vec<u8>,
 ) -> Result<Header, Malformed> {
+    let stored = &mut unpacker.stored;
     stored.clear();
     stored.resize(BLOCK_HEADER_BYTES + payload_len as usize, 0);
     let got = source
@@ -222,7 +223,7 @@ pub(crate) fn load(
     if got < stored.len() {
         return Err(Malformed("a block is cut short"));
     }
-    unpack(&header, &stored[BLOCK_HEADER_BYTES..], raw)?;
+    unpack(&header, unpacker, raw)?;
     Ok(header)
 }
 
@@ -317,7 +318,7 @@ impl Trace {
             expected_sequence: 0,
             index: Vec::new(),
             threads: Vec::new(),
-            stored: Vec::new(),
+            unpacker: Unpacker::default(),
             raw: Vec::new(),
             has_process: false,
             trace: Trace {
@@ -432,7 +433,7 @@ struct Scan {
     expected_sequence: u32,
     index: Vec<Entry>,
     threads: Vec<(u32, Thread)>,
-    stored: Vec<u8>,
+    unpacker: Unpacker,
     raw: Vec<u8>,
     has_process: bool,
     trace: Trace,
@@ -554,8 +555,13 @@ impl Scan {
         if !(kind::PROCESS..=kind::ENDING).contains(&header.kind) {
             return Ok(());
         }
-        let (source, stored) = (&self.trace.source, &mut self.stored);
-        load(source, at, header.payload_len, stored, &mut self.raw)?;
+        load(
+            &self.trace.source,
+            at,
+            header.payload_len,
+            &mut self.unpacker,
+            &mut self.raw,
+        )?;
         let raw = std::mem::take(&mut self.raw);
         let result = self.meta_content(header.kind, &mut Cursor::new(&raw));
         self.raw = raw;

@@ -34,7 +34,9 @@ use crate::nodes::{NODES_PER_BLOCK, put_nodes};
 const GIVE_BACK: usize = 64;
 /// Thread records are gathered up to this many bytes, or until the next events.
 const THREADS_BYTES: usize = 16 << 10;
-/// zstd level used by [`Writer::create`].
+/// zstd level used by [`Writer::create`]. Level 3 saves about 5 % of the file (g++ compiling <regex>,
+/// 3.4 million events: 1.17 to 1.11 bytes an event) for 4 ns more an event; measured 2026-11-21 on
+/// a shared two-core EPYC.
 pub const DEFAULT_LEVEL: i32 = 1;
 
 /// Where a trace goes: something that can be appended to and cut.

@@ -8,8 +8,11 @@ mod program;
 use program::*;
 use skinflint_trace::*;
 
+const EVENTS: usize = 1500;
+const BLOCK_EVENTS: u32 = 120;
+
 fn sample() -> (Vec<u8>, Vec<Event>) {
-    let events = Program::new(42, Shape::Tree, 3).take(4000);
+    let events = Program::new(42, Shape::Tree, 3).take(EVENTS);
     let mut disk = Disk::new();
     let process = ProcessInfo {
         name: "made-up".into(),
@@ -31,7 +34,7 @@ fn sample() -> (Vec<u8>, Vec<Event>) {
             )
             .unwrap();
     }
-    write_events(&mut writer, &events, 300);
+    write_events(&mut writer, &events, BLOCK_EVENTS);
     writer
         .rss(&[RssSample {
             rss_bytes: 4096,
@@ -40,7 +43,7 @@ fn sample() -> (Vec<u8>, Vec<Event>) {
         .unwrap();
     writer
         .ending(&Ending {
-            events: 4000,
+            events: EVENTS as u64,
             ..Ending::default()
         })
         .unwrap();
@@ -75,9 +78,41 @@ fn read(bytes: Vec<u8>, truth: &[Event]) -> Option<usize> {
     Some(came)
 }
 
+/// Where each block begins, and the end.
+fn starts(bytes: &[u8]) -> Vec<usize> {
+    let mut starts = vec![24];
+    while let Some(&at) = starts.last()
+        && at < bytes.len()
+    {
+        let payload = u32::from_le_bytes(bytes[at + 12..at + 16].try_into().unwrap());
+        starts.push(at + 64 + payload as usize);
+    }
+    starts
+}
+
+#[test]
+fn a_whole_block_that_is_gone_is_missed() {
+    let (bytes, truth) = sample();
+    let starts = starts(&bytes);
+    for pair in starts.windows(2).take(starts.len() - 2) {
+        let mut bad = bytes.clone();
+        bad.drain(pair[0]..pair[1]);
+        let trace = Trace::from_bytes(bad.clone(), "gone.sft").unwrap();
+        assert!(
+            trace
+                .damage
+                .iter()
+                .any(|damage| damage.what.contains("1 blocks")),
+            "{pair:?}"
+        );
+        read(bad, &truth);
+    }
+}
+
 #[test]
 fn cut_at_every_byte() {
     let (bytes, truth) = sample();
+    let starts = starts(&bytes);
     let mut last = 0;
     for len in 0..bytes.len() {
         let cut = bytes[..len].to_vec();
@@ -89,8 +124,16 @@ fn cut_at_every_byte() {
         last = came;
         let trace = Trace::from_bytes(cut, "cut.sft").unwrap();
         assert!(trace.ending.is_none());
+        // The process's block is missing below the second block: that is said apart.
+        let cut_bytes: u64 = trace.damage.iter().map(|damage| damage.bytes).sum();
+        let last_start = starts.iter().rfind(|&&start| start <= len).unwrap();
+        assert_eq!(
+            cut_bytes,
+            (len - last_start) as u64,
+            "cut after {len} bytes"
+        );
     }
-    assert_eq!(read(bytes, &truth), Some(4000));
+    assert_eq!(read(bytes, &truth), Some(EVENTS));
 }
 
 #[test]
@@ -103,7 +146,7 @@ fn one_flipped_bit_costs_at_most_one_block() {
         bad[at] ^= 1 << rng.below(8);
         let came = read(bad, &truth).unwrap_or_else(|| panic!("seed {seed}: not opened"));
         assert!(
-            came >= truth.len() - 300,
+            came >= truth.len() - BLOCK_EVENTS as usize,
             "seed {seed}: byte {at} costs {}",
             truth.len() - came
         );
@@ -197,7 +240,7 @@ fn lengths_that_cannot_be_are_refused_before_allocating() {
             bad[24 + field..24 + field + 4].copy_from_slice(&claim.to_le_bytes());
             let crc = crc32fast::hash(&bad[24..84]);
             bad[84..88].copy_from_slice(&crc.to_le_bytes());
-            assert_eq!(read(bad, &truth), Some(4000), "field {field}");
+            assert_eq!(read(bad, &truth), Some(EVENTS), "field {field}");
         }
     }
 }
@@ -223,7 +266,7 @@ fn what_is_no_trace_is_named() {
     assert!(message(&newer).contains("format version 2"));
     // The version of a damaged header is not believed.
     newer[21] ^= 1;
-    assert_eq!(read(newer, &truth), Some(4000));
+    assert_eq!(read(newer, &truth), Some(EVENTS));
     let error = Trace::open("/nonexistent/file.sft").err().unwrap();
     assert!(error.to_string().contains("/nonexistent/file.sft"));
     assert!(
@@ -250,7 +293,7 @@ fn unknown_blocks_of_a_later_minor_version_are_skipped() {
     assert_eq!(trace.version, (1, 9));
     assert_eq!(trace.damage.len(), 1, "{:?}", trace.damage);
     assert!(trace.damage[0].what.contains("who was recorded"));
-    assert_eq!(read(newer, &truth), Some(4000));
+    assert_eq!(read(newer, &truth), Some(EVENTS));
 }
 
 #[test]
@@ -267,5 +310,5 @@ fn a_file_that_shrinks_while_it_is_read() {
     reader.for_each(|_| came += 1);
     assert!(came > 0 && came < truth.len());
     let lost: u64 = reader.damage().iter().map(|damage| damage.events).sum();
-    assert_eq!(came as u64 + lost, 4000);
+    assert_eq!(came as u64 + lost, EVENTS as u64);
 }

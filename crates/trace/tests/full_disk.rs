@@ -9,10 +9,10 @@ use skinflint_trace::*;
 
 #[test]
 fn full_after_every_number_of_bytes() {
-    let events = Program::new(7, Shape::Tree, 2).take(2000);
+    let events = Program::new(7, Shape::Tree, 2).take(600);
     let mut whole = Disk::new();
     let total = record(&mut whole, &events).expect("no limit");
-    assert_eq!(total.0, 2000);
+    assert_eq!(total.0, 600);
     let mut ended = 0;
     for limit in 0..whole.bytes.len() {
         let mut disk = Disk {
@@ -23,7 +23,7 @@ fn full_after_every_number_of_bytes() {
             continue;
         };
         assert!(disk.bytes.len() <= limit);
-        assert_eq!(written + lost, 2000, "limit {limit}");
+        assert_eq!(written + lost, 600, "limit {limit}");
         let trace = Trace::from_bytes(disk.bytes, "full.sft").unwrap();
         assert!(trace.damage.is_empty(), "limit {limit}: {:?}", trace.damage);
         assert_eq!(trace.process.name, "made-up");
@@ -49,6 +49,26 @@ fn full_after_every_number_of_bytes() {
     );
 }
 
+#[test]
+fn without_an_ending_too_there_are_only_whole_blocks() {
+    let events = Program::new(7, Shape::Tree, 2).take(600);
+    for limit in 0..2000 {
+        let mut disk = Disk {
+            bytes: Vec::new(),
+            limit,
+        };
+        let Ok(mut writer) = Writer::new(&mut disk, &ProcessInfo::default(), 1) else {
+            continue;
+        };
+        write_events(&mut writer, &events, 100);
+        let (bytes, written) = (writer.bytes_written(), writer.events_written());
+        assert_eq!(disk.bytes.len() as u64, bytes);
+        let trace = Trace::from_bytes(disk.bytes, "full.sft").unwrap();
+        assert!(trace.damage.is_empty(), "limit {limit}: {:?}", trace.damage);
+        assert_eq!(trace.event_count(), written);
+    }
+}
+
 /// (events written, events lost), or nothing if the writer could not begin or end.
 fn record(disk: &mut Disk, events: &[Event]) -> Option<(u64, u64)> {
     let process = ProcessInfo {
@@ -60,7 +80,7 @@ fn record(disk: &mut Disk, events: &[Event]) -> Option<(u64, u64)> {
     write_events(&mut writer, events, 100);
     writer
         .ending(&Ending {
-            events: 2000,
+            events: 600,
             ..Ending::default()
         })
         .ok()?;

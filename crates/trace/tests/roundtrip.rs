@@ -30,9 +30,9 @@ fn events_come_back_in_order_of_tickets() {
             let threads = 1 + seed as u32 % 5;
             let block_events = [1, 7, 100, 5000][seed as usize % 4];
             println!("seed {seed} {shape:?} threads {threads} block {block_events}");
-            let events = Program::new(seed, shape, threads).take(3000);
+            let events = Program::new(seed, shape, threads).take(1500);
             let trace = written(&events, block_events);
-            assert_eq!(trace.event_count(), 3000);
+            assert_eq!(trace.event_count(), 1500);
             assert!(trace.damage.is_empty(), "{:?}", trace.damage);
             let mut reader = trace.events();
             for (n, event) in events.iter().enumerate() {
