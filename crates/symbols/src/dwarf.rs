@@ -201,7 +201,9 @@ fn load_package(store: &mut Store, path: &Path) -> Option<gimli::DwarfPackage<Sl
     let image = Arc::new(Image::open(path).ok()?);
     let elf = store.keep(image).ok()?;
     gimli::DwarfPackage::load(
-        |id| match id.dwo_name().filter(|_| is_needed(id)) {
+        // All of them: the index of a package gives ranges of each, and a range beyond an empty
+        // section would fail the whole unit.
+        |id| match id.dwo_name() {
             Some(name) => store.section(&elf, name).map_err(|_| gimli::Error::Io),
             None => Ok(Slice::new(&[], LittleEndian)),
         },

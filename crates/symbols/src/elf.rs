@@ -297,9 +297,10 @@ impl SymbolTable {
                 continue;
             };
             let Ok(code) = section.data() else { continue };
-            for (index, entry) in code.chunks_exact(entry_bytes).enumerate() {
-                let address = section.address().wrapping_add((index * entry_bytes) as u64);
-                let Some(name) = jump_slot(address, entry).and_then(|slot| slots.get(&slot)) else {
+            for at in (0..code.len()).step_by(entry_bytes) {
+                let address = section.address().wrapping_add(at as u64);
+                let slot = jump_slot(address, &code[at..]);
+                let Some(name) = slot.and_then(|slot| slots.get(&slot)) else {
                     continue;
                 };
                 let at = self.extra.len() as u64;

@@ -170,6 +170,7 @@ impl Symbols {
         if pc == TRUNCATED_PC {
             return Arc::new([bare("[truncated]".to_string(), "")]);
         }
+        let recorded = pc;
         let pc = pc.saturating_sub(u64::from(is_return_address));
         let module = self.module_index(pc, node);
         let key = (module.unwrap_or(NO_MODULE), pc);
@@ -180,9 +181,8 @@ impl Symbols {
             Some(index) => self.resolver(index).frames(pc).into(),
             None => {
                 self.outside += 1;
-                // What is said is where the code was, not where the lookup was done.
-                let shown = pc.saturating_add(u64::from(is_return_address));
-                Arc::new([outside(shown)])
+                // The address as recorded: there is no call instruction to point at.
+                Arc::new([outside(recorded)])
             }
         };
         self.cache.insert(key, Arc::clone(&frames));

@@ -244,6 +244,14 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 ///
 /// Cost: reads the lists of installed packages (some megabytes); asked once per module without names.
 pub(crate) fn debian_package(path: &str) -> Option<String> {
+    // Packages own files in these places only; for a program built at home nothing is read.
+    if !["/usr/", "/lib", "/bin/", "/sbin/", "/opt/"]
+        .iter()
+        .any(|place| path.starts_with(place))
+        || path.starts_with("/usr/local/")
+    {
+        return None;
+    }
     // Debian merged /lib into /usr/lib, and its lists name either.
     let other = match path.strip_prefix("/usr") {
         Some(rest) => rest.to_string(),
