@@ -26,6 +26,8 @@ struct Throws {
     char room[23];
     Throws()
     {
+        char *here = room;
+        OPAQUE(here); /* else the compiler sees that nobody needs the block, and takes none */
         throw 42;
     }
 };
