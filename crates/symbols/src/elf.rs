@@ -377,17 +377,24 @@ fn in_code<'data>(elf: &Elf<'data>, symbol: &impl ObjectSymbol<'data>) -> bool {
             .is_some_and(|section| section.kind() == SectionKind::Text)
 }
 
-/// Among symbols of one address: sized before unsized, global before weak before local, and fewer
-/// leading underscores (`malloc`, not `__libc_malloc`).
+/// Among symbols of one address: sized before unsized, exported before local, fewer leading
+/// underscores (`malloc`, not `__libc_malloc`; `fork`, though weak), global before weak.
 fn rank<'data>(symbol: &impl ObjectSymbol<'data>, name: &[u8]) -> u8 {
-    let underscores = name.iter().take_while(|&&b| b == b'_').count().min(7) as u8;
     let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
-    let binding = match (symbol.is_global(), symbol.is_weak()) {
-        (_, true) => 1,
-        (true, false) => 0,
-        (false, false) => 2,
+    let underscores = if mangled {
+        0
+    } else {
+        underscores(name).min(7) as u8
     };
-    u8::from(symbol.size() == 0) << 6 | binding << 3 | if mangled { 0 } else { underscores }
+    u8::from(symbol.size() == 0) << 6
+        | u8::from(symbol.is_local()) << 5
+        | underscores << 1
+        | u8::from(symbol.is_weak())
+}
+
+/// Leading underscores: the more, the less a name is meant for people.
+pub(crate) fn underscores(name: &[u8]) -> usize {
+    name.iter().take_while(|&&b| b == b'_').count()
 }
 
 /// `[endbr64] [bnd] jmp *slot(%rip)`: the address of the slot.

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! R1  `frames` never returns an empty list.
-//! R2  The outermost frame's name is DWARF's, unless DWARF has none or an unmangled one where the
-//!     symbol is mangled (lambdas and local functions lose their scope in DWARF).
+//! R2  The outermost frame's name is DWARF's, unless DWARF has none, or an unmangled one where the
+//!     symbol is mangled (lambdas and local functions lose their scope in DWARF), or a library's
+//!     inner name where the symbol is the one that programs call (`malloc`, `__GI___libc_malloc`).
 //! Not here: choosing the module (lib.rs), finding files (locate.rs).
 
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use skinflint_trace::Module;
 
 use crate::demangle::demangle;
 use crate::dwarf::{Dwarf, SplitPlaces};
-use crate::elf::{Image, SymbolTable, TableKind};
+use crate::elf::{self, Image, SymbolTable, TableKind};
 use crate::locate::{self, Places};
 use crate::{Frame, ModuleSummary, bare};
 
@@ -221,7 +222,11 @@ fn prefers_symbol(dwarf: Option<&str>, symbol: &str) -> bool {
     let mangled = |name: &str| name.starts_with("_Z") || name.starts_with("_R");
     match dwarf {
         None => true,
-        Some(name) => !mangled(name) && mangled(symbol),
+        Some(name) if mangled(name) => false,
+        Some(name) => {
+            mangled(symbol)
+                || elf::underscores(symbol.as_bytes()) < elf::underscores(name.as_bytes())
+        }
     }
 }
 
@@ -261,6 +266,17 @@ pub(crate) fn hint(row: &ModuleSummary) -> Option<String> {
         "{} of {} addresses in {name} have no name",
         row.unnamed, row.addresses
     );
+    if row.source == Source::Dwarf {
+        // Debug information is there and does not cover them; installing more would not help.
+        let file = row
+            .file
+            .as_deref()
+            .unwrap_or(std::path::Path::new("its file"));
+        return Some(format!(
+            "{what} in the debug information of {}: that part was built without -g",
+            file.display()
+        ));
+    }
     let how = match locate::debian_package(&row.path) {
         Some(package) if package == "libc6" => "install the package libc6-dbg".to_string(),
         Some(package) => format!(

@@ -544,6 +544,30 @@ fn symbol_tables_and_the_gaps_between_them() {
     check_grow(&shared, at, SymbolOptions::default(), Source::Dynsym);
 }
 
+/// Libraries define `__name` and export `name`: people know the second. Also weak, also without -g.
+#[test]
+fn an_exported_alias_is_preferred_to_the_inner_name() {
+    let built = Built::cpp(&[]);
+    let source = "__attribute__((noinline)) int __inner_work(int x) { return x * 7; }\n\
+                  extern int work(int) __attribute__((weak, alias(\"__inner_work\")));\n\
+                  static __attribute__((noinline)) int _own(int x) { return work(x) + 1; }\n\
+                  int main(int argc, char **argv) { (void)argv; return _own(argc); }\n";
+    std::fs::write(built.path("alias.c"), source).expect("source");
+    for debug in ["-g", "-g0"] {
+        built.run(
+            "gcc",
+            &[debug, "-O1", "-Wl,--build-id", "alias.c", "-o", "alias"],
+        );
+        let functions = built.functions("alias");
+        assert_eq!(functions["work"], functions["__inner_work"]);
+        let mut symbols = built.symbols("alias", SymbolOptions::default());
+        for (inner, shown) in [("__inner_work", "work"), ("_own", "_own"), ("main", "main")] {
+            let frames = symbols.frames(BIAS + functions[inner].0, 1, false);
+            assert_eq!(frames[0].function, shown, "{debug}");
+        }
+    }
+}
+
 #[test]
 fn plt_entries_are_named_after_their_function() {
     for flags in [
