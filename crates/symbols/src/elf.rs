@@ -41,15 +41,14 @@ pub(crate) struct Image {
 impl Image {
     /// Maps a file. Errors are sentences that name the file.
     pub(crate) fn open(path: &Path) -> Result<Image, String> {
-        let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let kind = file
-            .metadata()
-            .map_err(|e| format!("{}: {e}", path.display()))?;
-        if !kind.is_file() {
+        let broken = |e: std::io::Error| format!("{}: {e}", path.display());
+        // Before it is opened: the path comes from a trace, and opening a FIFO would wait for ever.
+        if !std::fs::metadata(path).map_err(broken)?.is_file() {
             return Err(format!("{}: not a regular file", path.display()));
         }
+        let file = File::open(path).map_err(broken)?;
         // SAFETY: I3: private and read-only; a truncation by others is the documented limit.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("{}: {e}", path.display()))?;
+        let map = unsafe { Mmap::map(&file) }.map_err(broken)?;
         let image = Image {
             path: path.to_path_buf(),
             map,
@@ -118,13 +117,19 @@ impl Image {
         self.has_dwarf() || self.elf().is_ok_and(|elf| elf.symbol_table().is_some())
     }
 
-    /// Whether it carries DWARF, its own or as a skeleton for split files.
+    /// Bytes of `.debug_info` as stored; 0 if it carries no DWARF. A skeleton for split files counts.
+    pub(crate) fn dwarf_bytes(&self) -> u64 {
+        let Ok(elf) = self.elf() else { return 0 };
+        let size = |name| elf.section_by_name(name).map_or(0, |s| s.size());
+        if size(".debug_line") == 0 {
+            return 0;
+        }
+        size(".debug_info")
+    }
+
+    /// Whether it carries DWARF.
     pub(crate) fn has_dwarf(&self) -> bool {
-        self.elf().is_ok_and(|elf| {
-            [".debug_info", ".debug_line"]
-                .iter()
-                .all(|name| elf.section_by_name(name).is_some_and(|s| s.size() > 0))
-        })
+        self.dwarf_bytes() > 0
     }
 }
 
@@ -173,7 +178,7 @@ pub(crate) enum TableKind {
     Symtab,
 }
 
-/// A symbol: 24 bytes; the name lies in the mapping (or in `extra` for `foo@plt`).
+/// A symbol: 32 bytes; the name lies in the mapping (or in `extra` for `foo@plt`).
 #[derive(Clone, Copy, Debug)]
 struct Row {
     address: u64,

@@ -83,15 +83,19 @@ impl Resolver {
             self.notes.extend(own.error);
         }
         let own = own.image;
-        // The module's own DWARF needs no search.
-        let debug = match own.as_ref().filter(|image| image.has_dwarf()) {
-            Some(_) => None,
-            None => places.debug_file(&module.path, &module.build_id, own.as_deref()),
+        // The module's own DWARF needs no search, unless the user says where there is more: in
+        // stripped programs a part built elsewhere may have brought some along.
+        let enough = own.as_ref().is_some_and(|image| image.has_dwarf());
+        let debug = if enough && places.debug_dirs.is_empty() {
+            None
+        } else {
+            places.debug_file(&module.path, &module.build_id, own.as_deref())
         };
-        let with_dwarf = [&own, &debug]
+        let with_dwarf = [&debug, &own]
             .into_iter()
             .flatten()
-            .find(|image| image.has_dwarf());
+            .filter(|image| image.has_dwarf())
+            .max_by_key(|image| image.dwarf_bytes());
         if let Some(image) = with_dwarf {
             let images: Vec<&Image> = [&own, &debug]
                 .into_iter()

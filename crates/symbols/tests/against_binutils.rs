@@ -544,6 +544,42 @@ fn symbol_tables_and_the_gaps_between_them() {
     check_grow(&shared, at, SymbolOptions::default(), Source::Dynsym);
 }
 
+/// Layout written down by hand: a symbol inside another, one without a size, one at the section's end.
+#[test]
+fn nested_and_unsized_symbols() {
+    const SOURCE: &str = "\t.text\n\t.globl outer\n\t.p2align 6\n\
+        \t.type outer,@function\nouter:\t.fill 10,1,0x90\n\
+        \t.type inner,@function\ninner:\t.fill 10,1,0x90\n\t.size inner,10\n\
+        \t.fill 12,1,0x90\n\t.size outer,32\n\
+        \t.type label,@function\nlabel:\t.fill 16,1,0x90\n\
+        \t.type next,@function\nnext:\t.fill 4,1,0x90\n\t.size next,4\n\
+        \t.fill 4,1,0x90\n\
+        \t.type last,@function\nlast:\t.fill 8,1,0x90\n";
+    let built = Built::cpp(&[]);
+    std::fs::write(built.path("asm.s"), SOURCE).expect("source");
+    built.run("gcc", &["-shared", "-nostdlib", "asm.s", "-o", "asm"]);
+    let nm = built.run("nm", &["asm"]);
+    let outer = nm.lines().find(|l| l.ends_with(" outer")).expect("outer");
+    let start = u64::from_str_radix(&outer[..16], 16).expect("address");
+    let expected = |offset: u64| match offset {
+        0..10 | 20..32 => "outer",
+        10..20 => "inner",
+        32..48 => "label",
+        48..52 => "next",
+        56..64 => "last",
+        _ => "",
+    };
+    let mut symbols = built.symbols("asm", SymbolOptions::default());
+    for offset in 0..80 {
+        let mut wanted = expected(offset).to_string();
+        if wanted.is_empty() {
+            wanted = format!("asm+{:#x}", start + offset);
+        }
+        let frames = symbols.frames(BIAS + start + offset, 1, false);
+        assert_eq!(frames[0].function, wanted, "at +{offset}");
+    }
+}
+
 /// Libraries define `__name` and export `name`: people know the second. Also weak, also without -g.
 #[test]
 fn an_exported_alias_is_preferred_to_the_inner_name() {
@@ -661,6 +697,37 @@ fn addresses_that_are_no_code_of_a_file() {
         symbols.hints().is_empty(),
         "nothing to install for the vdso"
     );
+}
+
+/// Paths come from a trace: none may hang us or be read for ever.
+#[test]
+fn paths_that_are_no_files() {
+    let built = Built::cpp(&[]);
+    built.run("mkfifo", &["fifo"]);
+    std::fs::write(built.path("empty"), "").expect("write");
+    let here = |name: &str| built.path(name).to_str().expect("UTF-8").to_string();
+    for path in [
+        here("fifo"),
+        here("empty"),
+        here(""),
+        here("none"),
+        "/dev/zero".into(),
+        "//".into(),
+    ] {
+        let mut module = built.module_without_tools("prog");
+        module.path.clone_from(&path);
+        let mut symbols = Symbols::new(&[module], SymbolOptions::default());
+        let frames = symbols.frames(BIAS + 0x10, 1, false);
+        assert!(frames[0].function.ends_with("+0x10"), "{path}: {frames:?}");
+        assert_eq!(symbols.summary()[0].source, Source::None);
+    }
+}
+
+/// The analysis may hand names to another thread.
+#[test]
+fn symbols_can_be_sent() {
+    fn sendable<T: Send>() {}
+    sendable::<Symbols>();
 }
 
 /// Bits flipped and bytes cut, by a seeded generator: never a panic, always a frame.
