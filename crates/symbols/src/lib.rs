@@ -1,1 +1,251 @@
-//! symbols
+//! From addresses of a trace to names: outside the recorded program, perhaps later, perhaps on
+//! another machine.
+//!
+//! ```text
+//!   (pc, node) ─ which module? ─► module ─► DWARF ─► inlined frames, function, file, line
+//!                                   │ none     └ none ─► .symtab, .dynsym, PLT ─► function
+//!                                   ▼                          └ none ─► module+0x1234
+//!                              [jit] 0x…
+//! ```
+//!
+//! S1  A module is opened when its first address is asked for, and once.
+//! S2  Every address gets at least one frame with a name that is not empty.
+//! S3  Names come only from files whose build id is the trace's (locate.rs, L1).
+//! S4  The cache holds one entry per distinct (module, address): the trace's stack tree bounds it.
+//! Not here: reading traces, drawing stacks, asking the network for debug files.
+
+mod demangle;
+mod dwarf;
+mod elf;
+mod locate;
+mod module;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use skinflint_trace::Module;
+
+pub use demangle::{demangle, short_name};
+pub use module::Source;
+
+use locate::Places;
+use module::Resolver;
+
+/// Special address: the frames outside of here were not recorded.
+pub const TRUNCATED_PC: u64 = 1;
+
+/// Where to look for files beside the recorded paths.
+#[derive(Clone, Debug, Default)]
+pub struct SymbolOptions {
+    /// Directories with debug files, in order: `.build-id/xx/yyyy.debug`, the module's path below
+    /// the directory (with or without `.debug`), or just its file name.
+    pub debug_dirs: Vec<PathBuf>,
+    /// A copy of the recorded machine's root; looked in before this machine's.
+    pub sysroot: Option<PathBuf>,
+}
+
+/// A frame.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Frame {
+    /// Demangled name; `module+0x1234` where there is none.
+    pub function: String,
+    /// File name of the module, without its folder; empty outside any module.
+    pub module: String,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line, from 1.
+    pub line: Option<u32>,
+    /// Inlined into the frame that encloses it (the next one).
+    pub inlined: bool,
+}
+
+/// What was found for one module. Only modules that were asked about have a summary.
+#[derive(Clone, Debug)]
+pub struct ModuleSummary {
+    /// As recorded.
+    pub path: String,
+    /// Where names came from.
+    pub source: Source,
+    /// The file they came from.
+    pub file: Option<PathBuf>,
+    /// Distinct addresses asked for.
+    pub addresses: u64,
+    /// Of those, addresses that got no name (`module+0x1234`).
+    pub unnamed: u64,
+    /// The module's file is there and is another build: its names were not used.
+    pub changed: bool,
+    /// What else the reader should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Names for the addresses of one trace.
+///
+/// Not `Sync`: one thread asks. Memory: symbol tables of the modules asked about (40 bytes a symbol),
+/// decompressed debug sections, and one cache entry per distinct address.
+pub struct Symbols {
+    modules: Vec<Module>,
+    places: Places,
+    /// Indices of `modules` by start address, for [`Symbols::module_of`].
+    by_start: Vec<u32>,
+    /// `reach[i]`: the largest end among `by_start[..=i]`.
+    reach: Vec<u64>,
+    resolvers: Vec<Option<Resolver>>,
+    cache: FxHashMap<(u32, u64), Arc<[Frame]>>,
+    outside: u64,
+}
+
+/// Stands for "no module" in the cache.
+const NO_MODULE: u32 = u32::MAX;
+
+impl Symbols {
+    /// Takes the trace's module list. Opens nothing yet (S1).
+    pub fn new(modules: &[Module], options: SymbolOptions) -> Symbols {
+        let modules = modules.to_vec();
+        let count = u32::try_from(modules.len()).unwrap_or(u32::MAX);
+        let mut by_start: Vec<u32> = (0..count).collect();
+        by_start.sort_by_key(|&index| modules[index as usize].start);
+        let mut reach = 0;
+        let reach = by_start
+            .iter()
+            .map(|&index| {
+                reach = reach.max(modules[index as usize].end);
+                reach
+            })
+            .collect();
+        Symbols {
+            resolvers: modules.iter().map(|_| None).collect(),
+            modules,
+            places: Places {
+                debug_dirs: options.debug_dirs,
+                sysroot: options.sysroot,
+            },
+            by_start,
+            reach,
+            cache: FxHashMap::default(),
+            outside: 0,
+        }
+    }
+
+    /// The module that an address of a node belongs to: of those mapped there by then, the latest.
+    pub fn module_of(&self, pc: u64, node: u32) -> Option<&Module> {
+        self.module_index(pc, node)
+            .map(|index| &self.modules[index as usize])
+    }
+
+    fn module_index(&self, pc: u64, node: u32) -> Option<u32> {
+        let above = self
+            .by_start
+            .partition_point(|&index| self.modules[index as usize].start <= pc);
+        let mut best: Option<u32> = None;
+        for at in (0..above).rev() {
+            if self.reach[at] <= pc {
+                break;
+            }
+            let index = self.by_start[at];
+            let module = &self.modules[index as usize];
+            if pc < module.end
+                && module.first_node <= node
+                && best.is_none_or(|b| {
+                    (self.modules[b as usize].first_node, b) < (module.first_node, index)
+                })
+            {
+                best = Some(index);
+            }
+        }
+        best
+    }
+
+    /// The frames at `pc`, innermost (inlined) first; never empty (S2).
+    ///
+    /// `node` is the stack node that holds the address. A return address belongs to the call before
+    /// it, so `pc - 1` is looked up; an interrupted instruction's own address is looked up as it is.
+    /// Cost: a search among modules and a hash lookup when the address was asked for before.
+    pub fn frames(&mut self, pc: u64, node: u32, is_return_address: bool) -> Vec<Frame> {
+        self.frames_shared(pc, node, is_return_address).to_vec()
+    }
+
+    /// [`Symbols::frames`] without a copy.
+    pub fn frames_shared(&mut self, pc: u64, node: u32, is_return_address: bool) -> Arc<[Frame]> {
+        if pc == TRUNCATED_PC {
+            return Arc::new([bare("[truncated]".to_string(), "")]);
+        }
+        let recorded = pc;
+        let pc = pc.saturating_sub(u64::from(is_return_address));
+        let module = self.module_index(pc, node);
+        let key = (module.unwrap_or(NO_MODULE), pc);
+        if let Some(frames) = self.cache.get(&key) {
+            return Arc::clone(frames);
+        }
+        let frames: Arc<[Frame]> = match module {
+            Some(index) => self.resolver(index).frames(pc).into(),
+            None => {
+                self.outside += 1;
+                // The address as recorded: there is no call instruction to point at.
+                Arc::new([outside(recorded)])
+            }
+        };
+        self.cache.insert(key, Arc::clone(&frames));
+        frames
+    }
+
+    fn resolver(&mut self, index: u32) -> &mut Resolver {
+        let module = &self.modules[index as usize];
+        let places = &self.places;
+        self.resolvers[index as usize].get_or_insert_with(|| Resolver::open(module, places))
+    }
+
+    /// Distinct addresses that lay in no module: generated code, or an object that was not listed.
+    pub fn outside(&self) -> u64 {
+        self.outside
+    }
+
+    /// What was found for the modules asked about so far, most unnamed addresses first. A file that
+    /// was mapped several times has one row.
+    pub fn summary(&self) -> Vec<ModuleSummary> {
+        let mut rows: Vec<ModuleSummary> = Vec::new();
+        let mut seen: FxHashMap<(&str, &str), usize> = FxHashMap::default();
+        for (module, resolver) in self.modules.iter().zip(&self.resolvers) {
+            let Some(resolver) = resolver else { continue };
+            let row = resolver.summary();
+            match seen.entry((&module.path, &module.build_id)) {
+                std::collections::hash_map::Entry::Occupied(at) => {
+                    let sum = &mut rows[*at.get()];
+                    sum.addresses += row.addresses;
+                    sum.unnamed += row.unnamed;
+                }
+                std::collections::hash_map::Entry::Vacant(at) => {
+                    at.insert(rows.len());
+                    rows.push(row);
+                }
+            }
+        }
+        rows.sort_by(|a, b| (b.unnamed, &a.path).cmp(&(a.unnamed, &b.path)));
+        rows
+    }
+
+    /// What would give more names, a sentence each, for modules where at least a tenth of the
+    /// addresses have none, or whose file has changed.
+    pub fn hints(&self) -> Vec<String> {
+        let mut hints: Vec<String> = self.summary().iter().filter_map(module::hint).collect();
+        hints.dedup();
+        hints
+    }
+}
+
+/// A frame outside every module. The lowest 64 KiB are never mapped: no code was there.
+fn outside(pc: u64) -> Frame {
+    if pc >= 1 << 16 {
+        bare(format!("[jit] {pc:#x}"), "")
+    } else {
+        bare(format!("{pc:#x}"), "")
+    }
+}
+
+fn bare(function: String, module: &str) -> Frame {
+    Frame {
+        function,
+        module: module.to_string(),
+        ..Frame::default()
+    }
+}

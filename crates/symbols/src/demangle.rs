@@ -1,0 +1,279 @@
+//! Names for people.
+//!
+//! ```text
+//!   _ZN3geo4growIiEEvPT_m ──► geo::grow<int>(int*, unsigned long) ──short──► geo::grow
+//!   _RNv…, _ZN…17h0123…E  ──► alloc::raw_vec::finish_grow
+//!   main                  ──► main
+//! ```
+//!
+//! N1  A name that cannot be demangled is returned as it is, never dropped.
+//! N2  `short_name` never returns an empty string for a name that is not empty.
+//! Not here: where names come from (elf.rs, dwarf.rs).
+
+/// Longest mangled name that we try: nested templates can grow exponentially when written out.
+const MAX_MANGLED_BYTES: usize = 16 << 10;
+/// Longest name that we hand on; longer ones are cut with an ellipsis.
+const MAX_NAME_BYTES: usize = 8 << 10;
+
+/// Demangles a symbol of C++ or Rust (both manglings, without the hash); C names pass through.
+///
+/// C++ functions keep template arguments and parameters and lose the return type. Suffixes of
+/// compiler clones (`.cold`, `.part.0`, `.llvm.123`) and versions (`@@GLIBC_2.2.5`) are dropped,
+/// save for `@plt`.
+pub fn demangle(raw: &str) -> String {
+    let (name, suffix) = match raw.strip_suffix("@plt") {
+        Some(name) => (name, "@plt"),
+        None => (raw.split('@').next().unwrap_or(raw), ""),
+    };
+    let base = match name.find('.') {
+        Some(at) if at > 0 => &name[..at],
+        _ => name,
+    };
+    let mut text = demangle_base(base, name).unwrap_or_else(|| base.to_string());
+    if text.is_empty() {
+        text = raw.to_string(); // N1
+    }
+    if text.len() > MAX_NAME_BYTES {
+        let mut end = MAX_NAME_BYTES;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('…');
+    }
+    text + suffix
+}
+
+fn demangle_base(base: &str, whole: &str) -> Option<String> {
+    if base.len() > MAX_MANGLED_BYTES {
+        return None;
+    }
+    // Legacy Rust is valid C++ mangling: Rust first. Its own dots stand for punctuation, so it gets
+    // the whole name; rustc-demangle drops `.llvm.…` itself.
+    if let Ok(rust) = rustc_demangle::try_demangle(whole) {
+        let text = format!("{rust:#}");
+        // A dot suffix that it kept (`.cold.0`) is the compiler's.
+        return Some(match text.find(".cold") {
+            Some(at) => text[..at].to_string(),
+            None => text,
+        });
+    }
+    if !base.starts_with("_Z") {
+        return None;
+    }
+    let parse = cpp_demangle::ParseOptions::default().recursion_limit(160);
+    let print = cpp_demangle::DemangleOptions::new()
+        .no_return_type()
+        .recursion_limit(160);
+    let symbol = cpp_demangle::Symbol::new_with_options(base, &parse).ok()?;
+    let mut out = Bounded(String::new());
+    // Out of room is an error here: what was written until then is handed on, and cut.
+    let written = symbol.structured_demangle(&mut out, &print);
+    (written.is_ok() || out.0.len() > MAX_NAME_BYTES).then_some(out.0)
+}
+
+/// Stops the demangler as soon as nobody will read on.
+struct Bounded(String);
+
+impl cpp_demangle::DemangleWrite for Bounded {
+    fn write_string(&mut self, text: &str) -> std::fmt::Result {
+        self.0.push_str(text);
+        if self.0.len() > MAX_NAME_BYTES {
+            return Err(std::fmt::Error);
+        }
+        Ok(())
+    }
+}
+
+/// A short form for terminals: no template or generic arguments, no parameters.
+///
+/// `std::vector<int, std::allocator<int> >::push_back(int const&)` becomes
+/// `std::vector::push_back`; `<alloc::vec::Vec<T> as core::ops::Drop>::drop` becomes
+/// `<alloc::vec::Vec as core::ops::Drop>::drop`. Operators and `(anonymous namespace)` are kept.
+pub fn short_name(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    // Whether a name, an operator or its brackets were written last, so that a bracket opens
+    // arguments.
+    let mut after_name = false;
+    while let Some(c) = rest.chars().next() {
+        if let Some(operator) = operator_token(rest, &out) {
+            out.push_str(operator);
+            // A space parts `operator<<` from its arguments.
+            rest = rest[operator.len()..].trim_start_matches(' ');
+            after_name = true;
+        } else if c == '<' && (after_name || out.ends_with("::")) {
+            if out.ends_with("::") {
+                out.truncate(out.len() - 2); // turbofish: `collect::<T>`
+            }
+            rest = skip_bracket(rest, b'<', b'>');
+            after_name = true;
+        } else if let Some(left) = rest.strip_prefix("(anonymous namespace)") {
+            out.push_str("(anonymous namespace)");
+            rest = left;
+            after_name = true;
+        } else if c == '(' && after_name {
+            rest = skip_qualifiers(skip_bracket(rest, b'(', b')'));
+        } else {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+            after_name = c.is_alphanumeric() || "_>)]}".contains(c);
+        }
+    }
+    let out = out.trim();
+    if out.is_empty() { name } else { out }.to_string() // N2
+}
+
+/// `operator<<`, `operator()`, `operator new[]` … at the start of `rest`, if a name begins here.
+fn operator_token<'a>(rest: &'a str, out: &str) -> Option<&'a str> {
+    const SYMBOLS: [&str; 38] = [
+        "<=>", "<<=", ">>=", "->*", "()", "[]", "->", "<<", ">>", "<=", ">=", "==", "!=", "&&",
+        "||", "++", "--", "+=", "-=", "*=", "/=", "%=", "^=", "&=", "|=", "<", ">", "+", "-", "*",
+        "/", "%", "^", "&", "|", "~", "!", "=",
+    ];
+    let after = rest.strip_prefix("operator")?;
+    if out.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+        return None;
+    }
+    let symbol = SYMBOLS.iter().find(|symbol| after.starts_with(**symbol))?;
+    Some(&rest[.."operator".len() + symbol.len()])
+}
+
+/// What follows the bracket that closes the one at the start; empty if none does.
+fn skip_bracket(rest: &str, open: u8, close: u8) -> &str {
+    let mut depth = 0usize;
+    let bytes = rest.as_bytes();
+    for (at, &byte) in bytes.iter().enumerate() {
+        // `->` in a type, and the comparison in `operator<` inside arguments, are no brackets.
+        let arrow = byte == b'>' && at > 0 && bytes[at - 1] == b'-';
+        if byte == open {
+            depth += 1;
+        } else if byte == close && !arrow {
+            depth -= 1;
+            if depth == 0 {
+                return &rest[at + 1..];
+            }
+        }
+    }
+    ""
+}
+
+/// Drops ` const`, ` volatile`, `&`, `&&` and an ABI tag's remains after a parameter list.
+fn skip_qualifiers(mut rest: &str) -> &str {
+    loop {
+        let trimmed = [" const", " volatile", " &&", " &", " noexcept"]
+            .iter()
+            .find_map(|word| rest.strip_prefix(word));
+        match trimmed {
+            Some(left) => rest = left,
+            None => return rest,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpp_keeps_arguments_and_loses_clone_suffixes() {
+        let grow = "geo::grow<int>(int*, unsigned long)";
+        for raw in [
+            "_ZN3geo4growIiEEvPT_m",
+            "_ZN3geo4growIiEEvPT_m.cold",
+            "_ZN3geo4growIiEEvPT_m.part.0",
+        ] {
+            assert_eq!(demangle(raw), grow);
+        }
+    }
+
+    #[test]
+    fn rust_both_manglings_without_hash() {
+        assert_eq!(
+            demangle("_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE"),
+            "alloc::raw_vec::finish_grow"
+        );
+        assert_eq!(
+            demangle("_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE.llvm.12345"),
+            "alloc::raw_vec::finish_grow"
+        );
+        assert_eq!(demangle("_RNvC7mycrate3foo"), "mycrate::foo");
+    }
+
+    #[test]
+    fn c_names_pass_through() {
+        for name in [
+            "main",
+            "_start",
+            "_Zqq",
+            "__libc_malloc",
+            "_IO_file_doallocate",
+        ] {
+            assert_eq!(demangle(name), name);
+        }
+        assert_eq!(demangle("malloc@@GLIBC_2.2.5"), "malloc");
+        assert_eq!(demangle("malloc@plt"), "malloc@plt");
+        assert_eq!(demangle("sum.constprop.0"), "sum");
+        assert_eq!(demangle(".L42"), ".L42");
+        assert_eq!(demangle(""), "");
+        assert_eq!(demangle("@"), "@");
+    }
+
+    #[test]
+    fn hostile_names_are_bounded() {
+        assert_eq!(
+            demangle(&"_Z".repeat(20_000)).len(),
+            MAX_NAME_BYTES + "…".len()
+        );
+        // Substitutions that double 40 times: written out this would be a terabyte.
+        let mut bomb = String::from("_Z1fI");
+        for _ in 0..2_000 {
+            bomb.push_str("PFvI");
+        }
+        assert!(demangle(&bomb).len() <= MAX_NAME_BYTES + 8);
+    }
+
+    #[test]
+    fn short_names() {
+        for (long, short) in [
+            ("main", "main"),
+            ("geo::grow<int>(int*, unsigned long)", "geo::grow"),
+            (
+                "std::vector<int, std::allocator<int> >::push_back(int const&)",
+                "std::vector::push_back",
+            ),
+            (
+                "(anonymous namespace)::f(int) const",
+                "(anonymous namespace)::f",
+            ),
+            (
+                "a::b(int) const::{lambda(char)#1}::operator()(char) const",
+                "a::b::{lambda#1}::operator()",
+            ),
+            (
+                "std::operator<< <char>(std::ostream&, char)",
+                "std::operator<<",
+            ),
+            ("Foo::operator<(Foo const&) const", "Foo::operator<"),
+            ("Foo::operator->() const", "Foo::operator->"),
+            ("operator new(unsigned long)", "operator new"),
+            ("operator new[](unsigned long)", "operator new[]"),
+            ("void_operator_x<int>()", "void_operator_x"),
+            (
+                "<alloc::vec::Vec<T> as core::ops::Drop>::drop",
+                "<alloc::vec::Vec as core::ops::Drop>::drop",
+            ),
+            (
+                "core::iter::Iterator::collect::<alloc::vec::Vec<u8>>",
+                "core::iter::Iterator::collect",
+            ),
+            ("f<void (*)(int) -> x>::g()", "f::g"),
+            ("libfoo.so+0x1234", "libfoo.so+0x1234"),
+            ("[jit] 0x7f00", "[jit] 0x7f00"),
+            ("<", "<"),
+            ("f<", "f"),
+        ] {
+            assert_eq!(short_name(long), short, "from {long}");
+        }
+    }
+}
