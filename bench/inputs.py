@@ -129,7 +129,7 @@ MAKERS = {
     "work.ii": lambda path: write_ii(path, 8),
     "work.json": lambda path: write_json(path, 40_000),
     "small.json": lambda path: write_json(path, 200),
-    "work.xml": lambda path: write_xml(path, 60_000),
+    "work.xml": lambda path: write_xml(path, 52_000),
     "history.git": lambda path: write_history(path, 1_500),
     "probe.txt": write_probe,
 }
