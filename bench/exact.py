@@ -7,10 +7,11 @@ E1  DHAT counts a realloc as one more block of the new size, and a block of 0 by
     Both are checked here on calls counted by hand (CALIBRATION) before anything is compared.
 E2  skinflint counts a realloc as one more block of the new size, too; a block of 0 bytes as 0. So
     blocks must be equal as they stand, and DHAT's bytes = ours + our allocations of size 0.
-E3  Both tools get the same environment, arguments, standard input and working folder (the name of which
-    has the same length in both), and a redirected stdout: the program must have no reason to allocate
-    differently. What each tool preloads is what is left, and is why startup code of the tools themselves
-    may never show up in the counts.
+E3  The program must have no reason to allocate differently: same arguments, standard input, kind of stdout,
+    working folder of a name of the same length, and an environment with the same names and lengths of
+    values. perl copies its environment, so that a longer LD_PRELOAD alone is some bytes more: what each
+    tool adds is looked up by running env(1) under it, given to the other too, and LD_PRELOAD is padded
+    with colons, which the loader skips.
 E4  Exit 0: all equal. 1: a difference, printed with both figures. 2: it could not be measured.
 """
 import argparse
@@ -46,16 +47,64 @@ CASES = [
 ]
 
 
-def dhat(command, scratch, stdin):
-    """(blocks, bytes) over the whole run, as DHAT counts them."""
+def dhat_prefix(scratch):
     out = os.path.join(scratch, "dhat.json")
-    full = ["valgrind", "--quiet", "--tool=dhat", "--trace-children=no", f"--dhat-out-file={out}", *command]
+    return ["valgrind", "--quiet", "--tool=dhat", "--trace-children=no", f"--dhat-out-file={out}"]
+
+
+def skinflint_prefix(bench, scratch):
+    return [bench.skinflint, "record", "-o", os.path.join(scratch, "exact.sft"), "--"]
+
+
+def run_under(prefix, command, scratch, stdin, environment):
+    """Runs the program under a tool, its output into the scratch folder."""
     with open(stdin, "rb") as source, open(os.path.join(scratch, "stdout"), "wb") as stdout:
-        done = subprocess.run(full, cwd=scratch, env=workloads.ENVIRONMENT, stdin=source, stdout=stdout,
+        done = subprocess.run(prefix + command, cwd=scratch, env=environment, stdin=source, stdout=stdout,
                               stderr=subprocess.PIPE, timeout=measure.LIMIT_S)
     if done.returncode != 0:
-        raise measure.Failed(f"valgrind: exit {done.returncode}: {done.stderr.decode(errors='replace')[-400:]}")
-    with open(out) as file:
+        said = done.stderr.decode(errors="replace")[-400:]
+        raise measure.Failed(f"{os.path.basename(prefix[0])}: exit {done.returncode}: {said}")
+
+
+def seen_under(prefix_of, bench, environment):
+    """The environment as a program sees it that is started under the tool."""
+    with bench.scratch() as scratch:
+        run_under(prefix_of(scratch), ["/usr/bin/env", "-0"], scratch, os.devnull, environment)
+        with open(os.path.join(scratch, "stdout"), "rb") as stdout:
+            pairs = stdout.read().decode().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+def shape(environment):
+    """What an allocation can depend on."""
+    return {name: len(value) for name, value in environment.items()}
+
+
+def equal_environments(bench):
+    """(for DHAT, for skinflint): what to start each with, so that the program sees the same shape (E3)."""
+    prefixes = [dhat_prefix, lambda scratch: skinflint_prefix(bench, scratch)]
+    given = [dict(workloads.ENVIRONMENT), dict(workloads.ENVIRONMENT)]
+    seen = [seen_under(prefix, bench, environment) for prefix, environment in zip(prefixes, given)]
+    for own, other in ((0, 1), (1, 0)):
+        for name in seen[other].keys() - seen[own].keys():
+            given[own][name] = ":" if name == "LD_PRELOAD" else seen[other][name]
+    seen = [seen_under(prefix, bench, environment) for prefix, environment in zip(prefixes, given)]
+    lengths = [len(environment.get("LD_PRELOAD", "")) for environment in seen]
+    # One colon stands between what the tool preloads and what it was given; hence both are given some.
+    for own in (0, 1):
+        given[own]["LD_PRELOAD"] = ":" * (8 + max(lengths) - lengths[own])
+    seen = [seen_under(prefix, bench, environment) for prefix, environment in zip(prefixes, given)]
+    shapes = [shape(environment) for environment in seen]
+    if shapes[0] != shapes[1]:
+        differing = dict(set(shapes[0].items()) ^ set(shapes[1].items()))
+        raise measure.Failed(f"the environments could not be made equal: {sorted(differing)} differ in length")
+    return given
+
+
+def dhat(command, scratch, stdin, environment):
+    """(blocks, bytes) over the whole run, as DHAT counts them."""
+    run_under(dhat_prefix(scratch), command, scratch, stdin, environment)
+    with open(os.path.join(scratch, "dhat.json")) as file:
         profile = json.load(file)
     if profile.get("dhatFileVersion") != 2:
         raise measure.Failed(f"dhat wrote file version {profile.get('dhatFileVersion')}, known is 2")
@@ -70,22 +119,17 @@ def check_rule(bench):
             file.write(CALIBRATION)
         binary = os.path.join(scratch, "calibration")
         subprocess.run(["gcc", "-O0", "-w", "-o", binary, source], check=True, timeout=60)
-        seen = dhat([binary], scratch, os.devnull)
+        seen = dhat([binary], scratch, os.devnull, workloads.ENVIRONMENT)
     if seen != CALIBRATION_DHAT:
         raise measure.Failed(f"this DHAT counts by another rule: {seen} instead of {CALIBRATION_DHAT}")
 
 
-def skinflint(bench, command, scratch, stdin):
+def skinflint(bench, command, scratch, stdin, environment):
     """The report of the one trace, made with the program as the recorder's own child."""
+    run_under(skinflint_prefix(bench, scratch), command, scratch, stdin, environment)
     trace = os.path.join(scratch, "exact.sft")
-    full = [bench.skinflint, "record", "-o", trace, "--", *command]
-    with open(stdin, "rb") as source, open(os.path.join(scratch, "stdout"), "wb") as stdout:
-        done = subprocess.run(full, cwd=scratch, env=workloads.ENVIRONMENT, stdin=source, stdout=stdout,
-                              stderr=subprocess.PIPE, timeout=measure.LIMIT_S)
-    said = done.stderr.decode(errors="replace")[-400:]
-    if done.returncode != 0 or not os.path.exists(trace):
-        raise measure.Failed(f"skinflint record: exit {done.returncode}, trace "
-                             f"{'written' if os.path.exists(trace) else 'missing'}: {said}")
+    if not os.path.exists(trace):
+        raise measure.Failed("skinflint record ended well and wrote no trace")
     return measure.report(bench, trace)[0]
 
 
@@ -93,16 +137,16 @@ def zero_sized(report):
     return sum(row["allocations"] for row in report["sizes"] if row["size"] == 0)
 
 
-def compare(bench, case):
+def compare(bench, case, environments):
     """Runs one case under both; prints and returns whether it is equal."""
     command = case.arguments(bench.inputs, 0)
     stdin = case.stdin_path(bench.inputs)
     hashes = []
     with bench.scratch() as scratch:
-        theirs = dhat(command, scratch, stdin)
+        theirs = dhat(command, scratch, stdin, environments[0])
         hashes.append(workloads.digest(case, os.path.join(scratch, "stdout"), b"", scratch))
     with bench.scratch() as scratch:
-        report = skinflint(bench, command, scratch, stdin)
+        report = skinflint(bench, command, scratch, stdin, environments[1])
         hashes.append(workloads.digest(case, os.path.join(scratch, "stdout"), b"", scratch))
     totals, zero = report["totals"], zero_sized(report)
     ours = (totals["allocations"], totals["requested_bytes"] + zero)
@@ -129,7 +173,8 @@ def main(argv=None):
         bench.need_skinflint()
         check_rule(bench)
         picked = [case for case in CASES if not arguments.programs or case.name in arguments.programs]
-        results = [compare(bench, case) for case in picked]
+        environments = equal_environments(bench)
+        results = [compare(bench, case, environments) for case in picked]
     except FileNotFoundError as error:
         print(f"exact: {error.filename} is not installed (apt-get install -y valgrind gcc perl jq sqlite3)",
               file=sys.stderr)
