@@ -1,2 +1,57 @@
-//! xtask
-fn main() {}
+//! `cargo xtask`: what the project checks about itself.
+//!
+//! ```text
+//!   cargo xtask tidy ──► git ls-files ──► text rules, Rust rules, links ─┐
+//!                   └──► cargo metadata ──► crate edges ─────────────────┴──► file:line: [rule] what
+//! ```
+//!
+//! X1  Exit 0: no fault. Exit 1: faults, all of them listed on stdout. Exit 2: the check itself
+//!     could not be made (no git, no cargo), and stderr says why.
+//!
+//! Not here: formatting and lints (`make check` calls rustfmt and clippy), benchmarks (`bench/`).
+
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Checks of the Skinflint repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", after_help = "Example: cargo xtask tidy")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists every breach of the project's rules, with file, line and rule; exit 1 if there is one.
+    Tidy {
+        /// The repository to check.
+        #[arg(long, default_value = ".")]
+        root: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let Command::Tidy { root } = Args::parse().command;
+    match tidy::run(&root) {
+        Ok(faults) if faults.is_empty() => ExitCode::SUCCESS,
+        Ok(faults) => {
+            for fault in &faults {
+                println!("{fault}");
+            }
+            eprintln!(
+                "tidy: {} faults; each line names the rule it breaks",
+                faults.len()
+            );
+            ExitCode::from(1)
+        }
+        Err(error) => {
+            eprintln!("tidy: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,77 @@
+# Everything by one word. `make` alone lists the words.
+#
+#   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
+#   make test      everything that must hold: builds, all tests, the rules of the repository
+#   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
+#
+# Needed: cargo (Rust 1.90 or later), gcc, g++, python3, sqlite3. As root on Debian what is missing is
+# installed; otherwise the line that installs it is printed.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+RELEASE = target/release
+DEMO = target/demo
+
+.PHONY: help deps build demo test check bench bench-deps install clean
+
+help:
+	@sed -n 's/^#   make/  make/p' Makefile
+	@echo "  make check     formatting, lints and the rules only (no tests)"
+	@echo "  make install   PREFIX=$(PREFIX)"
+	@echo "  make clean     removes target/"
+
+deps:
+	@sh bench/need.sh gcc:gcc g++:g++ python3:python3 sqlite3:sqlite3 git:git $(CARGO):cargo
+
+bench-deps: deps
+	@sh bench/need.sh heaptrack:heaptrack valgrind:valgrind zstd:zstd redis-server:redis-server \
+	  redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs jq:jq xmllint:libxml2-utils
+
+build:
+	$(CARGO) build --release --locked
+
+# The recorded program does real work: a table of 200,000 rows, two indices, three questions.
+demo: deps build
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@sql=$$(python3 -B bench/inputs.py target/bench/inputs demo.sql) && \
+	echo "recording: sqlite3 demo.db < $$sql" && \
+	$(RELEASE)/skinflint record -o $(DEMO)/sqlite3.sft -- sqlite3 $(DEMO)/demo.db < "$$sql" > $(DEMO)/answers.txt
+	$(RELEASE)/skinflint report $(DEMO)/sqlite3.sft --html $(DEMO)/sqlite3.html
+	@test -s $(DEMO)/sqlite3.html
+	@echo
+	@echo "The same as a page: $(CURDIR)/$(DEMO)/sqlite3.html"
+	@echo "The trace:          $(CURDIR)/$(DEMO)/sqlite3.sft"
+	@echo "Your own program:   $(RELEASE)/skinflint run -- CMD ARGS…"
+
+test: deps build
+	$(CARGO) test --workspace --locked
+	python3 -B bench/selftest.py
+	@if [ -x tests/run ]; then tests/run; fi
+	@$(MAKE) --no-print-directory check
+	@echo "make test: everything held"
+
+check:
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
+	else echo "rustfmt is not installed: formatting not checked" >&2; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
+	else echo "clippy is not installed: lints not checked" >&2; fi
+	$(CARGO) run --quiet --locked --package xtask -- tidy
+
+# Every bar is measured even if one before it is missed; the last line says how many were.
+bench: bench-deps build
+	@missed=0; \
+	for bar in overhead exact kill analyse; do \
+	  echo "== bench/$$bar.py"; python3 -B bench/$$bar.py || missed=$$((missed + 1)); \
+	done; \
+	echo "benches with a missed bar: $$missed of 4"; test $$missed -eq 0
+
+# The binary looks for the recorder beside itself.
+install: build
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(RELEASE)/skinflint "$(DESTDIR)$(PREFIX)/bin/skinflint"
+	install -m 755 $(RELEASE)/libskinflint_record.so "$(DESTDIR)$(PREFIX)/bin/libskinflint_record.so"
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,26 @@
+#!/bin/sh
+# need.sh COMMAND:PACKAGE...   makes sure that each command exists.
+#
+# Root on a system with apt-get: what is missing is installed. Otherwise: prints the one line that does it,
+# and fails. cargo is never installed from a package when a newer toolchain could be meant: it is only named.
+set -eu
+
+packages=""
+for pair in "$@"; do
+    command -v "${pair%%:*}" >/dev/null 2>&1 && continue
+    if [ "${pair##*:}" = cargo ]; then
+        echo "missing: cargo. Install Rust 1.90 or later: https://rustup.rs" >&2
+        exit 1
+    fi
+    packages="$packages ${pair##*:}"
+done
+[ -n "$packages" ] || exit 0
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "missing:$packages. Run: sudo apt-get install -y$packages" >&2
+    exit 1
+fi
+echo "installing:$packages" >&2
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086 # the list is meant to be split
+apt-get install -y --no-install-recommends $packages >/dev/null 2>&1 ||
+    { apt-get update >/dev/null && apt-get install -y --no-install-recommends $packages >/dev/null; }

@@ -1,0 +1,208 @@
+"""Tests of the benches themselves: each check is seen to fail on a case made to fail it.
+
+    python3 bench/selftest.py          no recorder needed: reports are made up, by hand
+
+A bench that cannot miss its bar proves nothing; here every verdict is given a figure on either side of it.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import exact
+import kill
+import measure
+import overhead
+import workloads
+
+
+def made_up_report(allocations=50, frees=50, lost=0, complete=True, notes=(), ended="exit 0"):
+    return {"completeness": {"complete": complete, "events": allocations + frees, "lost_events": lost,
+                             "truncated_stacks": 0, "unknown_frees": 0, "notes": list(notes)},
+            "totals": {"allocations": allocations, "frees": frees}, "program": {"ended": ended}}
+
+
+class WithTools(unittest.TestCase):
+    """Tests that compile and run the small C programs."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.bench = measure.Bench(os.path.join(cls.folder.name, "skinflint"), cls.folder.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def fake_skinflint(self, script):
+        with open(self.bench.skinflint, "w") as file:
+            file.write("#!/bin/sh\n" + script)
+        os.chmod(self.bench.skinflint, 0o755)
+
+
+class Wrapper(WithTools):
+    """self_rusage.c"""
+
+    def run_it(self, *words):
+        out = os.path.join(self.folder.name, "out.json")
+        if os.path.exists(out):
+            os.remove(out)
+        done = subprocess.run([self.bench.tool("self_rusage"), out, *words], capture_output=True, text=True, timeout=60)
+        result = None
+        if os.path.exists(out):
+            with open(out) as file:
+                result = json.load(file)
+        return done, result
+
+    def test_status_and_streams_pass_through(self):
+        done, result = self.run_it("-e", "WORD=one two", "--", "sh", "-c", "echo $WORD; exit 7")
+        self.assertEqual((done.returncode, done.stdout, result["status"]), (7, "one two\n", 7))
+
+    def test_a_signal_is_told_from_a_status(self):
+        done, result = self.run_it("--", "sh", "-c", "kill -9 $$")
+        self.assertEqual((done.returncode, result["status"]), (137, -9))
+
+    def test_cpu_is_the_commands_own(self):
+        busy = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+        _, result = self.run_it("--", sys.executable, "-c", busy)
+        seconds = (result["user_us"] + result["sys_us"]) / 1e6
+        self.assertTrue(0.2 <= seconds < 1.0, seconds)
+
+    def test_a_small_commands_peak_is_not_ours(self):
+        """A Python parent would show itself here: its peak is carried over fork and exec."""
+        _, result = self.run_it("--", "/bin/true")
+        self.assertLess(result["max_rss_kb"], 8000)
+
+    def test_bad_use_is_refused(self):
+        self.assertEqual(self.run_it("--")[0].returncode, 2)
+        self.assertEqual(self.run_it("--", "/no/such/program")[0].returncode, 127)
+
+
+class Programs(WithTools):
+    """churn.c and counted.c"""
+
+    def test_churn_makes_what_it_is_told_to(self):
+        done = subprocess.run([self.bench.tool("churn"), "100001"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, "100001 events, 0 damaged\n"))
+        self.assertEqual(subprocess.run([self.bench.tool("churn"), "0"], capture_output=True, timeout=60).returncode, 2)
+
+    def test_counted_keeps_its_count_outside(self):
+        counter = os.path.join(self.folder.name, "count")
+        done = subprocess.run([self.bench.tool("counted"), counter, "1000"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.stdout, kill.read_count(counter)), ("done 1000\n", 1000))
+        self.assertEqual(kill.read_count(os.path.join(self.folder.name, "absent")), 0)
+
+
+class KillJudge(WithTools):
+    """What a cut recording is held to."""
+
+    def judge(self, number, done, **report):
+        one = kill.Round(self.bench, self.folder.name, number, 1)
+        with open(one.counter, "wb") as file:
+            file.write(done.to_bytes(8, "little"))
+        return one.judge(made_up_report(**report))
+
+    def test_program_killed(self):
+        good = {"ended": "signal 9 (SIGKILL)"}
+        self.assertEqual(self.judge(0, 100, **good), [])
+        self.assertEqual(self.judge(0, 103, lost=3, **good), [])
+        self.assertIn("silent loss", self.judge(0, 101, **good)[0])
+        self.assertIn("not by signal 9", self.judge(0, 100)[0])
+
+    def test_collector_killed(self):
+        cut = {"complete": False, "notes": ["no end mark"]}
+        self.assertEqual(self.judge(1, 100, **cut), [])
+        self.assertEqual(self.judge(1, 10**6, **cut), [])
+        self.assertIn("called complete", self.judge(1, 100, notes=["x"])[0])
+        self.assertIn("no note", self.judge(2, 100, complete=False)[0])
+        self.assertIn("only 0 done", self.judge(1, 0, allocations=101, **cut)[0])
+
+    def test_moments_follow_from_the_seed(self):
+        delays = [[kill.Round(self.bench, "", n, seed).delay_s for n in range(9)] for seed in (1, 1, 2)]
+        self.assertEqual(delays[0], delays[1])
+        self.assertNotEqual(delays[0], delays[2])
+        self.assertEqual({kill.Round(self.bench, "", n, 1).target for n in range(3)}, set(kill.TARGETS))
+
+
+class OverheadJudge(unittest.TestCase):
+    """Ratios, means and bars."""
+
+    def test_geometric_mean(self):
+        self.assertAlmostEqual(overhead.geomean([1, 4]), 2)
+        self.assertIsNone(overhead.geomean([]))
+
+    def test_bars_are_exact(self):
+        at_the_bar = dict(overhead.BARS)
+        results = [{"name": "a", "failed": {}}]
+        self.assertTrue(all(held for _, held in overhead.judge(at_the_bar, results, [1])))
+        for name in overhead.BARS:
+            above = {**at_the_bar, name: at_the_bar[name] + 0.001}
+            self.assertEqual([held for _, held in overhead.judge(above, results, [1])].count(False), 1)
+            absent = {key: value for key, value in at_the_bar.items() if key != name}
+            self.assertEqual([held for _, held in overhead.judge(absent, results, [1])].count(False), 1)
+
+    def test_a_failed_program_is_a_missed_bar(self):
+        results = [{"name": "a", "failed": {"skinflint": "crashed"}}]
+        self.assertFalse(overhead.judge(overhead.BARS, results, [1])[-1][1])
+        peer_failed = [{"name": "a", "failed": {"heaptrack": "crashed"}}]
+        self.assertTrue(overhead.judge(overhead.BARS, peer_failed, [1])[-1][1])
+
+    def test_changed_output_is_a_failure(self):
+        def run(status, digest):
+            return measure.Run(status, digest, 1, 1, 1, 1)
+        for other in (run(0, "b"), run(1, "a")):
+            failed = {}
+            overhead.compare_output({"plain": [run(0, "a")], "skinflint": [run(0, "a"), other]}, failed)
+            self.assertIn("1 of 2", failed["skinflint"])
+        failed = {}
+        overhead.compare_output({"plain": [run(0, "a"), run(0, "b")], "skinflint": []}, failed)
+        self.assertIn("plain", failed)
+
+
+class Measuring(WithTools):
+    """A recorder that fails is named, never measured."""
+
+    JOB = workloads.Workload("job", "coreutils", ["/bin/sh", "-c", "echo out; echo file > f"], files=("f",))
+
+    def test_plain(self):
+        result = measure.run(self.bench, self.JOB, "plain")
+        other = workloads.Workload("job", "coreutils", ["/bin/sh", "-c", "echo out; echo File > f"], files=("f",))
+        self.assertEqual(result.digest, measure.run(self.bench, self.JOB, "plain").digest)
+        self.assertNotEqual(result.digest, measure.run(self.bench, other, "plain").digest)
+
+    def failure(self, script, act=None):
+        self.fake_skinflint(script)
+        with self.assertRaises(measure.Failed) as caught:
+            (act or (lambda: measure.run(self.bench, self.JOB, "skinflint")))()
+        return str(caught.exception)
+
+    def test_recorders_that_fail(self):
+        self.assertIn("no trace of process", self.failure('shift 4; exec "$@"\n'))
+        self.assertIn("no measurement", self.failure("echo broken >&2; exit 3\n"))
+        self.assertIn("stderr: broken", self.failure("echo broken >&2; exit 3\n"))
+        self.assertIn("the tool with 1", self.failure('shift 4; "$@"; exit 1\n'))
+
+    def test_reports_that_fail(self):
+        def read():
+            return measure.report(self.bench, "x.sft")
+        self.assertIn("no JSON", self.failure("echo {\n", read))
+        self.assertIn("exit 2", self.failure("exit 2\n", read))
+
+    def test_a_missing_recorder_names_the_next_step(self):
+        absent = measure.Bench(os.path.join(self.folder.name, "absent", "skinflint"), self.folder.name)
+        with self.assertRaisesRegex(measure.Failed, "cargo build --release"):
+            absent.need_skinflint()
+
+
+class Exactness(unittest.TestCase):
+    """The conversion between the two ways to count."""
+
+    def test_blocks_of_no_bytes(self):
+        rows = [{"size": 0, "allocations": 3}, {"size": 1, "allocations": 9}, {"size": 0, "allocations": 4}]
+        self.assertEqual(exact.zero_sized({"sizes": rows}), 7)
+
+
+if __name__ == "__main__":
+    unittest.main()

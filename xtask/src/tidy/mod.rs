@@ -1,0 +1,146 @@
+//! The rules of the repository, run over every tracked file.
+//!
+//! ```text
+//!   path + text ──► text::check   (every text file: machine paths, hosts, length)
+//!               ├─► rust::check   (*.rs, over source::Source: code and comments told apart)
+//!               └─► links::check  (*.md)
+//!   workspace   ──► edges::check  (cargo metadata against the table of floors)
+//! ```
+//!
+//! T1  A rule is a pure function from a path and a text to faults; only this file touches the disk.
+//! T2  All faults are reported, sorted by file and line, never only the first.
+//! T3  Every rule is seen, in its own test, to fire on a bad sample and to stay silent on a good one.
+//!
+//! Not here: what rustfmt and clippy know already.
+
+mod edges;
+mod links;
+mod rust;
+mod source;
+mod text;
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// One breach of one rule.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Fault {
+    /// The file, relative to the root of the repository.
+    pub file: String,
+    /// The line, from 1; 0 where the fault is the file's as a whole.
+    pub line: usize,
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What is wrong and what to do.
+    pub what: String,
+}
+
+impl Fault {
+    fn new(file: &str, line: usize, rule: &'static str, what: impl Into<String>) -> Self {
+        Fault {
+            file: file.to_owned(),
+            line,
+            rule,
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault {
+            file,
+            line,
+            rule,
+            what,
+        } = self;
+        write!(f, "{file}:{line}: [{rule}] {what}")
+    }
+}
+
+/// Checks the repository at `root`.
+///
+/// # Errors
+/// If the list of files or the crate graph cannot be had.
+pub fn run(root: &Path) -> Result<Vec<Fault>> {
+    let files = tracked_files(root)?;
+    let mut faults = Vec::new();
+    for file in &files {
+        // A tracked file that is gone from the work tree is git's business; one that is not UTF-8
+        // is no text.
+        let Ok(bytes) = std::fs::read(root.join(file)) else {
+            continue;
+        };
+        let Ok(content) = String::from_utf8(bytes) else {
+            continue;
+        };
+        faults.extend(check_file(root, file, &content));
+    }
+    faults.extend(edges::check(&workspace_metadata(root)?)?);
+    faults.sort();
+    Ok(faults)
+}
+
+fn check_file(root: &Path, file: &str, content: &str) -> Vec<Fault> {
+    let mut faults = text::check(file, content);
+    if file.ends_with(".rs") {
+        faults.extend(rust::check(file, content));
+    }
+    if file.ends_with(".md") {
+        faults.extend(links::check(file, content, &|target| {
+            root.join(target).exists()
+        }));
+    }
+    faults
+}
+
+/// Tracked files and new ones that are not ignored: a fault is to be seen before it is committed.
+fn tracked_files(root: &Path) -> Result<Vec<String>> {
+    let output = Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .current_dir(root)
+        .output()
+        .context("cannot run git: install it, or run this inside a clone")?;
+    if !output.status.success() {
+        bail!(
+            "git ls-files in {}: {}",
+            root.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let list = String::from_utf8_lossy(&output.stdout);
+    let files: Vec<String> = list
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if files.is_empty() {
+        bail!("no tracked files in {}: wrong --root?", root.display());
+    }
+    Ok(files)
+}
+
+fn workspace_metadata(root: &Path) -> Result<serde_json::Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("cannot run cargo metadata")?;
+    if !output.status.success() {
+        bail!(
+            "cargo metadata: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")
+}
