@@ -562,6 +562,10 @@ fn growth_between_marks_is_told_from_holding() {
         let at = 2 + round * 10;
         events.push(alloc(at, 1, MAP + round * K128, K128, K128));
         events.push(alloc(at + 1, 3, MAP + (100 + round) * K128, K128, K128));
+        if round == 2 {
+            // f4 grows once, between the second and the third mark: no trend.
+            events.push(alloc(at + 2, 4, MAP + 200 * K128, K128, K128));
+        }
         let mark = EventKind::Mark { mark: round as u32 };
         events.push(event(10 + round * 10, mark));
         events.push(free(10 + round * 10 + 1, MAP + (100 + round) * K128));
@@ -681,6 +685,78 @@ fn inherited_blocks() {
             .map(|site| site.allocations)
             .sum::<u64>(),
         2
+    );
+}
+
+/// The largest live heap may be what the parent left.
+#[test]
+fn a_fork_that_only_releases_peaks_at_its_start() {
+    let mut facts = facts();
+    facts.process.origin = Some(Origin {
+        how: OriginKind::Fork,
+        uid: "u".into(),
+        pid: 7,
+        fork_ticket: 100,
+    });
+    let mut analyzer = Analyzer::with_passes(facts, Options::default(), Vec::new()).unwrap();
+    analyzer.inherit(&alloc(1, 77, HEAP + 0x10, 10, 24));
+    analyzer.inherit(&alloc(2, 77, HEAP + 0x40, 20, 40));
+    analyzer.event(&free(0, HEAP + 0x40));
+    analyzer.event(&alloc(1, 1, HEAP + 0x80, 8, 24));
+    let report = analyzer.finish(&mut Names);
+    let peak = report
+        .instants
+        .iter()
+        .find(|one| one.kind == InstantKind::HeapPeak)
+        .unwrap();
+    assert_eq!(
+        (
+            peak.live_blocks,
+            peak.live_requested_bytes,
+            peak.live_usable_bytes
+        ),
+        (2, 30, 64)
+    );
+    let blocks: u64 = report.sites.iter().map(|site| site.heap_peak_blocks).sum();
+    assert_eq!(blocks, 2);
+    assert_eq!(report.timeline.live_usable_bytes[0], 64);
+}
+
+/// A realloc under way at the snapshot: the old block is still there, and in the books.
+#[test]
+fn a_parked_block_is_in_the_books() {
+    let events = [
+        alloc(0, 1, HEAP + 0x10, 100, 104),
+        event(1, EventKind::ReallocRelease { addr: HEAP + 0x10 }),
+        event(2, EventKind::ReallocRelease { addr: HEAP + 0x10 }), // of another thread: unknown
+        event(3, EventKind::ReallocCancel { addr: HEAP + 0x10 }),
+        event(4, EventKind::ReallocCancel { addr: HEAP + 0x10 }),
+    ]
+    .map(|mut event| {
+        event.thread = ThreadId(u32::from(event.ticket == 2 || event.ticket == 3));
+        event
+    });
+    let heap = mapping(MappingKind::Heap, HEAP, 1, "[heap]", 4096);
+    let mut facts = facts();
+    facts.snapshots = vec![snapshot(
+        1,
+        SnapshotCause::Peak,
+        vec![with_runs(heap, &[(HEAP, 4096)])],
+    )];
+    let report = analyse(facts, Options::default(), &events);
+    let books = report.instants[report.at].books.as_ref().unwrap();
+    assert_closed(books);
+    assert_eq!((row(books, "live"), row(books, "slop")), (100, 4));
+    // The unknown one was not released after all, and the known one lives on.
+    assert_eq!(report.completeness.unknown_frees, 0);
+    let end = report
+        .instants
+        .iter()
+        .find(|one| one.kind == InstantKind::End)
+        .unwrap();
+    assert_eq!(
+        (end.live_blocks, report.totals.frees, report.totals.reallocs),
+        (1, 0, 0)
     );
 }
 

@@ -456,8 +456,28 @@ fn the_ledger_agrees_with_the_judge() {
             Some(peak.usable),
             "seed {seed}: the timeline has the peak"
         );
-        let acquired: u64 = report.timeline.allocations.iter().sum();
-        assert_eq!(acquired, totals.allocations, "seed {seed}");
+        let mut from = 0;
+        for (&to, &allocations) in report
+            .timeline
+            .heap_t_ns
+            .iter()
+            .zip(&report.timeline.allocations)
+        {
+            let last = Some(&to) == report.timeline.heap_t_ns.last();
+            let inside = events.iter().filter(|event| {
+                let acquires = matches!(
+                    event.kind,
+                    EventKind::Alloc { .. } | EventKind::ReallocAcquire { .. }
+                );
+                acquires && event.time_ns >= from && (event.time_ns < to || last)
+            });
+            assert_eq!(
+                allocations,
+                inside.count() as u64,
+                "seed {seed}: timeline up to {to}"
+            );
+            from = to;
+        }
     }
 }
 
