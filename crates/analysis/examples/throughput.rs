@@ -51,7 +51,7 @@ impl Generator {
         let draw = self.below(NODES);
         let node = draw * draw / NODES;
         let size = match self.below(16) {
-            0 => 1024 + self.below(64) * 64,
+            0 => 1024 + self.below(4) * 64,
             draw => 16 + (node % 7) * 24 + draw % 3,
         };
         (

@@ -589,7 +589,7 @@ fn growth_between_marks_is_told_from_holding() {
         .unwrap();
     assert_eq!(
         (exit.saved_bytes, exit.now_bytes, exit.blocks),
-        (0, 5 * K128, 5)
+        (0, 6 * K128, 6)
     );
     assert!(exit.what.contains("not a leak by itself"));
     let row = &report.marks[1];
