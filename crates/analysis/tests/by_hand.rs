@@ -760,6 +760,152 @@ fn a_parked_block_is_in_the_books() {
     );
 }
 
+/// N2: passes are told of the instant once, between the events before it and those after.
+#[test]
+fn passes_are_told_of_the_instant_once() {
+    #[derive(Clone, Default)]
+    struct Watch(std::sync::Arc<std::sync::Mutex<Vec<u64>>>);
+    impl Pass for Watch {
+        fn act(&mut self, _context: &Context<'_>, _act: &Act) {}
+        fn at_instant(&mut self, context: &Context<'_>) {
+            self.0.lock().unwrap().push(context.ticket);
+        }
+        fn finish(self: Box<Self>, _context: &Context<'_>, _report: &mut Report) {}
+    }
+    // Live: 24 at 1, 48 at 2, 24 at 3, 0 at 6; a snapshot at 2 (larger) and one at 4.
+    let events = [
+        alloc(1, 1, HEAP, 8, 24),
+        alloc(2, 1, HEAP + 64, 8, 24),
+        free(3, HEAP),
+        event(5, EventKind::Mark { mark: 0 }),
+        free(6, HEAP + 64),
+    ];
+    let heap = |rss| vec![mapping(MappingKind::Heap, HEAP, 9, "[heap]", rss)];
+    let cases = [
+        (None, None, 2, "peak", 2),
+        (Some(At::Peak), None, 2, "peak", 2),
+        (Some(At::End), None, 6, "end", 0),
+        (Some(At::Mark("m".into())), None, 5, "m", 1),
+        (Some(At::Time(3_500_000)), None, 3, "0.004 s", 1),
+        (Some(At::Time(99_000_000)), None, 6, "0.099 s", 0),
+        (Some(At::HeapPeak), None, 6, "heap-peak", 2),
+        (Some(At::HeapPeak), Some(2), 2, "heap-peak", 2),
+    ];
+    for (at, heap_peak_ticket, ticket, label, live) in cases {
+        let mut facts = facts();
+        facts.ending = exited();
+        facts.marks = marks(&[("m", 5)]);
+        facts.snapshots = vec![
+            snapshot(2, SnapshotCause::Peak, heap(8192)),
+            snapshot(4, SnapshotCause::Periodic, heap(4096)),
+        ];
+        let watch = Watch::default();
+        let options = Options {
+            at: at.clone(),
+            heap_peak_ticket,
+            ..Options::default()
+        };
+        let passes: Vec<Box<dyn Pass>> = vec![Box::new(watch.clone())];
+        let mut analyzer = Analyzer::with_passes(facts, options, passes).unwrap();
+        events.iter().for_each(|event| analyzer.event(event));
+        let report = analyzer.finish(&mut Names);
+        assert_eq!(*watch.0.lock().unwrap(), [ticket], "{at:?}");
+        let instant = &report.instants[report.at];
+        assert_eq!(instant.label, label);
+        assert_eq!(instant.live_blocks, live, "{at:?}");
+        assert_eq!(report.sites[0].live_blocks, live, "{at:?}");
+    }
+}
+
+/// What the allocator keeps is a finding with advice for that allocator; holders save nothing.
+#[test]
+fn retained_memory_and_holders() {
+    const MIB: u64 = 1 << 20;
+    let heap = mapping(MappingKind::Heap, HEAP, 1024, "[heap]", 4 * MIB);
+    let mut facts = facts();
+    facts.snapshots = vec![snapshot(
+        1,
+        SnapshotCause::Peak,
+        vec![with_runs(heap, &[(HEAP, 4 * MIB)])],
+    )];
+    let events = [
+        alloc(0, 1, HEAP + 0x10, MIB, MIB + 8),
+        alloc(1, 2, HEAP + 2 * MIB, 64, 72),
+    ];
+    let report = analyse(facts, Options::default(), &events);
+    let kinds: Vec<_> = report
+        .findings
+        .iter()
+        .map(|one| (one.kind, one.saved_bytes))
+        .collect();
+    // 4 MiB less 1 MiB + 64 live, 16 slop, two headers of 8.
+    let free = 3 * MIB - 64 - 16 - 16;
+    assert_eq!(
+        kinds,
+        [(FindingKind::Retained, free), (FindingKind::Holder, 0)]
+    );
+    assert!(report.findings[0].change.contains("malloc_trim"));
+    assert_eq!(report.findings[1].now_bytes, MIB + 8);
+}
+
+/// D1: what does not fit is counted.
+#[test]
+fn nothing_is_dropped_in_silence() {
+    let mut facts = facts();
+    facts.nodes = vec![StackNode::default(); 16];
+    let events: Vec<_> = (0..12)
+        .map(|n| {
+            alloc(
+                n,
+                n as u32 + 1,
+                HEAP + n * 0x2_0000,
+                0x1_0000 + n,
+                0x1_0000 + n,
+            )
+        })
+        .collect();
+    let report = analyse(facts, Options::default(), &events);
+    let holders: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|one| one.kind == FindingKind::Holder)
+        .collect();
+    assert_eq!(holders.len(), 8);
+    assert!(
+        holders[7].what.contains("And 4 more"),
+        "{}",
+        holders[7].what
+    );
+    assert_eq!(holders[7].more_nodes.len(), 4);
+}
+
+/// Large blocks of which nothing is resident.
+#[test]
+fn untouched_blocks() {
+    const MIB: u64 = 1 << 20;
+    let heap = mapping(MappingKind::Anon, MAP, 1024, "", 8192);
+    let mut facts = facts();
+    facts.snapshots = vec![snapshot(
+        1,
+        SnapshotCause::Peak,
+        vec![with_runs(heap, &[(MAP, 8192)])],
+    )];
+    let events = [alloc(0, 2, MAP + 0x10, 2 * MIB, 2 * MIB)];
+    let report = analyse(facts, Options::default(), &events);
+    let found = report
+        .findings
+        .iter()
+        .find(|one| one.kind == FindingKind::Untouched)
+        .unwrap();
+    // Of two pages the block has all but the first 16 bytes.
+    assert_eq!(
+        (found.now_bytes, found.saved_bytes, found.blocks),
+        (8176, 0, 1)
+    );
+    let books = report.instants[report.at].books.as_ref().unwrap();
+    assert_eq!(books.live_not_resident_bytes, 2 * MIB - 8176);
+}
+
 /// M3: only what rows refer to, callers included, inlined frames expanded, parents first.
 #[test]
 fn stacks_are_compacted() {
