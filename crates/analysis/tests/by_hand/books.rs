@@ -314,3 +314,47 @@ fn a_parked_block_is_in_the_books() {
         (1, 0, 0)
     );
 }
+
+/// A pool that the program mapped and hands out through its own malloc: small, so that only the
+/// live block tells. Once the block is released, the pages are the program's again.
+#[test]
+fn a_program_map_with_a_live_block_is_heap() {
+    let map = EventKind::Map {
+        node: NodeId(4),
+        addr: MAP,
+        len: 4 * 4096,
+        prot: 3,
+        flags: 0x22,
+        by_allocator: false,
+    };
+    for released in [false, true] {
+        let mut events = vec![event(0, map), alloc(1, 1, MAP + 0x100, 64, 72)];
+        if released {
+            events.push(free(2, MAP + 0x100));
+        }
+        let anon = mapping(MappingKind::Anon, MAP, 4, "", 4096);
+        let mut facts = facts();
+        facts.snapshots = vec![snapshot(
+            2,
+            SnapshotCause::Peak,
+            vec![with_runs(anon, &[(MAP, 4096)])],
+        )];
+        let report = analyse(facts, Options::default(), &events);
+        let books = report.instants[report.at].books.as_ref().unwrap();
+        assert_closed(books);
+        let rows = [
+            "live",
+            "slop",
+            "allocator-metadata",
+            "allocator-free",
+            "program-maps",
+        ]
+        .map(|id| row(books, id));
+        let want = if released {
+            [0, 0, 0, 0, 4096]
+        } else {
+            [64, 8, 8, 4016, 0]
+        };
+        assert_eq!(rows, want, "released: {released}");
+    }
+}
