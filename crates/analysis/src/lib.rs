@@ -1,3 +1,4 @@
 //! analysis
 pub mod model;
 pub mod pass;
+pub mod passes;

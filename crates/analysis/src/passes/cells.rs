@@ -1,0 +1,138 @@
+//! Tallies by cell, and the sites that cells belong to.
+//!
+//! ```text
+//!   CellId ──► [ live | at the instant | over the run ]        CellId ──► site 0, 1, 2 … (dense)
+//! ```
+//!
+//! T1  `live` of a cell is acquisitions minus releases; it never falls below 0 (a release of a block
+//!     that was never seen acquired does not reach a pass).
+//! T2  Until [`Tally::freeze`] is called the instant is "now", so a report about the end needs no call.
+//! T3  Vectors are as long as the highest cell seen: memory is bounded by cells.
+//!
+//! Not here: the ledger's own tables, which count the same for the report's sites and sizes.
+
+use rustc_hash::FxHashMap;
+use skinflint_trace::NodeId;
+
+use crate::pass::{Act, CellId, Context};
+
+/// Blocks of one cell.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Count {
+    /// Live now.
+    pub live: u64,
+    /// Live at the report's instant.
+    pub at_instant: u64,
+    /// Acquired over the run.
+    pub total: u64,
+}
+
+/// Counts of every cell (T1 to T3).
+#[derive(Default)]
+pub(super) struct Tally {
+    counts: Vec<Count>,
+    frozen: bool,
+}
+
+impl Tally {
+    /// Counts an act. Cost: one indexed add, two for a regrow.
+    #[inline]
+    pub fn act(&mut self, act: &Act) {
+        match act {
+            Act::Acquire { block, .. } => self.acquire(block.cell),
+            Act::Release { block, .. } => self.release(block.cell),
+            Act::Regrow { old, new } => {
+                self.release(old.cell);
+                self.acquire(new.cell);
+            }
+            Act::Mark { .. } => {}
+        }
+    }
+
+    #[inline]
+    fn acquire(&mut self, cell: CellId) {
+        let count = slot(&mut self.counts, cell);
+        count.live += 1;
+        count.total += 1;
+    }
+
+    #[inline]
+    fn release(&mut self, cell: CellId) {
+        let count = slot(&mut self.counts, cell);
+        count.live = count.live.saturating_sub(1);
+    }
+
+    /// The report's instant is now.
+    pub fn freeze(&mut self) {
+        self.frozen = true;
+        for count in &mut self.counts {
+            count.at_instant = count.live;
+        }
+    }
+
+    /// Every cell that was used, once everything has been seen.
+    pub fn into_counts(mut self) -> impl Iterator<Item = (CellId, Count)> {
+        if !self.frozen {
+            self.freeze();
+        }
+        let numbered = self.counts.into_iter().enumerate();
+        numbered
+            .filter(|(_, count)| count.total > 0)
+            .map(|(i, count)| (CellId(i as u32), count))
+    }
+}
+
+/// The element of a cell, grown on demand.
+#[inline]
+pub(super) fn slot<T: Default + Clone>(values: &mut Vec<T>, cell: CellId) -> &mut T {
+    let at = cell.0 as usize;
+    if at >= values.len() {
+        grow(values, at);
+    }
+    &mut values[at]
+}
+
+#[cold]
+fn grow<T: Default + Clone>(values: &mut Vec<T>, at: usize) {
+    // Doubling: cells appear one by one, and resizing to each in turn would be just-enough growth.
+    values.resize((at + 1).next_power_of_two().max(64), T::default());
+}
+
+/// Dense numbers for the stacks that acquire, found from a cell with one indexed load.
+#[derive(Default)]
+pub(super) struct Sites {
+    /// Site + 1; 0 is "not looked up yet".
+    of_cell: Vec<u32>,
+    by_node: FxHashMap<NodeId, u32>,
+    nodes: Vec<NodeId>,
+}
+
+impl Sites {
+    /// The site of a cell.
+    #[inline]
+    pub fn of(&mut self, context: &Context<'_>, cell: CellId) -> usize {
+        let known = *slot(&mut self.of_cell, cell);
+        if known != 0 {
+            known as usize - 1
+        } else {
+            self.look_up(context, cell)
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, context: &Context<'_>, cell: CellId) -> usize {
+        let node = context.cell(cell).node;
+        let fresh = self.nodes.len() as u32;
+        let site = *self.by_node.entry(node).or_insert(fresh);
+        if site == fresh {
+            self.nodes.push(node);
+        }
+        *slot(&mut self.of_cell, cell) = site + 1;
+        site as usize
+    }
+
+    /// The stack of a site.
+    pub fn node(&self, site: usize) -> NodeId {
+        self.nodes[site]
+    }
+}

@@ -1,0 +1,39 @@
+//! The passes: what each looks for is at the head of its file.
+//!
+//! ```text
+//!   act ──► Slop · Clownshoes · Growth · Churn · Placebo · Phases ──► rows and findings of the report
+//! ```
+//!
+//! R1  Cost per act is O(1) and allocates nothing on the common path; memory is bounded by cells,
+//!     sites, live blocks and marks (A3).
+//! R2  A finding names the bytes that the allocator that ran really spent. What another would spend
+//!     is said in words only.
+//!
+//! Not here: the live map (the ledger), totals, sites and sizes (the ledger), names of stacks (views).
+
+use skinflint_trace::Mark;
+
+use crate::pass::Pass;
+
+pub mod churn;
+pub mod clownshoes;
+pub mod growth;
+pub mod phases;
+pub mod placebo;
+pub mod slop;
+
+mod cells;
+mod classes;
+#[cfg(test)]
+mod driver;
+mod ranking;
+mod wording;
+
+/// Every pass of this folder. `allocator` is [`skinflint_trace::ProcessInfo::allocator`]; `marks`
+/// are the trace's, in order.
+pub fn all(allocator: &str, marks: &[Mark]) -> Vec<Box<dyn Pass>> {
+    vec![
+        Box::new(slop::Slop::new(allocator)),
+        Box::new(clownshoes::Clownshoes::new(allocator)),
+    ]
+}
