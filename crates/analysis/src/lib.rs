@@ -1,4 +1,5 @@
 //! analysis
+pub mod counts;
 pub mod model;
 pub mod pass;
 pub mod passes;

@@ -435,7 +435,7 @@ mod tests {
         let blocks: Vec<_> = (0..50).map(|_| driver.alloc(1, 1025)).collect();
         driver.instant();
         blocks.into_iter().for_each(|block| driver.free(block));
-        (0..50).for_each(|_| drop(driver.alloc(1, 1025)));
+        (0..50).for_each(|_| driver.keep(1, 1025));
         let found = driver.finish().findings;
         assert_eq!((found[0].now_bytes, found[0].blocks), (50 * 255, 50));
         assert_eq!(found[0].saved_cumulative_bytes, 100 * 256);

@@ -89,6 +89,11 @@ impl Driver {
         block
     }
 
+    /// A block that the test never names again.
+    pub fn keep(&mut self, node: u32, size: u64) {
+        self.alloc(node, size);
+    }
+
     pub fn free(&mut self, block: Block) {
         let by = self.thread;
         self.act(Act::Release {

@@ -26,6 +26,7 @@ mod cells;
 mod classes;
 #[cfg(test)]
 mod driver;
+mod growth_shape;
 mod ranking;
 mod wording;
 
@@ -35,5 +36,6 @@ pub fn all(allocator: &str, marks: &[Mark]) -> Vec<Box<dyn Pass>> {
     vec![
         Box::new(slop::Slop::new(allocator)),
         Box::new(clownshoes::Clownshoes::new(allocator)),
+        Box::new(growth::GrowthPass::new()),
     ]
 }

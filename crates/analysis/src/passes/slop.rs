@@ -199,12 +199,12 @@ mod tests {
     fn slop_is_found_by_stack_and_by_size_and_clownshoes_are_left_out() {
         let mut driver = Driver::new(Slop::new("libjemalloc.so.2"), jemalloc5);
         // 1400 -> 1536: 136 of slop, 9.7 %: too small a share. 1350 -> 1536: 186, 14 %.
-        (0..1000).for_each(|_| drop(driver.alloc(1, 1400)));
-        (0..1000).for_each(|_| drop(driver.alloc(2, 1350)));
+        (0..1000).for_each(|_| driver.keep(1, 1400));
+        (0..1000).for_each(|_| driver.keep(2, 1350));
         // 17 -> 32: 15 of slop in each of 8,000 blocks from 80 stacks: 120,000 bytes.
-        (0..8000u32).for_each(|i| drop(driver.alloc(100 + i % 80, 17)));
+        (0..8000u32).for_each(|i| driver.keep(100 + i % 80, 17));
         // 1025 is clownshoes' business.
-        (0..1000).for_each(|_| drop(driver.alloc(3, 1025)));
+        (0..1000).for_each(|_| driver.keep(3, 1025));
         let found = driver.finish().findings;
         assert_eq!(found.len(), 2, "{found:#?}");
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
         let blocks: Vec<_> = (0..1000).map(|_| driver.alloc(2, 1350)).collect();
         blocks.into_iter().for_each(|block| driver.free(block));
         driver.instant();
-        (0..1000).for_each(|_| drop(driver.alloc(2, 1350)));
+        (0..1000).for_each(|_| driver.keep(2, 1350));
         assert!(driver.finish().findings.is_empty());
     }
 }
