@@ -37,5 +37,6 @@ pub fn all(allocator: &str, marks: &[Mark]) -> Vec<Box<dyn Pass>> {
         Box::new(slop::Slop::new(allocator)),
         Box::new(clownshoes::Clownshoes::new(allocator)),
         Box::new(growth::GrowthPass::new()),
+        Box::new(phases::Phases::new(marks)),
     ]
 }
