@@ -1,1 +1,334 @@
-//! stub
+//! Churn: who allocates most often, how short-lived it is, and when.
+//!
+//! ```text
+//!   stack 7:  acquire a ; release a ; acquire b ; release b …      a, b: temporaries
+//!   marks  :  |-- start-up --|-- mark 0 to 1 --|-- …              the busiest interval by stack
+//! ```
+//!
+//! U1  A temporary is a block released before its stack acquires again. A regrow is an acquisition of
+//!     the new block's stack; the old block is no temporary, since the buffer lives on (growth.rs).
+//! U2  Rates are over the time from a stack's first acquisition to its last, and are not given where
+//!     that is under a millisecond.
+//! U3  Intervals lie between successive marks; before the first is start-up. A stack remembers how
+//!     much it did during start-up and in its busiest interval: memory does not grow with marks.
+//!
+//! Not here: temporaries of the whole run (the ledger's totals), growing buffers (growth.rs).
+
+use skinflint_trace::Mark;
+
+use crate::model::{Confidence, Finding, FindingKind, Report};
+use crate::pass::{Act, Block, Context, Pass};
+use crate::passes::cells::Sites;
+use crate::passes::ranking::push_ranked;
+use crate::passes::wording::{bytes, count, percent, thousands};
+
+/// A finding needs this many allocations: at some 50 ns a pair less than a millisecond is spent.
+const MIN_ALLOCATIONS: u64 = 10_000;
+/// And this share of temporaries in per cent: from here on one kept buffer serves nearly all.
+const MIN_TEMPORARY_PERCENT: u64 = 75;
+/// And this share of the run's allocations in per cent, or else this rate.
+const MIN_SHARE_PERCENT: u64 = 1;
+const MIN_RATE: f64 = 10_000.0;
+/// Up to here a buffer may live on the machine stack.
+const STACK_BUFFER_MAX: u64 = 4096;
+
+/// See the head of the file.
+#[derive(Default)]
+pub struct Churn {
+    sites: Sites,
+    stats: Vec<Stat>,
+    marks: Vec<String>,
+    /// 0 is start-up; mark i begins interval i + 1.
+    interval: u32,
+    total: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Stat {
+    allocations: u64,
+    temporaries: u64,
+    temporary_bytes: u64,
+    requested: u64,
+    min_size: u64,
+    max_size: u64,
+    first_ns: u64,
+    last_ns: u64,
+    last_serial: u32,
+    last_live: bool,
+    interval: u32,
+    in_interval: u64,
+    start_up: u64,
+    busiest: (u64, u32),
+}
+
+impl Stat {
+    #[inline]
+    fn acquire(&mut self, serial: u32, size: u64, time_ns: u64, interval: u32) {
+        if self.allocations == 0 {
+            (self.first_ns, self.min_size, self.interval) = (time_ns, size, interval);
+        }
+        if self.interval != interval {
+            self.fold();
+            self.interval = interval;
+        }
+        self.in_interval += 1;
+        self.allocations += 1;
+        self.requested = self.requested.saturating_add(size);
+        self.min_size = self.min_size.min(size);
+        self.max_size = self.max_size.max(size);
+        self.last_ns = time_ns;
+        (self.last_serial, self.last_live) = (serial, true);
+    }
+
+    fn fold(&mut self) {
+        if self.interval == 0 {
+            self.start_up = self.in_interval;
+        }
+        if self.in_interval > self.busiest.0 {
+            self.busiest = (self.in_interval, self.interval);
+        }
+        self.in_interval = 0;
+    }
+
+    /// Acquisitions a second (U2): the steps between the first and the last.
+    fn rate(&self) -> Option<f64> {
+        let ns = self.last_ns.saturating_sub(self.first_ns);
+        (ns >= 1_000_000).then(|| (self.allocations - 1) as f64 * 1e9 / ns as f64)
+    }
+}
+
+impl Churn {
+    /// `marks` are the trace's, in order: their names say when.
+    pub fn new(marks: &[Mark]) -> Self {
+        Self {
+            marks: marks.iter().map(|mark| mark.name.clone()).collect(),
+            ..Self::default()
+        }
+    }
+
+    #[inline]
+    fn acquired(&mut self, context: &Context<'_>, block: &Block) {
+        let site = self.sites.of(context, block.cell);
+        if site >= self.stats.len() {
+            self.stats
+                .resize((site + 1).next_power_of_two(), Stat::default());
+        }
+        self.total += 1;
+        let size = context.cell(block.cell).size;
+        self.stats[site].acquire(block.serial, size, context.time_ns, self.interval);
+    }
+
+    #[inline]
+    fn released(&mut self, context: &Context<'_>, block: &Block, temporary: bool) {
+        let site = self.sites.of(context, block.cell);
+        let Some(stat) = self.stats.get_mut(site) else {
+            return;
+        };
+        if stat.last_live && stat.last_serial == block.serial {
+            stat.last_live = false;
+            stat.temporaries += u64::from(temporary);
+            if temporary {
+                stat.temporary_bytes = stat
+                    .temporary_bytes
+                    .saturating_add(context.cell(block.cell).size);
+            }
+        }
+    }
+
+    fn interval_name(&self, interval: u32) -> String {
+        match interval
+            .checked_sub(1)
+            .and_then(|i| self.marks.get(i as usize))
+        {
+            Some(mark) => format!("after mark '{mark}'"),
+            None => "during start-up".to_owned(),
+        }
+    }
+}
+
+impl Pass for Churn {
+    #[inline]
+    fn act(&mut self, context: &Context<'_>, act: &Act) {
+        match act {
+            Act::Acquire { block, .. } => self.acquired(context, block),
+            Act::Release { block, .. } => self.released(context, block, true),
+            Act::Regrow { old, new } => {
+                self.released(context, old, false);
+                self.acquired(context, new);
+            }
+            Act::Mark { mark } => self.interval = mark.saturating_add(1),
+        }
+    }
+
+    fn finish(mut self: Box<Self>, _context: &Context<'_>, report: &mut Report) {
+        for stat in &mut self.stats {
+            stat.fold();
+        }
+        let findings = self
+            .stats
+            .iter()
+            .enumerate()
+            .filter_map(|(site, stat)| self.finding(site, stat));
+        push_ranked(report, findings.collect());
+    }
+}
+
+impl Churn {
+    fn finding(&self, site: usize, stat: &Stat) -> Option<Finding> {
+        let temporary = stat.temporaries * 100 >= stat.allocations * MIN_TEMPORARY_PERCENT;
+        let often = stat.allocations * 100 >= self.total * MIN_SHARE_PERCENT
+            || stat.rate().is_some_and(|rate| rate >= MIN_RATE);
+        if stat.allocations < MIN_ALLOCATIONS || !temporary || !often {
+            return None;
+        }
+        let sizes = if stat.min_size == stat.max_size {
+            format!("of {}", bytes(stat.min_size))
+        } else {
+            format!("of {} to {}", bytes(stat.min_size), bytes(stat.max_size))
+        };
+        let speed = match stat.rate() {
+            Some(rate) => format!("{} allocations a second", thousands(rate as u64)),
+            None => count(stat.allocations, "allocation"),
+        };
+        let share = percent(stat.temporaries, stat.allocations);
+        Some(Finding {
+            kind: FindingKind::Churn,
+            title: format!("{speed} {sizes}, {share} % temporary"),
+            what: self.what(stat),
+            change: change(stat),
+            saved_cumulative_bytes: stat.temporary_bytes,
+            saved_allocations: stat.temporaries.saturating_sub(1),
+            blocks: stat.allocations,
+            confidence: Confidence::Likely,
+            node: Some(self.sites.node(site).0),
+            ..Finding::default()
+        })
+    }
+
+    fn what(&self, stat: &Stat) -> String {
+        let mut text = format!(
+            "{} ({} % of the run's), {} in all; {} released before this stack acquired again.",
+            count(stat.allocations, "allocation"),
+            percent(stat.allocations, self.total),
+            bytes(stat.requested),
+            thousands(stat.temporaries),
+        );
+        if !self.marks.is_empty() {
+            text += &format!(
+                " {} during start-up; busiest {}, with {}.",
+                thousands(stat.start_up),
+                self.interval_name(stat.busiest.1),
+                thousands(stat.busiest.0),
+            );
+        }
+        text
+    }
+}
+
+fn change(stat: &Stat) -> String {
+    if stat.max_size <= STACK_BUFFER_MAX {
+        format!(
+            "Keep one buffer of {} and use it again, or use a buffer on the stack of that size.",
+            bytes(stat.max_size)
+        )
+    } else {
+        format!(
+            "Keep one buffer and use it again: clear it instead of releasing it, and reserve {} at once.",
+            bytes(stat.max_size)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::driver::{Driver, glibc, marks};
+
+    #[test]
+    fn temporaries_are_found_and_kept_blocks_are_not() {
+        let mut d = Driver::new(Churn::new(&[]), glibc);
+        // 20,000 pairs at stack 1 (an act takes 1 us: 40 ms); 20,000 kept blocks at stack 2.
+        for _ in 0..20_000 {
+            let block = d.alloc(1, 256);
+            d.free(block);
+        }
+        (0..20_000).for_each(|_| d.keep(2, 256));
+        let found = d.finish().findings;
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].node, Some(1));
+        assert_eq!(found[0].blocks, 20_000);
+        assert_eq!(found[0].saved_allocations, 19_999);
+        assert_eq!(found[0].saved_cumulative_bytes, 20_000 * 256);
+        // 19,999 steps of 2 us each.
+        assert_eq!(
+            found[0].title,
+            "500,000 allocations a second of 256 bytes, 100 % temporary"
+        );
+        assert!(
+            found[0].what.contains("(50 % of the run's)"),
+            "{}",
+            found[0].what
+        );
+        assert!(found[0].change.contains("on the stack"));
+    }
+
+    #[test]
+    fn two_alive_at_a_time_are_no_temporaries() {
+        let mut d = Driver::new(Churn::new(&[]), glibc);
+        let mut last = d.alloc(1, 64);
+        for _ in 0..20_000 {
+            let next = d.alloc(1, 64);
+            d.free(last);
+            last = next;
+        }
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
+    fn growing_buffers_are_not_churn() {
+        let mut d = Driver::new(Churn::new(&[]), glibc);
+        let mut block = d.alloc(1, 8);
+        for i in 0..20_000 {
+            block = d.regrow(block, 1, 16 + i);
+        }
+        d.free(block);
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
+    fn start_up_and_the_busiest_interval_are_told() {
+        let mut d = Driver::new(Churn::new(&marks(&["ready", "load", "done"])), glibc);
+        let mut pairs = |n: u32, mark: Option<u32>| {
+            for _ in 0..n {
+                let block = d.alloc(1, 10_000);
+                d.free(block);
+            }
+            if let Some(mark) = mark {
+                d.mark(mark);
+            }
+        };
+        pairs(100, Some(0));
+        pairs(20, Some(1));
+        pairs(12_000, Some(2));
+        pairs(5, None);
+        let found = d.finish().findings;
+        assert!(
+            found[0]
+                .what
+                .contains("100 during start-up; busiest after mark 'load', with 12,000."),
+            "{}",
+            found[0].what
+        );
+        assert!(found[0].change.contains("reserve"), "{}", found[0].change);
+    }
+
+    #[test]
+    fn rare_and_slow_allocations_are_left_alone() {
+        let mut d = Driver::new(Churn::new(&[]), glibc);
+        for _ in 0..9_999 {
+            let block = d.alloc(1, 64);
+            d.free(block);
+        }
+        assert!(d.finish().findings.is_empty());
+    }
+}

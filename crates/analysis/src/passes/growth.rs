@@ -188,10 +188,10 @@ impl GrowthPass {
     }
 
     fn released(&mut self, context: &Context<'_>, block: &Block, by: ThreadId) {
-        if *slot(&mut self.regrown, block.cell) {
-            if let Some((site, chain)) = self.chains.remove(&block.serial) {
-                self.end(site, false, &chain);
-            }
+        if *slot(&mut self.regrown, block.cell)
+            && let Some((site, chain)) = self.chains.remove(&block.serial)
+        {
+            self.end(site, false, &chain);
         }
         let site = self.sites.of(context, block.cell);
         let Some(hand) = self.hands.get_mut(site) else {

@@ -37,6 +37,8 @@ pub fn all(allocator: &str, marks: &[Mark]) -> Vec<Box<dyn Pass>> {
         Box::new(slop::Slop::new(allocator)),
         Box::new(clownshoes::Clownshoes::new(allocator)),
         Box::new(growth::GrowthPass::new()),
+        Box::new(churn::Churn::new(marks)),
+        Box::new(placebo::Placebo::new()),
         Box::new(phases::Phases::new(marks)),
     ]
 }
