@@ -12,8 +12,9 @@
 use crate::model::{Finding, FindingKind, Report};
 use crate::passes::wording::{bytes, count};
 
-/// Findings a pass may show one by one. A screen holds about as many; the rest is folded into one.
-pub(super) const TOP: usize = 20;
+/// Findings a pass may show one by one. Six passes and the ledger
+/// share a screen and a half; the rest is folded into one line.
+pub(super) const TOP: usize = 8;
 /// Stacks that the folded finding names.
 const MORE: usize = 50;
 
@@ -49,7 +50,7 @@ fn fold(rest: &[Finding]) -> Option<Finding> {
         folded.blocks += finding.blocks;
     }
     folded.title = format!(
-        "{} like these above: together {} now",
+        "{} with smaller findings of this kind: together {} now",
         count(rest.len() as u64, "further stack"),
         bytes(folded.now_bytes)
     );
@@ -95,13 +96,13 @@ mod tests {
         push_ranked(&mut report, findings);
         assert_eq!(report.findings.len(), TOP + 1);
         assert_eq!(report.findings[0].saved_bytes, 30);
-        // 1 + … + 30 = 465; the folded ten are 1 … 10 = 55.
+        // 1 + … + 30 = 465; the folded 22 are 1 … 22 = 253.
         assert_eq!(
             report.findings.iter().map(|f| f.saved_bytes).sum::<u64>(),
             465
         );
-        assert_eq!(report.findings[TOP].saved_bytes, 55);
-        assert_eq!(report.findings[TOP].now_bytes, 110);
-        assert_eq!(report.findings[TOP].more_nodes.len(), 10);
+        assert_eq!(report.findings[TOP].saved_bytes, 253);
+        assert_eq!(report.findings[TOP].now_bytes, 506);
+        assert_eq!(report.findings[TOP].more_nodes.len(), 22);
     }
 }
