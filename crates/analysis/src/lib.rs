@@ -1,5 +1,34 @@
-//! analysis
+//! The analysis: events in, one [`model::Report`] out. Pure: no input, no output, no clock.
+//!
+//! ```text
+//!   Facts ─────────────┐
+//!   parent's events ─► Analyzer ─► Ledger ─► acts ─► passes
+//!   events ──────────► │  └─ schedule: at each instant, Books from snapshot × live blocks
+//!   Symbolizer ──────► finish ─► Report
+//! ```
+//!
+//! L1  One pass over the events, in ticket order, on one thread; memory is bounded by live blocks,
+//!     cells (stack, size, usable size), stacks and mappings, never by events.
+//! L2  Every number of the report is computed here or in a pass from what was recorded; what is
+//!     missing is said in `Report::completeness` or in the notes of the books.
+//!
+//! Not here: reading a trace (`trace`), names of functions (`symbols`), text (`view`).
+pub mod analyzer;
+pub mod blocks;
+pub mod books;
+pub mod cells;
 pub mod counts;
+pub mod facts;
+mod findings;
+mod frames;
+pub mod ledger;
+pub mod maps;
 pub mod model;
+mod notes;
 pub mod pass;
 pub mod passes;
+mod schedule;
+mod timeline;
+
+pub use analyzer::Analyzer;
+pub use facts::{AnalysisError, At, Facts, Limits, Options, StackNode, Symbolizer};

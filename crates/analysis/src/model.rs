@@ -146,6 +146,8 @@ pub enum InstantKind {
     End,
     /// A mark.
     Mark,
+    /// A time that was asked for (`--at 1.5s`).
+    Time,
 }
 
 /// A moment.

@@ -11,8 +11,7 @@
 //!
 //! Not here: the live map (the ledger), totals, sites and sizes (the ledger), names of stacks (views).
 
-use skinflint_trace::Mark;
-
+use crate::facts::{Facts, Options};
 use crate::pass::Pass;
 
 pub mod churn;
@@ -30,9 +29,9 @@ mod growth_shape;
 mod ranking;
 mod wording;
 
-/// Every pass of this folder. `allocator` is [`skinflint_trace::ProcessInfo::allocator`]; `marks`
-/// are the trace's, in order.
-pub fn all(allocator: &str, marks: &[Mark]) -> Vec<Box<dyn Pass>> {
+/// Every pass, ready to see its first act.
+pub fn all(facts: &Facts, _options: &Options) -> Vec<Box<dyn Pass>> {
+    let (allocator, marks) = (&facts.process.allocator, &facts.marks);
     vec![
         Box::new(slop::Slop::new(allocator)),
         Box::new(clownshoes::Clownshoes::new(allocator)),

@@ -1,0 +1,511 @@
+//! From events to a report: streams them through the ledger and the passes, stops at the instants
+//! of the plan, and puts the report together.
+//!
+//! ```text
+//!   inherit* ─► event* ─► finish ─► Report
+//!                 │ due?  ─► levels, books, mark rows, passes' at_instant
+//!                 └► Ledger ─► act ─► every pass
+//! ```
+//!
+//! N1  `inherit` comes before the first `event`; events come in ticket order.
+//! N2  `at_instant` is called exactly once for each pass, before `finish`.
+//! N3  Live columns of sites and sizes are those of [`Report::at`] (of the heap peak exactly, by the
+//!     cells' saved counts).
+//!
+//! Not here: arithmetic on blocks (`ledger.rs`), pages (`books.rs`), advice (`findings.rs`).
+
+use rustc_hash::FxHashMap;
+use skinflint_trace::{Event, OriginKind, Snapshot, SnapshotCause};
+
+use crate::books::{self, Untouched};
+use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
+use crate::findings::{self, Evidence};
+use crate::frames;
+use crate::ledger::{Counts, Ledger};
+use crate::model::{
+    Completeness, Instant, InstantKind, MarkRow, Program, Report, SCHEMA, Site, SizeRow, ThreadRow,
+    Totals,
+};
+use crate::notes;
+use crate::pass::{Context, Pass};
+use crate::passes;
+use crate::schedule::{Due, Plan};
+use crate::timeline::thin_rss;
+
+/// Live bytes given, by site, at a mark.
+pub(crate) struct MarkLevel {
+    pub mark: usize,
+    pub usable_bytes: Vec<u64>,
+}
+
+/// One analysis under way.
+pub struct Analyzer {
+    facts: Facts,
+    options: Options,
+    ledger: Ledger,
+    passes: Vec<Box<dyn Pass>>,
+    plan: Plan,
+    next: usize,
+    /// Ticket after which something is due; `u64::MAX` if nothing is before the end.
+    due_ticket: u64,
+    last_ticket: u64,
+    /// Live blocks by cell at the report's instant; `None` until it has come.
+    at_live: Option<Vec<u32>>,
+    mark_rows: Vec<MarkRow>,
+    mark_levels: Vec<MarkLevel>,
+    at_mark_before: Counts,
+    untouched: Vec<Untouched>,
+}
+
+impl Analyzer {
+    /// Plans an analysis with all passes.
+    ///
+    /// # Errors
+    /// If the options name a mark or a time that the trace does not have.
+    pub fn new(facts: Facts, options: Options) -> Result<Analyzer, AnalysisError> {
+        let passes = passes::all(&facts, &options);
+        Analyzer::with_passes(facts, options, passes)
+    }
+
+    /// Plans an analysis with these passes only.
+    ///
+    /// # Errors
+    /// As [`Analyzer::new`].
+    pub fn with_passes(
+        facts: Facts,
+        options: Options,
+        passes: Vec<Box<dyn Pass>>,
+    ) -> Result<Analyzer, AnalysisError> {
+        let plan = Plan::new(&facts, &options)?;
+        let mark_rows = facts
+            .marks
+            .iter()
+            .map(|mark| MarkRow {
+                name: mark.name.clone(),
+                time_ns: mark.time_ns,
+                ..MarkRow::default()
+            })
+            .collect();
+        Ok(Analyzer {
+            ledger: Ledger::new(options.limits.timeline_points),
+            due_ticket: plan.due.first().map_or(u64::MAX, |due| due.0),
+            facts,
+            options,
+            passes,
+            plan,
+            next: 0,
+            last_ticket: 0,
+            at_live: None,
+            mark_rows,
+            mark_levels: Vec::new(),
+            at_mark_before: Counts::default(),
+            untouched: Vec::new(),
+        })
+    }
+
+    /// Adds a pass; before the first event.
+    pub fn add_pass(&mut self, pass: Box<dyn Pass>) {
+        self.passes.push(pass);
+    }
+
+    /// Takes an event of the parent, in order, for a process that was forked (N1). Events from the
+    /// fork on, and those of a parent that is none, are ignored.
+    pub fn inherit(&mut self, event: &Event) {
+        let before_fork =
+            self.facts.process.origin.as_ref().is_some_and(|from| {
+                from.how == OriginKind::Fork && event.ticket < from.fork_ticket
+            });
+        if before_fork {
+            self.ledger.inherit(event);
+        }
+    }
+
+    /// Takes an event, in ticket order.
+    #[inline]
+    pub fn event(&mut self, event: &Event) {
+        if event.ticket > self.due_ticket || event.time_ns > self.plan.at_time_ns {
+            self.stop_slow(event);
+        }
+        self.last_ticket = event.ticket;
+        let passes = &mut self.passes;
+        self.ledger.apply(event, &mut |context, act| {
+            for pass in passes.iter_mut() {
+                pass.act(context, act);
+            }
+        });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stop_slow(&mut self, event: &Event) {
+        self.ledger.end_inheritance();
+        while let Some(&(ticket, due)) = self.plan.due.get(self.next)
+            && event.ticket > ticket
+        {
+            self.next += 1;
+            self.reach(due);
+        }
+        self.due_ticket = self.plan.due.get(self.next).map_or(u64::MAX, |due| due.0);
+        if event.time_ns > self.plan.at_time_ns {
+            self.plan.at_time_ns = u64::MAX;
+            self.plan.instants[self.plan.at].ticket = self.last_ticket;
+            self.reach(Due::Level(self.plan.at));
+            self.reach(Due::At);
+        }
+    }
+
+    /// Does what is due: every event up to the due ticket has been applied (S1).
+    fn reach(&mut self, due: Due) {
+        match due {
+            Due::Level(instant) => self.level(instant),
+            Due::Books(instant, snapshot) => {
+                let snapshot = &self.facts.snapshots[snapshot];
+                let parts = self.options.limits.parts;
+                let (mut closed, untouched) =
+                    books::close(snapshot, &self.ledger, &self.facts.process, parts);
+                closed.skew_ns = skew_ns(snapshot, &self.plan.instants[instant]);
+                self.plan.instants[instant].books = Some(closed);
+                if instant == self.plan.at {
+                    self.untouched = untouched;
+                }
+            }
+            Due::MarkRow(mark) => {
+                let (live, counts) = (self.ledger.live(), self.ledger.counts());
+                let before = std::mem::replace(&mut self.at_mark_before, counts);
+                let row = &mut self.mark_rows[mark];
+                row.live_usable_bytes = live.usable_bytes;
+                row.live_blocks = live.blocks;
+                row.allocations = counts.allocations - before.allocations;
+                row.requested_bytes = counts.requested_bytes.wrapping_sub(before.requested_bytes);
+            }
+            Due::At => {
+                let cells = self.ledger.cells();
+                self.at_live = Some(cells.counts().iter().map(|count| count.live).collect());
+                let context = Context {
+                    cells: cells.keys(),
+                    time_ns: self.ledger.now_ns(),
+                    ticket: self.last_ticket,
+                };
+                for pass in &mut self.passes {
+                    pass.at_instant(&context);
+                }
+            }
+        }
+    }
+
+    fn level(&mut self, index: usize) {
+        let live = self.ledger.live();
+        let instant = &mut self.plan.instants[index];
+        instant.live_blocks = live.blocks;
+        instant.live_requested_bytes = live.requested_bytes;
+        instant.live_usable_bytes = live.usable_bytes;
+        let mark = self
+            .plan
+            .booked_marks
+            .iter()
+            .find(|(_, instant)| *instant == index);
+        if let Some(&(mark, _)) = mark {
+            let cells = self.ledger.cells();
+            let mut usable_bytes = vec![0; cells.sites().len()];
+            for (key, count) in cells.keys().iter().zip(cells.counts()) {
+                usable_bytes[count.site as usize] += u64::from(count.live) * key.usable;
+            }
+            self.mark_levels.push(MarkLevel { mark, usable_bytes });
+        }
+    }
+
+    /// The recording is over: closes what is open and writes the report.
+    pub fn finish(mut self, symbolizer: &mut dyn Symbolizer) -> Report {
+        self.ledger.end_inheritance();
+        let end_ns = self.end_ns();
+        let index = self
+            .plan
+            .instants
+            .iter()
+            .position(|one| one.kind == InstantKind::End);
+        if let Some(end) = index {
+            self.plan.instants[end].time_ns = end_ns;
+            self.plan.instants[end].ticket = self.last_ticket;
+        }
+        if self.plan.at_time_ns != u64::MAX {
+            // Nothing happened after the time that was asked for: the end is as it was then.
+            self.reach(Due::Level(self.plan.at));
+            self.reach(Due::At);
+        }
+        while let Some(&(_, due)) = self.plan.due.get(self.next) {
+            self.next += 1;
+            self.reach(due);
+        }
+        let mut report = self.fill(end_ns);
+        let context = Context {
+            cells: self.ledger.cells().keys(),
+            time_ns: self.ledger.now_ns(),
+            ticket: self.last_ticket,
+        };
+        for pass in std::mem::take(&mut self.passes) {
+            pass.finish(&context, &mut report);
+        }
+        findings::add(
+            &mut report,
+            &Evidence {
+                facts: &self.facts,
+                limits: &self.options.limits,
+                ledger: &self.ledger,
+                mark_levels: &self.mark_levels,
+                untouched: &self.untouched,
+            },
+        );
+        frames::compact(&mut report, &self.facts.nodes, symbolizer);
+        report
+    }
+
+    fn end_ns(&self) -> u64 {
+        let said = self
+            .facts
+            .ending
+            .as_ref()
+            .map_or(0, |ending| ending.time_ns);
+        let sampled = self.facts.rss.last().map_or(0, |sample| sample.time_ns);
+        let seen = self
+            .facts
+            .snapshots
+            .last()
+            .map_or(0, |snapshot| snapshot.time_ns);
+        said.max(self.ledger.now_ns()).max(sampled).max(seen)
+    }
+
+    /// Everything but what passes and findings add.
+    fn fill(&mut self, end_ns: u64) -> Report {
+        let peak = self.ledger.heap_peak();
+        for instant in &mut self.plan.instants {
+            if instant.kind == InstantKind::HeapPeak {
+                instant.time_ns = peak.time_ns;
+                instant.ticket = peak.ticket;
+                instant.live_blocks = peak.live.blocks;
+                instant.live_requested_bytes = peak.live.requested_bytes;
+                instant.live_usable_bytes = peak.live.usable_bytes;
+            }
+        }
+        let sites = self.sites();
+        let totals = self.totals(end_ns, &sites);
+        let curve = std::mem::replace(&mut self.ledger.curve, crate::timeline::Curve::new(2));
+        let mut timeline = curve.finish(end_ns, &self.ledger.live());
+        thin_rss(
+            &self.facts.rss,
+            self.options.limits.timeline_points,
+            &mut timeline,
+        );
+        Report {
+            schema: SCHEMA,
+            analysed_by: env!("CARGO_PKG_VERSION").into(),
+            program: self.program(end_ns),
+            completeness: self.completeness(),
+            totals,
+            at: self.plan.at,
+            instants: std::mem::take(&mut self.plan.instants),
+            sites,
+            sizes: self.sizes(),
+            timeline,
+            threads: self.threads(),
+            marks: std::mem::take(&mut self.mark_rows),
+            ..Report::default()
+        }
+    }
+
+    /// Live blocks of a cell at the report's instant (N3).
+    fn live_at(&self, cell: usize) -> u64 {
+        if self.options.at == Some(At::HeapPeak) {
+            return u64::from(self.ledger.cells().live_at_heap_peak(cell));
+        }
+        let at = self.at_live.as_ref();
+        // A cell that came later had no blocks then.
+        u64::from(at.and_then(|live| live.get(cell)).copied().unwrap_or(0))
+    }
+
+    fn sites(&self) -> Vec<Site> {
+        let cells = self.ledger.cells();
+        let mut sites: Vec<Site> = cells
+            .sites()
+            .iter()
+            .map(|site| Site {
+                node: site.node.0,
+                temporaries: site.temporaries,
+                first_ns: if site.first_ns == u64::MAX {
+                    0
+                } else {
+                    site.first_ns
+                },
+                last_ns: site.last_ns,
+                ..Site::default()
+            })
+            .collect();
+        for (index, (key, count)) in cells.keys().iter().zip(cells.counts()).enumerate() {
+            let site = &mut sites[count.site as usize];
+            let (at, end) = (self.live_at(index), u64::from(count.live));
+            let peak = u64::from(cells.live_at_heap_peak(index));
+            site.allocations += count.ever;
+            add(&mut site.requested_bytes, count.ever, key.size);
+            add(&mut site.usable_bytes, count.ever, key.usable);
+            site.live_blocks += at;
+            add(&mut site.live_requested_bytes, at, key.size);
+            add(&mut site.live_usable_bytes, at, key.usable);
+            site.heap_peak_blocks += peak;
+            add(&mut site.heap_peak_requested_bytes, peak, key.size);
+            add(&mut site.heap_peak_usable_bytes, peak, key.usable);
+            site.end_blocks += end;
+            add(&mut site.end_requested_bytes, end, key.size);
+            add(&mut site.end_usable_bytes, end, key.usable);
+        }
+        sites.sort_by(|a, b| {
+            let size = |site: &Site| (site.live_usable_bytes, site.usable_bytes);
+            size(b).cmp(&size(a)).then(a.node.cmp(&b.node))
+        });
+        sites
+    }
+
+    fn sizes(&self) -> Vec<SizeRow> {
+        let cells = self.ledger.cells();
+        // By (size, usable) first: an allocator may answer one size in several ways.
+        let mut answers: FxHashMap<(u64, u64), (u64, u64)> = FxHashMap::default();
+        for (index, (key, count)) in cells.keys().iter().zip(cells.counts()).enumerate() {
+            let answer = answers.entry((key.size, key.usable)).or_default();
+            answer.0 += self.live_at(index);
+            answer.1 += count.ever;
+        }
+        let mut answers: Vec<_> = answers.into_iter().collect();
+        answers.sort_unstable();
+        let mut rows: Vec<SizeRow> = Vec::new();
+        let mut most = 0;
+        for ((size, usable), (live, ever)) in answers {
+            if rows.last().is_none_or(|row| row.size != size) {
+                rows.push(SizeRow {
+                    size,
+                    usable,
+                    ..SizeRow::default()
+                });
+                most = live + ever;
+            }
+            let Some(row) = rows.last_mut() else { continue };
+            if live + ever > most {
+                most = live + ever;
+                row.usable = usable;
+            }
+            row.live_blocks += live;
+            row.allocations += ever;
+            add(&mut row.live_slop_bytes, live, usable - size);
+            add(&mut row.slop_bytes, ever, usable - size);
+        }
+        rows.sort_by(|a, b| {
+            let bytes = |row: &SizeRow| u128::from(row.live_blocks) * u128::from(row.size);
+            bytes(b).cmp(&bytes(a)).then(a.size.cmp(&b.size))
+        });
+        rows
+    }
+
+    fn totals(&self, end_ns: u64, sites: &[Site]) -> Totals {
+        let counts = self.ledger.counts();
+        let seconds = end_ns as f64 / 1e9;
+        Totals {
+            allocations: counts.allocations,
+            frees: counts.frees,
+            reallocs: counts.reallocs,
+            requested_bytes: counts.requested_bytes,
+            usable_bytes: counts.usable_bytes,
+            temporaries: sites.iter().map(|site| site.temporaries).sum(),
+            maps: counts.maps,
+            map_bytes: counts.map_bytes,
+            events_per_s: if end_ns > 0 {
+                counts.events as f64 / seconds
+            } else {
+                0.0
+            },
+        }
+    }
+
+    fn threads(&self) -> Vec<ThreadRow> {
+        let did = self.ledger.threads();
+        (0..self.facts.threads.len().max(did.len()))
+            .map(|index| {
+                let known = self.facts.threads.get(index).cloned().unwrap_or_default();
+                let did = did.get(index).copied().unwrap_or_default();
+                ThreadRow {
+                    tid: known.tid,
+                    name: known.name,
+                    started_ns: known.started_ns,
+                    ended_ns: known.ended_ns,
+                    allocations: did.allocations,
+                    requested_bytes: did.requested_bytes,
+                    remote_frees: did.remote_frees,
+                }
+            })
+            .collect()
+    }
+
+    fn program(&self, end_ns: u64) -> Program {
+        let (process, ending) = (&self.facts.process, self.facts.ending.as_ref());
+        Program {
+            name: process.name.clone(),
+            pid: process.pid,
+            argv: process.argv.clone(),
+            exe: process.exe.clone(),
+            cwd: process.cwd.clone(),
+            allocator: process.allocator.clone(),
+            system: process.system.clone(),
+            recorded_by: process.recorder_version.clone(),
+            started_unix_ns: process.started_unix_ns,
+            duration_ns: end_ns,
+            ended: notes::ended(&self.facts),
+            origin: notes::origin(&self.facts),
+            cpu_ns: ending.and_then(|ending| ending.cpu_ns),
+            max_rss_bytes: ending.and_then(|ending| ending.max_rss_bytes),
+            recorder_bytes: ending.map_or(0, |ending| ending.recorder_bytes),
+            trace_bytes: self.facts.trace_bytes,
+        }
+    }
+
+    fn completeness(&self) -> Completeness {
+        let counts = self.ledger.counts();
+        let mut all = notes::missing(&self.facts, &counts, self.ledger.parked_blocks());
+        let complete = all.is_empty();
+        all.extend(notes::odd(&self.facts, &counts));
+        all.extend(self.plan.notes.iter().cloned());
+        if self.options.at == Some(At::HeapPeak) && self.options.heap_peak_ticket.is_none() {
+            all.push(
+                "Live figures by stack and size are as of the largest live heap; the figures that \
+                 findings take from the passes are as of the end."
+                    .into(),
+            );
+        }
+        Completeness {
+            complete,
+            events: counts.events,
+            lost_events: self
+                .facts
+                .ending
+                .as_ref()
+                .map_or(0, |ending| ending.lost_events),
+            truncated_stacks: self
+                .facts
+                .ending
+                .as_ref()
+                .map_or(0, |one| one.truncated_stacks),
+            unknown_frees: counts.unknown_frees,
+            notes: all,
+        }
+    }
+}
+
+/// Adds blocks × bytes; sizes of a damaged trace may be beyond all reason, so the sum saturates.
+fn add(sum: &mut u64, blocks: u64, bytes: u64) {
+    *sum = sum.saturating_add(blocks.saturating_mul(bytes));
+}
+
+/// How far a snapshot may be from its instant: at exit the program waited.
+fn skew_ns(snapshot: &Snapshot, instant: &Instant) -> u64 {
+    let distance = snapshot.time_ns.abs_diff(instant.time_ns);
+    match (&snapshot.cause, instant.kind) {
+        (SnapshotCause::Exit, InstantKind::End) => 0,
+        (SnapshotCause::Exit, _) => distance,
+        _ => distance.saturating_add(snapshot.took_ns),
+    }
+}

@@ -1,0 +1,672 @@
+//! The closed books: where each resident byte of a snapshot is.
+//!
+//! ```text
+//!   mapping   |--------- Anon ----------|---- File ----|- Stack -|
+//!   pieces    |-- program's --|- alloc -|                            who mapped it, blocks seen there
+//!   atoms     |##  ####   ####| ### ####|                            resident runs × pieces
+//!   blocks       hLLLs hLLs     hLLLLLs                              header, Live, slop
+//! ```
+//!
+//! K1  Each mapping's `Rss` goes to rows exactly once; so the rows add up to `resident_bytes`.
+//! K2  A block counts by its bytes that lie on resident pages. Blocks that overlap (a damaged trace)
+//!     count each byte once, for the lower block.
+//! K3  Pages are read at another moment than `Rss`. Of a mapping whose pages exceed its `Rss`, the
+//!     excess is taken from its remainder, then slop, then headers, then live bytes; what `Rss` has
+//!     beyond the pages is `unclassified`.
+//! K4  A mapping whose pages were not read counts as if every page were resident, reduced as in K3.
+//!
+//! Cost: sorting the live blocks, then one sweep. Not here: which snapshot belongs to which instant.
+
+use std::collections::BTreeMap;
+
+use skinflint_trace::{Mapping, MappingKind, NodeId, ProcessInfo, Snapshot};
+
+use crate::ledger::Ledger;
+use crate::model::{BookPart, BookRow, Books};
+
+/// Header of a chunk of glibc's heaps, bytes.
+const GLIBC_HEADER: u64 = 8;
+/// Header of a chunk that glibc mapped by itself, bytes.
+const GLIBC_MAPPED_HEADER: u64 = 16;
+
+/// The rows, in the order of the report.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Row {
+    Live,
+    Slop,
+    Free,
+    Metadata,
+    Files,
+    Stacks,
+    ProgramMaps,
+    Shared,
+    Other,
+    Recorder,
+    Unclassified,
+}
+
+const ROWS: [(Row, &str, &str, &str); 11] = [
+    (
+        Row::Live,
+        "live",
+        "live blocks",
+        "Bytes that the program asked for and has not released, on resident pages.",
+    ),
+    (
+        Row::Slop,
+        "slop",
+        "slop",
+        "Bytes of live blocks beyond what was asked for (usable size minus requested size), on resident pages.",
+    ),
+    (
+        Row::Free,
+        "allocator-free",
+        "free, kept by the allocator",
+        "Resident bytes of heap mappings ([heap], mapped by the allocator, or seen to hold blocks) that are neither live, slop nor known metadata: released blocks, and pages not given back.",
+    ),
+    (
+        Row::Metadata,
+        "allocator-metadata",
+        "allocator's own data",
+        "",
+    ),
+    (
+        Row::Files,
+        "mapped-files",
+        "mapped files",
+        "Resident bytes of mapped files: code and constants, and the private copies of written pages (data, relocations).",
+    ),
+    (
+        Row::Stacks,
+        "stacks",
+        "thread stacks",
+        "Resident bytes of thread stacks.",
+    ),
+    (
+        Row::ProgramMaps,
+        "program-maps",
+        "mapped by the program",
+        "Resident anonymous memory that the program mapped itself with mmap and in which no block was ever seen.",
+    ),
+    (
+        Row::Shared,
+        "shared",
+        "shared memory",
+        "Resident shared memory (memfd, /dev/shm, SysV, shared anonymous).",
+    ),
+    (
+        Row::Other,
+        "other-mappings",
+        "other mappings",
+        "Resident memory of mappings that nobody was seen to map and in which no block was ever seen: the loader's, libc's, the kernel's.",
+    ),
+    (
+        Row::Recorder,
+        "recorder",
+        "the recorder",
+        "Resident memory of Skinflint's own recorder in the program.",
+    ),
+    (
+        Row::Unclassified,
+        "unclassified",
+        "unclassified",
+        "Resident by the kernel's count, but not among the pages that it listed a moment earlier or later.",
+    ),
+];
+const GLIBC_METADATA: &str = "Chunk headers of glibc, on resident pages: 8 bytes before each live block, 16 before a block that has a mapping of its own. Arena headers and the headers of free chunks are in allocator-free.";
+const OTHER_METADATA: &str =
+    "Resident bytes of what the allocator mapped and where no block was ever seen.";
+
+/// What the remainder of a piece is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Part {
+    Named(String),
+    Stack(NodeId),
+}
+
+/// A part of a mapping with one owner.
+#[derive(Clone, Debug)]
+struct Piece {
+    row: Row,
+    part: Part,
+    resident: u64,
+    live: u64,
+    slop: u64,
+    header: u64,
+    /// Pages unknown (K4): its blocks are not told apart.
+    estimated: bool,
+}
+
+impl Piece {
+    fn rest(&self) -> u64 {
+        self.resident - self.live - self.slop - self.header
+    }
+
+    /// Takes `excess` bytes out (K3); returns what it could not take.
+    fn reduce(&mut self, excess: u64, stage: usize) -> u64 {
+        let rest = self.rest();
+        let field = match stage {
+            0 => {
+                let take = excess.min(rest);
+                self.resident -= take;
+                return excess - take;
+            }
+            1 => &mut self.slop,
+            2 => &mut self.header,
+            _ => &mut self.live,
+        };
+        let take = excess.min(*field);
+        *field -= take;
+        self.resident -= take;
+        excess - take
+    }
+}
+
+/// Resident addresses of one piece.
+#[derive(Clone, Copy, Debug)]
+struct Atom {
+    start: u64,
+    end: u64,
+    piece: usize,
+}
+
+/// Large blocks of one stack, and how much of them is not resident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Untouched {
+    /// The stack.
+    pub node: NodeId,
+    /// Live blocks of [`LARGE`] bytes and more.
+    pub blocks: u64,
+    /// Bytes asked for in them.
+    pub asked_bytes: u64,
+    /// Of these, bytes on pages that are known not to be resident.
+    pub absent_bytes: u64,
+}
+
+/// From this size on it is worth knowing whether a block was ever touched.
+pub const LARGE: u64 = 64 << 10;
+
+/// Closes the books of a snapshot over the blocks that live now. `parts` bounds the parts of a row.
+/// The skew is the caller's to say. Also says which stacks have large blocks that are not resident,
+/// most absent bytes first.
+pub fn close(
+    snapshot: &Snapshot,
+    ledger: &Ledger,
+    process: &ProcessInfo,
+    parts: usize,
+) -> (Books, Vec<Untouched>) {
+    let mut blocks: Vec<(u64, u32)> = ledger
+        .live_blocks()
+        .map(|block| (block.addr, block.cell.0))
+        .collect();
+    blocks.sort_unstable();
+    let mut closing = Closing {
+        ledger,
+        glibc: process.allocator.starts_with("glibc"),
+        blocks,
+        pieces: Vec::new(),
+        atoms: Vec::new(),
+        totals: BTreeMap::new(),
+        trimmed: 0,
+        trimmed_live: 0,
+        trimmed_slop: 0,
+        unread: 0,
+    };
+    let mut mappings: Vec<&Mapping> = snapshot.mappings.iter().collect();
+    mappings.sort_by_key(|mapping| mapping.start);
+    let mut spans = Vec::with_capacity(mappings.len());
+    for mapping in &mappings {
+        let first = closing.pieces.len();
+        closing.cut(mapping);
+        spans.push(first..closing.pieces.len());
+    }
+    let laid = closing.sweep();
+    for (mapping, span) in mappings.iter().zip(spans) {
+        closing.reconcile(mapping, span);
+    }
+    let untouched = closing.untouched(&laid);
+    (closing.into_books(&mappings, &laid, parts), untouched)
+}
+
+/// Resident bytes by cell.
+struct Laid {
+    live: Vec<u64>,
+    slop: Vec<u64>,
+    /// Bytes of live blocks in mappings whose pages were not read.
+    unread: Vec<u64>,
+}
+
+struct Closing<'a> {
+    ledger: &'a Ledger,
+    glibc: bool,
+    /// (address, cell), by address.
+    blocks: Vec<(u64, u32)>,
+    pieces: Vec<Piece>,
+    atoms: Vec<Atom>,
+    totals: BTreeMap<(Row, Part), u64>,
+    /// Bytes taken away by K3, of all and of those of which the stacks are known.
+    trimmed: u64,
+    trimmed_live: u64,
+    trimmed_slop: u64,
+    /// `Rss` of the mappings with blocks whose pages were not read.
+    unread: u64,
+}
+
+impl Closing<'_> {
+    fn add(&mut self, row: Row, part: Part, bytes: u64) {
+        if bytes > 0 {
+            *self.totals.entry((row, part)).or_default() += bytes;
+        }
+    }
+
+    fn any_block(&self, start: u64, end: u64) -> bool {
+        let first = self.blocks.partition_point(|block| block.0 < start);
+        self.blocks.get(first).is_some_and(|block| block.0 < end)
+    }
+
+    /// Cuts a mapping into pieces and atoms, or books it whole.
+    fn cut(&mut self, mapping: &Mapping) {
+        let name = || match mapping.name.is_empty() {
+            true => "[anonymous]".to_string(),
+            false => mapping.name.clone(),
+        };
+        let has_blocks = self.any_block(mapping.start, mapping.end);
+        let whole = match mapping.kind {
+            MappingKind::Recorder => Some(Row::Recorder),
+            MappingKind::Stack => Some(Row::Stacks),
+            MappingKind::Heap | MappingKind::Anon => None,
+            _ if has_blocks => None,
+            MappingKind::Shared => Some(Row::Shared),
+            MappingKind::Other => Some(Row::Other),
+            MappingKind::File => {
+                let private = mapping.anon_bytes.min(mapping.rss_bytes);
+                let copy = format!("{} [private copy: data, relocations]", mapping.name);
+                self.add(Row::Files, Part::Named(copy), private);
+                let shared = mapping.rss_bytes - private;
+                return self.add(Row::Files, Part::Named(name()), shared);
+            }
+        };
+        if let Some(row) = whole {
+            return self.add(row, Part::Named(name()), mapping.rss_bytes);
+        }
+        let owned = self.ledger.intervals().split(mapping.start, mapping.end);
+        if mapping.runs_known {
+            let first = self.pieces.len();
+            for (start, end, _) in &owned {
+                let (row, part) = self.owner_of(mapping, *start, *end);
+                self.pieces.push(piece(row, part, false));
+            }
+            self.cut_runs(mapping, &owned, first);
+        } else if mapping.rss_bytes > 0 {
+            let widest = owned.iter().max_by_key(|(start, end, _)| end - start);
+            let Some(&(start, end, _)) = widest else {
+                return;
+            };
+            let (row, part) = match has_blocks {
+                true => (Row::Free, Part::Named(free_name(mapping))),
+                false => self.owner_of(mapping, start, end),
+            };
+            self.unread += if has_blocks { mapping.rss_bytes } else { 0 };
+            let piece_index = self.pieces.len();
+            self.pieces.push(piece(row, part, true));
+            self.push_atom(mapping.start, mapping.end, piece_index);
+        }
+    }
+
+    /// Intersects the resident runs of a mapping with its pieces, both by address.
+    fn cut_runs(
+        &mut self,
+        mapping: &Mapping,
+        owned: &[(u64, u64, Option<crate::maps::Owner>)],
+        first: usize,
+    ) {
+        let mut runs = mapping.runs.clone();
+        runs.sort_unstable();
+        let (mut at, mut index) = (mapping.start, 0);
+        for (start, len) in runs {
+            let end = start.saturating_add(len).min(mapping.end);
+            let mut from = start.max(at);
+            while from < end {
+                while index < owned.len() && owned[index].1 <= from {
+                    index += 1;
+                }
+                let Some(&(_, piece_end, _)) = owned.get(index) else {
+                    break;
+                };
+                self.push_atom(from, end.min(piece_end), first + index);
+                from = end.min(piece_end);
+            }
+            at = at.max(end);
+        }
+    }
+
+    fn push_atom(&mut self, start: u64, end: u64, piece: usize) {
+        // Mappings that overlap exist only in a damaged trace: each address once (K2).
+        let start = start.max(self.atoms.last().map_or(0, |atom| atom.end));
+        if start < end {
+            self.pieces[piece].resident += end - start;
+            self.atoms.push(Atom { start, end, piece });
+        }
+    }
+
+    /// What the part of a piece is that is not live, slop or header.
+    fn owner_of(&self, mapping: &Mapping, start: u64, end: u64) -> (Row, Part) {
+        let granules = self.ledger.granules();
+        let free = (Row::Free, Part::Named(free_name(mapping)));
+        let live = self.any_block(start, end);
+        match self.ledger.intervals().owner(start) {
+            _ if live || mapping.kind == MappingKind::Heap => free,
+            Some(owner) if owner.by_allocator => {
+                match self.glibc || granules.any_overlapping(start, end) {
+                    true => (Row::Free, Part::Named("mapped by the allocator".into())),
+                    false => (Row::Metadata, Part::Named("mapped by the allocator".into())),
+                }
+            }
+            Some(owner) => match granules.any_inside(start, end) {
+                true => free,
+                false => (Row::ProgramMaps, Part::Stack(owner.node)),
+            },
+            None if granules.any_overlapping(start, end) => free,
+            None => {
+                let name = match mapping.name.is_empty() {
+                    true => "[anonymous]".to_string(),
+                    false => mapping.name.clone(),
+                };
+                (Row::Other, Part::Named(name))
+            }
+        }
+    }
+
+    /// Lays the blocks over the atoms (K2).
+    fn sweep(&mut self) -> Laid {
+        let keys = self.ledger.cells().keys();
+        let none = || vec![0; keys.len()];
+        let mut laid = Laid {
+            live: none(),
+            slop: none(),
+            unread: none(),
+        };
+        let (mut at, mut first) = (0, 0);
+        for &(addr, cell) in &self.blocks {
+            let key = keys[cell as usize];
+            let header = if self.glibc {
+                glibc_header(addr, key.usable)
+            } else {
+                0
+            };
+            let begin = addr.saturating_sub(header);
+            let (asked, given) = (
+                addr.saturating_add(key.size),
+                addr.saturating_add(key.usable),
+            );
+            for (what, start, end) in [(2, begin, addr), (0, addr, asked), (1, asked, given)] {
+                let start = start.max(at);
+                if end <= start {
+                    continue;
+                }
+                at = end;
+                while first < self.atoms.len() && self.atoms[first].end <= start {
+                    first += 1;
+                }
+                for atom in self.atoms[first..]
+                    .iter()
+                    .take_while(|atom| atom.start < end)
+                {
+                    let bytes = end.min(atom.end) - start.max(atom.start);
+                    let piece = &mut self.pieces[atom.piece];
+                    let by_cell = match what {
+                        0 if piece.estimated => &mut laid.unread,
+                        0 => &mut laid.live,
+                        _ => &mut laid.slop,
+                    };
+                    match what {
+                        0 => piece.live += bytes,
+                        1 => piece.slop += bytes,
+                        _ => piece.header += bytes,
+                    }
+                    if what == 0 || (what == 1 && !piece.estimated) {
+                        by_cell[cell as usize] += bytes;
+                    }
+                }
+            }
+        }
+        laid
+    }
+
+    /// Stacks with large blocks that are not resident.
+    fn untouched(&self, laid: &Laid) -> Vec<Untouched> {
+        let cells = self.ledger.cells();
+        let mut by_node: BTreeMap<NodeId, Untouched> = BTreeMap::new();
+        for (index, (key, count)) in cells.keys().iter().zip(cells.counts()).enumerate() {
+            let asked_bytes = u64::from(count.live).saturating_mul(key.size);
+            let there = laid.live[index] + laid.unread[index];
+            if key.size < LARGE || asked_bytes == 0 {
+                continue;
+            }
+            let empty = Untouched {
+                node: key.node,
+                blocks: 0,
+                asked_bytes: 0,
+                absent_bytes: 0,
+            };
+            let sum = by_node.entry(key.node).or_insert(empty);
+            sum.blocks += u64::from(count.live);
+            sum.asked_bytes = sum.asked_bytes.saturating_add(asked_bytes);
+            sum.absent_bytes = sum
+                .absent_bytes
+                .saturating_add(asked_bytes.saturating_sub(there));
+        }
+        let mut all: Vec<_> = by_node
+            .into_values()
+            .filter(|one| one.absent_bytes > 0)
+            .collect();
+        all.sort_by_key(|one| (std::cmp::Reverse(one.absent_bytes), one.node));
+        all
+    }
+
+    /// Makes a mapping's pieces add up to its `Rss` (K1, K3) and books all but live and slop.
+    fn reconcile(&mut self, mapping: &Mapping, span: std::ops::Range<usize>) {
+        if span.is_empty() {
+            return;
+        }
+        let pages: u64 = self.pieces[span.clone()]
+            .iter()
+            .map(|piece| piece.resident)
+            .sum();
+        let mut excess = pages.saturating_sub(mapping.rss_bytes);
+        if mapping.runs_known {
+            self.trimmed += excess;
+        }
+        for stage in 0..4 {
+            for piece in &mut self.pieces[span.clone()] {
+                let (live, slop) = (piece.live, piece.slop);
+                excess = piece.reduce(excess, stage);
+                if !piece.estimated {
+                    self.trimmed_live += live - piece.live;
+                    self.trimmed_slop += slop - piece.slop;
+                }
+            }
+        }
+        let missing = mapping.rss_bytes.saturating_sub(pages);
+        self.add(
+            Row::Unclassified,
+            Part::Named("changed while it was read".into()),
+            missing,
+        );
+        for index in span {
+            let piece = self.pieces[index].clone();
+            self.add(piece.row, piece.part.clone(), piece.rest());
+            self.add(
+                Row::Metadata,
+                Part::Named("chunk headers".into()),
+                piece.header,
+            );
+            if piece.estimated {
+                let unknown = || Part::Named("in mappings whose pages could not be read".into());
+                self.add(Row::Live, unknown(), piece.live);
+                self.add(Row::Slop, unknown(), piece.slop);
+            }
+        }
+    }
+
+    /// Adds up cells by stack, less what was trimmed, smallest stacks first.
+    fn add_by_stack(&mut self, row: Row, by_cell: &[u64], mut trimmed: u64) {
+        let mut by_node: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (key, &bytes) in self.ledger.cells().keys().iter().zip(by_cell) {
+            if bytes > 0 {
+                *by_node.entry(key.node).or_default() += bytes;
+            }
+        }
+        let mut nodes: Vec<_> = by_node.into_iter().collect();
+        nodes.sort_by_key(|&(node, bytes)| (bytes, node));
+        for (node, bytes) in nodes {
+            let take = trimmed.min(bytes);
+            trimmed -= take;
+            self.add(row, Part::Stack(node), bytes - take);
+        }
+    }
+
+    fn into_books(mut self, mappings: &[&Mapping], laid: &Laid, parts: usize) -> Books {
+        self.add_by_stack(Row::Live, &laid.live, self.trimmed_live);
+        self.add_by_stack(Row::Slop, &laid.slop, self.trimmed_slop);
+        let notes = self.notes(mappings);
+        let mut books = Books {
+            resident_bytes: mappings.iter().map(|mapping| mapping.rss_bytes).sum(),
+            notes,
+            ..Books::default()
+        };
+        for (row, id, label, meaning) in ROWS {
+            let meaning = match row {
+                Row::Metadata if self.glibc => GLIBC_METADATA,
+                Row::Metadata => OTHER_METADATA,
+                _ => meaning,
+            };
+            let all: Vec<BookPart> = self
+                .totals
+                .iter()
+                .filter(|((of, _), _)| *of == row)
+                .map(|((_, part), &bytes)| book_part(part, bytes))
+                .collect();
+            books.rows.push(BookRow {
+                id: id.into(),
+                label: label.into(),
+                bytes: all.iter().map(|part| part.bytes).sum(),
+                meaning: meaning.into(),
+                parts: largest_parts(all, parts),
+            });
+        }
+        books.live_not_resident_bytes = self
+            .ledger
+            .live()
+            .requested_bytes
+            .saturating_sub(books.rows[0].bytes);
+        check(&mut books);
+        books
+    }
+
+    fn notes(&self, mappings: &[&Mapping]) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.unread > 0 {
+            notes.push(format!(
+                "The pages of heap mappings with {} bytes resident could not be read: there, live \
+                 blocks count as resident as far as the mapping's resident memory reaches.",
+                self.unread
+            ));
+        }
+        if self.trimmed > 0 {
+            notes.push(format!(
+                "{} bytes were listed as present but not counted as resident (pages of zeros, or \
+                 released meanwhile); they were taken from free memory first.",
+                self.trimmed
+            ));
+        }
+        let swapped: u64 = mappings.iter().map(|mapping| mapping.swap_bytes).sum();
+        if swapped > 0 {
+            notes.push(format!(
+                "{swapped} bytes are swapped out; they are in no row."
+            ));
+        }
+        notes
+    }
+}
+
+/// The check that the books are closed (M2 of the model): in release it is said, not hidden.
+fn check(books: &mut Books) {
+    let sum: u64 = books.rows.iter().map(|row| row.bytes).sum();
+    debug_assert_eq!(sum, books.resident_bytes, "the books do not add up");
+    for row in &books.rows {
+        let parts: u64 = row.parts.iter().map(|part| part.bytes).sum();
+        debug_assert_eq!(parts, row.bytes, "the parts of {} do not add up", row.id);
+    }
+    if sum != books.resident_bytes {
+        books.notes.push(format!(
+            "DEFECT: the rows add up to {sum} bytes, resident memory is {}; please report this \
+             with the trace.",
+            books.resident_bytes
+        ));
+    }
+}
+
+fn piece(row: Row, part: Part, estimated: bool) -> Piece {
+    Piece {
+        row,
+        part,
+        resident: 0,
+        live: 0,
+        slop: 0,
+        header: 0,
+        estimated,
+    }
+}
+
+fn free_name(mapping: &Mapping) -> String {
+    match (mapping.kind, mapping.name.as_str()) {
+        (MappingKind::Heap, _) => "[heap]".into(),
+        (_, "") => "anonymous mappings: arenas, mapped blocks".into(),
+        (_, name) => name.into(),
+    }
+}
+
+/// A block with a mapping of its own begins 16 bytes into a page and ends at the end of one.
+fn glibc_header(addr: u64, usable: u64) -> u64 {
+    let alone = addr % 4096 == GLIBC_MAPPED_HEADER
+        && usable
+            .wrapping_add(GLIBC_MAPPED_HEADER)
+            .is_multiple_of(4096);
+    if alone {
+        GLIBC_MAPPED_HEADER
+    } else {
+        GLIBC_HEADER
+    }
+}
+
+fn book_part(part: &Part, bytes: u64) -> BookPart {
+    match part {
+        Part::Named(name) => BookPart {
+            name: name.clone(),
+            bytes,
+            node: None,
+        },
+        Part::Stack(node) => BookPart {
+            name: String::new(),
+            bytes,
+            node: Some(node.0),
+        },
+    }
+}
+
+/// The largest parts, and `others` for the rest.
+fn largest_parts(mut all: Vec<BookPart>, limit: usize) -> Vec<BookPart> {
+    all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    if all.len() > limit {
+        let others: u64 = all[limit..].iter().map(|part| part.bytes).sum();
+        let count = all.len() - limit;
+        all.truncate(limit);
+        all.push(BookPart {
+            name: format!("others ({count})"),
+            bytes: others,
+            node: None,
+        });
+    }
+    all
+}

@@ -1,0 +1,221 @@
+//! Cells: one stack asking for one size and being given one usable size; and their counts.
+//!
+//! ```text
+//!   (node, size, usable) ──table──► CellId ──► key    (what it stands for)
+//!                                          └─► count  (live now, ever, live at the heap peak) ─► site
+//! ```
+//!
+//! C1  Bytes are never stored: they are blocks × the key's sizes.
+//! C2  `saved` is the live count at the last heap peak if `epoch` equals the peak's epoch; otherwise
+//!     the cell has not changed since and `live` is. A cell saves its count before its first change
+//!     after a new peak: one comparison per change, nothing per peak.
+//! C3  Every cell has a site (its stack); a site's last serial is that of its latest acquisition.
+//!
+//! Not here: totals over the process (`ledger.rs`).
+
+use rustc_hash::FxHashMap;
+use skinflint_trace::NodeId;
+
+use crate::pass::{CellId, CellKey};
+
+/// Counts of a cell, in blocks (C1).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CellCount {
+    /// Blocks acquired over the run.
+    pub ever: u64,
+    /// The epoch in which `saved` was saved (C2).
+    epoch: u64,
+    /// Live blocks.
+    pub live: u32,
+    /// Live blocks at the heap peak of `epoch` (C2).
+    saved: u32,
+    /// Index of the site (C3).
+    pub site: u32,
+}
+
+/// What is kept for each stack that acquired anything.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteCount {
+    /// The stack.
+    pub node: NodeId,
+    /// Serial of its latest acquisition (C3).
+    pub last_serial: u32,
+    /// Blocks released before the stack acquired again.
+    pub temporaries: u64,
+    /// First acquisition, nanoseconds since the start; `u64::MAX` if none.
+    pub first_ns: u64,
+    /// Latest acquisition.
+    pub last_ns: u64,
+}
+
+/// All cells and sites.
+#[derive(Clone, Debug)]
+pub struct Cells {
+    keys: Vec<CellKey>,
+    counts: Vec<CellCount>,
+    sites: Vec<SiteCount>,
+    site_of: FxHashMap<NodeId, u32>,
+    /// Open addressing, a power of two wide, at most half full: (tag, id + 1), 0 is empty.
+    table: Vec<(u32, u32)>,
+    /// Number of heap peaks so far (C2).
+    epoch: u64,
+}
+
+impl Default for Cells {
+    fn default() -> Cells {
+        Cells {
+            keys: Vec::new(),
+            counts: Vec::new(),
+            sites: Vec::new(),
+            site_of: FxHashMap::default(),
+            table: vec![(0, 0); 1024],
+            epoch: 0,
+        }
+    }
+}
+
+#[inline]
+fn hash(key: &CellKey) -> u64 {
+    let mixed = u64::from(key.node.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        ^ key.size.wrapping_mul(0xD6E8_FEB8_6659_FD93)
+        ^ key
+            .usable
+            .rotate_left(32)
+            .wrapping_mul(0xA076_1D64_78BD_642F);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xE703_7ED1_A0B4_28DB)
+}
+
+impl Cells {
+    /// The cell of a key. Cost if it is known: one probe and one key compared.
+    #[inline]
+    pub fn intern(&mut self, key: CellKey) -> CellId {
+        let hash = hash(&key);
+        let tag = hash as u32;
+        let mask = self.table.len() - 1;
+        let mut slot = (hash >> 32) as usize & mask;
+        loop {
+            let (there, id) = self.table[slot];
+            if id == 0 {
+                return self.intern_slow(key, hash);
+            }
+            if there == tag && self.keys[id as usize - 1] == key {
+                return CellId(id - 1);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn intern_slow(&mut self, key: CellKey, hash: u64) -> CellId {
+        if (self.keys.len() + 1) * 2 > self.table.len() {
+            self.table = vec![(0, 0); self.table.len() * 2];
+            for index in 0..self.keys.len() {
+                let hash = self::hash(&self.keys[index]);
+                self.place(hash, index as u32 + 1);
+            }
+        }
+        let site = *self.site_of.entry(key.node).or_insert_with(|| {
+            self.sites.push(SiteCount {
+                node: key.node,
+                last_serial: 0,
+                temporaries: 0,
+                first_ns: u64::MAX,
+                last_ns: 0,
+            });
+            self.sites.len() as u32 - 1
+        });
+        self.keys.push(key);
+        self.counts.push(CellCount {
+            site,
+            ..CellCount::default()
+        });
+        self.place(hash, self.keys.len() as u32);
+        CellId(self.keys.len() as u32 - 1)
+    }
+
+    fn place(&mut self, hash: u64, id: u32) {
+        let mask = self.table.len() - 1;
+        let mut slot = (hash >> 32) as usize & mask;
+        while self.table[slot].1 != 0 {
+            slot = (slot + 1) & mask;
+        }
+        self.table[slot] = (hash as u32, id);
+    }
+
+    /// A block of the cell was acquired.
+    #[inline]
+    pub fn acquire(&mut self, cell: CellId, serial: u32, time_ns: u64) {
+        let count = &mut self.counts[cell.0 as usize];
+        save(count, self.epoch);
+        count.live += 1;
+        count.ever += 1;
+        let site = &mut self.sites[count.site as usize];
+        site.last_serial = serial;
+        // Time may step back by a stamp interval between threads (E3); first and last must not.
+        site.first_ns = site.first_ns.min(time_ns);
+        site.last_ns = site.last_ns.max(time_ns);
+    }
+
+    /// A block of the cell was released for good; says whether it was a temporary.
+    #[inline]
+    pub fn release(&mut self, cell: CellId, serial: u32) {
+        let count = &mut self.counts[cell.0 as usize];
+        save(count, self.epoch);
+        count.live -= 1;
+        let site = &mut self.sites[count.site as usize];
+        site.temporaries += u64::from(site.last_serial == serial);
+    }
+
+    /// A block of the cell became another one.
+    #[inline]
+    pub fn regrown(&mut self, cell: CellId) {
+        let count = &mut self.counts[cell.0 as usize];
+        save(count, self.epoch);
+        count.live -= 1;
+    }
+
+    /// A block lives that this process did not acquire.
+    pub fn inherit(&mut self, cell: CellId) {
+        self.counts[cell.0 as usize].live += 1;
+    }
+
+    /// The live heap is at a new maximum.
+    #[inline]
+    pub fn new_peak(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// Live blocks of a cell at the largest live heap (C2).
+    pub fn live_at_heap_peak(&self, cell: usize) -> u32 {
+        let count = &self.counts[cell];
+        if count.epoch == self.epoch {
+            count.saved
+        } else {
+            count.live
+        }
+    }
+
+    /// Keys, by [`CellId`].
+    pub fn keys(&self) -> &[CellKey] {
+        &self.keys
+    }
+
+    /// Counts, by [`CellId`].
+    pub fn counts(&self) -> &[CellCount] {
+        &self.counts
+    }
+
+    /// Sites.
+    pub fn sites(&self) -> &[SiteCount] {
+        &self.sites
+    }
+}
+
+#[inline]
+fn save(count: &mut CellCount, epoch: u64) {
+    if count.epoch != epoch {
+        count.epoch = epoch;
+        count.saved = count.live;
+    }
+}

@@ -1,0 +1,161 @@
+//! What the analysis is given beside the events, what it may be asked for, and how it says no.
+//!
+//! ```text
+//!   trace ──► Facts ──┐
+//!   user  ──► Options ┴─► Analyzer::new ──► Ok, or AnalysisError with the next step
+//! ```
+//!
+//! F1  Facts are whole before the first event: the reader collects them in a first pass over the
+//!     trace, or from its index. Snapshots, marks and threads are never discovered while streaming.
+//! F2  `nodes[0]` is the empty stack, and a node's parent has a lower index; where a damaged trace
+//!     breaks this, the node counts as a child of the empty stack.
+//!
+//! Not here: reading a trace.
+
+use std::fmt;
+
+use skinflint_trace::{Ending, Mark, Module, NodeId, ProcessInfo, RssSample, Snapshot, Thread};
+
+use crate::model::Frame;
+
+/// The stack of blocks that a fork gave to this process: no node of this trace.
+pub const INHERITED: NodeId = NodeId(u32::MAX);
+
+/// A node of the trace's stack tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StackNode {
+    /// Address in the innermost function (a return address but for the first frame).
+    pub pc: u64,
+    /// The caller's node.
+    pub parent: u32,
+}
+
+/// Everything that a trace knows beside its events (F1).
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The process.
+    pub process: ProcessInfo,
+    /// Threads, by [`skinflint_trace::ThreadId`].
+    pub threads: Vec<Thread>,
+    /// Loaded objects.
+    pub modules: Vec<Module>,
+    /// Named moments.
+    pub marks: Vec<Mark>,
+    /// Resident memory over time.
+    pub rss: Vec<RssSample>,
+    /// Resident memory by mapping, by ticket.
+    pub snapshots: Vec<Snapshot>,
+    /// How the recording ended; `None` where the trace was cut.
+    pub ending: Option<Ending>,
+    /// What the reader found damaged, a sentence each.
+    pub damage: Vec<String>,
+    /// The stack tree (F2).
+    pub nodes: Vec<StackNode>,
+    /// Size of the trace file, bytes.
+    pub trace_bytes: u64,
+}
+
+/// Names for addresses.
+pub trait Symbolizer {
+    /// The frames of one address: the innermost inlined frame first, the function that was really
+    /// called last. `node` tells which of several modules that were mapped there one after another
+    /// is meant. May be empty: the report then shows the address.
+    fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame>;
+}
+
+/// The moment that the report is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum At {
+    /// The snapshot with the largest resident memory.
+    Peak,
+    /// The end.
+    End,
+    /// A mark, by name; the last one if several bear it.
+    Mark(String),
+    /// The largest live heap, in usable bytes. It is known only when all events were seen: see
+    /// [`Options::heap_peak_ticket`].
+    HeapPeak,
+    /// This many nanoseconds after the start.
+    Time(u64),
+}
+
+/// Bounds on what a report holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Marks that become instants with books.
+    pub mark_books: usize,
+    /// Points of the heap timeline, and of the resident one.
+    pub timeline_points: usize,
+    /// Parts of a row of the books, `others` excluded.
+    pub parts: usize,
+    /// Findings of one kind by the ledger; the rest is summed up in one more.
+    pub findings_per_kind: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            mark_books: 64,
+            timeline_points: 2000,
+            parts: 20,
+            findings_per_kind: 8,
+        }
+    }
+}
+
+/// What to analyse.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// The moment; `None` is the peak where resident memory was sampled, else the end.
+    pub at: Option<At>,
+    /// With [`At::HeapPeak`]: the ticket of the `heap-peak` instant from an earlier report on the
+    /// same trace. Without it the ledger's own figures are as of the heap peak, and those of the
+    /// passes as of the end, which the report says.
+    pub heap_peak_ticket: Option<u64>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Why an analysis cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AnalysisError {
+    /// No mark has this name.
+    NoSuchMark {
+        /// What was asked for.
+        name: String,
+        /// The names that there are, each once, in order of first appearance.
+        known: Vec<String>,
+    },
+    /// The moment lies after the end of the recording.
+    TimeAfterEnd {
+        /// What was asked for, nanoseconds since the start.
+        asked_ns: u64,
+        /// The end, nanoseconds since the start.
+        end_ns: u64,
+    },
+}
+
+impl fmt::Display for AnalysisError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AnalysisError::NoSuchMark { name, known } if known.is_empty() => write!(
+                f,
+                "--at {name}: the trace has no marks; use peak, end or heap-peak, or call \
+                 skinflint_mark(\"{name}\") in the program"
+            ),
+            AnalysisError::NoSuchMark { name, known } => write!(
+                f,
+                "--at {name}: no such mark; use peak, end, heap-peak or one of: {}",
+                known.join(", ")
+            ),
+            AnalysisError::TimeAfterEnd { asked_ns, end_ns } => write!(
+                f,
+                "--at {:.3} s: the recording ends at {:.3} s; give a time up to that",
+                *asked_ns as f64 / 1e9,
+                *end_ns as f64 / 1e9
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AnalysisError {}

@@ -1,0 +1,164 @@
+//! The stacks of a report: only what its rows refer to, with names.
+//!
+//! ```text
+//!   trace's nodes (one per address)  ──► used by a row? keep, with all callers
+//!                                    ──► one report node per frame, inlined ones expanded
+//! ```
+//!
+//! F1  Every node id in the report is one of [`Report::nodes`] afterwards; an id that the trace does
+//!     not have becomes node 0, the inherited stack a node of its own.
+//! F2  Parents come before children: ids are given in ascending order of the trace's, whose parents
+//!     come before children too. No recursion: stacks may be 100,000 deep.
+//!
+//! Not here: finding names (`symbols`).
+
+use rustc_hash::FxHashMap;
+
+use crate::facts::{INHERITED, StackNode, Symbolizer};
+use crate::model::{Frame, Node, Report};
+
+/// What blocks from before a fork are shown under.
+const INHERITED_NAME: &str = "[inherited from parent]";
+
+/// Renumbers the report's nodes and names them.
+pub(crate) fn compact(report: &mut Report, nodes: &[StackNode], symbolizer: &mut dyn Symbolizer) {
+    let used = used_nodes(report, nodes);
+    let mut names = Names::default();
+    let frame = names.frame(Frame::default());
+    names.nodes.push(Node { parent: 0, frame });
+    let mut new_ids = vec![0u32; nodes.len().max(1)];
+    for (index, node) in nodes.iter().enumerate().skip(1) {
+        if used[index] {
+            let frames = symbolizer.frames(node.pc, index as u32);
+            new_ids[index] = names.add(new_ids[parent(node, index)], node.pc, frames);
+        }
+    }
+    let mut inherited = None;
+    each_node(report, &mut |id| {
+        *id = match *id {
+            id if id == INHERITED.0 => *inherited.get_or_insert_with(|| {
+                let frame = Frame {
+                    function: INHERITED_NAME.into(),
+                    ..Frame::default()
+                };
+                names.add(0, 0, vec![frame])
+            }),
+            id => new_ids.get(id as usize).copied().unwrap_or(0),
+        };
+    });
+    name_parts(report, &names);
+    report.nodes = names.nodes;
+    report.frames = names.frames;
+}
+
+/// A node's parent; the root where a damaged trace names none before it.
+fn parent(node: &StackNode, index: usize) -> usize {
+    if (node.parent as usize) < index {
+        node.parent as usize
+    } else {
+        0
+    }
+}
+
+fn used_nodes(report: &mut Report, nodes: &[StackNode]) -> Vec<bool> {
+    let mut used = vec![false; nodes.len()];
+    each_node(report, &mut |id| {
+        if let Some(flag) = used.get_mut(*id as usize) {
+            *flag = true;
+        }
+    });
+    // From the last to the first: a child is always seen before its parent.
+    for index in (1..nodes.len()).rev() {
+        if used[index] {
+            used[parent(&nodes[index], index)] = true;
+        }
+    }
+    used
+}
+
+/// Every place in a report that names a node. A new place must be added here, or it would keep the
+/// trace's id.
+fn each_node(report: &mut Report, visit: &mut dyn FnMut(&mut u32)) {
+    report
+        .sites
+        .iter_mut()
+        .for_each(|site| visit(&mut site.node));
+    report
+        .growth
+        .iter_mut()
+        .for_each(|growth| visit(&mut growth.node));
+    report
+        .zombies
+        .iter_mut()
+        .for_each(|zombie| visit(&mut zombie.node));
+    for finding in &mut report.findings {
+        finding.node.iter_mut().for_each(&mut *visit);
+        finding.more_nodes.iter_mut().for_each(&mut *visit);
+    }
+    for books in report
+        .instants
+        .iter_mut()
+        .filter_map(|instant| instant.books.as_mut())
+    {
+        for part in books.rows.iter_mut().flat_map(|row| row.parts.iter_mut()) {
+            part.node.iter_mut().for_each(&mut *visit);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Names {
+    nodes: Vec<Node>,
+    frames: Vec<Frame>,
+    known: FxHashMap<Frame, u32>,
+}
+
+impl Names {
+    fn frame(&mut self, frame: Frame) -> u32 {
+        if let Some(&index) = self.known.get(&frame) {
+            return index;
+        }
+        let index = self.frames.len() as u32;
+        self.frames.push(frame.clone());
+        self.known.insert(frame, index);
+        index
+    }
+
+    /// Adds the frames of one address, given innermost first; returns the innermost one's node.
+    fn add(&mut self, parent: u32, pc: u64, mut frames: Vec<Frame>) -> u32 {
+        if frames.is_empty() {
+            frames.push(Frame {
+                function: format!("{pc:#x}"),
+                ..Frame::default()
+            });
+        }
+        let mut parent = parent;
+        for frame in frames.into_iter().rev() {
+            let frame = self.frame(frame);
+            self.nodes.push(Node { parent, frame });
+            parent = self.nodes.len() as u32 - 1;
+        }
+        parent
+    }
+}
+
+/// Parts that are stacks bear the name of their innermost function.
+fn name_parts(report: &mut Report, names: &Names) {
+    for books in report
+        .instants
+        .iter_mut()
+        .filter_map(|instant| instant.books.as_mut())
+    {
+        for part in books.rows.iter_mut().flat_map(|row| row.parts.iter_mut()) {
+            let Some(node) = part.node.and_then(|id| names.nodes.get(id as usize)) else {
+                continue;
+            };
+            let function = &names.frames[node.frame as usize].function;
+            part.name = if function.is_empty() {
+                "[no stack]".into()
+            } else {
+                function.clone()
+            };
+        }
+    }
+}

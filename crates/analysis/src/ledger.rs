@@ -1,0 +1,634 @@
+//! The ledger: which block lives where, what it cost, and how much lived when it was most.
+//!
+//! ```text
+//!   Event ──► BlockMap (address → block) ──► Act ──► sink (the passes)
+//!               ├─► Cells   live, ever, live at the heap peak
+//!               ├─► Curve   the heap over time
+//!               └─► threads, maps, granules
+//! ```
+//!
+//! G1  `live` is the sum over the map and the parked blocks, always; cells add up to it.
+//! G2  A block whose realloc is under way is parked with its thread: it counts as live, but its
+//!     address is free for others (E2 of the trace). It stays live if the trace ends there.
+//! G3  An acquisition at the address of a live block means that a release was lost: the old block is
+//!     closed first, as a release by the same thread, and counted.
+//! G4  Blocks inherited over a fork live, but are acquisitions of nobody: passes never see them.
+//!
+//! Not here: instants and books (`schedule.rs`, `books.rs`).
+
+use rustc_hash::FxHashMap;
+use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
+
+use crate::blocks::BlockMap;
+use crate::cells::Cells;
+use crate::facts::INHERITED;
+use crate::maps::{Granules, Intervals, Owner};
+use crate::pass::{Act, Block, CellId, CellKey, Context};
+use crate::timeline::Curve;
+
+/// Thread of an inherited block (G4).
+const NOBODY: ThreadId = ThreadId(u32::MAX);
+/// Threads of one process that are told apart; a damaged trace may name any.
+const MAX_THREADS: usize = 1 << 20;
+/// Sizes and addresses from here on are no user's on this machine: the event is damaged.
+const ADDRESS_LIMIT: u64 = 1 << 47;
+
+/// How much lives at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Live {
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+}
+
+impl Live {
+    #[inline]
+    fn add(&mut self, key: &CellKey) {
+        self.blocks += 1;
+        self.requested_bytes = self.requested_bytes.wrapping_add(key.size);
+        self.usable_bytes = self.usable_bytes.wrapping_add(key.usable);
+    }
+
+    #[inline]
+    fn sub(&mut self, key: &CellKey) {
+        self.blocks = self.blocks.wrapping_sub(1);
+        self.requested_bytes = self.requested_bytes.wrapping_sub(key.size);
+        self.usable_bytes = self.usable_bytes.wrapping_sub(key.usable);
+    }
+}
+
+/// The largest live heap so far, by usable bytes; the first moment of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeapPeak {
+    /// How much lived.
+    pub live: Live,
+    /// The event that made it so.
+    pub ticket: u64,
+    /// When.
+    pub time_ns: u64,
+}
+
+/// What happened over the run so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Events.
+    pub events: u64,
+    /// Blocks acquired, reallocs included.
+    pub allocations: u64,
+    /// Blocks released, reallocs included.
+    pub frees: u64,
+    /// Reallocs of a known block.
+    pub reallocs: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Releases of unknown addresses.
+    pub unknown_frees: u64,
+    /// Acquisitions at an address that was still live (G3).
+    pub lost_frees: u64,
+    /// Reallocs whose beginning or end is missing.
+    pub lost_reallocs: u64,
+    /// Events that cannot be: address 0, or sizes beyond the address space.
+    pub damaged_events: u64,
+    /// `mmap` calls by the program.
+    pub maps: u64,
+    /// Bytes mapped by them.
+    pub map_bytes: u64,
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ThreadCount {
+    /// Blocks acquired.
+    pub allocations: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Blocks released that another thread had acquired.
+    pub remote_frees: u64,
+    parked: Parked,
+}
+
+/// The first half of a realloc (G2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Parked {
+    #[default]
+    Nothing,
+    UnknownBlock,
+    Block(Block),
+}
+
+/// The live map and its counts.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    blocks: BlockMap,
+    cells: Cells,
+    threads: Vec<ThreadCount>,
+    live: Live,
+    peak: HeapPeak,
+    counts: Counts,
+    pub(crate) curve: Curve,
+    intervals: Intervals,
+    granules: Granules,
+    /// The parent's reallocs under way, while its events are read; `None` once our own began.
+    inheriting: Option<FxHashMap<ThreadId, Parked>>,
+    now_ns: u64,
+}
+
+impl Ledger {
+    /// An empty ledger; the heap curve will have at most this many points.
+    pub fn new(timeline_points: usize) -> Ledger {
+        Ledger {
+            blocks: BlockMap::default(),
+            cells: Cells::default(),
+            threads: Vec::new(),
+            live: Live::default(),
+            peak: HeapPeak::default(),
+            counts: Counts::default(),
+            curve: Curve::new(timeline_points),
+            intervals: Intervals::default(),
+            granules: Granules::default(),
+            inheriting: Some(FxHashMap::default()),
+            now_ns: 0,
+        }
+    }
+
+    /// Takes an event and hands what it meant to `sink`, in order. Cost: some 30 ns where the
+    /// tables are in cache.
+    #[inline]
+    pub fn apply(&mut self, event: &Event, sink: &mut impl FnMut(&Context<'_>, &Act)) {
+        if self.inheriting.is_some() {
+            self.end_inheritance();
+        }
+        self.counts.events += 1;
+        if event.time_ns > self.now_ns {
+            self.now_ns = event.time_ns;
+            self.curve.advance(event.time_ns, &self.live);
+        }
+        match event.kind {
+            EventKind::Alloc {
+                func,
+                node,
+                addr,
+                size,
+                usable,
+            } => {
+                let key = CellKey {
+                    node,
+                    size,
+                    usable: usable.max(size),
+                };
+                self.acquire(event, addr, key, func, sink);
+            }
+            EventKind::Free { func, addr } => match self.blocks.remove(addr) {
+                Some(block) => self.release(event, block, func, sink),
+                None => self.counts.unknown_frees += u64::from(addr != 0),
+            },
+            _ => self.apply_slow(event, sink),
+        }
+    }
+
+    /// Everything but `Alloc` and `Free`.
+    #[inline(never)]
+    fn apply_slow(&mut self, event: &Event, sink: &mut impl FnMut(&Context<'_>, &Act)) {
+        match event.kind {
+            EventKind::ReallocRelease { addr } => self.realloc_release(event, addr, sink),
+            EventKind::ReallocAcquire {
+                node,
+                addr,
+                size,
+                usable,
+            } => {
+                let key = CellKey {
+                    node,
+                    size,
+                    usable: usable.max(size),
+                };
+                self.realloc_acquire(event, addr, key, sink);
+            }
+            EventKind::ReallocCancel { addr } => self.realloc_cancel(event, addr, sink),
+            EventKind::Mark { mark } => {
+                sink(&self.context(event), &Act::Mark { mark });
+            }
+            EventKind::Map {
+                len,
+                by_allocator: false,
+                ..
+            } => {
+                self.counts.maps += 1;
+                self.counts.map_bytes = self.counts.map_bytes.saturating_add(len);
+                self.map(event, None);
+            }
+            _ => self.map(event, None),
+        }
+    }
+
+    #[inline]
+    fn acquire(
+        &mut self,
+        event: &Event,
+        addr: u64,
+        key: CellKey,
+        func: AllocFn,
+        sink: &mut impl FnMut(&Context<'_>, &Act),
+    ) {
+        if addr == 0 || (addr | key.usable) >= ADDRESS_LIMIT {
+            self.counts.damaged_events += 1;
+            return;
+        }
+        let block = self.new_block(event, addr, &key);
+        if let Some(old) = self.blocks.insert(block) {
+            self.lost_free(event, old, sink);
+        }
+        self.count_acquired(event, &block, &key);
+        self.live.add(&key);
+        self.curve.acquired(&self.live);
+        self.see_peak(event);
+        sink(&self.context(event), &Act::Acquire { block, func });
+    }
+
+    #[inline]
+    fn new_block(&mut self, event: &Event, addr: u64, key: &CellKey) -> Block {
+        Block {
+            addr,
+            cell: self.cells.intern(*key),
+            thread: event.thread,
+            born_us: (event.time_ns / 1000).min(u64::from(u32::MAX)) as u32,
+            serial: self.counts.allocations as u32,
+        }
+    }
+
+    /// What an acquisition and a regrowth have in common; the live heap is the caller's.
+    #[inline]
+    fn count_acquired(&mut self, event: &Event, block: &Block, key: &CellKey) {
+        self.granules.touch(block.addr);
+        self.cells.acquire(block.cell, block.serial, event.time_ns);
+        self.counts.allocations += 1;
+        self.counts.requested_bytes = self.counts.requested_bytes.wrapping_add(key.size);
+        self.counts.usable_bytes = self.counts.usable_bytes.wrapping_add(key.usable);
+        let thread = self.thread(event.thread);
+        thread.allocations += 1;
+        thread.requested_bytes = thread.requested_bytes.wrapping_add(key.size);
+    }
+
+    #[inline]
+    fn see_peak(&mut self, event: &Event) {
+        if self.live.usable_bytes > self.peak.live.usable_bytes {
+            self.peak = HeapPeak {
+                live: self.live,
+                ticket: event.ticket,
+                time_ns: event.time_ns,
+            };
+            self.cells.new_peak();
+        }
+    }
+
+    #[inline]
+    fn release(
+        &mut self,
+        event: &Event,
+        block: Block,
+        func: FreeFn,
+        sink: &mut impl FnMut(&Context<'_>, &Act),
+    ) {
+        let key = self.cells.keys()[block.cell.0 as usize];
+        self.live.sub(&key);
+        self.counts.frees += 1;
+        if block.thread != event.thread {
+            if block.thread == NOBODY {
+                self.cells.regrown(block.cell);
+                return;
+            }
+            self.thread(event.thread).remote_frees += 1;
+        }
+        self.cells.release(block.cell, block.serial);
+        sink(
+            &self.context(event),
+            &Act::Release {
+                block,
+                func,
+                by: event.thread,
+            },
+        );
+    }
+
+    /// G3.
+    #[cold]
+    fn lost_free(&mut self, event: &Event, old: Block, sink: &mut impl FnMut(&Context<'_>, &Act)) {
+        self.counts.lost_frees += 1;
+        let by_owner = Event {
+            thread: old.thread,
+            ..*event
+        };
+        self.release(&by_owner, old, FreeFn::Free, sink);
+    }
+
+    fn realloc_release(
+        &mut self,
+        event: &Event,
+        addr: u64,
+        sink: &mut impl FnMut(&Context<'_>, &Act),
+    ) {
+        let parked = match self.blocks.remove(addr) {
+            Some(block) => Parked::Block(block),
+            None => {
+                self.counts.unknown_frees += 1;
+                Parked::UnknownBlock
+            }
+        };
+        let before = std::mem::replace(&mut self.thread(event.thread).parked, parked);
+        if before != Parked::Nothing {
+            // Its end was lost. Success is the rule, so the old block is gone.
+            self.counts.lost_reallocs += 1;
+            if let Parked::Block(block) = before {
+                self.release(event, block, FreeFn::Realloc, sink);
+            }
+        }
+    }
+
+    fn realloc_acquire(
+        &mut self,
+        event: &Event,
+        addr: u64,
+        key: CellKey,
+        sink: &mut impl FnMut(&Context<'_>, &Act),
+    ) {
+        if addr == 0 || (addr | key.usable) >= ADDRESS_LIMIT {
+            self.counts.damaged_events += 1;
+            return;
+        }
+        let old = match std::mem::take(&mut self.thread(event.thread).parked) {
+            Parked::Block(old) => old,
+            parked => {
+                self.counts.lost_reallocs += u64::from(parked == Parked::Nothing);
+                return self.acquire(event, addr, key, AllocFn::Realloc, sink);
+            }
+        };
+        let new = self.new_block(event, addr, &key);
+        if let Some(there) = self.blocks.insert(new) {
+            self.lost_free(event, there, sink);
+        }
+        let old_key = self.cells.keys()[old.cell.0 as usize];
+        self.cells.regrown(old.cell);
+        self.live.sub(&old_key);
+        self.counts.frees += 1;
+        self.counts.reallocs += 1;
+        let inherited = old.thread == NOBODY;
+        if old.thread != event.thread && !inherited {
+            self.thread(event.thread).remote_frees += 1;
+        }
+        self.count_acquired(event, &new, &key);
+        self.live.add(&key);
+        self.curve.acquired(&self.live);
+        self.see_peak(event);
+        let act = match inherited {
+            true => Act::Acquire {
+                block: new,
+                func: AllocFn::Realloc,
+            },
+            false => Act::Regrow { old, new },
+        };
+        sink(&self.context(event), &act);
+    }
+
+    fn realloc_cancel(
+        &mut self,
+        event: &Event,
+        addr: u64,
+        sink: &mut impl FnMut(&Context<'_>, &Act),
+    ) {
+        match std::mem::take(&mut self.thread(event.thread).parked) {
+            Parked::Block(old) => {
+                if let Some(there) = self.blocks.insert(old) {
+                    self.lost_free(event, there, sink);
+                }
+                // A cancel that names another block than was parked is a sign of damage.
+                self.counts.lost_reallocs += u64::from(old.addr != addr);
+            }
+            // It was counted as a release of the unknown, and none took place.
+            Parked::UnknownBlock => self.counts.unknown_frees -= 1,
+            Parked::Nothing => self.counts.lost_reallocs += 1,
+        }
+    }
+
+    fn map(&mut self, event: &Event, node_instead: Option<NodeId>) {
+        let node_or = |node| node_instead.unwrap_or(node);
+        match event.kind {
+            EventKind::Map {
+                node,
+                addr,
+                len,
+                by_allocator,
+                ..
+            } => {
+                self.intervals.map(
+                    addr,
+                    len,
+                    Owner {
+                        node: node_or(node),
+                        by_allocator,
+                    },
+                );
+                if !by_allocator {
+                    self.granules.forget(addr, len);
+                }
+            }
+            EventKind::Unmap { addr, len, .. } => {
+                self.intervals.unmap(addr, len);
+                self.granules.forget(addr, len);
+            }
+            EventKind::Remap {
+                node,
+                old_addr,
+                old_len,
+                new_addr,
+                new_len,
+            } => {
+                let owner = self.intervals.unmap(old_addr, old_len);
+                let own = Owner {
+                    node: node_or(node),
+                    by_allocator: false,
+                };
+                self.intervals.map(new_addr, new_len, owner.unwrap_or(own));
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn thread(&mut self, id: ThreadId) -> &mut ThreadCount {
+        let index = (id.0 as usize).min(MAX_THREADS);
+        if index >= self.threads.len() {
+            self.threads.resize(index + 1, ThreadCount::default());
+        }
+        &mut self.threads[index]
+    }
+
+    #[inline]
+    fn context(&self, event: &Event) -> Context<'_> {
+        Context {
+            cells: self.cells.keys(),
+            time_ns: event.time_ns,
+            ticket: event.ticket,
+        }
+    }
+
+    /// Takes an event of the parent before the fork (G4). Ignored once events of our own came.
+    pub fn inherit(&mut self, event: &Event) {
+        let Some(mut parked) = self.inheriting.take() else {
+            return;
+        };
+        match event.kind {
+            EventKind::Alloc {
+                addr, size, usable, ..
+            } => self.inherit_block(addr, size, usable),
+            EventKind::Free { addr, .. } => _ = self.disinherit(addr),
+            EventKind::ReallocRelease { addr } => {
+                if let Some(block) = self.disinherit(addr) {
+                    parked.insert(event.thread, Parked::Block(block));
+                }
+            }
+            EventKind::ReallocAcquire {
+                addr, size, usable, ..
+            } => {
+                parked.remove(&event.thread);
+                self.inherit_block(addr, size, usable);
+            }
+            EventKind::ReallocCancel { .. } => {
+                if let Some(Parked::Block(block)) = parked.remove(&event.thread) {
+                    self.inherit_again(block);
+                }
+            }
+            _ => self.map(event, Some(INHERITED)),
+        }
+        self.inheriting = Some(parked);
+    }
+
+    fn inherit_block(&mut self, addr: u64, size: u64, usable: u64) {
+        let key = CellKey {
+            node: INHERITED,
+            size,
+            usable: usable.max(size),
+        };
+        if addr == 0 || (addr | key.usable) >= ADDRESS_LIMIT {
+            return;
+        }
+        self.disinherit(addr);
+        let cell = self.cells.intern(key);
+        self.inherit_again(Block {
+            addr,
+            cell,
+            thread: NOBODY,
+            born_us: 0,
+            serial: 0,
+        });
+    }
+
+    fn inherit_again(&mut self, block: Block) {
+        let key = self.cells.keys()[block.cell.0 as usize];
+        if self.blocks.insert(block).is_none() {
+            self.granules.touch(block.addr);
+            self.cells.inherit(block.cell);
+            self.live.add(&key);
+        }
+    }
+
+    fn disinherit(&mut self, addr: u64) -> Option<Block> {
+        let block = self.blocks.remove(addr)?;
+        self.cells.regrown(block.cell);
+        self.live.sub(&self.cells.keys()[block.cell.0 as usize]);
+        Some(block)
+    }
+
+    /// Our own run begins: what the parent left is the level at the start.
+    #[cold]
+    pub(crate) fn end_inheritance(&mut self) {
+        let Some(parked) = self.inheriting.take() else {
+            return;
+        };
+        for state in parked.into_values() {
+            // The realloc was another thread's, which the child does not have: the block stays.
+            if let Parked::Block(block) = state
+                && self.blocks.get(block.addr).is_none()
+            {
+                self.inherit_again(block);
+            }
+        }
+        self.peak.live = self.live;
+        self.cells.new_peak();
+        self.curve.start(&self.live);
+    }
+
+    /// How much lives now.
+    pub fn live(&self) -> Live {
+        self.live
+    }
+
+    /// The largest live heap so far.
+    pub fn heap_peak(&self) -> HeapPeak {
+        self.peak
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Cells and sites.
+    pub fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    /// Threads that did anything, by id.
+    pub fn threads(&self) -> &[ThreadCount] {
+        &self.threads
+    }
+
+    /// What the program mapped.
+    pub fn intervals(&self) -> &Intervals {
+        &self.intervals
+    }
+
+    /// Where blocks have been.
+    pub fn granules(&self) -> &Granules {
+        &self.granules
+    }
+
+    /// The latest time seen, nanoseconds since the start.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Reallocs under way.
+    pub fn parked_blocks(&self) -> u64 {
+        self.threads
+            .iter()
+            .filter(|thread| thread.parked != Parked::Nothing)
+            .count() as u64
+    }
+
+    /// All live blocks, the parked ones included (G2), in no order.
+    pub fn live_blocks(&self) -> impl Iterator<Item = &Block> {
+        let parked = self
+            .threads
+            .iter()
+            .filter_map(|thread| match &thread.parked {
+                Parked::Block(block) => Some(block),
+                _ => None,
+            });
+        self.blocks.iter().chain(parked)
+    }
+
+    /// Bytes that the live map holds.
+    pub fn map_table_bytes(&self) -> usize {
+        self.blocks.table_bytes()
+    }
+
+    /// What a cell stands for.
+    pub fn key(&self, cell: CellId) -> CellKey {
+        self.cells.keys()[cell.0 as usize]
+    }
+}

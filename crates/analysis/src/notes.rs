@@ -1,0 +1,197 @@
+//! What is missing from a trace, and how the process ended, in words.
+//!
+//! ```text
+//!   Facts, Counts ──► missing(): the trace is not whole      odd(): it is whole, and yet
+//! ```
+//!
+//! W1  A trace without events says that nothing was recorded and why that may be. It never says that
+//!     there is nothing to report.
+//! W2  `missing` is empty exactly when the trace is complete.
+//!
+//! Not here: notes on the books (`books.rs`).
+
+use skinflint_trace::{Exit, OriginKind};
+
+use crate::facts::Facts;
+use crate::ledger::Counts;
+
+/// Why the trace is not whole, a sentence each, the weightiest first (W2).
+pub(crate) fn missing(facts: &Facts, counts: &Counts, parked: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if counts.allocations == 0 {
+        notes.push(nothing_recorded(facts, counts));
+    }
+    match &facts.ending {
+        None => notes.push(
+            "No end mark: the recording was cut off (the collector was killed, the disk was full, \
+             or the file was copied while it was written); what happened after the last event is \
+             not known."
+                .into(),
+        ),
+        Some(ending) => {
+            if ending.lost_events > 0 {
+                notes.push(format!(
+                    "{} events were lost while recording: counts are too low by that much, and \
+                     blocks whose release was lost count as live.",
+                    ending.lost_events
+                ));
+            }
+            if ending.events > counts.events {
+                notes.push(format!(
+                    "{} of {} recorded events could not be read.",
+                    ending.events - counts.events,
+                    ending.events
+                ));
+            }
+        }
+    }
+    notes.extend(facts.damage.iter().cloned());
+    if counts.lost_frees > 0 {
+        notes.push(format!(
+            "{} addresses were handed out again without a release between: those releases were \
+             not recorded.",
+            counts.lost_frees
+        ));
+    }
+    if counts.lost_reallocs > 0 {
+        notes.push(format!(
+            "{} reallocs have a beginning or an end only.",
+            counts.lost_reallocs
+        ));
+    }
+    if counts.damaged_events > 0 {
+        notes.push(format!(
+            "{} events name impossible addresses or sizes and were left out.",
+            counts.damaged_events
+        ));
+    }
+    if parked > 0 {
+        notes.push(format!(
+            "{parked} reallocs were under way at the end; their old blocks count as live."
+        ));
+    }
+    notes
+}
+
+fn nothing_recorded(facts: &Facts, counts: &Counts) -> String {
+    let mut text = String::from("Nothing was recorded: ");
+    if counts.events > 0 {
+        text.push_str("there are events, but no allocation among them. ");
+    }
+    text.push_str(
+        "the program may be statically linked or setuid (LD_PRELOAD cannot see it), may bring an \
+         allocator of its own that does not export malloc, or may have ended before its first \
+         allocation.",
+    );
+    if facts.process.exe.is_empty() {
+        text.push_str(" Check that skinflint started the program that you meant.");
+    } else {
+        text.push_str(&format!(" Try: file {}", facts.process.exe));
+    }
+    text
+}
+
+/// What the reader should know although nothing is missing.
+pub(crate) fn odd(facts: &Facts, counts: &Counts) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(ending) = &facts.ending {
+        notes.extend(ending.notes.iter().cloned());
+        if ending.truncated_stacks > 0 {
+            notes.push(format!(
+                "{} stacks lack their outermost frames (no unwind information there).",
+                ending.truncated_stacks
+            ));
+        }
+    }
+    if counts.unknown_frees > 0 {
+        notes.push(format!(
+            "{} releases were of blocks acquired before recording began{}.",
+            counts.unknown_frees,
+            if facts.process.origin.is_some() {
+                ", or inherited from the parent"
+            } else {
+                ""
+            }
+        ));
+    }
+    if let Some(note) = missed_peak(facts) {
+        notes.push(note);
+    }
+    if facts.rss.is_empty() && facts.snapshots.is_empty() {
+        notes.push("Resident memory was not sampled: there are no books, only the heap.".into());
+    }
+    notes
+}
+
+/// Samples are taken more often than snapshots, so they may have seen more.
+fn missed_peak(facts: &Facts) -> Option<String> {
+    let sample = facts.rss.iter().max_by_key(|sample| sample.rss_bytes)?;
+    let peak = facts
+        .snapshots
+        .iter()
+        .map(|one| {
+            one.mappings
+                .iter()
+                .map(|mapping| mapping.rss_bytes)
+                .sum::<u64>()
+        })
+        .max()?;
+    // Within 2 % or 1 MiB the two counts of the kernel differ by batching alone.
+    (sample.rss_bytes > peak + (peak / 50).max(1 << 20)).then(|| {
+        format!(
+            "Resident memory was {} bytes at {:.3} s; the largest moment with full figures had \
+             {peak}.",
+            sample.rss_bytes,
+            sample.time_ns as f64 / 1e9
+        )
+    })
+}
+
+/// How the process ended.
+pub(crate) fn ended(facts: &Facts) -> String {
+    match facts.ending.as_ref().map(|ending| ending.exit) {
+        None | Some(Exit::Unknown) => "unknown".into(),
+        Some(Exit::Exited(status)) => format!("exit {status}"),
+        Some(Exit::Signal(signal)) => match signal_name(signal) {
+            Some(name) => format!("signal {signal} ({name})"),
+            None => format!("signal {signal}"),
+        },
+        Some(Exit::Exec) => "exec".into(),
+    }
+}
+
+/// Names of the signals that end processes, x86-64 Linux.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return None,
+    })
+}
+
+/// Where the process came from.
+pub(crate) fn origin(facts: &Facts) -> Option<String> {
+    let origin = facts.process.origin.as_ref()?;
+    let how = match origin.how {
+        OriginKind::Fork => "forked from",
+        OriginKind::Spawn => "started by",
+        OriginKind::Exec => "was, before exec,",
+    };
+    Some(format!("{how} {} (trace {})", origin.pid, origin.uid))
+}

@@ -1,0 +1,230 @@
+//! Which moments the report has, and what is to be done when the stream of events reaches them.
+//!
+//! ```text
+//!   facts.snapshots, facts.marks ──► Plan { instants, due: (ticket, what) by ticket }
+//!   event with ticket > due ──► everything up to the due ticket has been seen: do it
+//! ```
+//!
+//! S1  What is due at ticket T is done after the events up to T and before the first beyond.
+//! S2  At most `Limits::mark_books` marks become instants; the rest keep their row and a note says so.
+//! S3  Books are closed over the blocks that live at their snapshot's ticket, levels at the instant's.
+//!
+//! Not here: doing it (`analyzer.rs`).
+
+use skinflint_trace::SnapshotCause;
+
+use crate::facts::{AnalysisError, At, Facts, Options};
+use crate::model::{Instant, InstantKind};
+
+/// What is due, in the order in which things due at one ticket are done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Due {
+    /// Note how much lives at this instant.
+    Level(usize),
+    /// Close this instant's books over this snapshot.
+    Books(usize, usize),
+    /// Fill the row of this mark.
+    MarkRow(usize),
+    /// The report's own instant.
+    At,
+}
+
+/// The instants, and what is due when.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub instants: Vec<Instant>,
+    /// Index of the report's own instant.
+    pub at: usize,
+    /// By ticket; what remains at the end is due at the end.
+    pub due: Vec<(u64, Due)>,
+    /// With `At::Time`: due at the first event later than this, nanoseconds.
+    pub at_time_ns: u64,
+    /// What the plan leaves out.
+    pub notes: Vec<String>,
+    /// Marks that are instants: (mark, instant).
+    pub booked_marks: Vec<(usize, usize)>,
+}
+
+impl Plan {
+    pub(crate) fn new(facts: &Facts, options: &Options) -> Result<Plan, AnalysisError> {
+        let mut plan = Plan {
+            instants: Vec::new(),
+            at: 0,
+            due: Vec::new(),
+            at_time_ns: u64::MAX,
+            notes: Vec::new(),
+            booked_marks: Vec::new(),
+        };
+        let peak = plan.add_peak(facts);
+        let end = plan.add_end(facts);
+        plan.add(InstantKind::HeapPeak, "heap-peak", 0, None);
+        plan.add_marks(facts, options);
+        plan.choose(facts, options, peak, end)?;
+        plan.due.sort_unstable();
+        Ok(plan)
+    }
+
+    fn add(&mut self, kind: InstantKind, label: &str, time_ns: u64, ticket: Option<u64>) -> usize {
+        let index = self.instants.len();
+        self.instants.push(Instant {
+            label: label.into(),
+            kind,
+            time_ns,
+            ticket: ticket.unwrap_or_default(),
+            ..Instant::default()
+        });
+        if let Some(ticket) = ticket {
+            self.due.push((ticket, Due::Level(index)));
+        }
+        index
+    }
+
+    fn add_peak(&mut self, facts: &Facts) -> Option<usize> {
+        let mut largest = None;
+        for (index, snapshot) in facts.snapshots.iter().enumerate() {
+            let rss: u64 = snapshot
+                .mappings
+                .iter()
+                .map(|mapping| mapping.rss_bytes)
+                .sum();
+            // The first of equals: what comes later is no new peak.
+            if largest.is_none_or(|(most, _)| rss > most) {
+                largest = Some((rss, index));
+            }
+        }
+        let (_, index) = largest?;
+        let snapshot = &facts.snapshots[index];
+        let ticket = Some(snapshot.ticket);
+        let instant = self.add(InstantKind::Peak, "peak", snapshot.time_ns, ticket);
+        self.due.push((snapshot.ticket, Due::Books(instant, index)));
+        Some(instant)
+    }
+
+    fn add_end(&mut self, facts: &Facts) -> usize {
+        let time_ns = facts.ending.as_ref().map_or(0, |ending| ending.time_ns);
+        let instant = self.add(InstantKind::End, "end", time_ns, Some(u64::MAX));
+        let exit = facts
+            .snapshots
+            .iter()
+            .rposition(|one| one.cause == SnapshotCause::Exit);
+        let last = facts.snapshots.len().checked_sub(1);
+        if let Some(index) = exit.or(last) {
+            self.due
+                .push((facts.snapshots[index].ticket, Due::Books(instant, index)));
+        }
+        instant
+    }
+
+    fn add_marks(&mut self, facts: &Facts, options: &Options) {
+        for (index, mark) in facts.marks.iter().enumerate() {
+            self.due.push((mark.ticket, Due::MarkRow(index)));
+        }
+        let limit = options.limits.mark_books;
+        let wanted = match &options.at {
+            Some(At::Mark(name)) => facts.marks.iter().rposition(|mark| mark.name == *name),
+            _ => None,
+        };
+        for (index, mark) in facts.marks.iter().enumerate() {
+            if index >= limit && Some(index) != wanted {
+                continue;
+            }
+            let instant = self.add(
+                InstantKind::Mark,
+                &mark.name,
+                mark.time_ns,
+                Some(mark.ticket),
+            );
+            self.booked_marks.push((index, instant));
+            let cause = SnapshotCause::Mark(index as u32);
+            if let Some(found) = facts.snapshots.iter().position(|one| one.cause == cause) {
+                self.due
+                    .push((facts.snapshots[found].ticket, Due::Books(instant, found)));
+            }
+        }
+        if facts.marks.len() > limit {
+            self.notes.push(format!(
+                "{} marks: only the first {limit} have figures of their own by stack and by page; \
+                 use --at NAME for another.",
+                facts.marks.len()
+            ));
+        }
+    }
+
+    /// Decides what the report is about.
+    fn choose(
+        &mut self,
+        facts: &Facts,
+        options: &Options,
+        peak: Option<usize>,
+        end: usize,
+    ) -> Result<(), AnalysisError> {
+        let heap_peak = end + 1;
+        self.at = match &options.at {
+            None => peak.unwrap_or(end),
+            Some(At::End) => end,
+            Some(At::Peak) => {
+                if peak.is_none() {
+                    self.notes.push(
+                        "Resident memory was never sampled, so its peak is not known: the report \
+                         is as of the end."
+                            .into(),
+                    );
+                }
+                peak.unwrap_or(end)
+            }
+            Some(At::HeapPeak) => {
+                let ticket = options.heap_peak_ticket.unwrap_or(u64::MAX);
+                self.at = heap_peak;
+                self.due.push((ticket, Due::At));
+                return Ok(());
+            }
+            Some(At::Mark(name)) => self.find_mark(facts, name)?,
+            Some(At::Time(time_ns)) => return self.at_time(facts, *time_ns),
+        };
+        self.due.push((self.instants[self.at].ticket, Due::At));
+        Ok(())
+    }
+
+    fn find_mark(&self, facts: &Facts, name: &str) -> Result<usize, AnalysisError> {
+        let found = self
+            .booked_marks
+            .iter()
+            .rfind(|(mark, _)| facts.marks[*mark].name == name);
+        if let Some((_, instant)) = found {
+            return Ok(*instant);
+        }
+        let mut known: Vec<String> = Vec::new();
+        for mark in &facts.marks {
+            // Bounded: a long list helps nobody find a misspelt name.
+            if known.len() < 100 && !known.contains(&mark.name) {
+                known.push(mark.name.clone());
+            }
+        }
+        Err(AnalysisError::NoSuchMark {
+            name: name.into(),
+            known,
+        })
+    }
+
+    fn at_time(&mut self, facts: &Facts, time_ns: u64) -> Result<(), AnalysisError> {
+        if let Some(ending) = &facts.ending
+            && time_ns > ending.time_ns
+        {
+            let end_ns = ending.time_ns;
+            return Err(AnalysisError::TimeAfterEnd {
+                asked_ns: time_ns,
+                end_ns,
+            });
+        }
+        let label = format!("{:.3} s", time_ns as f64 / 1e9);
+        self.at = self.add(InstantKind::Time, &label, time_ns, None);
+        self.at_time_ns = time_ns;
+        let nearest = (0..facts.snapshots.len())
+            .min_by_key(|&index| facts.snapshots[index].time_ns.abs_diff(time_ns));
+        if let Some(index) = nearest {
+            self.due
+                .push((facts.snapshots[index].ticket, Due::Books(self.at, index)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,514 @@
+//! The judge: a second, dumber ledger that keeps every event and recomputes everything from the
+//! start for each question, compared with the real one on seeded random traces.
+//!
+//! ```text
+//!   seed ──► events (threads, reallocs with other threads between, cancels, marks, remote frees)
+//!              ├─► Analyzer ─► Report
+//!              └─► Judge: BTreeMap, replayed to any ticket        figures equal, all of them
+//! ```
+//!
+//! J1  The judge shares no code with the ledger but the types of events and of the report.
+//! J2  A failure prints its seed; the same seed gives the same trace.
+
+use std::collections::BTreeMap;
+
+use skinflint_analysis::model::{Frame, InstantKind, Report};
+use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
+use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, Mark, NodeId, ThreadId};
+
+/// Names a node by its number, so that a report's stack can be told.
+struct ByNumber;
+
+impl Symbolizer for ByNumber {
+    fn frames(&mut self, _pc: u64, node: u32) -> Vec<Frame> {
+        vec![Frame {
+            function: format!("f{node}"),
+            ..Frame::default()
+        }]
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 12) % bound
+    }
+}
+
+/// What will become of a realloc under way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Fails,
+    Stays,
+    Moves,
+}
+
+const NODES: u32 = 12;
+const THREADS: u32 = 4;
+
+/// A legal trace: no address twice, releases before acquisitions, E1 to E3.
+fn trace(seed: u64, count: u64) -> (Vec<Event>, Vec<Mark>) {
+    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut live: Vec<u64> = Vec::new();
+    let mut free: Vec<u64> = (1..400).map(|slot| 0x10_0000 + slot * 0x400).collect();
+    let mut parked: Vec<Option<(u64, Outcome)>> = vec![None; THREADS as usize];
+    let (mut events, mut marks) = (Vec::new(), Vec::new());
+    let mut time_ns = 0;
+    // Phases of growth and of shrinking, so that the heap peak lies in the middle.
+    for ticket in 0..count {
+        let growing = (ticket / 300) % 2 == 0;
+        let thread = random.below(u64::from(THREADS)) as usize;
+        time_ns += random.below(3000);
+        let node = NodeId(random.below(u64::from(NODES)) as u32);
+        let size = [0u64, 1, 24, 24, 24, 100, 1000][random.below(7) as usize];
+        let usable = size.max(24).next_multiple_of(16) + 8 * random.below(2);
+        let kind = match (parked[thread].take(), random.below(20)) {
+            (Some((old, Outcome::Fails)), _) => {
+                live.push(old);
+                EventKind::ReallocCancel { addr: old }
+            }
+            (Some((old, outcome)), _) => {
+                let pick = random.below(free.len().max(1) as u64) as usize;
+                let moved = outcome == Outcome::Moves && !free.is_empty();
+                let addr = if moved { free.swap_remove(pick) } else { old };
+                live.push(addr);
+                EventKind::ReallocAcquire {
+                    node,
+                    addr,
+                    size,
+                    usable,
+                }
+            }
+            (None, 0) if marks.len() < 60 => {
+                let name = format!("mark {}", marks.len());
+                marks.push(Mark {
+                    name,
+                    time_ns,
+                    ticket,
+                    thread: None,
+                });
+                EventKind::Mark {
+                    mark: marks.len() as u32 - 1,
+                }
+            }
+            (None, 1) => EventKind::Free {
+                func: FreeFn::Free,
+                addr: 0xDEAD_0000 + ticket,
+            },
+            (None, 2..6) if !live.is_empty() => {
+                let addr = live.swap_remove(random.below(live.len() as u64) as usize);
+                let outcome =
+                    [Outcome::Fails, Outcome::Stays, Outcome::Moves][random.below(3) as usize];
+                if outcome == Outcome::Moves {
+                    // From here on another thread may take the address (E2).
+                    free.push(addr);
+                }
+                parked[thread] = Some((addr, outcome));
+                EventKind::ReallocRelease { addr }
+            }
+            (None, dice) if dice < (if growing { 10 } else { 16 }) && !live.is_empty() => {
+                let addr = live.swap_remove(random.below(live.len() as u64) as usize);
+                free.push(addr);
+                EventKind::Free {
+                    func: FreeFn::Free,
+                    addr,
+                }
+            }
+            (None, _) if !free.is_empty() => {
+                let addr = free.swap_remove(random.below(free.len() as u64) as usize);
+                live.push(addr);
+                EventKind::Alloc {
+                    func: AllocFn::Malloc,
+                    node,
+                    addr,
+                    size,
+                    usable,
+                }
+            }
+            (None, _) => EventKind::Fork { child: 1 },
+        };
+        events.push(Event {
+            ticket,
+            time_ns,
+            thread: ThreadId(thread as u32),
+            kind,
+        });
+    }
+    (events, marks)
+}
+
+#[derive(Clone, Copy)]
+struct Held {
+    node: u32,
+    size: u64,
+    usable: u64,
+    thread: u32,
+    /// How many acquisitions its stack had made with it.
+    nth: u64,
+}
+
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+struct Sums {
+    blocks: u64,
+    requested: u64,
+    usable: u64,
+}
+
+#[derive(Default)]
+struct Judge {
+    live: BTreeMap<u64, Held>,
+    parked: BTreeMap<u32, Option<(u64, Held)>>,
+    ever: BTreeMap<u32, Sums>,
+    temporaries: BTreeMap<u32, u64>,
+    remote: BTreeMap<u32, u64>,
+    by_thread: BTreeMap<u32, Sums>,
+    frees: u64,
+    reallocs: u64,
+    unknown: i64,
+}
+
+impl Judge {
+    fn replay(events: &[Event], up_to: u64) -> Judge {
+        let mut judge = Judge::default();
+        for event in events.iter().take_while(|event| event.ticket <= up_to) {
+            judge.step(event);
+        }
+        judge
+    }
+
+    fn step(&mut self, event: &Event) {
+        let thread = event.thread.0;
+        match event.kind {
+            EventKind::Alloc {
+                node,
+                addr,
+                size,
+                usable,
+                ..
+            } => {
+                self.acquire(thread, node.0, addr, size, usable);
+            }
+            EventKind::Free { addr, .. } => match self.live.remove(&addr) {
+                None => self.unknown += 1,
+                Some(held) => {
+                    self.frees += 1;
+                    *self.remote.entry(thread).or_default() += u64::from(held.thread != thread);
+                    let last = self.ever[&held.node].blocks == held.nth;
+                    *self.temporaries.entry(held.node).or_default() += u64::from(last);
+                }
+            },
+            EventKind::ReallocRelease { addr } => {
+                let block = self.live.remove(&addr).map(|held| (addr, held));
+                self.unknown += i64::from(block.is_none());
+                self.parked.insert(thread, block);
+            }
+            EventKind::ReallocAcquire {
+                node,
+                addr,
+                size,
+                usable,
+            } => {
+                if let Some(Some((_, old))) = self.parked.remove(&thread) {
+                    self.frees += 1;
+                    self.reallocs += 1;
+                    *self.remote.entry(thread).or_default() += u64::from(old.thread != thread);
+                }
+                self.acquire(thread, node.0, addr, size, usable);
+            }
+            EventKind::ReallocCancel { .. } => match self.parked.remove(&thread).unwrap() {
+                Some((addr, held)) => _ = self.live.insert(addr, held),
+                None => self.unknown -= 1,
+            },
+            _ => {}
+        }
+    }
+
+    fn acquire(&mut self, thread: u32, node: u32, addr: u64, size: u64, usable: u64) {
+        let of_node = self.ever.entry(node).or_default();
+        for sums in [of_node, self.by_thread.entry(thread).or_default()] {
+            sums.blocks += 1;
+            sums.requested += size;
+            sums.usable += usable;
+        }
+        let nth = self.ever[&node].blocks;
+        assert!(
+            self.live
+                .insert(
+                    addr,
+                    Held {
+                        node,
+                        size,
+                        usable,
+                        thread,
+                        nth
+                    }
+                )
+                .is_none()
+        );
+    }
+
+    fn holding(&self) -> Vec<Held> {
+        let parked = self.parked.values().flatten().map(|(_, held)| *held);
+        self.live.values().copied().chain(parked).collect()
+    }
+
+    fn sums(&self, of: impl Fn(&Held) -> bool) -> Sums {
+        let mut sums = Sums::default();
+        for held in self.holding().iter().filter(|held| of(held)) {
+            sums.blocks += 1;
+            sums.requested += held.size;
+            sums.usable += held.usable;
+        }
+        sums
+    }
+}
+
+fn facts(marks: Vec<Mark>) -> Facts {
+    Facts {
+        marks,
+        nodes: (0..NODES)
+            .map(|id| StackNode {
+                pc: u64::from(id),
+                parent: 0,
+            })
+            .collect(),
+        ..Facts::default()
+    }
+}
+
+fn analyse(events: &[Event], marks: &[Mark], options: Options) -> Report {
+    let mut analyzer = Analyzer::with_passes(facts(marks.to_vec()), options, Vec::new()).unwrap();
+    events.iter().for_each(|event| analyzer.event(event));
+    analyzer.finish(&mut ByNumber)
+}
+
+/// The trace's node of a report's node, by the name that [`ByNumber`] gave it.
+fn trace_node(report: &Report, node: u32) -> u32 {
+    let name = &report.frames[report.nodes[node as usize].frame as usize].function;
+    if name.is_empty() {
+        0
+    } else {
+        name[1..].parse().unwrap()
+    }
+}
+
+/// The ticket at which the live heap was largest: by replaying to every ticket.
+fn heap_peak(events: &[Event]) -> (u64, Sums) {
+    let mut judge = Judge::default();
+    let mut best = (0, Sums::default());
+    for event in events {
+        judge.step(event);
+        let sums = judge.sums(|_| true);
+        if sums.usable > best.1.usable {
+            best = (event.ticket, sums);
+        }
+    }
+    best
+}
+
+fn compare_sites(report: &Report, events: &[Event], at: u64, peak: u64, seed: u64) {
+    let end = Judge::replay(events, u64::MAX);
+    let (now, peak) = (Judge::replay(events, at), Judge::replay(events, peak));
+    assert_eq!(report.sites.len(), end.ever.len(), "seed {seed}");
+    for site in &report.sites {
+        let node = trace_node(report, site.node);
+        let sums = |blocks, requested, usable| Sums {
+            blocks,
+            requested,
+            usable,
+        };
+        let ever = sums(site.allocations, site.requested_bytes, site.usable_bytes);
+        assert_eq!(
+            ever, end.ever[&node],
+            "seed {seed} node {node}: over the run"
+        );
+        let live = sums(
+            site.live_blocks,
+            site.live_requested_bytes,
+            site.live_usable_bytes,
+        );
+        assert_eq!(
+            live,
+            now.sums(|held| held.node == node),
+            "seed {seed} node {node}: live"
+        );
+        let at_peak = sums(
+            site.heap_peak_blocks,
+            site.heap_peak_requested_bytes,
+            site.heap_peak_usable_bytes,
+        );
+        assert_eq!(
+            at_peak,
+            peak.sums(|held| held.node == node),
+            "seed {seed} node {node}: peak"
+        );
+        let at_end = sums(
+            site.end_blocks,
+            site.end_requested_bytes,
+            site.end_usable_bytes,
+        );
+        assert_eq!(
+            at_end,
+            end.sums(|held| held.node == node),
+            "seed {seed} node {node}: end"
+        );
+        let temporaries = end.temporaries.get(&node).copied().unwrap_or(0);
+        assert_eq!(
+            site.temporaries, temporaries,
+            "seed {seed} node {node}: temporaries"
+        );
+    }
+}
+
+fn compare_sizes(report: &Report, events: &[Event], at: u64, seed: u64) {
+    let now = Judge::replay(events, at);
+    for row in &report.sizes {
+        let live = now.sums(|held| held.size == row.size);
+        assert_eq!(
+            row.live_blocks, live.blocks,
+            "seed {seed} size {}",
+            row.size
+        );
+        assert_eq!(
+            row.live_slop_bytes,
+            live.usable - live.requested,
+            "seed {seed}"
+        );
+    }
+    let all: u64 = report.sizes.iter().map(|row| row.allocations).sum();
+    assert_eq!(all, report.totals.allocations, "seed {seed}");
+}
+
+fn compare_threads(report: &Report, end: &Judge, seed: u64) {
+    for (id, row) in (0u32..).zip(&report.threads) {
+        let did = end.by_thread.get(&id).cloned().unwrap_or_default();
+        assert_eq!(
+            (row.allocations, row.requested_bytes),
+            (did.blocks, did.requested)
+        );
+        let remote = end.remote.get(&id).copied().unwrap_or(0);
+        assert_eq!(row.remote_frees, remote, "seed {seed} thread {id}");
+    }
+}
+
+#[test]
+fn the_ledger_agrees_with_the_judge() {
+    for seed in 1..=12u64 {
+        let (events, marks) = trace(seed, 1500);
+        let end = Judge::replay(&events, u64::MAX);
+        let (peak_ticket, peak) = heap_peak(&events);
+        let middle = marks[marks.len() / 2].clone();
+        let options = Options {
+            at: Some(At::Mark(middle.name.clone())),
+            ..Options::default()
+        };
+        let report = analyse(&events, &marks, options);
+
+        let totals = &report.totals;
+        assert_eq!(
+            totals.allocations,
+            end.ever.values().map(|sums| sums.blocks).sum::<u64>()
+        );
+        assert_eq!(totals.frees, end.frees, "seed {seed}");
+        assert_eq!(totals.reallocs, end.reallocs, "seed {seed}");
+        assert!(
+            totals.reallocs > 20 && totals.temporaries > 20,
+            "seed {seed}: a dull trace"
+        );
+        assert_eq!(
+            report.completeness.unknown_frees as i64, end.unknown,
+            "seed {seed}"
+        );
+        assert_eq!(
+            totals.allocations - totals.frees,
+            end.holding().len() as u64,
+            "seed {seed}: live = acquired - released"
+        );
+        compare_sites(&report, &events, middle.ticket, peak_ticket, seed);
+        compare_sizes(&report, &events, middle.ticket, seed);
+        compare_threads(&report, &end, seed);
+
+        for instant in &report.instants {
+            let want = match instant.kind {
+                InstantKind::HeapPeak => {
+                    assert_eq!(instant.ticket, peak_ticket, "seed {seed}");
+                    peak.clone()
+                }
+                _ => Judge::replay(&events, instant.ticket).sums(|_| true),
+            };
+            let got = Sums {
+                blocks: instant.live_blocks,
+                requested: instant.live_requested_bytes,
+                usable: instant.live_usable_bytes,
+            };
+            assert_eq!(got, want, "seed {seed} {}", instant.label);
+        }
+        let most = report.timeline.live_usable_bytes.iter().max().copied();
+        assert_eq!(
+            most,
+            Some(peak.usable),
+            "seed {seed}: the timeline has the peak"
+        );
+        let acquired: u64 = report.timeline.allocations.iter().sum();
+        assert_eq!(acquired, totals.allocations, "seed {seed}");
+    }
+}
+
+#[test]
+fn heap_peak_and_time_as_the_instant() {
+    for seed in 20..=26u64 {
+        let (events, marks) = trace(seed, 1200);
+        let (peak_ticket, _) = heap_peak(&events);
+        let options = Options {
+            at: Some(At::HeapPeak),
+            ..Options::default()
+        };
+        let report = analyse(&events, &marks, options);
+        compare_sites(&report, &events, peak_ticket, peak_ticket, seed);
+        compare_sizes(&report, &events, peak_ticket, seed);
+
+        let time_ns = events[700].time_ns;
+        let options = Options {
+            at: Some(At::Time(time_ns)),
+            ..Options::default()
+        };
+        let report = analyse(&events, &marks, options);
+        let last = events
+            .iter()
+            .rfind(|event| event.time_ns <= time_ns)
+            .unwrap();
+        assert_eq!(
+            report.instants[report.at].ticket, last.ticket,
+            "seed {seed}"
+        );
+        compare_sites(&report, &events, last.ticket, peak_ticket, seed);
+    }
+}
+
+/// The same trace cut at every event: never a panic, and equal to the judge's end.
+#[test]
+fn a_trace_may_be_cut_anywhere() {
+    let (events, marks) = trace(31, 400);
+    for cut in 0..events.len() {
+        let report = analyse(&events[..cut], &marks, Options::default());
+        let judge = Judge::replay(&events[..cut], u64::MAX);
+        let end = report
+            .instants
+            .iter()
+            .find(|one| one.kind == InstantKind::End)
+            .unwrap();
+        assert_eq!(
+            end.live_blocks,
+            judge.holding().len() as u64,
+            "cut at {cut}"
+        );
+        assert!(
+            !report.completeness.complete,
+            "cut at {cut}: there is no end mark"
+        );
+    }
+}
