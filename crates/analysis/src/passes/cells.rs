@@ -19,19 +19,25 @@ use crate::pass::{Act, CellId, Context};
 /// Blocks of one cell.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Count {
-    /// Live now.
-    pub live: u64,
     /// Live at the report's instant.
     pub at_instant: u64,
     /// Acquired over the run.
     pub total: u64,
 }
 
+/// Live and total of a cell: what an act touches, and no more.
+#[derive(Clone, Copy, Default)]
+struct Hot {
+    live: u64,
+    total: u64,
+}
+
 /// Counts of every cell (T1 to T3).
 #[derive(Default)]
 pub(super) struct Tally {
-    counts: Vec<Count>,
-    frozen: bool,
+    hot: Vec<Hot>,
+    /// Live at the instant, once it has come.
+    frozen: Option<Vec<u64>>,
 }
 
 impl Tally {
@@ -51,34 +57,39 @@ impl Tally {
 
     #[inline]
     fn acquire(&mut self, cell: CellId) {
-        let count = slot(&mut self.counts, cell);
-        count.live += 1;
-        count.total += 1;
+        let hot = slot(&mut self.hot, cell);
+        hot.live += 1;
+        hot.total += 1;
     }
 
     #[inline]
     fn release(&mut self, cell: CellId) {
-        let count = slot(&mut self.counts, cell);
-        count.live = count.live.saturating_sub(1);
+        let hot = slot(&mut self.hot, cell);
+        hot.live = hot.live.saturating_sub(1);
     }
 
     /// The report's instant is now.
     pub fn freeze(&mut self) {
-        self.frozen = true;
-        for count in &mut self.counts {
-            count.at_instant = count.live;
-        }
+        self.frozen = Some(self.hot.iter().map(|hot| hot.live).collect());
     }
 
     /// Every cell that was used, once everything has been seen.
-    pub fn into_counts(mut self) -> impl Iterator<Item = (CellId, Count)> {
-        if !self.frozen {
-            self.freeze();
-        }
-        let numbered = self.counts.into_iter().enumerate();
-        numbered
-            .filter(|(_, count)| count.total > 0)
-            .map(|(i, count)| (CellId(i as u32), count))
+    pub fn counts(&self) -> impl Iterator<Item = (CellId, Count)> {
+        let used = self.hot.iter().enumerate().filter(|(_, hot)| hot.total > 0);
+        used.map(|(i, hot)| {
+            let at_instant = match &self.frozen {
+                // A cell that came later held nothing at the instant.
+                Some(live) => live.get(i).copied().unwrap_or(0),
+                None => hot.live,
+            };
+            (
+                CellId(i as u32),
+                Count {
+                    at_instant,
+                    total: hot.total,
+                },
+            )
+        })
     }
 }
 
@@ -129,6 +140,11 @@ impl Sites {
         }
         *slot(&mut self.of_cell, cell) = site + 1;
         site as usize
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     /// The stack of a site.

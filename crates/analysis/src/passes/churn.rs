@@ -5,18 +5,20 @@
 //!   marks  :  |-- start-up --|-- mark 0 to 1 --|-- …              the busiest interval by stack
 //! ```
 //!
-//! U1  A temporary is a block released before its stack acquires again. A regrow is an acquisition of
-//!     the new block's stack; the old block is no temporary, since the buffer lives on (growth.rs).
+//! U1  A temporary is a block released before its stack acquires again, as the ledger counts them in
+//!     the report's sites. A regrow is an acquisition of the new block's stack; the old block is no
+//!     temporary, since the buffer lives on (growth.rs).
 //! U2  Rates are over the time from a stack's first acquisition to its last, and are not given where
 //!     that is under a millisecond.
 //! U3  Intervals lie between successive marks; before the first is start-up. A stack remembers how
 //!     much it did during start-up and in its busiest interval: memory does not grow with marks.
 //!
-//! Not here: temporaries of the whole run (the ledger's totals), growing buffers (growth.rs).
+//! Not here: counting (the ledger's sites: two counts of one thing could differ), growing buffers (growth.rs).
 
+use rustc_hash::FxHashMap;
 use skinflint_trace::Mark;
 
-use crate::model::{Confidence, Finding, FindingKind, Report};
+use crate::model::{Confidence, Finding, FindingKind, Report, Site};
 use crate::pass::{Act, Block, Context, Pass};
 use crate::passes::cells::Sites;
 use crate::passes::ranking::push_ranked;
@@ -36,25 +38,16 @@ const STACK_BUFFER_MAX: u64 = 4096;
 #[derive(Default)]
 pub struct Churn {
     sites: Sites,
+    /// By site; empty where there are no marks.
     stats: Vec<Stat>,
     marks: Vec<String>,
     /// 0 is start-up; mark i begins interval i + 1.
     interval: u32,
-    total: u64,
 }
 
+/// When a stack acquired (U3).
 #[derive(Clone, Copy, Default)]
 struct Stat {
-    allocations: u64,
-    temporaries: u64,
-    temporary_bytes: u64,
-    requested: u64,
-    min_size: u64,
-    max_size: u64,
-    first_ns: u64,
-    last_ns: u64,
-    last_serial: u32,
-    last_live: bool,
     interval: u32,
     in_interval: u64,
     start_up: u64,
@@ -63,21 +56,12 @@ struct Stat {
 
 impl Stat {
     #[inline]
-    fn acquire(&mut self, serial: u32, size: u64, time_ns: u64, interval: u32) {
-        if self.allocations == 0 {
-            (self.first_ns, self.min_size, self.interval) = (time_ns, size, interval);
-        }
+    fn acquire(&mut self, interval: u32) {
         if self.interval != interval {
             self.fold();
             self.interval = interval;
         }
         self.in_interval += 1;
-        self.allocations += 1;
-        self.requested = self.requested.saturating_add(size);
-        self.min_size = self.min_size.min(size);
-        self.max_size = self.max_size.max(size);
-        self.last_ns = time_ns;
-        (self.last_serial, self.last_live) = (serial, true);
     }
 
     fn fold(&mut self) {
@@ -88,12 +72,6 @@ impl Stat {
             self.busiest = (self.in_interval, self.interval);
         }
         self.in_interval = 0;
-    }
-
-    /// Acquisitions a second (U2): the steps between the first and the last.
-    fn rate(&self) -> Option<f64> {
-        let ns = self.last_ns.saturating_sub(self.first_ns);
-        (ns >= 1_000_000).then(|| (self.allocations - 1) as f64 * 1e9 / ns as f64)
     }
 }
 
@@ -106,33 +84,13 @@ impl Churn {
         }
     }
 
-    #[inline]
     fn acquired(&mut self, context: &Context<'_>, block: &Block) {
         let site = self.sites.of(context, block.cell);
         if site >= self.stats.len() {
             self.stats
                 .resize((site + 1).next_power_of_two(), Stat::default());
         }
-        self.total += 1;
-        let size = context.cell(block.cell).size;
-        self.stats[site].acquire(block.serial, size, context.time_ns, self.interval);
-    }
-
-    #[inline]
-    fn released(&mut self, context: &Context<'_>, block: &Block, temporary: bool) {
-        let site = self.sites.of(context, block.cell);
-        let Some(stat) = self.stats.get_mut(site) else {
-            return;
-        };
-        if stat.last_live && stat.last_serial == block.serial {
-            stat.last_live = false;
-            stat.temporaries += u64::from(temporary);
-            if temporary {
-                stat.temporary_bytes = stat
-                    .temporary_bytes
-                    .saturating_add(context.cell(block.cell).size);
-            }
-        }
+        self.stats[site].acquire(self.interval);
     }
 
     fn interval_name(&self, interval: u32) -> String {
@@ -149,92 +107,134 @@ impl Churn {
 impl Pass for Churn {
     #[inline]
     fn act(&mut self, context: &Context<'_>, act: &Act) {
+        // Everything but "when" is in the ledger's sites: without marks an act costs one branch.
+        if self.marks.is_empty() {
+            return;
+        }
         match act {
-            Act::Acquire { block, .. } => self.acquired(context, block),
-            Act::Release { block, .. } => self.released(context, block, true),
-            Act::Regrow { old, new } => {
-                self.released(context, old, false);
-                self.acquired(context, new);
+            Act::Acquire { block, .. } | Act::Regrow { new: block, .. } => {
+                self.acquired(context, block)
             }
+            Act::Release { .. } => {}
             Act::Mark { mark } => self.interval = mark.saturating_add(1),
         }
     }
 
-    fn finish(mut self: Box<Self>, _context: &Context<'_>, report: &mut Report) {
+    fn finish(mut self: Box<Self>, context: &Context<'_>, report: &mut Report) {
         for stat in &mut self.stats {
             stat.fold();
         }
-        let findings = self
-            .stats
-            .iter()
-            .enumerate()
-            .filter_map(|(site, stat)| self.finding(site, stat));
-        push_ranked(report, findings.collect());
+        let total = report.sites.iter().map(|site| site.allocations).sum();
+        let mut suspects: FxHashMap<u32, Suspect<'_>> = FxHashMap::default();
+        for site in report.sites.iter().filter(|site| is_churn(site, total)) {
+            suspects.insert(
+                site.node,
+                Suspect {
+                    site,
+                    sizes: (u64::MAX, 0),
+                    when: None,
+                },
+            );
+        }
+        for key in context.cells {
+            if let Some(suspect) = suspects.get_mut(&key.node.0) {
+                suspect.sizes = (suspect.sizes.0.min(key.size), suspect.sizes.1.max(key.size));
+            }
+        }
+        for (site, stat) in self.stats.iter().enumerate().take(self.sites.len()) {
+            if let Some(suspect) = suspects.get_mut(&self.sites.node(site).0) {
+                suspect.when = Some(*stat);
+            }
+        }
+        let findings = suspects
+            .values()
+            .map(|suspect| self.finding(suspect, total))
+            .collect();
+        push_ranked(report, findings);
     }
 }
 
+/// A stack that is a finding.
+struct Suspect<'a> {
+    site: &'a Site,
+    /// Smallest and largest request.
+    sizes: (u64, u64),
+    when: Option<Stat>,
+}
+
+fn is_churn(site: &Site, total: u64) -> bool {
+    let temporary = site.temporaries * 100 >= site.allocations * MIN_TEMPORARY_PERCENT;
+    let often = site.allocations * 100 >= total * MIN_SHARE_PERCENT
+        || rate(site).is_some_and(|rate| rate >= MIN_RATE);
+    site.allocations >= MIN_ALLOCATIONS && temporary && often
+}
+
+/// Acquisitions a second (U2): the steps between the first and the last.
+fn rate(site: &Site) -> Option<f64> {
+    let ns = site.last_ns.saturating_sub(site.first_ns);
+    (ns >= 1_000_000).then(|| (site.allocations - 1) as f64 * 1e9 / ns as f64)
+}
+
 impl Churn {
-    fn finding(&self, site: usize, stat: &Stat) -> Option<Finding> {
-        let temporary = stat.temporaries * 100 >= stat.allocations * MIN_TEMPORARY_PERCENT;
-        let often = stat.allocations * 100 >= self.total * MIN_SHARE_PERCENT
-            || stat.rate().is_some_and(|rate| rate >= MIN_RATE);
-        if stat.allocations < MIN_ALLOCATIONS || !temporary || !often {
-            return None;
-        }
-        let sizes = if stat.min_size == stat.max_size {
-            format!("of {}", bytes(stat.min_size))
+    fn finding(&self, suspect: &Suspect<'_>, total: u64) -> Finding {
+        let (site, (min, max)) = (suspect.site, suspect.sizes);
+        let sizes = if min >= max {
+            format!("of {}", bytes(max))
         } else {
-            format!("of {} to {}", bytes(stat.min_size), bytes(stat.max_size))
+            format!("of {} to {}", bytes(min), bytes(max))
         };
-        let speed = match stat.rate() {
-            Some(rate) => format!("{} allocations a second", thousands(rate as u64)),
-            None => count(stat.allocations, "allocation"),
+        let speed = match rate(site) {
+            Some(rate) => format!("{} allocations a second", thousands(rate.round() as u64)),
+            None => count(site.allocations, "allocation"),
         };
-        let share = percent(stat.temporaries, stat.allocations);
-        Some(Finding {
+        let share = percent(site.temporaries, site.allocations);
+        // In proportion: which of a stack's sizes were the temporaries is not kept.
+        let avoided = u128::from(site.requested_bytes) * u128::from(site.temporaries)
+            / u128::from(site.allocations.max(1));
+        Finding {
             kind: FindingKind::Churn,
             title: format!("{speed} {sizes}, {share} % temporary"),
-            what: self.what(stat),
-            change: change(stat),
-            saved_cumulative_bytes: stat.temporary_bytes,
-            saved_allocations: stat.temporaries.saturating_sub(1),
-            blocks: stat.allocations,
+            what: self.what(suspect, total),
+            change: change(max),
+            saved_cumulative_bytes: u64::try_from(avoided).unwrap_or(u64::MAX),
+            saved_allocations: site.temporaries.saturating_sub(1),
+            blocks: site.allocations,
             confidence: Confidence::Likely,
-            node: Some(self.sites.node(site).0),
+            node: Some(site.node),
             ..Finding::default()
-        })
+        }
     }
 
-    fn what(&self, stat: &Stat) -> String {
+    fn what(&self, suspect: &Suspect<'_>, total: u64) -> String {
+        let site = suspect.site;
         let mut text = format!(
             "{} ({} % of the run's), {} in all; {} released before this stack acquired again.",
-            count(stat.allocations, "allocation"),
-            percent(stat.allocations, self.total),
-            bytes(stat.requested),
-            thousands(stat.temporaries),
+            count(site.allocations, "allocation"),
+            percent(site.allocations, total),
+            bytes(site.requested_bytes),
+            thousands(site.temporaries),
         );
-        if !self.marks.is_empty() {
+        if let Some(when) = suspect.when {
             text += &format!(
                 " {} during start-up; busiest {}, with {}.",
-                thousands(stat.start_up),
-                self.interval_name(stat.busiest.1),
-                thousands(stat.busiest.0),
+                thousands(when.start_up),
+                self.interval_name(when.busiest.1),
+                thousands(when.busiest.0),
             );
         }
         text
     }
 }
 
-fn change(stat: &Stat) -> String {
-    if stat.max_size <= STACK_BUFFER_MAX {
+fn change(largest: u64) -> String {
+    let size = bytes(largest);
+    if largest <= STACK_BUFFER_MAX {
         format!(
-            "Keep one buffer of {} and use it again, or use a buffer on the stack of that size.",
-            bytes(stat.max_size)
+            "Keep one buffer of {size} and use it again, or use a buffer on the stack of that size."
         )
     } else {
         format!(
-            "Keep one buffer and use it again: clear it instead of releasing it, and reserve {} at once.",
-            bytes(stat.max_size)
+            "Keep one buffer and use it again: clear it instead of releasing it, and reserve {size} at once."
         )
     }
 }

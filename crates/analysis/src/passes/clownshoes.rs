@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 use skinflint_sizes::Scheme;
 
 use crate::model::{Confidence, Finding, FindingKind, Report};
-use crate::pass::{Act, CellKey, Context, Pass};
+use crate::pass::{CellKey, Context};
 use crate::passes::cells::{Count, Tally};
 use crate::passes::classes::Classes;
 use crate::passes::ranking::push_ranked;
@@ -132,22 +132,6 @@ pub(super) fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
     })
 }
 
-/// See the head of the file.
-pub struct Clownshoes {
-    allocator: String,
-    tally: Tally,
-}
-
-impl Clownshoes {
-    /// `allocator` as recorded: [`skinflint_trace::ProcessInfo::allocator`].
-    pub fn new(allocator: &str) -> Self {
-        Self {
-            allocator: allocator.to_owned(),
-            tally: Tally::default(),
-        }
-    }
-}
-
 /// The clownshoes of one stack and cause.
 #[derive(Default)]
 struct Group {
@@ -202,35 +186,24 @@ fn elsewhere(size: u64) -> (&'static str, u64) {
         .unwrap_or(("", 0))
 }
 
-impl Pass for Clownshoes {
-    #[inline]
-    fn act(&mut self, _context: &Context<'_>, act: &Act) {
-        self.tally.act(act);
-    }
-
-    fn at_instant(&mut self, _context: &Context<'_>) {
-        self.tally.freeze();
-    }
-
-    fn finish(self: Box<Self>, context: &Context<'_>, report: &mut Report) {
-        let classes = Classes::learn(&self.allocator, context.cells.iter().map(|key| key.usable));
-        let mut groups: FxHashMap<(u32, Cause, bool), Group> = FxHashMap::default();
-        for (cell, count) in self.tally.into_counts() {
-            let key = context.cell(cell);
-            if let Some(shoe) = shoe(&key, &classes) {
-                let group = (key.node.0, Cause::of(shoe.extra), shoe.real);
-                groups
-                    .entry(group)
-                    .or_default()
-                    .add(key, shoe, count, &classes);
-            }
+/// Adds the findings. `tally` has seen everything.
+pub(super) fn finish(tally: &Tally, classes: &Classes, context: &Context<'_>, report: &mut Report) {
+    let mut groups: FxHashMap<(u32, Cause, bool), Group> = FxHashMap::default();
+    for (cell, count) in tally.counts() {
+        let key = context.cell(cell);
+        if let Some(shoe) = shoe(&key, classes) {
+            let group = (key.node.0, Cause::of(shoe.extra), shoe.real);
+            groups
+                .entry(group)
+                .or_default()
+                .add(key, shoe, count, classes);
         }
-        let big = groups
-            .into_iter()
-            .filter(|((_, _, real), group)| group.matters(*real));
-        let findings = big.map(|((node, cause, real), group)| finding(node, cause, real, group));
-        push_ranked(report, findings.collect());
     }
+    let big = groups
+        .into_iter()
+        .filter(|((_, _, real), group)| group.matters(*real));
+    let findings = big.map(|((node, cause, real), group)| finding(node, cause, real, group));
+    push_ranked(report, findings.collect());
 }
 
 fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
@@ -324,10 +297,11 @@ fn change(cause: Cause, key: CellKey, shoe: Shoe) -> String {
 mod tests {
     use super::*;
     use crate::passes::driver::{Driver, glibc, jemalloc5};
+    use crate::passes::rounding::Rounding;
     use skinflint_trace::NodeId;
 
     fn run(allocator: &str, usable: fn(u64) -> u64, requests: &[(u32, u64, u64)]) -> Vec<Finding> {
-        let mut driver = Driver::new(Clownshoes::new(allocator), usable);
+        let mut driver = Driver::new(Rounding::new(allocator), usable);
         for (node, size, blocks) in requests {
             for _ in 0..*blocks {
                 driver.alloc(*node, *size);
@@ -431,7 +405,7 @@ mod tests {
 
     #[test]
     fn the_instant_and_the_run_are_kept_apart() {
-        let mut driver = Driver::new(Clownshoes::new("libjemalloc.so.2"), jemalloc5);
+        let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
         let blocks: Vec<_> = (0..50).map(|_| driver.alloc(1, 1025)).collect();
         driver.instant();
         blocks.into_iter().for_each(|block| driver.free(block));

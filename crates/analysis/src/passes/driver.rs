@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use skinflint_trace::{AllocFn, FreeFn, Mark, NodeId, ThreadId};
 
-use crate::model::Report;
+use crate::model::{Report, Site};
 use crate::pass::{Act, Block, CellId, CellKey, Context, Pass};
 
 pub(super) struct Driver {
@@ -21,6 +21,7 @@ pub(super) struct Driver {
     usable: fn(u64) -> u64,
     cells: Vec<CellKey>,
     index: HashMap<CellKey, CellId>,
+    sites: HashMap<u32, (Site, Option<u32>)>,
     serial: u32,
     next_addr: u64,
     ticket: u64,
@@ -36,6 +37,7 @@ impl Driver {
             usable,
             cells: Vec::new(),
             index: HashMap::new(),
+            sites: HashMap::new(),
             serial: 0,
             next_addr: 0x1000,
             ticket: 0,
@@ -72,12 +74,36 @@ impl Driver {
     fn act(&mut self, act: Act) {
         self.ticket += 1;
         self.time_ns += 1000;
+        self.count(&act);
         let context = Context {
             cells: &self.cells,
             time_ns: self.time_ns,
             ticket: self.ticket,
         };
         self.pass.act(&context, &act);
+    }
+
+    /// The part of the ledger's sites that passes read.
+    fn count(&mut self, act: &Act) {
+        match act {
+            Act::Acquire { block, .. } | Act::Regrow { new: block, .. } => {
+                let key = self.cells[block.cell.0 as usize];
+                let (site, last) = self.sites.entry(key.node.0).or_default();
+                if site.allocations == 0 {
+                    (site.node, site.first_ns) = (key.node.0, self.time_ns);
+                }
+                site.allocations += 1;
+                site.requested_bytes += key.size;
+                site.last_ns = self.time_ns;
+                *last = Some(block.serial);
+            }
+            Act::Release { block, .. } => {
+                let node = self.cells[block.cell.0 as usize].node.0;
+                let (site, last) = self.sites.entry(node).or_default();
+                site.temporaries += u64::from(*last == Some(block.serial));
+            }
+            Act::Mark { .. } => {}
+        }
     }
 
     pub fn alloc(&mut self, node: u32, size: u64) -> Block {
@@ -125,7 +151,11 @@ impl Driver {
     }
 
     pub fn finish(self) -> Report {
-        let mut report = Report::default();
+        let sites = self.sites.into_values().map(|(site, _)| site).collect();
+        let mut report = Report {
+            sites,
+            ..Report::default()
+        };
         let context = Context {
             cells: &self.cells,
             time_ns: self.time_ns,

@@ -1,7 +1,7 @@
 //! The passes: what each looks for is at the head of its file.
 //!
 //! ```text
-//!   act ──► Slop · Clownshoes · Growth · Churn · Placebo · Phases ──► rows and findings of the report
+//!   act ──► Rounding (slop, clownshoes) · Growth · Churn · Placebo · Phases ──► rows and findings of the report
 //! ```
 //!
 //! R1  Cost per act is O(1) and allocates nothing on the common path; memory is bounded by cells,
@@ -19,6 +19,7 @@ pub mod clownshoes;
 pub mod growth;
 pub mod phases;
 pub mod placebo;
+pub mod rounding;
 pub mod slop;
 
 mod cells;
@@ -33,8 +34,7 @@ mod wording;
 pub fn all(facts: &Facts, _options: &Options) -> Vec<Box<dyn Pass>> {
     let (allocator, marks) = (&facts.process.allocator, &facts.marks);
     vec![
-        Box::new(slop::Slop::new(allocator)),
-        Box::new(clownshoes::Clownshoes::new(allocator)),
+        Box::new(rounding::Rounding::new(allocator)),
         Box::new(growth::GrowthPass::new()),
         Box::new(churn::Churn::new(marks)),
         Box::new(placebo::Placebo::new()),

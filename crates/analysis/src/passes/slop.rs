@@ -14,7 +14,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::model::{Confidence, Finding, FindingKind, Report};
-use crate::pass::{Act, Context, Pass};
+use crate::pass::Context;
 use crate::passes::cells::Tally;
 use crate::passes::classes::Classes;
 use crate::passes::clownshoes::shoe;
@@ -26,22 +26,6 @@ const MIN_BYTES: u64 = 64 * 1024;
 /// Least share of what was asked for. Allocators with four classes per doubling average 8 to 11 %
 /// over spread sizes for every allocator measured with that many, so only more than that is worth a word.
 const MIN_PERCENT: u64 = 12;
-
-/// See the head of the file.
-pub struct Slop {
-    allocator: String,
-    tally: Tally,
-}
-
-impl Slop {
-    /// `allocator` as recorded: [`skinflint_trace::ProcessInfo::allocator`].
-    pub fn new(allocator: &str) -> Self {
-        Self {
-            allocator: allocator.to_owned(),
-            tally: Tally::default(),
-        }
-    }
-}
 
 /// Live blocks at the instant, of one stack or one size.
 #[derive(Default)]
@@ -61,60 +45,49 @@ impl Sum {
     }
 }
 
-impl Pass for Slop {
-    #[inline]
-    fn act(&mut self, _context: &Context<'_>, act: &Act) {
-        self.tally.act(act);
+/// Adds the findings. `tally` has seen everything.
+pub(super) fn finish(tally: &Tally, classes: &Classes, context: &Context<'_>, report: &mut Report) {
+    let plain = |(cell, count)| {
+        let key = context.cell(cell);
+        let clownshoe = shoe(&key, classes).is_some_and(|shoe| shoe.real);
+        (!clownshoe && key.usable > key.size).then_some((key, count))
+    };
+    let cells: Vec<_> = tally.counts().filter_map(plain).collect();
+
+    let mut stacks: FxHashMap<u32, Sum> = FxHashMap::default();
+    for (key, count) in &cells {
+        let sum = stacks.entry(key.node.0).or_default();
+        let slop = (key.usable - key.size) * count.at_instant;
+        sum.blocks += count.at_instant;
+        sum.requested += key.size * count.at_instant;
+        sum.slop += slop;
+        sum.total_slop += (key.usable - key.size) * count.total;
+        sum.top = sum.top.max_by_slop((key.size, key.usable, slop));
     }
+    stacks.retain(|_, sum| sum.large());
 
-    fn at_instant(&mut self, _context: &Context<'_>) {
-        self.tally.freeze();
+    let mut sizes: FxHashMap<u64, Sum> = FxHashMap::default();
+    for (key, count) in cells
+        .iter()
+        .filter(|(key, _)| !stacks.contains_key(&key.node.0))
+    {
+        let sum = sizes.entry(key.size).or_default();
+        let slop = (key.usable - key.size) * count.at_instant;
+        sum.blocks += count.at_instant;
+        sum.requested += key.size * count.at_instant;
+        sum.slop += slop;
+        sum.total_slop += (key.usable - key.size) * count.total;
+        sum.top = sum.top.max_by_slop((key.size, key.usable, slop));
+        sum.parts.push((slop, key.node.0));
     }
-
-    fn finish(self: Box<Self>, context: &Context<'_>, report: &mut Report) {
-        let classes = Classes::learn(&self.allocator, context.cells.iter().map(|key| key.usable));
-        let plain = |(cell, count)| {
-            let key = context.cell(cell);
-            let clownshoe = shoe(&key, &classes).is_some_and(|shoe| shoe.real);
-            (!clownshoe && key.usable > key.size).then_some((key, count))
-        };
-        let cells: Vec<_> = self.tally.into_counts().filter_map(plain).collect();
-
-        let mut stacks: FxHashMap<u32, Sum> = FxHashMap::default();
-        for (key, count) in &cells {
-            let sum = stacks.entry(key.node.0).or_default();
-            let slop = (key.usable - key.size) * count.at_instant;
-            sum.blocks += count.at_instant;
-            sum.requested += key.size * count.at_instant;
-            sum.slop += slop;
-            sum.total_slop += (key.usable - key.size) * count.total;
-            sum.top = sum.top.max_by_slop((key.size, key.usable, slop));
-        }
-        stacks.retain(|_, sum| sum.large());
-
-        let mut sizes: FxHashMap<u64, Sum> = FxHashMap::default();
-        for (key, count) in cells
-            .iter()
-            .filter(|(key, _)| !stacks.contains_key(&key.node.0))
-        {
-            let sum = sizes.entry(key.size).or_default();
-            let slop = (key.usable - key.size) * count.at_instant;
-            sum.blocks += count.at_instant;
-            sum.requested += key.size * count.at_instant;
-            sum.slop += slop;
-            sum.total_slop += (key.usable - key.size) * count.total;
-            sum.top = sum.top.max_by_slop((key.size, key.usable, slop));
-            sum.parts.push((slop, key.node.0));
-        }
-        let by_stack = stacks
-            .into_iter()
-            .map(|(node, sum)| stack_finding(node, &sum));
-        let by_size = sizes
-            .into_iter()
-            .filter(|(_, sum)| sum.large())
-            .map(|(size, sum)| size_finding(size, sum));
-        push_ranked(report, by_stack.chain(by_size).collect());
-    }
+    let by_stack = stacks
+        .into_iter()
+        .map(|(node, sum)| stack_finding(node, &sum));
+    let by_size = sizes
+        .into_iter()
+        .filter(|(_, sum)| sum.large())
+        .map(|(size, sum)| size_finding(size, sum));
+    push_ranked(report, by_stack.chain(by_size).collect());
 }
 
 trait Largest {
@@ -194,10 +167,11 @@ fn size_finding(size: u64, mut sum: Sum) -> Finding {
 mod tests {
     use super::*;
     use crate::passes::driver::{Driver, jemalloc5};
+    use crate::passes::rounding::Rounding;
 
     #[test]
     fn slop_is_found_by_stack_and_by_size_and_clownshoes_are_left_out() {
-        let mut driver = Driver::new(Slop::new("libjemalloc.so.2"), jemalloc5);
+        let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
         // 1400 -> 1536: 136 of slop, 9.7 %: too small a share. 1350 -> 1536: 186, 14 %.
         (0..1000).for_each(|_| driver.keep(1, 1400));
         (0..1000).for_each(|_| driver.keep(2, 1350));
@@ -206,6 +180,10 @@ mod tests {
         // 1025 is clownshoes' business.
         (0..1000).for_each(|_| driver.keep(3, 1025));
         let found = driver.finish().findings;
+        let found: Vec<_> = found
+            .into_iter()
+            .filter(|f| f.kind == FindingKind::Slop)
+            .collect();
         assert_eq!(found.len(), 2, "{found:#?}");
         assert_eq!(
             (found[0].node, found[0].now_bytes, found[0].blocks),
@@ -222,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_was_released_before_the_instant_does_not_count() {
-        let mut driver = Driver::new(Slop::new("libjemalloc.so.2"), jemalloc5);
+        let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
         let blocks: Vec<_> = (0..1000).map(|_| driver.alloc(2, 1350)).collect();
         blocks.into_iter().for_each(|block| driver.free(block));
         driver.instant();
