@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use skinflint_trace::ThreadId;
 
 use crate::model::{Confidence, Finding, FindingKind, Growth, GrowthPattern, Report};
-use crate::pass::{Act, Block, Context, Pass};
+use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::{Sites, slot};
 use crate::passes::growth_shape::{Chain, by_factor};
 use crate::passes::ranking::push_ranked;
@@ -37,30 +37,33 @@ const MIN_HAND_STEPS: u32 = 3;
 /// See the head of the file.
 #[derive(Default)]
 pub struct GrowthPass {
+    /// By cell: site + 1 (0 is unknown), and in the top bit whether any block of the cell came out of
+    /// a regrow, which spares most releases the map. One load answers both.
+    cells: Vec<u32>,
     sites: Sites,
-    /// Whether any block of the cell came out of a regrow: spares most releases the map.
-    regrown: Vec<bool>,
     /// Chains of realloc by the serial of their block.
     chains: FxHashMap<u32, (u32, Chain)>,
     hands: Vec<Hand>,
+    /// Chains by hand by site: the serial that each has come to.
+    hand_chains: FxHashMap<u32, (u32, Chain)>,
     sums: FxHashMap<(u32, bool), Sum>,
 }
 
-/// The last two blocks of a stack, and the chain that the last one ends.
+const REGROWN: u32 = 1 << 31;
+
+/// The last two blocks of a stack. Small, as every act touches one: 40 bytes.
 #[derive(Clone, Copy, Default)]
 struct Hand {
     current: Link,
     previous: Link,
-    chain: Option<Chain>,
-    /// Serial of the block that the chain has come to.
-    at: u32,
+    /// `hand_chains` has one of this site.
+    chained: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Link {
     serial: u32,
-    size: u64,
-    usable: u64,
+    cell: CellId,
     thread: ThreadId,
     live: bool,
 }
@@ -135,9 +138,22 @@ impl GrowthPass {
         Self::default()
     }
 
+    /// Site, and whether the cell has blocks that came out of a regrow.
+    #[inline]
+    fn site(&mut self, context: &Context<'_>, cell: CellId) -> (u32, bool) {
+        let known = *slot(&mut self.cells, cell);
+        if known & !REGROWN != 0 {
+            return ((known & !REGROWN) - 1, known & REGROWN != 0);
+        }
+        let site = self.sites.of(context, cell) as u32;
+        *slot(&mut self.cells, cell) |= site + 1;
+        (site, known & REGROWN != 0)
+    }
+
     fn regrow(&mut self, context: &Context<'_>, old: &Block, new: &Block) {
         let (from, to) = (context.cell(old.cell), context.cell(new.cell));
-        let known = if *slot(&mut self.regrown, old.cell) {
+        let regrown = *slot(&mut self.cells, old.cell) & REGROWN != 0;
+        let known = if regrown {
             self.chains.remove(&old.serial)
         } else {
             None
@@ -151,69 +167,83 @@ impl GrowthPass {
         }
         let (site, mut chain) = known.unwrap_or_else(|| {
             (
-                self.sites.of(context, new.cell) as u32,
+                self.site(context, new.cell).0,
                 Chain::new(from.size, from.usable),
             )
         });
         if to.size > from.size {
             chain.step(to.size, (from.usable, to.usable), old.addr == new.addr);
         }
-        *slot(&mut self.regrown, new.cell) = true;
+        *slot(&mut self.cells, new.cell) |= REGROWN;
         self.chains.insert(new.serial, (site, chain));
     }
 
+    #[inline]
     fn acquired(&mut self, context: &Context<'_>, block: &Block) {
-        let site = self.sites.of(context, block.cell);
-        if site >= self.hands.len() {
+        let (site, _) = self.site(context, block.cell);
+        if site as usize >= self.hands.len() {
             self.hands
-                .resize((site + 1).next_power_of_two(), Hand::default());
+                .resize((site as usize + 1).next_power_of_two(), Hand::default());
         }
-        let key = context.cell(block.cell);
-        let hand = &mut self.hands[site];
-        // The chain's block was neither released by a step nor is it the one before this: it is over.
-        let over = hand.chain.is_some() && !(hand.current.live && hand.at == hand.current.serial);
-        let ended = if over { hand.chain.take() } else { None };
+        let hand = &mut self.hands[site as usize];
         hand.previous = hand.current;
-        let (size, usable) = (key.size, key.usable);
         hand.current = Link {
             serial: block.serial,
-            size,
-            usable,
+            cell: block.cell,
             thread: block.thread,
             live: true,
         };
-        if let Some(chain) = ended {
-            self.end(site as u32, true, &chain);
+        if hand.chained {
+            self.still_chained(site);
         }
     }
 
+    /// The chain of a site is over unless its block is the one before the new one, and lives.
+    #[cold]
+    fn still_chained(&mut self, site: u32) {
+        let hand = &mut self.hands[site as usize];
+        let at = self.hand_chains.get(&site).map(|(at, _)| *at);
+        if hand.previous.live && at == Some(hand.previous.serial) {
+            return;
+        }
+        hand.chained = false;
+        if let Some((_, chain)) = self.hand_chains.remove(&site) {
+            self.end(site, true, &chain);
+        }
+    }
+
+    #[inline]
     fn released(&mut self, context: &Context<'_>, block: &Block, by: ThreadId) {
-        if *slot(&mut self.regrown, block.cell)
-            && let Some((site, chain)) = self.chains.remove(&block.serial)
-        {
+        let (site, regrown) = self.site(context, block.cell);
+        if regrown && let Some((site, chain)) = self.chains.remove(&block.serial) {
             self.end(site, false, &chain);
         }
-        let site = self.sites.of(context, block.cell);
-        let Some(hand) = self.hands.get_mut(site) else {
+        let Some(hand) = self.hands.get_mut(site as usize) else {
             return;
         };
         if hand.current.live && hand.current.serial == block.serial {
             hand.current.live = false;
+        } else if hand.previous.live && hand.previous.serial == block.serial {
+            hand.previous.live = false;
+            let (old, new) = (hand.previous, hand.current);
+            if new.live && old.thread == by && new.thread == by {
+                self.step_by_hand(context, site, old, new);
+            }
+        }
+    }
+
+    fn step_by_hand(&mut self, context: &Context<'_>, site: u32, old: Link, new: Link) {
+        let (from, to) = (context.cell(old.cell), context.cell(new.cell));
+        if to.size <= from.size {
             return;
         }
-        if !(hand.previous.live && hand.previous.serial == block.serial) {
-            return;
-        }
-        hand.previous.live = false;
-        let (old, new) = (hand.previous, hand.current);
-        let same_thread = old.thread == by && new.thread == by;
-        if new.live && same_thread && new.size > old.size {
-            let mut chain = hand.chain.take().filter(|_| hand.at == old.serial);
-            let chain = chain.get_or_insert_with(|| Chain::new(old.size, old.usable));
-            chain.step(new.size, (old.usable, new.usable), false);
-            hand.chain = Some(*chain);
-            hand.at = new.serial;
-        }
+        let (at, chain) = self
+            .hand_chains
+            .entry(site)
+            .or_insert_with(|| (old.serial, Chain::new(from.size, from.usable)));
+        chain.step(to.size, (from.usable, to.usable), false);
+        *at = new.serial;
+        self.hands[site as usize].chained = true;
     }
 
     fn end(&mut self, site: u32, by_hand: bool, chain: &Chain) {
@@ -239,10 +269,8 @@ impl Pass for GrowthPass {
         for (site, chain) in std::mem::take(&mut self.chains).into_values() {
             self.end(site, false, &chain);
         }
-        for (site, hand) in std::mem::take(&mut self.hands).into_iter().enumerate() {
-            if let Some(chain) = hand.chain {
-                self.end(site as u32, true, &chain);
-            }
+        for (site, (_, chain)) in std::mem::take(&mut self.hand_chains) {
+            self.end(site, true, &chain);
         }
         let mut rows: Vec<(Growth, Sum)> = Vec::with_capacity(self.sums.len());
         for ((site, by_hand), sum) in &self.sums {
