@@ -25,19 +25,23 @@ pub(super) struct Count {
     pub total: u64,
 }
 
-/// Live and total of a cell: what an act touches, and no more.
+/// Live and total of a cell: what an act touches, and no more. With 8 bytes the table of a program
+/// of 100,000 cells stays in the second-level cache of common machines.
 #[derive(Clone, Copy, Default)]
 struct Hot {
-    live: u64,
-    total: u64,
+    live: u32,
+    /// Modulo 2^32; the rest is in [`Tally::carried`].
+    total: u32,
 }
 
 /// Counts of every cell (T1 to T3).
 #[derive(Default)]
 pub(super) struct Tally {
     hot: Vec<Hot>,
+    /// Times that `total` of a cell wrapped.
+    carried: FxHashMap<CellId, u64>,
     /// Live at the instant, once it has come.
-    frozen: Option<Vec<u64>>,
+    frozen: Option<Vec<u32>>,
 }
 
 impl Tally {
@@ -58,8 +62,16 @@ impl Tally {
     #[inline]
     fn acquire(&mut self, cell: CellId) {
         let hot = slot(&mut self.hot, cell);
-        hot.live += 1;
-        hot.total += 1;
+        hot.live = hot.live.saturating_add(1);
+        hot.total = hot.total.wrapping_add(1);
+        if hot.total == 0 {
+            self.carry(cell);
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self, cell: CellId) {
+        *self.carried.entry(cell).or_default() += 1;
     }
 
     #[inline]
@@ -75,21 +87,31 @@ impl Tally {
 
     /// Every cell that was used, once everything has been seen.
     pub fn counts(&self) -> impl Iterator<Item = (CellId, Count)> {
-        let used = self.hot.iter().enumerate().filter(|(_, hot)| hot.total > 0);
-        used.map(|(i, hot)| {
-            let at_instant = match &self.frozen {
-                // A cell that came later held nothing at the instant.
-                Some(live) => live.get(i).copied().unwrap_or(0),
-                None => hot.live,
-            };
-            (
-                CellId(i as u32),
-                Count {
-                    at_instant,
-                    total: hot.total,
-                },
-            )
-        })
+        let total = |i: usize, hot: &Hot| {
+            let carried = self.carried.get(&CellId(i as u32)).copied().unwrap_or(0);
+            (carried << 32) + u64::from(hot.total)
+        };
+        let numbered = self
+            .hot
+            .iter()
+            .enumerate()
+            .map(move |(i, hot)| (i, hot, total(i, hot)));
+        numbered
+            .filter(|(_, _, total)| *total > 0)
+            .map(|(i, hot, total)| {
+                let at_instant = match &self.frozen {
+                    // A cell that came later held nothing at the instant.
+                    Some(live) => live.get(i).copied().unwrap_or(0),
+                    None => hot.live,
+                };
+                (
+                    CellId(i as u32),
+                    Count {
+                        at_instant: u64::from(at_instant),
+                        total,
+                    },
+                )
+            })
     }
 }
 
@@ -150,5 +172,48 @@ impl Sites {
     /// The stack of a site.
     pub fn node(&self, site: usize) -> NodeId {
         self.nodes[site]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_go_on_beyond_32_bits_and_the_instant_stays() {
+        let mut tally = Tally::default();
+        let cell = CellId(3);
+        tally.acquire(cell);
+        tally.acquire(cell);
+        tally.freeze();
+        tally.release(cell);
+        tally.release(cell);
+        tally.release(cell);
+        tally.acquire(CellId(100_000));
+        tally.hot[3].total = u32::MAX;
+        tally.acquire(cell);
+        tally.acquire(cell);
+        let counts: Vec<_> = tally.counts().collect();
+        assert_eq!(
+            counts[0],
+            (
+                cell,
+                Count {
+                    at_instant: 2,
+                    total: (1 << 32) + 1
+                }
+            )
+        );
+        assert_eq!(
+            counts[1],
+            (
+                CellId(100_000),
+                Count {
+                    at_instant: 0,
+                    total: 1
+                }
+            )
+        );
+        assert_eq!(counts.len(), 2);
     }
 }

@@ -45,6 +45,8 @@ pub const MAX_HELD: u64 = 1024;
 /// See the head of the file.
 #[derive(Default)]
 pub struct Placebo {
+    /// By cell: 0 not seen, 1 too small, else watched. A byte, since every act asks.
+    kinds: Vec<u8>,
     cells: Vec<Watch>,
     frozen: bool,
 }
@@ -109,15 +111,24 @@ impl Placebo {
     }
 
     #[inline]
+    fn watched(&mut self, context: &Context<'_>, cell: CellId) -> bool {
+        let kind = slot(&mut self.kinds, cell);
+        if *kind == 0 {
+            *kind = 1 + u8::from(context.cell(cell).size >= MIN_SIZE);
+        }
+        *kind == 2
+    }
+
+    #[inline]
     fn acquired(&mut self, context: &Context<'_>, block: &Block) {
-        if context.cell(block.cell).size >= MIN_SIZE {
+        if self.watched(context, block.cell) {
             slot(&mut self.cells, block.cell).acquire(block.serial);
         }
     }
 
     #[inline]
     fn released(&mut self, context: &Context<'_>, block: &Block) {
-        if context.cell(block.cell).size >= MIN_SIZE {
+        if self.watched(context, block.cell) {
             slot(&mut self.cells, block.cell).release(block.serial);
         }
     }
