@@ -27,6 +27,8 @@ mod classes;
 #[cfg(test)]
 mod driver;
 mod growth_shape;
+#[cfg(test)]
+mod phases_judge;
 mod ranking;
 mod wording;
 
