@@ -448,6 +448,24 @@ mod tests {
     }
 
     #[test]
+    fn two_buffers_one_after_the_other_are_two_chains() {
+        let mut d = Driver::new(GrowthPass::new(), glibc);
+        for _ in 0..2 {
+            let mut block = d.alloc(7, 100);
+            for size in [200, 400, 800] {
+                let larger = d.alloc(7, size);
+                d.free(block);
+                block = larger;
+            }
+            d.free(block);
+        }
+        let report = d.finish();
+        assert_eq!((report.growth[0].chains, report.growth[0].steps), (2, 6));
+        assert_eq!(report.growth[0].allocated_bytes, 2 * 1500);
+        assert_eq!(report.growth[0].largest_bytes, 800);
+    }
+
+    #[test]
     fn what_is_no_chain_by_hand() {
         let mut driver = Driver::new(GrowthPass::new(), glibc);
         // Rising sizes, each released before the next is acquired.

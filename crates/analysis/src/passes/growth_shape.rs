@@ -212,6 +212,8 @@ mod tests {
             chain([300, 310, 2000, 2010, 90_000]).pattern(),
             GrowthPattern::Irregular
         );
+        let once_alike = chain([300, 1000, 1700, 5000, 20_000, 21_000, 90_000]);
+        assert_eq!(once_alike.pattern(), GrowthPattern::Irregular);
         assert_eq!(
             chain([8, 16]).pattern(),
             GrowthPattern::Irregular,

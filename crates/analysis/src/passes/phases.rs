@@ -649,6 +649,25 @@ mod tests {
     }
 
     #[test]
+    fn what_stays_while_live_memory_falls_is_no_leak() {
+        let names: Vec<&str> = (0..10).flat_map(|_| ["req begin", "req end"]).collect();
+        let mut d = driver(&names);
+        let mut stock: Vec<_> = (0..10).map(|_| d.alloc(9, 100_000)).collect();
+        for i in 0..10 {
+            d.mark(2 * i);
+            d.keep(1, 1000);
+            // Made from what there was before: less is live at each end mark than at the last.
+            let used = stock.pop().expect("ten");
+            d.free(used);
+            d.mark(2 * i + 1);
+        }
+        let report = d.finish();
+        assert_eq!(zombies(&report), [("req".to_owned(), 1, 10, 10)]);
+        assert_eq!(report.findings.len(), 1);
+        assert_eq!(report.findings[0].kind, FindingKind::Zombie);
+    }
+
+    #[test]
     fn unmatched_marks_are_noted() {
         let mut d = driver(&["a end", "b begin", "b begin", "begin", "plain", "c begin"]);
         (0..6).for_each(|mark| d.mark(mark));

@@ -265,6 +265,23 @@ mod tests {
     }
 
     #[test]
+    fn a_stock_that_is_used_up_beside_temporaries_is_none() {
+        let mut d = driver();
+        let mut stock: Vec<_> = (0..200).map(|_| d.alloc(1, 4096)).collect();
+        // An epoch of 1,600 acquisitions takes 100 of the 200: they are not held throughout.
+        for i in 0..2600 {
+            let temporary = d.alloc(1, 4096);
+            d.free(temporary);
+            if i % 16 == 0
+                && let Some(used) = stock.pop()
+            {
+                d.free(used);
+            }
+        }
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
     fn growing_data_temporaries_and_small_blocks_are_none() {
         let mut d = driver();
         // Data that grows for ever, with a temporary beside each block of it.
