@@ -338,7 +338,8 @@ fn finding(row: &Growth, sum: &Sum) -> Option<Finding> {
         saved_cumulative_bytes: saved,
         saved_allocations: row.steps.saturating_sub(sum.doubling.1),
         blocks: row.steps,
-        confidence: Confidence::Likely,
+        // Steps in place copy nothing: then only calls are saved, and the bytes were never apart.
+        confidence: if row.in_place_steps * 10 >= row.steps * 9 { Confidence::Possible } else { Confidence::Likely },
         node: Some(row.node),
         ..Finding::default()
     })
@@ -428,6 +429,7 @@ mod tests {
         let page = realloc(glibc, iterate(4096, MIB, |n| n + 4096));
         assert_eq!(page.growth[0].pattern, GrowthPattern::FixedStep(4096));
         assert_eq!(page.findings.len(), 1);
+        assert_eq!(page.findings[0].confidence, Confidence::Likely);
         assert_eq!((page.growth[0].chains, page.growth[0].steps), (1, 255));
     }
 
