@@ -180,7 +180,7 @@ impl Analyzer {
             }
             Due::At => {
                 let cells = self.ledger.cells();
-                self.at_live = Some(cells.counts().iter().map(|count| count.live).collect());
+                self.at_live = Some(cells.counts().map(|count| count.live).collect());
                 let context = Context {
                     cells: cells.keys(),
                     time_ns: self.ledger.now_ns(),

@@ -217,12 +217,17 @@ pub fn close(
     let mut spans = Vec::with_capacity(mappings.len());
     for mapping in &mappings {
         let first = closing.pieces.len();
-        closing.cut(mapping);
-        spans.push(first..closing.pieces.len());
+        let whole = closing.book_whole(mapping);
+        if !whole {
+            closing.cut(mapping);
+        }
+        spans.push((!whole).then_some(first..closing.pieces.len()));
     }
     let laid = closing.sweep();
     for (mapping, span) in mappings.iter().zip(spans) {
-        closing.reconcile(mapping, span);
+        if let Some(span) = span {
+            closing.reconcile(mapping, span);
+        }
     }
     let untouched = closing.untouched(&laid);
     (closing.into_books(&mappings, &laid, parts), untouched)
@@ -264,31 +269,29 @@ impl Closing<'_> {
         self.blocks.get(first).is_some_and(|block| block.0 < end)
     }
 
-    /// Cuts a mapping into pieces and atoms, or books it whole.
-    fn cut(&mut self, mapping: &Mapping) {
-        let name = || match mapping.name.is_empty() {
-            true => "[anonymous]".to_string(),
-            false => mapping.name.clone(),
-        };
-        let has_blocks = self.any_block(mapping.start, mapping.end);
-        let whole = match mapping.kind {
-            MappingKind::Recorder => Some(Row::Recorder),
-            MappingKind::Stack => Some(Row::Stacks),
-            MappingKind::Heap | MappingKind::Anon => None,
-            _ if has_blocks => None,
-            MappingKind::Shared => Some(Row::Shared),
-            MappingKind::Other => Some(Row::Other),
+    /// Books a mapping whole, if it is of a kind that holds no blocks; says whether it did.
+    fn book_whole(&mut self, mapping: &Mapping) -> bool {
+        let row = match mapping.kind {
+            MappingKind::Recorder => Row::Recorder,
+            MappingKind::Stack => Row::Stacks,
+            MappingKind::Heap | MappingKind::Anon => return false,
+            _ if self.any_block(mapping.start, mapping.end) => return false,
+            MappingKind::Shared => Row::Shared,
+            MappingKind::Other => Row::Other,
             MappingKind::File => {
                 let private = mapping.anon_bytes.min(mapping.rss_bytes);
                 let copy = format!("{} [private copy: data, relocations]", mapping.name);
                 self.add(Row::Files, Part::Named(copy), private);
-                let shared = mapping.rss_bytes - private;
-                return self.add(Row::Files, Part::Named(name()), shared);
+                self.add(Row::Files, part_name(mapping), mapping.rss_bytes - private);
+                return true;
             }
         };
-        if let Some(row) = whole {
-            return self.add(row, Part::Named(name()), mapping.rss_bytes);
-        }
+        self.add(row, part_name(mapping), mapping.rss_bytes);
+        true
+    }
+
+    /// Cuts a mapping into pieces and atoms.
+    fn cut(&mut self, mapping: &Mapping) {
         let owned = self.ledger.intervals().split(mapping.start, mapping.end);
         if mapping.runs_known {
             let first = self.pieces.len();
@@ -302,6 +305,7 @@ impl Closing<'_> {
             let Some(&(start, end, _)) = widest else {
                 return;
             };
+            let has_blocks = self.any_block(mapping.start, mapping.end);
             let (row, part) = match has_blocks {
                 true => (Row::Free, Part::Named(free_name(mapping))),
                 false => self.owner_of(mapping, start, end),
@@ -367,13 +371,7 @@ impl Closing<'_> {
                 false => (Row::ProgramMaps, Part::Stack(owner.node)),
             },
             None if granules.any_overlapping(start, end) => free,
-            None => {
-                let name = match mapping.name.is_empty() {
-                    true => "[anonymous]".to_string(),
-                    false => mapping.name.clone(),
-                };
-                (Row::Other, Part::Named(name))
-            }
+            None => (Row::Other, part_name(mapping)),
         }
     }
 
@@ -466,9 +464,6 @@ impl Closing<'_> {
 
     /// Makes a mapping's pieces add up to its `Rss` (K1, K3) and books all but live and slop.
     fn reconcile(&mut self, mapping: &Mapping, span: std::ops::Range<usize>) {
-        if span.is_empty() {
-            return;
-        }
         let pages: u64 = self.pieces[span.clone()]
             .iter()
             .map(|piece| piece.resident)
@@ -617,6 +612,13 @@ fn piece(row: Row, part: Part, estimated: bool) -> Piece {
         header: 0,
         estimated,
     }
+}
+
+fn part_name(mapping: &Mapping) -> Part {
+    Part::Named(match mapping.name.as_str() {
+        "" => "[anonymous]".into(),
+        name => name.into(),
+    })
 }
 
 fn free_name(mapping: &Mapping) -> String {

@@ -33,6 +33,14 @@ pub struct CellCount {
     pub site: u32,
 }
 
+/// A cell on one cache line: finding it, counting it and knowing its sizes is one miss, not two.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Cell {
+    key: CellKey,
+    count: CellCount,
+}
+
 /// What is kept for each stack that acquired anything.
 #[derive(Clone, Copy, Debug)]
 pub struct SiteCount {
@@ -51,8 +59,9 @@ pub struct SiteCount {
 /// All cells and sites.
 #[derive(Clone, Debug)]
 pub struct Cells {
+    /// The keys once more, for [`crate::pass::Context`]; not read on the way of an event.
     keys: Vec<CellKey>,
-    counts: Vec<CellCount>,
+    cells: Vec<Cell>,
     sites: Vec<SiteCount>,
     site_of: FxHashMap<NodeId, u32>,
     /// Open addressing, a power of two wide, at most half full: (tag, id + 1), 0 is empty.
@@ -65,7 +74,7 @@ impl Default for Cells {
     fn default() -> Cells {
         Cells {
             keys: Vec::new(),
-            counts: Vec::new(),
+            cells: Vec::new(),
             sites: Vec::new(),
             site_of: FxHashMap::default(),
             table: vec![(0, 0); 1024],
@@ -98,7 +107,7 @@ impl Cells {
             if id == 0 {
                 return self.intern_slow(key, hash);
             }
-            if there == tag && self.keys[id as usize - 1] == key {
+            if there == tag && self.cells[id as usize - 1].key == key {
                 return CellId(id - 1);
             }
             slot = (slot + 1) & mask;
@@ -126,9 +135,12 @@ impl Cells {
             self.sites.len() as u32 - 1
         });
         self.keys.push(key);
-        self.counts.push(CellCount {
-            site,
-            ..CellCount::default()
+        self.cells.push(Cell {
+            key,
+            count: CellCount {
+                site,
+                ..CellCount::default()
+            },
         });
         self.place(hash, self.keys.len() as u32);
         CellId(self.keys.len() as u32 - 1)
@@ -146,7 +158,7 @@ impl Cells {
     /// A block of the cell was acquired.
     #[inline]
     pub fn acquire(&mut self, cell: CellId, serial: u32, time_ns: u64) {
-        let count = &mut self.counts[cell.0 as usize];
+        let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);
         count.live += 1;
         count.ever += 1;
@@ -160,7 +172,7 @@ impl Cells {
     /// A block of the cell was released for good; says whether it was a temporary.
     #[inline]
     pub fn release(&mut self, cell: CellId, serial: u32) {
-        let count = &mut self.counts[cell.0 as usize];
+        let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);
         count.live -= 1;
         let site = &mut self.sites[count.site as usize];
@@ -170,14 +182,14 @@ impl Cells {
     /// A block of the cell became another one.
     #[inline]
     pub fn regrown(&mut self, cell: CellId) {
-        let count = &mut self.counts[cell.0 as usize];
+        let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);
         count.live -= 1;
     }
 
     /// A block lives that this process did not acquire.
     pub fn inherit(&mut self, cell: CellId) {
-        self.counts[cell.0 as usize].live += 1;
+        self.cells[cell.0 as usize].count.live += 1;
     }
 
     /// The live heap is at a new maximum.
@@ -188,7 +200,7 @@ impl Cells {
 
     /// Live blocks of a cell at the largest live heap (C2).
     pub fn live_at_heap_peak(&self, cell: usize) -> u32 {
-        let count = &self.counts[cell];
+        let count = &self.cells[cell].count;
         if count.epoch == self.epoch {
             count.saved
         } else {
@@ -202,8 +214,19 @@ impl Cells {
     }
 
     /// Counts, by [`CellId`].
-    pub fn counts(&self) -> &[CellCount] {
-        &self.counts
+    pub fn counts(&self) -> impl ExactSizeIterator<Item = &CellCount> {
+        self.cells.iter().map(|cell| &cell.count)
+    }
+
+    /// What a cell stands for.
+    #[inline]
+    pub fn key(&self, cell: CellId) -> CellKey {
+        self.cells[cell.0 as usize].key
+    }
+
+    /// Index of a cell's site.
+    pub fn site_of(&self, cell: CellId) -> usize {
+        self.cells[cell.0 as usize].count.site as usize
     }
 
     /// Sites.

@@ -214,12 +214,20 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
         return Vec::new();
     };
+    let said = |node: u32| {
+        let same = |kind| matches!(kind, FindingKind::Leak | FindingKind::Zombie);
+        report
+            .findings
+            .iter()
+            .any(|finding| same(finding.kind) && finding.node == Some(node))
+    };
     let mut found = Vec::new();
     for (index, site) in sites.iter().enumerate() {
         let at = |level: &MarkLevel| level.usable_bytes.get(index).copied().unwrap_or(0);
         let rises = steps.windows(2).all(|pair| at(pair[1]) > at(pair[0]));
         let grown = at(last).saturating_sub(at(first));
-        if !rises || grown < WORTH_BYTES || site.node == INHERITED {
+        // What the pass over phases has said of a stack is more exact.
+        if !rises || grown < WORTH_BYTES || site.node == INHERITED || said(site.node.0) {
             continue;
         }
         let Some(row) = end.get(&site.node.0) else {
@@ -291,10 +299,9 @@ fn longest_series<'a>(evidence: &Evidence<'a>) -> Option<Vec<&'a MarkLevel>> {
 
 /// Mean age in seconds of the blocks that live at the end, by site.
 fn ages(ledger: &Ledger, end_ns: u64) -> Vec<Option<f64>> {
-    let counts = ledger.cells().counts();
     let mut sums = vec![(0u64, 0u64); ledger.cells().sites().len()];
     for block in ledger.live_blocks() {
-        let site = counts[block.cell.0 as usize].site as usize;
+        let site = ledger.cells().site_of(block.cell);
         sums[site].0 += (end_ns / 1000).saturating_sub(u64::from(block.born_us));
         sums[site].1 += 1;
     }
@@ -319,7 +326,10 @@ fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
     let stacks = held.len();
     let top = &held[..stacks.min(3)];
     let top_bytes: u64 = top.iter().map(|site| site.end_usable_bytes).sum();
-    let at_instant: u64 = own().map(|site| site.live_usable_bytes).sum();
+    // At the report's instant a stack may have held other blocks than at the end: an upper bound.
+    let now_bytes = own()
+        .map(|site| site.live_usable_bytes.min(site.end_usable_bytes))
+        .sum();
     Some(Finding {
         kind: FindingKind::Leak,
         title: format!("{} in {blocks} blocks still live at exit", size(bytes)),
@@ -334,7 +344,7 @@ fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
                  leak, mark the program's phases (skinflint_mark) and see what grows from mark to \
                  mark."
             .into(),
-        now_bytes: at_instant.min(bytes),
+        now_bytes,
         blocks,
         confidence: Confidence::Possible,
         node: held.first().map(|site| site.node),

@@ -23,7 +23,7 @@ use crate::blocks::BlockMap;
 use crate::cells::Cells;
 use crate::facts::INHERITED;
 use crate::maps::{Granules, Intervals, Owner};
-use crate::pass::{Act, Block, CellId, CellKey, Context};
+use crate::pass::{Act, Block, CellKey, Context};
 use crate::timeline::Curve;
 
 /// Thread of an inherited block (G4).
@@ -294,7 +294,7 @@ impl Ledger {
         func: FreeFn,
         sink: &mut impl FnMut(&Context<'_>, &Act),
     ) {
-        let key = self.cells.keys()[block.cell.0 as usize];
+        let key = self.cells.key(block.cell);
         self.live.sub(&key);
         self.counts.frees += 1;
         if block.thread != event.thread {
@@ -371,7 +371,7 @@ impl Ledger {
         if let Some(there) = self.blocks.insert(new) {
             self.lost_free(event, there, sink);
         }
-        let old_key = self.cells.keys()[old.cell.0 as usize];
+        let old_key = self.cells.key(old.cell);
         self.cells.regrown(old.cell);
         self.live.sub(&old_key);
         self.counts.frees += 1;
@@ -528,7 +528,7 @@ impl Ledger {
     }
 
     fn inherit_again(&mut self, block: Block) {
-        let key = self.cells.keys()[block.cell.0 as usize];
+        let key = self.cells.key(block.cell);
         if self.blocks.insert(block).is_none() {
             self.granules.touch(block.addr);
             self.cells.inherit(block.cell);
@@ -539,7 +539,7 @@ impl Ledger {
     fn disinherit(&mut self, addr: u64) -> Option<Block> {
         let block = self.blocks.remove(addr)?;
         self.cells.regrown(block.cell);
-        self.live.sub(&self.cells.keys()[block.cell.0 as usize]);
+        self.live.sub(&self.cells.key(block.cell));
         Some(block)
     }
 
@@ -625,10 +625,5 @@ impl Ledger {
     /// Bytes that the live map holds.
     pub fn map_table_bytes(&self) -> usize {
         self.blocks.table_bytes()
-    }
-
-    /// What a cell stands for.
-    pub fn key(&self, cell: CellId) -> CellKey {
-        self.cells.keys()[cell.0 as usize]
     }
 }

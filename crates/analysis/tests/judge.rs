@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 
 use skinflint_analysis::model::{Frame, InstantKind, Report};
 use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
-use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, Mark, NodeId, ThreadId};
+use skinflint_trace::{
+    AllocFn, Event, EventKind, FreeFn, Mapping, MappingKind, Mark, NodeId, Snapshot, SnapshotCause,
+    ThreadId,
+};
 
 /// Names a node by its number, so that a report's stack can be told.
 struct ByNumber;
@@ -453,8 +456,28 @@ fn the_ledger_agrees_with_the_judge() {
             Some(peak.usable),
             "seed {seed}: the timeline has the peak"
         );
-        let acquired: u64 = report.timeline.allocations.iter().sum();
-        assert_eq!(acquired, totals.allocations, "seed {seed}");
+        let mut from = 0;
+        for (&to, &allocations) in report
+            .timeline
+            .heap_t_ns
+            .iter()
+            .zip(&report.timeline.allocations)
+        {
+            let last = Some(&to) == report.timeline.heap_t_ns.last();
+            let inside = events.iter().filter(|event| {
+                let acquires = matches!(
+                    event.kind,
+                    EventKind::Alloc { .. } | EventKind::ReallocAcquire { .. }
+                );
+                acquires && event.time_ns >= from && (event.time_ns < to || last)
+            });
+            assert_eq!(
+                allocations,
+                inside.count() as u64,
+                "seed {seed}: timeline up to {to}"
+            );
+            from = to;
+        }
     }
 }
 
@@ -510,5 +533,87 @@ fn a_trace_may_be_cut_anywhere() {
             !report.completeness.complete,
             "cut at {cut}: there is no end mark"
         );
+    }
+}
+
+/// The books of one mapping against a walk over every byte of it.
+#[test]
+fn the_books_agree_with_a_walk_over_bytes() {
+    const START: u64 = 0x7F_0000_0000;
+    const PAGES: u64 = 24;
+    for seed in 1..=40u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let resident: Vec<bool> = (0..PAGES).map(|_| random.below(3) > 0).collect();
+        let runs: Vec<(u64, u64)> = (0..PAGES)
+            .filter(|page| resident[*page as usize])
+            .map(|page| (START + page * 4096, 4096))
+            .collect();
+        let rss_bytes = runs.len() as u64 * 4096;
+        // What each byte is: free, header, live, slop; headers end where the block begins.
+        let mut bytes = vec![b'f'; (PAGES * 4096) as usize];
+        let (mut events, mut at) = (Vec::new(), 16u64);
+        let mut asked = 0;
+        loop {
+            let size = [24, 100, 5000, 20_000][random.below(4) as usize] + random.below(9);
+            let usable = (size + 8).next_multiple_of(16) - 8;
+            if at + usable > PAGES * 4096 {
+                break;
+            }
+            let here = at as usize;
+            bytes[here - 8..here].fill(b'h');
+            bytes[here..here + size as usize].fill(b'l');
+            bytes[here + size as usize..here + usable as usize].fill(b's');
+            asked += size;
+            events.push(Event {
+                ticket: events.len() as u64,
+                time_ns: 0,
+                thread: ThreadId(0),
+                kind: EventKind::Alloc {
+                    func: AllocFn::Malloc,
+                    node: NodeId(random.below(u64::from(NODES)) as u32),
+                    addr: START + at,
+                    size,
+                    usable,
+                },
+            });
+            at += usable + 8 + 16 * random.below(300);
+        }
+        let count = |what: u8| {
+            let there = |(index, byte): &(usize, &u8)| **byte == what && resident[index / 4096];
+            bytes.iter().enumerate().filter(there).count() as u64
+        };
+        let mapping = Mapping {
+            start: START,
+            end: START + PAGES * 4096,
+            kind: MappingKind::Anon,
+            rss_bytes,
+            runs,
+            runs_known: true,
+            ..Mapping::default()
+        };
+        let mut facts = facts(Vec::new());
+        facts.process.allocator = "glibc 2.36".into();
+        facts.snapshots = vec![Snapshot {
+            time_ns: 0,
+            ticket: u64::MAX - 1,
+            cause: SnapshotCause::Exit,
+            took_ns: 0,
+            mappings: vec![mapping],
+        }];
+        let mut analyzer = Analyzer::with_passes(facts, Options::default(), Vec::new()).unwrap();
+        events.iter().for_each(|event| analyzer.event(event));
+        let report = analyzer.finish(&mut ByNumber);
+        let books = report.instants[report.at].books.as_ref().unwrap();
+        let row = |id: &str| books.rows.iter().find(|row| row.id == id).unwrap().bytes;
+        assert_eq!(row("live"), count(b'l'), "seed {seed}");
+        assert_eq!(row("slop"), count(b's'), "seed {seed}");
+        assert_eq!(row("allocator-metadata"), count(b'h'), "seed {seed}");
+        assert_eq!(row("allocator-free"), count(b'f'), "seed {seed}");
+        assert_eq!(
+            books.live_not_resident_bytes,
+            asked - count(b'l'),
+            "seed {seed}"
+        );
+        assert_eq!(books.resident_bytes, rss_bytes, "seed {seed}");
     }
 }
