@@ -17,6 +17,7 @@ pub mod analyzer;
 pub mod blocks;
 pub mod books;
 pub mod cells;
+pub mod counts;
 pub mod facts;
 mod findings;
 mod frames;

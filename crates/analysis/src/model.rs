@@ -379,6 +379,9 @@ pub struct Growth {
     pub largest_bytes: u64,
     /// Bytes asked for over all steps of all chains.
     pub allocated_bytes: u64,
+    /// Of those steps, the ones that changed the usable size: what was given in them. A step within
+    /// the same usable size costs the allocator nothing.
+    pub anew_usable_bytes: u64,
     /// What doubling from the first size would have allocated.
     pub doubling_bytes: u64,
     /// What growth by 1.5 would have allocated.

@@ -1,0 +1,334 @@
+//! Churn: who allocates most often, how short-lived it is, and when.
+//!
+//! ```text
+//!   stack 7:  acquire a ; release a ; acquire b ; release b …      a, b: temporaries
+//!   marks  :  |-- start-up --|-- mark 0 to 1 --|-- …              the busiest interval by stack
+//! ```
+//!
+//! U1  A temporary is a block released before its stack acquires again, as the ledger counts them in
+//!     the report's sites. A regrow is an acquisition of the new block's stack; the old block is no
+//!     temporary, since the buffer lives on (growth.rs).
+//! U2  Rates are over the time from a stack's first acquisition to its last, and are not given where
+//!     that is under a millisecond.
+//! U3  Intervals lie between successive marks; before the first is start-up. A stack remembers how
+//!     much it did during start-up and in its busiest interval: memory does not grow with marks.
+//!
+//! Not here: counting (the ledger's sites: two counts of one thing could differ), growing buffers (growth.rs).
+
+use rustc_hash::FxHashMap;
+use skinflint_trace::Mark;
+
+use crate::model::{Confidence, Finding, FindingKind, Report, Site};
+use crate::pass::{Act, Block, Context, Pass};
+use crate::passes::cells::Sites;
+use crate::passes::ranking::push_ranked;
+use crate::passes::wording::{bytes, count, percent, thousands};
+
+/// A finding needs this many allocations: at some 50 ns a pair less than a millisecond is spent.
+const MIN_ALLOCATIONS: u64 = 10_000;
+/// And this share of temporaries in per cent: from here on one kept buffer serves nearly all.
+const MIN_TEMPORARY_PERCENT: u64 = 75;
+/// And this share of the run's allocations in per cent, or else this rate.
+const MIN_SHARE_PERCENT: u64 = 1;
+const MIN_RATE: f64 = 10_000.0;
+/// Up to here a buffer may live on the machine stack.
+const STACK_BUFFER_MAX: u64 = 4096;
+
+/// See the head of the file.
+#[derive(Default)]
+pub struct Churn {
+    sites: Sites,
+    /// By site; empty where there are no marks.
+    stats: Vec<Stat>,
+    marks: Vec<String>,
+    /// 0 is start-up; mark i begins interval i + 1.
+    interval: u32,
+}
+
+/// When a stack acquired (U3).
+#[derive(Clone, Copy, Default)]
+struct Stat {
+    interval: u32,
+    in_interval: u64,
+    start_up: u64,
+    busiest: (u64, u32),
+}
+
+impl Stat {
+    #[inline]
+    fn acquire(&mut self, interval: u32) {
+        if self.interval != interval {
+            self.fold();
+            self.interval = interval;
+        }
+        self.in_interval += 1;
+    }
+
+    fn fold(&mut self) {
+        if self.interval == 0 {
+            self.start_up = self.in_interval;
+        }
+        if self.in_interval > self.busiest.0 {
+            self.busiest = (self.in_interval, self.interval);
+        }
+        self.in_interval = 0;
+    }
+}
+
+impl Churn {
+    /// `marks` are the trace's, in order: their names say when.
+    pub fn new(marks: &[Mark]) -> Self {
+        Self {
+            marks: marks.iter().map(|mark| mark.name.clone()).collect(),
+            ..Self::default()
+        }
+    }
+
+    fn acquired(&mut self, context: &Context<'_>, block: &Block) {
+        let site = self.sites.of(context, block.cell);
+        if site >= self.stats.len() {
+            self.stats
+                .resize((site + 1).next_power_of_two(), Stat::default());
+        }
+        self.stats[site].acquire(self.interval);
+    }
+
+    fn interval_name(&self, interval: u32) -> String {
+        match interval
+            .checked_sub(1)
+            .and_then(|i| self.marks.get(i as usize))
+        {
+            Some(mark) => format!("after mark '{mark}'"),
+            None => "during start-up".to_owned(),
+        }
+    }
+}
+
+impl Pass for Churn {
+    #[inline]
+    fn act(&mut self, context: &Context<'_>, act: &Act) {
+        // Everything but "when" is in the ledger's sites: without marks an act costs one branch.
+        if self.marks.is_empty() {
+            return;
+        }
+        match act {
+            Act::Acquire { block, .. } | Act::Regrow { new: block, .. } => {
+                self.acquired(context, block)
+            }
+            Act::Release { .. } => {}
+            Act::Mark { mark } => self.interval = mark.saturating_add(1),
+        }
+    }
+
+    fn finish(mut self: Box<Self>, context: &Context<'_>, report: &mut Report) {
+        for stat in &mut self.stats {
+            stat.fold();
+        }
+        let total = report.sites.iter().map(|site| site.allocations).sum();
+        let mut suspects: FxHashMap<u32, Suspect<'_>> = FxHashMap::default();
+        for site in report.sites.iter().filter(|site| is_churn(site, total)) {
+            suspects.insert(
+                site.node,
+                Suspect {
+                    site,
+                    sizes: (u64::MAX, 0),
+                    when: None,
+                },
+            );
+        }
+        for key in context.cells {
+            if let Some(suspect) = suspects.get_mut(&key.node.0) {
+                suspect.sizes = (suspect.sizes.0.min(key.size), suspect.sizes.1.max(key.size));
+            }
+        }
+        for (site, stat) in self.stats.iter().enumerate().take(self.sites.len()) {
+            if let Some(suspect) = suspects.get_mut(&self.sites.node(site).0) {
+                suspect.when = Some(*stat);
+            }
+        }
+        let findings = suspects
+            .values()
+            .map(|suspect| self.finding(suspect, total))
+            .collect();
+        push_ranked(report, findings);
+    }
+}
+
+/// A stack that is a finding.
+struct Suspect<'a> {
+    site: &'a Site,
+    /// Smallest and largest request.
+    sizes: (u64, u64),
+    when: Option<Stat>,
+}
+
+fn is_churn(site: &Site, total: u64) -> bool {
+    let temporary = site.temporaries * 100 >= site.allocations * MIN_TEMPORARY_PERCENT;
+    let often = site.allocations * 100 >= total * MIN_SHARE_PERCENT
+        || rate(site).is_some_and(|rate| rate >= MIN_RATE);
+    site.allocations >= MIN_ALLOCATIONS && temporary && often
+}
+
+/// Acquisitions a second (U2): the steps between the first and the last.
+fn rate(site: &Site) -> Option<f64> {
+    let ns = site.last_ns.saturating_sub(site.first_ns);
+    (ns >= 1_000_000).then(|| (site.allocations - 1) as f64 * 1e9 / ns as f64)
+}
+
+impl Churn {
+    fn finding(&self, suspect: &Suspect<'_>, total: u64) -> Finding {
+        let (site, (min, max)) = (suspect.site, suspect.sizes);
+        let sizes = if min >= max {
+            format!("of {}", bytes(max))
+        } else {
+            format!("of {} to {}", bytes(min), bytes(max))
+        };
+        let speed = match rate(site) {
+            Some(rate) => format!("{} allocations a second", thousands(rate.round() as u64)),
+            None => count(site.allocations, "allocation"),
+        };
+        let share = percent(site.temporaries, site.allocations);
+        // In proportion: which of a stack's sizes were the temporaries is not kept.
+        let avoided = u128::from(site.requested_bytes) * u128::from(site.temporaries)
+            / u128::from(site.allocations.max(1));
+        Finding {
+            kind: FindingKind::Churn,
+            title: format!("{speed} {sizes}, {share} % temporary"),
+            what: self.what(suspect, total),
+            change: change(max),
+            saved_cumulative_bytes: u64::try_from(avoided).unwrap_or(u64::MAX),
+            saved_allocations: site.temporaries.saturating_sub(1),
+            blocks: site.allocations,
+            confidence: Confidence::Likely,
+            node: Some(site.node),
+            ..Finding::default()
+        }
+    }
+
+    fn what(&self, suspect: &Suspect<'_>, total: u64) -> String {
+        let site = suspect.site;
+        let mut text = format!(
+            "{} ({} % of the run's), {} in all; {} released before this stack acquired again.",
+            count(site.allocations, "allocation"),
+            percent(site.allocations, total),
+            bytes(site.requested_bytes),
+            thousands(site.temporaries),
+        );
+        if let Some(when) = suspect.when {
+            text += &format!(
+                " {} during start-up; busiest {}, with {}.",
+                thousands(when.start_up),
+                self.interval_name(when.busiest.1),
+                thousands(when.busiest.0),
+            );
+        }
+        text
+    }
+}
+
+fn change(largest: u64) -> String {
+    let size = bytes(largest);
+    if largest <= STACK_BUFFER_MAX {
+        format!(
+            "Keep one buffer of {size} and use it again, or use a buffer on the stack of that size."
+        )
+    } else {
+        format!(
+            "Keep one buffer and use it again: clear it instead of releasing it, and reserve {size} at once."
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::driver::{Driver, glibc, marks};
+
+    #[test]
+    fn temporaries_are_found_and_kept_blocks_are_not() {
+        let mut d = Driver::new(Churn::new(&[]), glibc);
+        // 20,000 pairs at stack 1 (an act takes 1 us: 40 ms); 20,000 kept blocks at stack 2.
+        for _ in 0..20_000 {
+            let block = d.alloc(1, 256);
+            d.free(block);
+        }
+        (0..20_000).for_each(|_| d.keep(2, 256));
+        let found = d.finish().findings;
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].node, Some(1));
+        assert_eq!(found[0].blocks, 20_000);
+        assert_eq!(found[0].saved_allocations, 19_999);
+        assert_eq!(found[0].saved_cumulative_bytes, 20_000 * 256);
+        // 19,999 steps of 2 us each.
+        assert_eq!(
+            found[0].title,
+            "500,000 allocations a second of 256 bytes, 100 % temporary"
+        );
+        assert!(
+            found[0].what.contains("(50 % of the run's)"),
+            "{}",
+            found[0].what
+        );
+        assert!(found[0].change.contains("on the stack"));
+    }
+
+    #[test]
+    fn two_alive_at_a_time_are_no_temporaries() {
+        let mut d = Driver::new(Churn::new(&[]), glibc);
+        let mut last = d.alloc(1, 64);
+        for _ in 0..20_000 {
+            let next = d.alloc(1, 64);
+            d.free(last);
+            last = next;
+        }
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
+    fn growing_buffers_are_not_churn() {
+        let mut d = Driver::new(Churn::new(&[]), glibc);
+        let mut block = d.alloc(1, 8);
+        for i in 0..20_000 {
+            block = d.regrow(block, 1, 16 + i);
+        }
+        d.free(block);
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
+    fn start_up_and_the_busiest_interval_are_told() {
+        let mut d = Driver::new(Churn::new(&marks(&["ready", "load", "done"])), glibc);
+        let mut pairs = |n: u32, mark: Option<u32>| {
+            for _ in 0..n {
+                let block = d.alloc(1, 10_000);
+                d.free(block);
+            }
+            if let Some(mark) = mark {
+                d.mark(mark);
+            }
+        };
+        pairs(100, Some(0));
+        pairs(20, Some(1));
+        pairs(12_000, Some(2));
+        pairs(5, None);
+        let found = d.finish().findings;
+        assert!(
+            found[0]
+                .what
+                .contains("100 during start-up; busiest after mark 'load', with 12,000."),
+            "{}",
+            found[0].what
+        );
+        assert!(found[0].change.contains("reserve"), "{}", found[0].change);
+    }
+
+    #[test]
+    fn rare_and_slow_allocations_are_left_alone() {
+        let mut d = Driver::new(Churn::new(&[]), glibc);
+        for _ in 0..9_999 {
+            let block = d.alloc(1, 64);
+            d.free(block);
+        }
+        assert!(d.finish().findings.is_empty());
+    }
+}

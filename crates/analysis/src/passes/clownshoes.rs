@@ -1,0 +1,440 @@
+//! Clownshoes: requests of 2^k + c, or of a size class + c, with a small c.
+//!
+//! ```text
+//!        1,024 ──┐ +16 (a header)
+//!        1,040 ──► jemalloc5 gives 1,280: 240 bytes of every block are never used
+//! ```
+//!
+//! W1  A power of two or a class itself is never one: c is at least 1.
+//! W2  Wasted bytes are usable - requested, as the allocator that ran gave them. What is saved is the
+//!     difference between what it gave and what it gives for the base, and may be less.
+//! W3  A request that costs nothing under the allocator that ran, but would under another, is told
+//!     as `Possible`, with the real (small) figures in its fields and the other's in its words.
+//!
+//! Which c is small: beside a power of two of at least 256, at most an eighth of it. A header that
+//! was added to a buffer of 2^k is as a rule under 64 bytes, but SQLite's page buffers are 4,096 + 272
+//! and cost 752 bytes each in jemalloc, so 64 alone would miss the best-known one. Below 256 every
+//! other size is near a class, and says nothing. Beside a class that is no power of two nobody rounds
+//! on purpose, so there c is at most 64 and a sixteenth of the class, and the waste must be at least
+//! c and a sixteenth of the block. For W3, where no byte is lost today, c is at most 64.
+//!
+//! Idea: Nethercote, "Clownshoes available in sizes 2^10+1 and up!" (2011).
+//! Not here: slop that has another cause (slop.rs), the rows by size (`counts`).
+
+use rustc_hash::FxHashMap;
+use skinflint_sizes::Scheme;
+
+use crate::model::{Confidence, Finding, FindingKind, Report};
+use crate::pass::{CellKey, Context};
+use crate::passes::cells::{Count, Tally};
+use crate::passes::classes::Classes;
+use crate::passes::ranking::push_ranked;
+use crate::passes::wording::{bytes, count, thousands};
+
+/// Smallest base: see the head of the file.
+const MIN_BASE: u64 = 256;
+/// Largest extra beside a class, and for W3.
+const SMALL_EXTRA: u64 = 64;
+/// A finding needs this much waste at the instant: less than a kernel page gives nothing back.
+const MIN_NOW_BYTES: u64 = 4096;
+/// Or this much over the run: memory that was written for nothing, if not kept.
+const MIN_CUMULATIVE_BYTES: u64 = 1 << 20;
+
+/// How a request came to be a little too large, as its extra bytes suggest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Cause {
+    /// c = 1: a terminator added after rounding.
+    Terminator,
+    /// c = 4 or 8: a stored size, or one pointer.
+    StoredSize,
+    /// c a larger multiple of 8: the header of an arena, of a block, of an object.
+    Header,
+    /// Any other c.
+    Odd,
+}
+
+impl Cause {
+    /// The usual cause of `extra` bytes.
+    pub fn of(extra: u64) -> Self {
+        match extra {
+            1 => Cause::Terminator,
+            4 | 8 => Cause::StoredSize,
+            n if n.is_multiple_of(8) => Cause::Header,
+            _ => Cause::Odd,
+        }
+    }
+
+    fn seen(self) -> &'static str {
+        match self {
+            Cause::Terminator => {
+                "One byte too many is usually a terminator added after the size was rounded up"
+            }
+            Cause::StoredSize => {
+                "So few bytes are usually a stored size or a pointer in front of a buffer of round size"
+            }
+            Cause::Header => {
+                "So many bytes are usually the header of an arena, block or object added to a round size"
+            }
+            Cause::Odd => "What was added to the round size is not plain from its length",
+        }
+    }
+
+    fn change(self) -> &'static str {
+        match self {
+            Cause::Terminator => "Count the terminator before rounding up",
+            Cause::StoredSize => "Take the stored size out of the round size, or keep it elsewhere",
+            Cause::Header => {
+                "Take the header out of the round size: let header and payload together be round"
+            }
+            Cause::Odd => "Ask for the round size",
+        }
+    }
+}
+
+/// A request a little above a round size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shoe {
+    /// The round size.
+    pub base: u64,
+    /// What was asked above it.
+    pub extra: u64,
+    /// Whether the allocator that ran really loses memory by it (W3).
+    pub real: bool,
+}
+
+/// Whether a request is a clownshoe under the allocator that ran.
+pub(super) fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
+    let waste = key.usable.saturating_sub(key.size);
+    if key.size < MIN_BASE {
+        return None;
+    }
+    let power = 1u64 << key.size.ilog2();
+    let extra = key.size - power;
+    if extra == 0 {
+        return None;
+    }
+    if extra <= power / 8 {
+        let real = waste >= key.usable / 16 && classes.usable_of(power) < key.usable;
+        return (real || extra <= SMALL_EXTRA).then_some(Shoe {
+            base: power,
+            extra,
+            real,
+        });
+    }
+    let base = classes.class_below(key.size)?;
+    let extra = key.size - base;
+    let small = base >= MIN_BASE && extra <= SMALL_EXTRA.min(base / 16);
+    let costly = waste >= extra && waste >= key.usable / 16 && classes.usable_of(base) < key.usable;
+    (small && costly).then_some(Shoe {
+        base,
+        extra,
+        real: true,
+    })
+}
+
+/// The clownshoes of one stack and cause.
+#[derive(Default)]
+struct Group {
+    rows: Vec<(CellKey, Shoe, Count)>,
+    now_wasted: u64,
+    now_saved: u64,
+    run_wasted: u64,
+    run_saved: u64,
+    now_elsewhere: u64,
+    now_blocks: u64,
+    run_blocks: u64,
+}
+
+impl Group {
+    fn add(&mut self, key: CellKey, shoe: Shoe, count: Count, classes: &Classes) {
+        let waste = key.usable.saturating_sub(key.size);
+        let saved = key.usable.saturating_sub(classes.usable_of(shoe.base));
+        self.now_wasted += waste * count.at_instant;
+        self.now_saved += saved * count.at_instant;
+        self.run_wasted += waste * count.total;
+        self.run_saved += saved * count.total;
+        self.now_elsewhere += elsewhere(key.size).1 * count.at_instant;
+        self.now_blocks += count.at_instant;
+        self.run_blocks += count.total;
+        self.rows.push((key, shoe, count));
+    }
+
+    fn matters(&self, real: bool) -> bool {
+        if real {
+            self.now_wasted >= MIN_NOW_BYTES || self.run_wasted >= MIN_CUMULATIVE_BYTES
+        } else {
+            self.now_elsewhere >= MIN_NOW_BYTES
+        }
+    }
+}
+
+/// The allocators in wide use that W3 compares with.
+const OTHERS: [&str; 3] = ["jemalloc5", "mimalloc", "tcmalloc"];
+
+/// Which other allocator would waste the most on a request, and how many bytes.
+fn elsewhere(size: u64) -> (&'static str, u64) {
+    let waste = |name: &'static str| {
+        let usable = Scheme::by_name(name).map_or(size, |scheme| scheme.usable(size));
+        (name, usable.saturating_sub(size))
+    };
+    // The first of equals, so that the text does not depend on the order of iteration.
+    OTHERS
+        .into_iter()
+        .map(waste)
+        .rev()
+        .max_by_key(|(_, waste)| *waste)
+        .unwrap_or(("", 0))
+}
+
+/// Adds the findings. `tally` has seen everything.
+pub(super) fn finish(tally: &Tally, classes: &Classes, context: &Context<'_>, report: &mut Report) {
+    let mut groups: FxHashMap<(u32, Cause, bool), Group> = FxHashMap::default();
+    for (cell, count) in tally.counts() {
+        let key = context.cell(cell);
+        if let Some(shoe) = shoe(&key, classes) {
+            let group = (key.node.0, Cause::of(shoe.extra), shoe.real);
+            groups
+                .entry(group)
+                .or_default()
+                .add(key, shoe, count, classes);
+        }
+    }
+    let big = groups
+        .into_iter()
+        .filter(|((_, _, real), group)| group.matters(*real));
+    let findings = big.map(|((node, cause, real), group)| finding(node, cause, real, group));
+    push_ranked(report, findings.collect());
+}
+
+fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
+    group.rows.sort_by_key(|(key, _, count)| {
+        let waste = elsewhere(key.size)
+            .1
+            .max(key.usable - key.size.min(key.usable));
+        std::cmp::Reverse((waste * count.at_instant.max(1), count.total, key.size))
+    });
+    let (key, shoe, _) = group.rows[0];
+    let (other, other_waste) = elsewhere(key.size);
+    let title = if real {
+        format!(
+            "{} wasted by requests of {} = {} + {}",
+            bytes(group.now_wasted),
+            thousands(key.size),
+            thousands(shoe.base),
+            thousands(shoe.extra)
+        )
+    } else {
+        format!(
+            "Requests of {} = {} + {} cost little here, but {} each under {other}",
+            thousands(key.size),
+            thousands(shoe.base),
+            thousands(shoe.extra),
+            bytes(other_waste)
+        )
+    };
+    Finding {
+        kind: FindingKind::Clownshoes,
+        title,
+        what: what(cause, &group, other, other_waste),
+        change: change(cause, key, shoe),
+        now_bytes: group.now_wasted,
+        saved_bytes: group.now_saved,
+        saved_cumulative_bytes: group.run_saved,
+        saved_allocations: 0,
+        blocks: group.now_blocks,
+        confidence: if real {
+            Confidence::Certain
+        } else {
+            Confidence::Possible
+        },
+        node: Some(node),
+        more_nodes: Vec::new(),
+    }
+}
+
+fn what(cause: Cause, group: &Group, other: &str, other_waste: u64) -> String {
+    let (key, _, _) = group.rows[0];
+    let mut text = format!(
+        "This stack asks for {} and is given {}: {} unused in each. {} live at the instant waste {}; {} over the run wasted {}.",
+        bytes(key.size),
+        bytes(key.usable),
+        bytes(key.usable.saturating_sub(key.size)),
+        count(group.now_blocks, "block"),
+        bytes(group.now_wasted),
+        count(group.run_blocks, "block"),
+        bytes(group.run_wasted),
+    );
+    if group.rows.len() > 1 {
+        let sizes: Vec<String> = group.rows[1..]
+            .iter()
+            .take(4)
+            .map(|(k, _, _)| thousands(k.size))
+            .collect();
+        let left = group.rows.len() - 1 - sizes.len();
+        text += &format!(" The same with {}", sizes.join(", "));
+        text += &if left > 0 {
+            format!(" and {left} other sizes.")
+        } else {
+            " bytes.".to_owned()
+        };
+    }
+    text += &format!(" {}.", cause.seen());
+    if other_waste > key.usable.saturating_sub(key.size) {
+        text += &format!(" {other} would waste {} in each.", bytes(other_waste));
+    }
+    text
+}
+
+fn change(cause: Cause, key: CellKey, shoe: Shoe) -> String {
+    let mut text = format!("{}: ask for {} in all", cause.change(), bytes(shoe.base));
+    if key.usable > key.size && shoe.real {
+        text += &format!(", or make use of the {} that are given", bytes(key.usable));
+    }
+    text + "."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::driver::{Driver, glibc, jemalloc5};
+    use crate::passes::rounding::Rounding;
+    use skinflint_trace::NodeId;
+
+    fn run(allocator: &str, usable: fn(u64) -> u64, requests: &[(u32, u64, u64)]) -> Vec<Finding> {
+        let mut driver = Driver::new(Rounding::new(allocator), usable);
+        for (node, size, blocks) in requests {
+            for _ in 0..*blocks {
+                driver.alloc(*node, *size);
+            }
+        }
+        driver.finish().findings
+    }
+
+    #[test]
+    fn a_power_of_two_is_not_flagged_and_its_neighbours_are() {
+        let found = run(
+            "libjemalloc.so.2",
+            jemalloc5,
+            &[(1, 1024, 100), (2, 1025, 100), (3, 1040, 100)],
+        );
+        assert_eq!(found.len(), 2, "{found:#?}");
+        // 1025 -> 1280: 255 wasted, 256 saved by asking for 1024; 1040 -> 1280: 240 wasted.
+        assert_eq!(
+            (found[0].node, found[0].now_bytes, found[0].saved_bytes),
+            (Some(2), 25_500, 25_600)
+        );
+        assert_eq!(
+            (found[1].node, found[1].now_bytes, found[1].saved_bytes),
+            (Some(3), 24_000, 25_600)
+        );
+        assert!(found[0].what.contains("terminator"), "{}", found[0].what);
+        assert!(found[1].what.contains("header"), "{}", found[1].what);
+        assert!(
+            found[1].change.contains("ask for 1,024 bytes in all"),
+            "{}",
+            found[1].change
+        );
+        assert_eq!(found[0].confidence, Confidence::Certain);
+        assert_eq!(found[0].blocks, 100);
+    }
+
+    #[test]
+    fn glibc_wastes_little_and_the_fields_say_so() {
+        let found = run(
+            "glibc 2.36",
+            glibc,
+            &[(1, 1024, 100), (2, 1025, 100), (3, 1040, 100)],
+        );
+        assert_eq!(found.len(), 2, "{found:#?}");
+        for f in &found {
+            assert_eq!(f.confidence, Confidence::Possible);
+            assert!(f.what.contains("jemalloc5 would waste"), "{}", f.what);
+        }
+        // 1040 -> 1048 wastes 8 and saves 1048 - 1032 = 16; 1025 -> 1032 wastes 7 and saves nothing.
+        assert_eq!(
+            (found[0].node, found[0].now_bytes, found[0].saved_bytes),
+            (Some(3), 800, 1600)
+        );
+        assert_eq!(
+            (found[1].node, found[1].now_bytes, found[1].saved_bytes),
+            (Some(2), 700, 0)
+        );
+    }
+
+    #[test]
+    fn page_buffers_of_sqlite_are_flagged_by_their_272_bytes() {
+        let found = run("libjemalloc.so.2", jemalloc5, &[(1, 4368, 1000)]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].now_bytes, found[0].saved_bytes),
+            (752_000, 1_024_000)
+        );
+    }
+
+    #[test]
+    fn an_unknown_allocator_is_learned_from_what_it_gave() {
+        // Powers of two only: 1536 + 8 is no clownshoe (the class below is 1024), 2048 + 8 is.
+        let round = |size: u64| size.next_power_of_two();
+        let found = run(
+            "libown.so",
+            round,
+            &[(1, 2048, 1), (2, 2056, 10), (3, 1544, 10)],
+        );
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(
+            (found[0].node, found[0].now_bytes, found[0].saved_bytes),
+            (Some(2), 20_400, 20_480)
+        );
+        assert!(found[0].what.contains("stored size"));
+    }
+
+    #[test]
+    fn a_class_that_is_no_power_of_two_counts_if_the_waste_is_larger_than_the_extra() {
+        let found = run(
+            "libjemalloc.so.2",
+            jemalloc5,
+            &[(1, 1280, 1), (2, 1288, 100), (3, 1400, 100)],
+        );
+        // 1288 = 1280 + 8 -> 1536: 248 wasted. 1400 is 120 above: plain slop.
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(
+            (found[0].node, found[0].now_bytes, found[0].saved_bytes),
+            (Some(2), 24_800, 25_600)
+        );
+    }
+
+    #[test]
+    fn the_instant_and_the_run_are_kept_apart() {
+        let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
+        let blocks: Vec<_> = (0..50).map(|_| driver.alloc(1, 1025)).collect();
+        driver.instant();
+        blocks.into_iter().for_each(|block| driver.free(block));
+        (0..50).for_each(|_| driver.keep(1, 1025));
+        let found = driver.finish().findings;
+        assert_eq!((found[0].now_bytes, found[0].blocks), (50 * 255, 50));
+        assert_eq!(found[0].saved_cumulative_bytes, 100 * 256);
+    }
+
+    #[test]
+    fn causes_by_their_extra_bytes() {
+        let classes = Classes::learn("libjemalloc.so.2", std::iter::empty());
+        let of = |size| {
+            let key = CellKey {
+                node: NodeId(1),
+                size,
+                usable: jemalloc5(size),
+            };
+            shoe(&key, &classes).map(|s| (s.base, s.extra, Cause::of(s.extra)))
+        };
+        assert_eq!(of(1024), None);
+        assert_eq!(of(1025), Some((1024, 1, Cause::Terminator)));
+        assert_eq!(of(4100), Some((4096, 4, Cause::StoredSize)));
+        assert_eq!(of(65_544), Some((65_536, 8, Cause::StoredSize)));
+        assert_eq!(of(8_216), Some((8192, 24, Cause::Header)));
+        assert_eq!(of(2051), Some((2048, 3, Cause::Odd)));
+        assert_eq!(of(1023), None);
+        assert_eq!(of(129), None, "below 256 nothing is said");
+        assert_eq!(of(0), None);
+        assert_eq!(of(u64::MAX), None);
+    }
+}

@@ -1,0 +1,234 @@
+//! One chain of growing blocks: its figures, and what they say about how it grows.
+//!
+//! ```text
+//!   1, 2, 4, 8 …      every ratio near 2       Exponential(2.0)
+//!   4096, 8192, 12288 every step 4096          FixedStep(4096)
+//!   8, 16, 24, 32 …   every step 8             JustEnough (one element at a time)
+//!   100, 131, 190 …   steps differ, ratio ≈ 1  JustEnough
+//! ```
+//!
+//! H1  A chain is a few numbers: no list of its sizes is kept.
+//! H2  Ratios are judged on steps from 256 bytes on, where there are at least three such: below,
+//!     rounding to whole elements blurs them.
+//! H3  A constant step of at most 64 bytes is one element at a time, and just enough; a larger one
+//!     was chosen by somebody.
+//!
+//! Not here: which blocks form a chain (growth.rs).
+
+use crate::model::GrowthPattern;
+
+/// Largest constant step that counts as one element (H3): a cache line, few elements are larger.
+const ELEMENT_MAX: u64 = 64;
+/// From here on ratios are not blurred by rounding (H2).
+const LATE_FROM: u64 = 256;
+/// Fewest steps that have a shape.
+const MIN_STEPS: u32 = 3;
+/// Below this mean ratio a step is small beside the buffer. The smallest factor in use is 1.125
+/// (CPython's lists), and at that a buffer is still copied eight times as often as by doubling.
+const SMALL_RATIO: f64 = 1.15;
+
+/// Ratios of new to old size.
+#[derive(Clone, Copy, Debug)]
+struct Ratios {
+    count: u32,
+    from: u64,
+    min: f64,
+    max: f64,
+}
+
+impl Default for Ratios {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            from: 0,
+            min: f64::INFINITY,
+            max: 0.0,
+        }
+    }
+}
+
+impl Ratios {
+    #[inline]
+    fn step(&mut self, old: u64, new: u64) {
+        if self.count == 0 {
+            self.from = old.max(1);
+        }
+        let ratio = new as f64 / old.max(1) as f64;
+        self.count += 1;
+        self.min = self.min.min(ratio);
+        self.max = self.max.max(ratio);
+    }
+
+    fn pattern(&self, last: u64) -> GrowthPattern {
+        let mean = (last as f64 / self.from as f64).powf(1.0 / f64::from(self.count));
+        if mean < SMALL_RATIO {
+            GrowthPattern::JustEnough
+        } else if self.min >= SMALL_RATIO && self.max <= self.min * 1.5 {
+            GrowthPattern::Exponential(mean)
+        } else {
+            GrowthPattern::Irregular
+        }
+    }
+}
+
+/// A chain: the sizes are bytes asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chain {
+    pub first: u64,
+    pub last: u64,
+    pub steps: u32,
+    pub in_place: u32,
+    pub allocated: u64,
+    pub anew: u64,
+    last_step: u64,
+    common_step: u64,
+    same_steps: u32,
+    all: Ratios,
+    late: Ratios,
+}
+
+impl Chain {
+    /// A chain that begins with a block.
+    pub fn new(size: u64, usable: u64) -> Self {
+        Self {
+            first: size,
+            last: size,
+            allocated: size,
+            anew: usable,
+            ..Self::default()
+        }
+    }
+
+    /// The block grew. `usable` are the usable sizes before and after.
+    #[inline]
+    pub fn step(&mut self, size: u64, usable: (u64, u64), in_place: bool) {
+        let (old, step) = (self.last, size.saturating_sub(self.last));
+        self.steps = self.steps.saturating_add(1);
+        self.in_place += u32::from(in_place);
+        self.allocated = self.allocated.saturating_add(size);
+        if usable.0 != usable.1 {
+            self.anew = self.anew.saturating_add(usable.1);
+        }
+        if step == self.last_step {
+            self.same_steps += 1;
+            self.common_step = step;
+        }
+        self.last_step = step;
+        self.all.step(old, size);
+        if old >= LATE_FROM {
+            self.late.step(old, size);
+        }
+        self.last = size;
+    }
+
+    /// How it grows.
+    pub fn pattern(&self) -> GrowthPattern {
+        if self.steps < MIN_STEPS {
+            return GrowthPattern::Irregular;
+        }
+        // Three quarters, not all: a last step is often cut to fit.
+        if u64::from(self.same_steps) * 4 >= u64::from(self.steps - 1) * 3 {
+            return if self.common_step <= ELEMENT_MAX {
+                GrowthPattern::JustEnough
+            } else {
+                GrowthPattern::FixedStep(self.common_step)
+            };
+        }
+        if self.late.count >= MIN_STEPS {
+            self.late.pattern(self.last)
+        } else {
+            self.all.pattern(self.last)
+        }
+    }
+}
+
+/// Bytes and steps that growth by `factor` (numerator, denominator) takes from `first` to at least
+/// `last` bytes: `first + first·f + first·f² + …`. Saturates.
+pub(super) fn by_factor(first: u64, last: u64, factor: (u64, u64)) -> (u64, u64) {
+    let mut size = first.max(1);
+    let (mut sum, mut steps) = (size, 0);
+    while size < last && size < u64::MAX / 4 {
+        size = (size * factor.0 / factor.1).max(size + 1);
+        sum = u64::saturating_add(sum, size);
+        steps += 1;
+    }
+    (sum, steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(sizes: impl IntoIterator<Item = u64>) -> Chain {
+        let mut sizes = sizes.into_iter();
+        let first = sizes.next().expect("a first size");
+        let mut chain = Chain::new(first, first);
+        for size in sizes {
+            chain.step(size, (chain.last, size), false);
+        }
+        chain
+    }
+
+    fn iterate(first: u64, steps: usize, next: fn(u64) -> u64) -> Chain {
+        chain(std::iter::successors(Some(first), |size| Some(next(*size))).take(steps + 1))
+    }
+
+    #[test]
+    fn four_vectors_side_by_side() {
+        let doubling = iterate(8, 20, |n| n * 2).pattern();
+        assert!(
+            matches!(doubling, GrowthPattern::Exponential(f) if (f - 2.0).abs() < 1e-9),
+            "{doubling:?}"
+        );
+        let half = iterate(8, 30, |n| n + n / 2).pattern();
+        assert!(
+            matches!(half, GrowthPattern::Exponential(f) if (f - 1.5).abs() < 0.01),
+            "{half:?}"
+        );
+        assert_eq!(
+            iterate(8, 1000, |n| n + 8).pattern(),
+            GrowthPattern::JustEnough
+        );
+        assert_eq!(
+            iterate(1, 1000, |n| n + 1).pattern(),
+            GrowthPattern::JustEnough
+        );
+        assert_eq!(
+            iterate(4096, 100, |n| n + 4096).pattern(),
+            GrowthPattern::FixedStep(4096)
+        );
+        // Few steps: the ratios 2, 1.5, 1.33 look like anything, the steps do not.
+        assert_eq!(
+            iterate(4096, 3, |n| n + 4096).pattern(),
+            GrowthPattern::FixedStep(4096)
+        );
+    }
+
+    #[test]
+    fn uneven_appends_are_just_enough_and_wild_ones_irregular() {
+        let appends = chain((0..200u64).map(|i| 300 + 40 * i + (i * i) % 23));
+        assert_eq!(appends.pattern(), GrowthPattern::JustEnough);
+        assert_eq!(
+            chain([300, 310, 2000, 2010, 90_000]).pattern(),
+            GrowthPattern::Irregular
+        );
+        let once_alike = chain([300, 1000, 1700, 5000, 20_000, 21_000, 90_000]);
+        assert_eq!(once_alike.pattern(), GrowthPattern::Irregular);
+        assert_eq!(
+            chain([8, 16]).pattern(),
+            GrowthPattern::Irregular,
+            "one step has no shape"
+        );
+        assert_eq!(chain([0, 0, 0, 0, 0]).pattern(), GrowthPattern::JustEnough);
+    }
+
+    #[test]
+    fn factors_by_hand() {
+        // 4 KiB, 8 KiB … 1 MiB: the figure of "Please grow your buffers exponentially".
+        assert_eq!(by_factor(4096, 1 << 20, (2, 1)), (2_093_056, 8));
+        assert_eq!(by_factor(1, 8, (2, 1)), (1 + 2 + 4 + 8, 3));
+        assert_eq!(by_factor(8, 27, (3, 2)), (8 + 12 + 18 + 27, 3));
+        assert_eq!(by_factor(0, 0, (2, 1)), (1, 0));
+        assert!(by_factor(1, u64::MAX, (3, 2)).1 < 200, "ends");
+    }
+}

@@ -1,0 +1,327 @@
+//! Placebo caches: buffers that are kept for reuse, while the same stack goes on acquiring new ones.
+//!
+//! ```text
+//!   live blocks of one cell     held ─────────────────────────────  (never move)
+//!                                     ╱╲╱╲╱╲╱╲  new ones of the same size come and go
+//! ```
+//!
+//! What a trace can show. A pool that works stops acquiring once it is full: its buffers serve the
+//! requests. In a pool that does not, H buffers lie there, and the stack that made them goes on
+//! acquiring and releasing buffers of the very same size, each of which one of the H could have been.
+//! So for each cell (one stack, one size) of at least [`MIN_SIZE`] bytes:
+//!
+//! B1  An epoch begins with H live blocks (the "held") and lasts until [`TURNOVER`] · H further blocks
+//!     have been acquired (at least [`MIN_ACQUIRED`]). A released block that is older than the epoch
+//!     is held no longer.
+//! B2  An epoch counts if at its end at least [`MIN_HELD`] and at most [`MAX_HELD`] blocks are still
+//!     held, they (and 2) are nine tenths of those at its begin, and no more than a quarter of H (and 2) had
+//!     been live beside them at any moment.
+//! B3  Suspected are cells with two such epochs and none that failed after the first of them.
+//!
+//! What it cannot show: whether anything reads the held blocks. Long-lived data whose stack also makes
+//! short-lived blocks of the same size looks the same, and so does a pool that is too small for its
+//! bursts (all of it was in use whenever a new one was made), which is why it is `Possible` and small blocks
+//! (nodes, strings) are left out; a pool without a bound looks like a leak, and is not found here.
+//!
+//! Not here: leaks (phases.rs), blocks idle since they were written.
+
+use crate::model::{Confidence, Finding, FindingKind, Report};
+use crate::pass::{Act, Block, CellId, Context, Pass};
+use crate::passes::cells::slot;
+use crate::passes::ranking::push_ranked;
+use crate::passes::wording::{bytes, count};
+
+/// Smallest buffer: nobody pools smaller ones by hand, and objects of one type are all of one size.
+pub const MIN_SIZE: u64 = 1024;
+/// Acquisitions for each held block that end an epoch.
+pub const TURNOVER: u64 = 8;
+/// Fewest acquisitions of an epoch.
+pub const MIN_ACQUIRED: u64 = 64;
+/// Fewest and most held blocks: one or two are a spare, thousands are data.
+pub const MIN_HELD: u64 = 4;
+/// See [`MIN_HELD`].
+pub const MAX_HELD: u64 = 1024;
+
+/// See the head of the file.
+#[derive(Default)]
+pub struct Placebo {
+    /// By cell: 0 not seen, 1 too small, else watched. A byte, since every act asks.
+    kinds: Vec<u8>,
+    cells: Vec<Watch>,
+    frozen: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Watch {
+    live: u32,
+    at_instant: u32,
+    /// First serial of the epoch.
+    from: u32,
+    held_at_begin: u32,
+    held: u32,
+    most_beside: u32,
+    acquired: u32,
+    good_epochs: u32,
+    reusable: u64,
+}
+
+impl Watch {
+    #[inline]
+    fn acquire(&mut self, serial: u32) {
+        self.live += 1;
+        self.acquired += 1;
+        self.most_beside = self.most_beside.max(self.live.saturating_sub(self.held));
+        let enough = (u64::from(self.held_at_begin) * TURNOVER).max(MIN_ACQUIRED);
+        if u64::from(self.acquired) >= enough {
+            self.end_epoch(serial.wrapping_add(1));
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, serial: u32) {
+        self.live = self.live.saturating_sub(1);
+        // Older than the epoch, in numbers that wrap.
+        if (serial.wrapping_sub(self.from) as i32) < 0 {
+            self.held = self.held.saturating_sub(1);
+        }
+    }
+
+    #[cold]
+    fn end_epoch(&mut self, next_serial: u32) {
+        let held = u64::from(self.held);
+        // Two more may have been in passing when the epoch began.
+        let kept = (held + 2) * 10 >= u64::from(self.held_at_begin) * 9;
+        let few_beside = u64::from(self.most_beside) <= held / 4 + 2;
+        if (MIN_HELD..=MAX_HELD).contains(&held) && kept && few_beside {
+            self.good_epochs += 1;
+            self.reusable += u64::from(self.acquired);
+        } else {
+            (self.good_epochs, self.reusable) = (0, 0);
+        }
+        self.from = next_serial;
+        (self.held_at_begin, self.held) = (self.live, self.live);
+        (self.most_beside, self.acquired) = (0, 0);
+    }
+}
+
+impl Placebo {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[inline]
+    fn watched(&mut self, context: &Context<'_>, cell: CellId) -> bool {
+        let kind = slot(&mut self.kinds, cell);
+        if *kind == 0 {
+            *kind = 1 + u8::from(context.cell(cell).size >= MIN_SIZE);
+        }
+        *kind == 2
+    }
+
+    #[inline]
+    fn acquired(&mut self, context: &Context<'_>, block: &Block) {
+        if self.watched(context, block.cell) {
+            slot(&mut self.cells, block.cell).acquire(block.serial);
+        }
+    }
+
+    #[inline]
+    fn released(&mut self, context: &Context<'_>, block: &Block) {
+        if self.watched(context, block.cell) {
+            slot(&mut self.cells, block.cell).release(block.serial);
+        }
+    }
+}
+
+impl Pass for Placebo {
+    #[inline]
+    fn act(&mut self, context: &Context<'_>, act: &Act) {
+        match act {
+            Act::Acquire { block, .. } => self.acquired(context, block),
+            Act::Release { block, .. } => self.released(context, block),
+            Act::Regrow { old, new } => {
+                self.released(context, old);
+                self.acquired(context, new);
+            }
+            Act::Mark { .. } => {}
+        }
+    }
+
+    fn at_instant(&mut self, _context: &Context<'_>) {
+        for watch in &mut self.cells {
+            // What the finding names is held now; that it is suspected shows by the end.
+            watch.at_instant = watch.held.min(watch.live);
+        }
+        self.frozen = true;
+    }
+
+    fn finish(mut self: Box<Self>, context: &Context<'_>, report: &mut Report) {
+        if !self.frozen {
+            self.at_instant(context);
+        }
+        let suspected = self
+            .cells
+            .iter()
+            .enumerate()
+            .filter(|(_, watch)| watch.good_epochs >= 2);
+        let findings = suspected.map(|(cell, watch)| finding(context, CellId(cell as u32), watch));
+        push_ranked(report, findings.collect());
+    }
+}
+
+fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
+    let key = context.cell(cell);
+    let now = u64::from(watch.at_instant) * key.usable;
+    Finding {
+        kind: FindingKind::Placebo,
+        title: format!(
+            "{} of {} are held while {} more of that size were acquired",
+            count(u64::from(watch.at_instant), "buffer"),
+            bytes(key.size),
+            count(watch.reusable, "buffer"),
+        ),
+        what: format!(
+            "This stack made buffers of {} that were held throughout, and went on making and releasing buffers of the very same size, at most a few at a time: over {} the held ones never served one of them. It looks like a pool that is filled and not asked; it may also be data that lives long, or a pool that was always in use when another was made.",
+            bytes(key.size),
+            count(watch.reusable, "acquisition"),
+        ),
+        change: "If it is a pool: take from it before allocating, or drop it. Either gives the same speed or better, and dropping it gives the memory back.".to_owned(),
+        now_bytes: now,
+        saved_bytes: now,
+        saved_cumulative_bytes: watch.reusable.saturating_mul(key.size),
+        saved_allocations: watch.reusable,
+        blocks: u64::from(watch.at_instant),
+        confidence: Confidence::Possible,
+        node: Some(key.node.0),
+        ..Finding::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::driver::{Driver, glibc};
+    use std::collections::VecDeque;
+
+    fn driver() -> Driver {
+        Driver::new(Placebo::new(), glibc)
+    }
+
+    #[test]
+    fn a_pool_that_is_filled_and_never_asked() {
+        let mut d = driver();
+        // A released buffer goes into a pool of 10; the request path always makes a new one.
+        let mut pool = Vec::new();
+        for _ in 0..2000 {
+            let buffer = d.alloc(1, 4096);
+            if pool.len() < 10 {
+                pool.push(buffer);
+            } else {
+                d.free(buffer);
+            }
+        }
+        let found = d.finish().findings;
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(
+            (found[0].node, found[0].blocks, found[0].confidence),
+            (Some(1), 10, Confidence::Possible)
+        );
+        assert_eq!(found[0].now_bytes, 10 * 4104);
+        assert!(
+            found[0].saved_allocations > 1500,
+            "{}",
+            found[0].saved_allocations
+        );
+    }
+
+    #[test]
+    fn a_pool_that_works_stops_acquiring() {
+        let mut d = driver();
+        let mut pool = Vec::new();
+        for i in 0..2000u32 {
+            // Up to 12 in use at a time, all returned to the pool.
+            let mut used: Vec<_> = (0..1 + i % 12)
+                .map(|_| pool.pop().unwrap_or_else(|| d.alloc(1, 4096)))
+                .collect();
+            pool.append(&mut used);
+        }
+        assert_eq!(pool.len(), 12);
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
+    fn a_cache_that_evicts_is_none() {
+        let mut d = driver();
+        let mut lru = VecDeque::new();
+        for _ in 0..5000 {
+            lru.push_back(d.alloc(1, 4096));
+            if lru.len() > 50 {
+                let oldest = lru.pop_front().expect("51");
+                d.free(oldest);
+            }
+        }
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
+    fn a_stock_that_is_used_up_beside_temporaries_is_none() {
+        let mut d = driver();
+        let mut stock: Vec<_> = (0..200).map(|_| d.alloc(1, 4096)).collect();
+        // An epoch of 1,600 acquisitions takes 100 of the 200: they are not held throughout.
+        for i in 0..2600 {
+            let temporary = d.alloc(1, 4096);
+            d.free(temporary);
+            if i % 16 == 0
+                && let Some(used) = stock.pop()
+            {
+                d.free(used);
+            }
+        }
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
+    fn growing_data_temporaries_and_small_blocks_are_none() {
+        let mut d = driver();
+        // Data that grows for ever, with a temporary beside each block of it.
+        for _ in 0..5000 {
+            d.keep(1, 4096);
+            let temporary = d.alloc(1, 4096);
+            d.free(temporary);
+        }
+        // Temporaries alone.
+        for _ in 0..5000 {
+            let temporary = d.alloc(2, 4096);
+            d.free(temporary);
+        }
+        // Nodes: held and temporary, but small.
+        (0..20).for_each(|_| d.keep(3, 64));
+        for _ in 0..5000 {
+            let temporary = d.alloc(3, 64);
+            d.free(temporary);
+        }
+        // Held and temporary, of different sizes.
+        (0..20).for_each(|_| d.keep(4, 2048));
+        for _ in 0..5000 {
+            let temporary = d.alloc(4, 4096);
+            d.free(temporary);
+        }
+        assert!(d.finish().findings.is_empty());
+    }
+
+    #[test]
+    fn a_pool_that_is_emptied_at_last_is_cleared_of_suspicion_only_now() {
+        let mut d = driver();
+        let pool: Vec<_> = (0..10).map(|_| d.alloc(1, 4096)).collect();
+        for _ in 0..2000 {
+            let temporary = d.alloc(1, 4096);
+            d.free(temporary);
+        }
+        d.instant();
+        pool.into_iter().for_each(|block| d.free(block));
+        let found = d.finish().findings;
+        // Suspected over the run, with what it held at the instant.
+        assert_eq!((found.len(), found[0].now_bytes), (1, 10 * 4104));
+    }
+}

@@ -1,0 +1,80 @@
+//! Numbers in sentences.
+//!
+//! ```text
+//!   1234 ──► "1,234 bytes"      12345678 ──► "11.8 MiB"      7 of 9 ──► "78 %"
+//! ```
+//!
+//! W1  Below 10,000 bytes a figure is exact; above, it has one decimal and a binary unit. The exact
+//!     figure is in the finding's fields.
+//!
+//! Not here: tables, colour, widths (the views).
+
+/// `12,345`.
+pub(super) fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes for a sentence (W1).
+pub(super) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if n == 1 {
+        return "1 byte".to_owned();
+    }
+    if n < 10_000 {
+        return format!("{} bytes", thousands(n));
+    }
+    let mut value = n as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// `1 block`, `2 blocks`.
+pub(super) fn count(n: u64, one: &str) -> String {
+    if n == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{} {one}s", thousands(n))
+    }
+}
+
+/// Whole per cent of a whole; 0 of 0 is 0.
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
+    if whole == 0 {
+        0
+    } else {
+        (part as f64 * 100.0 / whole as f64).round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_sentences() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_000), "1,000");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(bytes(1), "1 byte");
+        assert_eq!(bytes(9_999), "9,999 bytes");
+        assert_eq!(bytes(10_240), "10.0 KiB");
+        assert_eq!(bytes(12_345_678), "11.8 MiB");
+        assert_eq!(count(1, "block"), "1 block");
+        assert_eq!(count(1_000, "block"), "1,000 blocks");
+        assert_eq!(percent(7, 9), 78);
+        assert_eq!(percent(0, 0), 0);
+    }
+}
