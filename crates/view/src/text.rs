@@ -62,14 +62,15 @@ pub fn render(report: &Report, style: &Style) -> String {
     completeness(&report.completeness, width, &mut lines);
     if nothing_recorded(report) {
         empty(width, &mut lines);
+        files(report, style, width, &mut lines);
     } else {
         books(report, width, &mut lines);
-        let tail = tail(report, style, width);
-        let room = style.height.saturating_sub(lines.len() + tail.len());
+        let mut foot = tail(report, width);
+        files(report, style, width, &mut foot);
+        let room = style.height.saturating_sub(lines.len() + foot.len());
         findings(report, style, width, room, &mut lines);
-        lines.extend(tail);
+        lines.extend(foot);
     }
-    files(report, style, width, &mut lines);
     let mut out = String::new();
     for line in &lines {
         line.write(width, style.color, &mut out);
@@ -161,10 +162,10 @@ fn empty(width: usize, lines: &mut Vec<Line>) {
 fn instant_name(instant: &Instant) -> String {
     let at = duration(instant.time_ns);
     match instant.kind {
-        InstantKind::Peak => format!("the peak of resident memory, {at} after the start"),
-        InstantKind::HeapPeak => format!("the largest live heap, {at} after the start"),
-        InstantKind::End => format!("the end, {at} after the start"),
-        InstantKind::Mark => format!("mark “{}”, {at} after the start", instant.label),
+        InstantKind::Peak => format!("its peak ({at} after the start)"),
+        InstantKind::HeapPeak => format!("the largest live heap ({at} after the start)"),
+        InstantKind::End => format!("the end ({at} after the start)"),
+        InstantKind::Mark => format!("mark “{}” ({at} after the start)", instant.label),
     }
 }
 
@@ -177,7 +178,7 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
         ));
         return;
     };
-    let heading = format!("Where resident memory is at {}", instant_name(instant));
+    let heading = format!("Resident memory at {}", instant_name(instant));
     match &instant.books {
         Some(books) => {
             lines.push(Line::of(Ink::Strong, heading));
@@ -192,7 +193,7 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
         }
     }
     let heap = format!(
-        "  live heap then: {} blocks, {} asked for, {} given (slop {})",
+        "live heap then: {} blocks, {} asked for, {} given (slop {})",
         count(instant.live_blocks),
         bytes(instant.live_requested_bytes),
         bytes(instant.live_usable_bytes),
@@ -202,7 +203,9 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
                 .saturating_sub(instant.live_requested_bytes)
         ),
     );
-    lines.push(Line::of(Ink::Plain, heap));
+    for piece in wrap(&heap, width - 2, 2) {
+        lines.push(Line::of(Ink::Plain, format!("  {piece}")));
+    }
     other_instants(report, width, lines);
 }
 
@@ -213,7 +216,7 @@ fn table(books: &Books, width: usize, lines: &mut Vec<Line>) {
         .map(|row| columns(&row.label))
         .max()
         .unwrap_or(0);
-    let label_room = label_room.clamp(8, width / 2 - 8);
+    let label_room = label_room.clamp(columns("= resident"), width / 2 - 8);
     let bar_room = width.saturating_sub(label_room + 26).min(60);
     let whole = books.resident_bytes;
     for row in books.rows.iter().filter(|row| row.bytes > 0) {
@@ -331,7 +334,7 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     let left = SHOWN_FINDINGS.saturating_sub(gives.len()).max(3);
     [
         (
-            "What would give memory back (largest first; savings may overlap)",
+            "What would give memory back (savings may overlap)",
             SHOWN_FINDINGS,
             gives,
         ),
@@ -579,7 +582,7 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
     }
 }
 
-fn tail(report: &Report, _style: &Style, width: usize) -> Vec<Line> {
+fn tail(report: &Report, width: usize) -> Vec<Line> {
     let t = &report.totals;
     let mut text = format!(
         "Over the run: {} allocations of {} ({} given), {} frees, {} reallocs, {} temporaries",

@@ -15,7 +15,7 @@ fn small() -> Report {
         bytes: mib * MIB,
         ..BookRow::default()
     };
-    let frame = |function: &str, line| Frame {
+    let frame = |function: &str, line: Option<u32>| Frame {
         function: function.into(),
         module: "app".into(),
         file: line.map(|_| "/b/src/a.c".into()),
@@ -117,53 +117,36 @@ fn a_small_report_reads_as_predicted() {
         trace: Some("app.sft".into()),
         ..Style::default()
     };
+    // Width 60 leaves 60 − 10 (label) − 26 = 24 columns to bars: 48% is 11.52, i.e. 11 and 4 eighths.
     let expected = "\
 app  pid 7 · 1.50 s · ended: exit 0
 complete: 1,000 events, none lost
 
-Where resident memory is at the peak of resident memory, 1.…
-  Live       48.0 MiB   48.0%  ████████████▌
-  Slop       2.00 MiB    2.0%  ▌
-  Free       25.0 MiB   25.0%  ██████▌
-  Files      25.0 MiB   25.0%  ██████▌
-  = resident  100 MiB  100.0%
+Resident memory at its peak (1.00 s after the start)
+  Live           48.0 MiB   48.0%  ███████████▌
+  Slop           2.00 MiB    2.0%  ▌
+  Free           25.0 MiB   25.0%  ██████
+  Files          25.0 MiB   25.0%  ██████
+  = resident      100 MiB  100.0%
+  live heap then: 200 blocks, 48.0 MiB asked for, 50.0 MiB
+  given (slop 2.00 MiB)
+
+What would give memory back (savings may overlap)
+    12.0 MiB  buffer grows by 8 bytes (likely)
+              → Double it.
+              at grow  src/a.c:33
+                 main  src/a.c:9
+
+Who holds it (not waste by itself)
+    50.0 MiB  one stack holds half (certain)
+
+Over the run: 600 allocations of 60.0 MiB (64.0 MiB given),
+400 frees, 0 reallocs, 0 temporaries.
+The recorder itself held 2.00 MiB inside the program; the
+trace is 1.46 KiB (1.50 bytes an event).
+trace  app.sft
 ";
-    let text = render(&small(), &style);
-    let actual: Vec<&str> = text.lines().collect();
-    // The label column is as wide as the sum's own label, and the bars take what is left.
-    assert_eq!(
-        actual[0..3].join("\n"),
-        expected.lines().take(3).collect::<Vec<_>>().join("\n"),
-        "{text}"
-    );
-    for wanted in [
-        "Where resident memory is at the peak of resident memory,",
-        "48.0 MiB   48.0%",
-        "2.00 MiB    2.0%",
-        "25.0 MiB   25.0%",
-        "100 MiB  100.0%",
-        "live heap then: 200 blocks, 48.0 MiB asked for, 50.0 MiB",
-        "    12.0 MiB  buffer grows by 8 bytes (likely)",
-        "              → Double it.",
-        "              at grow  src/a.c:33",
-        "                 main  src/a.c:9",
-        "Who holds it (not waste by itself)",
-        "    50.0 MiB  one stack holds half (certain)",
-        "600 allocations of 60.0 MiB (64.0 MiB given), 400 frees",
-        "The recorder itself held 2.00 MiB",
-        "(1.50",
-        "trace  app.sft",
-    ] {
-        assert!(text.contains(wanted), "missing {wanted:?} in\n{text}");
-    }
-    assert!(
-        !text.contains("realloc  ") && !text.contains("_start"),
-        "plumbing is hidden:\n{text}"
-    );
-    assert!(
-        !text.contains("None"),
-        "rows of nothing are left out:\n{text}"
-    );
+    assert_eq!(render(&small(), &style), expected);
 }
 
 #[test]
@@ -266,7 +249,7 @@ fn hostile() -> Report {
     report.program.name = long.clone();
     report.findings[0].title = long.clone();
     report.findings[1].change = format!("\x1b[31m{long}\nnext");
-    report.completeness.notes = vec![long];
+    report.completeness.notes = vec![long.clone()];
     report.instants[0].books.as_mut().expect("has books").rows[0].label = bad[1].repeat(9);
     report
 }
@@ -290,7 +273,7 @@ fn no_line_is_wider_than_the_width_and_the_screen_is_short() {
         hostile(),
         Report::default(),
     ] {
-        for width in 60..=200 {
+        for width in (60..=200).step_by(7).chain([61, 99, 101, 199]) {
             let text = render(
                 &report,
                 &Style {
