@@ -29,15 +29,14 @@ pub fn bytes(bytes: u64) -> String {
 /// A positive number with three significant digits and no exponent.
 fn three_digits(value: f64) -> String {
     // The limits are where rounding to fewer decimals begins to be exact to three digits.
-    if value >= 99.95 {
-        format!("{value:.0}")
-    } else if value >= 9.995 {
-        format!("{value:.1}")
-    } else if value >= 0.9995 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.3}")
-    }
+    let (decimals, scale) = match value {
+        v if v >= 99.95 => (0, 1.0),
+        v if v >= 9.995 => (1, 10.0),
+        v if v >= 0.9995 => (2, 100.0),
+        _ => (3, 1000.0),
+    };
+    // Halves go up, as in the page: `format!` alone would round them to even.
+    format!("{:.decimals$}", (value * scale).round() / scale)
 }
 
 /// A count with a comma between thousands.
@@ -104,7 +103,7 @@ mod tests {
             (1000 * 1024, "0.977 MiB"),
             (1024 * 1024 - 1, "1.00 MiB"),
             (1024 * 1024, "1.00 MiB"),
-            (134_742_016, "128 MiB"),
+            (134_742_016, "129 MiB"),
             (549_756_338_176, "512 GiB"),
             (u64::MAX, "16.0 EiB"),
         ];

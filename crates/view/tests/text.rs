@@ -123,11 +123,11 @@ app  pid 7 · 1.50 s · ended: exit 0
 complete: 1,000 events, none lost
 
 Resident memory at its peak (1.00 s after the start)
-  Live           48.0 MiB   48.0%  ███████████▌
-  Slop           2.00 MiB    2.0%  ▌
-  Free           25.0 MiB   25.0%  ██████
-  Files          25.0 MiB   25.0%  ██████
-  = resident      100 MiB  100.0%
+  Live         48.0 MiB   48.0%  ███████████▌
+  Slop         2.00 MiB    2.0%  ▌
+  Free         25.0 MiB   25.0%  ██████
+  Files        25.0 MiB   25.0%  ██████
+  = resident    100 MiB  100.0%
   live heap then: 200 blocks, 48.0 MiB asked for, 50.0 MiB
   given (slop 2.00 MiB)
 
