@@ -169,7 +169,7 @@ pub fn short_name(function: &str) -> String {
             out.ends_with("operator") || out.ends_with("operator<") || out.ends_with("operator>");
         last = c;
         match c {
-            '(' if !operator && !(out.is_empty() || out.ends_with("::")) => round += 1,
+            '(' if !(operator || out.is_empty() || out.ends_with("::")) => round += 1,
             ')' if round > 0 => round -= 1,
             _ if round > 0 => {}
             '<' if !operator && !out.is_empty() => {

@@ -1,4 +1,4 @@
-//! Prints a made-up report: `cargo run -p skinflint-view --example sample [html|text|json] [SITES]`.
+//! Prints a made-up report: `cargo run -p skinflint-view --example sample [html|text|json|empty|hostile] [SITES]`.
 //!
 //! It exists so that the views can be looked at and checked without a recording; the figures are
 //! seeded and add up.
@@ -29,7 +29,37 @@ fn main() -> std::io::Result<()> {
             };
             skinflint_view::text::render(&report, &style)
         }
-        other => format!("unknown view {other}: use html, text or json\n"),
+        "empty" => skinflint_view::html::render(&Default::default(), &Default::default())?,
+        "hostile" => skinflint_view::html::render(&hostile(report), &Default::default())?,
+        other => format!("unknown view {other}: use html, text, json, empty or hostile\n"),
     };
     std::io::stdout().write_all(text.as_bytes())
+}
+
+/// The same report with names that try to be markup, and one of 10 KiB; without any snapshot.
+fn hostile(mut report: skinflint_analysis::model::Report) -> skinflint_analysis::model::Report {
+    let long = format!(
+        "std::map<{}>::insert",
+        "Foo<int, std::vector<Bar>>, ".repeat(400)
+    );
+    let bad = [
+        "</script><img src=x onerror=alert(1)>",
+        "<b>\u{2028}&amp;\u{202e}",
+        "",
+        long.as_str(),
+    ];
+    for (index, frame) in report.frames.iter_mut().enumerate() {
+        frame.function = bad[index % bad.len()].to_owned();
+        frame.file = Some(bad[(index + 1) % bad.len()].to_owned());
+    }
+    report.program.name = bad[0].to_owned();
+    for instant in &mut report.instants {
+        instant.label = bad[0].to_owned();
+        instant.books = None;
+    }
+    for finding in &mut report.findings {
+        finding.title = long.clone();
+        finding.change = bad[0].to_owned();
+    }
+    report
 }

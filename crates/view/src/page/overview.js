@@ -3,7 +3,7 @@
 // O1  Completeness stands before any figure.
 // O2  Percentages are of the resident memory of the chosen instant, and of nothing else.
 
-const BOOK_COLORS = { "live": "--c0", "slop": "--c1", "allocator-free": "--c2", "allocator-metadata": "--c5", "mapped-files": "--c3", "stacks": "--c6", "program-maps": "--c4", "shared": "--c8", "other-mappings": "--c7", "recorder": "--c9", "unclassified": "--line" };
+const BOOK_COLORS = { "live": "--c0", "slop": "--c1", "allocator-free": "--c2", "allocator-metadata": "--c5", "mapped-files": "--c3", "stacks": "--c6", "program-maps": "--c4", "shared": "--c8", "other-mappings": "--c7", "recorder": "--c9", "unclassified": "--mark" };
 
 function renderHeader(report, place) {
   const p = report.program, c = report.completeness;

@@ -1,7 +1,8 @@
 // Memory over time: lines over two clocks (heap and resident samples), marks, a readout, a table.
 //
 // L1  Free is anonymous resident memory minus live bytes given, at the samples of resident memory.
-// L2  Left and Right move the cursor; the readout says every line at that moment, in words.
+// L2  A negative figure is drawn at zero and said as it is; it is not turned into zero.
+// L3  Left and Right move the cursor; the readout says every line at that moment, in words.
 
 views.push({
   id: "timeline", title: "Memory over time", needs: [],
@@ -14,16 +15,16 @@ views.push({
       { name: "PSS", color: "--c4", x: pss.map((p) => p[0]), y: pss.map((p) => p[1]) },
       { name: "Live, asked for", color: "--c0", x: heap, y: t.live_requested_bytes },
       { name: "Slop", color: "--c1", x: heap, y: t.live_usable_bytes.map((v, i) => v - t.live_requested_bytes[i]) },
-      { name: "Free (anon − live)", color: "--c3", x: rss, y: heap.length ? rss.map((ns, i) => Math.max(0, t.anon_bytes[i] - at(heap, t.live_usable_bytes, ns))) : [] },
+      { name: "Free (anon − live)", color: "--c3", x: rss, y: heap.length ? rss.map((ns, i) => t.anon_bytes[i] - at(heap, t.live_usable_bytes, ns)) : [] },
     ].filter((curve) => curve.x.length);
   },
   render(report, state, place) {
     const curves = this.curves(report), w = Math.max(320, place.clientWidth - 34), h = 250, left = 64, bottom = 24, top = 10;
-    place.append(head(this, "Heap lines: the largest within each interval. Dotted: marks."));
+    place.append(head(this, "Heap lines: the largest within each interval. Dotted: marks. Free reads below zero (drawn at zero) where live blocks are not resident."));
     if (!curves.length) { place.append(el("p", { class: "empty" }, "No samples were taken.")); return; }
     const maxX = Math.max(1, report.program.duration_ns, ...curves.map((c) => c.x[c.x.length - 1]));
     const top_y = niceBytes(curves.reduce((m, c) => c.y.reduce((n, v) => Math.max(n, v), m), 1));
-    const X = (ns) => left + (w - left - 8) * ns / maxX, Y = (v) => top + (h - top - bottom) * (1 - v / top_y);
+    const X = (ns) => left + (w - left - 8) * ns / maxX, Y = (v) => top + (h - top - bottom) * (1 - Math.max(0, v) / top_y);
     const svg = el("svg", { class: "chart", viewBox: `0 0 ${w} ${h}`, height: h, tabindex: 0, role: "slider", "aria-label": "Memory over time; left and right arrows move", "aria-valuemin": 0, "aria-valuemax": 1000, "aria-valuenow": 0 });
     for (let i = 0; i <= 4; i++) {
       const v = top_y * i / 4;

@@ -1,17 +1,19 @@
 // Opens a generated report in Chromium and checks it: no errors, no requests, keyboard, dark, narrow.
-//   cargo run -p skinflint-view --example sample > x.html; node check.mjs x.html [FOLDER for screenshots]
+//   cargo run -p skinflint-view --example sample > x.html; node check.mjs x.html [FOLDER for screenshots [OTHER.html ...]]
+// Of the other reports (empty, hostile) it checks that they open, fit 400 px, and stay quiet.
 // Exits 0 if everything holds, 1 if something does not, 2 if it cannot be run.
 import puppeteer from "puppeteer-core";
 import { pathToFileURL } from "node:url";
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 
-const [file, shots] = process.argv.slice(2);
+const [file, shots, ...others] = process.argv.slice(2);
 const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
 if (!file || !existsSync(file)) { console.error(`no such report: ${file}`); process.exit(2); }
 if (!existsSync(executablePath)) { console.error(`no browser at ${executablePath}: install chromium, or set CHROMIUM`); process.exit(2); }
 if (shots) mkdirSync(shots, { recursive: true });
 
+process.stdout.on("error", () => {}); // a closed pipe must not leave the browser behind
 let failures = 0;
 function check(holds, what) { console.log(`${holds ? "ok  " : "FAIL"} ${what}`); if (!holds) failures++; }
 
@@ -73,6 +75,15 @@ try {
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   check(wide <= 400, `fits 400 px (${wide})`);
   await shot("narrow-full.png", true);
+  for (const other of others) {
+    await page.goto(pathToFileURL(other).href, { waitUntil: "load" });
+    await page.waitForSelector("html[data-ready=yes]");
+    check(await page.$$eval("p.warn", (all) => all.every((p) => !p.textContent.includes("failed"))), `${other}: every view rendered`);
+    check(await page.$$eval("img,b:not(.status b)", (all) => all.length === 0), `${other}: no markup from names`);
+    await page.evaluate(() => { for (const d of document.querySelectorAll("details")) d.open = true; });
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    check(width <= 400, `${other}: fits 400 px (${width})`);
+  }
   check(errors.length === 0, `no errors ${errors.join(" | ")}`);
   check(requests.length === 0, `no requests ${requests.join(" ")}`);
 } catch (error) {
