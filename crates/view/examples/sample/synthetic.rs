@@ -578,7 +578,7 @@ fn findings(report: &mut Report) {
         steps: 4103,
         in_place_steps: 812,
         largest_bytes: 16 * MIB,
-        allocated_bytes: 34_000 * MIB >> index,
+        allocated_bytes: (34_000 * MIB) >> index,
         doubling_bytes: 32 * MIB,
         one_and_a_half_bytes: 48 * MIB,
     })

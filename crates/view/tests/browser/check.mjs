@@ -46,6 +46,7 @@ try {
   await page.keyboard.press("ArrowDown"); await page.keyboard.press("ArrowDown"); await page.keyboard.press("Enter");
   const zoomed = await readout();
   check(child !== zoomed && zoomed.includes("of the zoomed box"), `keyboard zooms (${zoomed.slice(0, 60)})`);
+  await page.$eval("#flame", (e) => e.scrollIntoView({ behavior: "instant" }));
   await shot("flame-zoom.png");
   for (let i = 0; i < 5; i++) await page.keyboard.press("Escape");
   check((await readout()).startsWith("all"), "escape zooms out");
