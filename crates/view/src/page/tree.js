@@ -9,9 +9,12 @@
 // K4  Damaged trees end: a parent that does not come before its child counts as the root.
 // Not here: drawing (flame.js).
 
-const PLUMBING = new RegExp("^(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|strdup|__strdup|mmap" +
-  "|x(malloc|calloc|realloc|strdup)|g_(malloc0?|realloc))$|^(operator new|std::allocator|std::_|__gnu_cxx::|<?alloc::|<?core::|__rust_|__rdl_|__rustc|hashbrown::raw)");
-const STARTUP = /^(_start|__libc_start|start_thread|_?_?clone|std::rt::|std::panic|std::sys::|core::ops::function::)/;
+const PLUMBING = new RegExp(
+  "^(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|strdup|__strdup|mmap" +
+    "|x(malloc|calloc|realloc|strdup)|g_(malloc0?|realloc))$|^(operator new|std::allocator|std::_|__gnu_cxx::|<?alloc::|<?core::|__rust_|__rdl_|__rustc|hashbrown::raw)",
+);
+const STARTUP =
+  /^(_start|__libc_start|start_thread|_?_?clone|std::rt::|std::panic|std::sys::|core::ops::function::)/;
 
 const stacks = {
   /** Node numbers from the innermost out. */
@@ -46,8 +49,12 @@ const stacks = {
   list(report, node) {
     const items = this.path(report, node).map((n) => {
       const frame = this.frame(report, n);
-      return el("li", { class: this.dull(frame) ? "dull" : null }, frame.function || "(no name)",
-        el("span", { class: "where" }, this.place(frame) + (frame.inlined ? " (inlined)" : "")));
+      return el(
+        "li",
+        { class: this.dull(frame) ? "dull" : null },
+        frame.function || "(no name)",
+        el("span", { class: "where" }, this.place(frame) + (frame.inlined ? " (inlined)" : "")),
+      );
     });
     return items.length ? el("ol", { class: "stack" }, items) : el("p", { class: "soft" }, "No stack.");
   },
@@ -85,22 +92,38 @@ class MeasureTree {
   }
 
   box(parent, name, key, value) {
-    return { parent, name, key, value, depth: parent ? parent.depth + 1 : 0, members: [], amounts: [], kids: null, frame: null };
+    return {
+      parent,
+      name,
+      key,
+      value,
+      depth: parent ? parent.depth + 1 : 0,
+      members: [],
+      amounts: [],
+      kids: null,
+      frame: null,
+    };
   }
 
   children(box) {
     if (!box.kids) {
       const made = new Map();
-      if (this.up) this.callers(box, made); else this.callees(box, made);
+      if (this.up) this.callers(box, made);
+      else this.callees(box, made);
       box.kids = [...made.values()].filter((kid) => kid.value > 0).sort((a, b) => b.value - a.value);
     }
     return box.kids;
   }
 
   into(box, made, node, amount) {
-    const frame = stacks.frame(this.report, node), key = frame.function + "\0" + frame.module;
+    const frame = stacks.frame(this.report, node),
+      key = frame.function + "\0" + frame.module;
     let kid = made.get(key);
-    if (!kid) { kid = this.box(box, frame.function || "(no name)", key, 0); kid.frame = frame; made.set(key, kid); }
+    if (!kid) {
+      kid = this.box(box, frame.function || "(no name)", key, 0);
+      kid.frame = frame;
+      made.set(key, kid);
+    }
     kid.value += amount;
     kid.members.push(node);
     kid.amounts.push(amount);
@@ -108,20 +131,25 @@ class MeasureTree {
 
   callees(box, made) {
     for (const member of box.members)
-      for (let node = this.first[member]; node; node = this.next[node]) this.into(box, made, node, this.sum[node]);
+      for (let node = this.first[member]; node; node = this.next[node])
+        this.into(box, made, node, this.sum[node]);
   }
 
   callers(box, made) {
     if (!box.members) {
-      for (let node = 1; node < this.own.length; node++) if (this.own[node] > 0) this.into(box, made, node, this.own[node]);
+      for (let node = 1; node < this.own.length; node++)
+        if (this.own[node] > 0) this.into(box, made, node, this.own[node]);
       return;
     }
-    box.members.forEach((node, i) => { if (this.parent[node]) this.into(box, made, this.parent[node], box.amounts[i]); });
+    box.members.forEach((node, i) => {
+      if (this.parent[node]) this.into(box, made, this.parent[node], box.amounts[i]);
+    });
   }
 
   /** How much of the measure has a stack with a frame that matches; each site counts once. */
   matched(text) {
-    const wanted = text.toLowerCase(), hit = this.report.frames.map((f) => matches(f, wanted));
+    const wanted = text.toLowerCase(),
+      hit = this.report.frames.map((f) => matches(f, wanted));
     const within = new Uint8Array(this.own.length);
     let sum = 0;
     for (let node = 1; node < within.length; node++) {
@@ -133,5 +161,8 @@ class MeasureTree {
 }
 
 function matches(frame, wanted) {
-  return frame.function.toLowerCase().includes(wanted) || (frame.file || frame.module || "").toLowerCase().includes(wanted);
+  return (
+    frame.function.toLowerCase().includes(wanted) ||
+    (frame.file || frame.module || "").toLowerCase().includes(wanted)
+  );
 }
