@@ -75,7 +75,7 @@ views.push({
     const octaves = Math.ceil((high - low) / 8),
       every = Math.max(1, Math.ceil((octaves * 62) / (w - left)));
     for (let o = Math.ceil(low / 8); o * 8 <= high; o += every)
-      svg.append(el("text", { x: X(o * 8), y: h - 10, "text-anchor": "middle" }, figures.bytes(2 ** o)));
+      svg.append(el("text", { x: Math.min(X(o * 8), w - 4), y: h - 10, "text-anchor": X(o * 8) > w - 34 ? "end" : "middle" }, figures.bytes(2 ** o)));
     const ordered = keys.sort((a, b) => a - b),
       bars = ordered.map((key) =>
         el("rect", {
