@@ -1,1 +1,21 @@
-//! view
+//! Reports for people: one screen of text, JSON, and one self-contained HTML file.
+//!
+//! ```text
+//!   analysis::model::Report ──► text::render   (terminal)
+//!                           ──► json::render   (tools; SCHEMA.md)
+//!                           ──► html::render   (browser; reads the same JSON)
+//! ```
+//!
+//! V1  A view reads a `Report` and nothing else: what one view can show, a user of the JSON can too.
+//! V2  How complete the trace is comes before any figure.
+//! V3  A percentage is of a whole that is named beside it; a shortened list says what is left out.
+//! V4  Text from the program (names, paths) is data: no terminal escapes, no markup.
+//!
+//! Not here: finding anything out (analysis), reading traces (trace), flags and files (cli).
+
+pub mod html;
+pub mod json;
+mod screen;
+pub mod stack;
+pub mod text;
+pub mod units;

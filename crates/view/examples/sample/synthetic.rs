@@ -1,0 +1,639 @@
+//! A made-up report of a made-up indexer: seeded, and every sum holds.
+//!
+//! Y1  Same seed and number of sites, same report.
+//! Y2  Sums over sites equal the instants' and totals' figures (model M4), sizes too.
+//! Y3  Rows of the books add up to resident memory (model M2).
+//!
+//! Not here: anything that is true of a real program.
+
+use skinflint_analysis::model::*;
+
+const MIB: u64 = 1 << 20;
+const SECOND: u64 = 1_000_000_000;
+
+/// A small generator (xorshift64*): good enough to spread figures, and ours.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % below.max(1)
+    }
+}
+
+/// What glibc gives for a request.
+fn usable(size: u64) -> u64 {
+    (size + 8).next_multiple_of(16).max(32) - 8
+}
+
+/// A report with `sites` stacks.
+pub fn report(seed: u64, sites: usize) -> Report {
+    let mut dice = Dice(seed.max(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut report = Report {
+        schema: SCHEMA,
+        analysed_by: "0.1.0".into(),
+        ..Report::default()
+    };
+    tree(&mut report, &mut dice, sites.max(8));
+    rows(&mut report, &mut dice);
+    report.program = program();
+    report.completeness = Completeness {
+        complete: true,
+        events: report.totals.allocations + report.totals.frees,
+        truncated_stacks: 12,
+        ..Completeness::default()
+    };
+    report.program.trace_bytes = report.completeness.events * 11 / 10;
+    instants(&mut report);
+    timeline(&mut report, &mut dice);
+    findings(&mut report);
+    report.threads = threads(&report);
+    report.marks = marks(&report);
+    report
+}
+
+fn program() -> Program {
+    Program {
+        name: "indexer".into(),
+        pid: 4711,
+        argv: ["indexer", "--threads", "4", "corpus/"]
+            .map(String::from)
+            .to_vec(),
+        exe: "/usr/bin/indexer".into(),
+        cwd: "/srv/search".into(),
+        allocator: "glibc 2.36".into(),
+        system: "Linux 6.1 x86_64".into(),
+        recorded_by: "0.1.0".into(),
+        started_unix_ns: 1_760_000_000 * SECOND,
+        duration_ns: 42 * SECOND + 730_000_000,
+        ended: "exit 0".into(),
+        origin: None,
+        cpu_ns: Some(71 * SECOND),
+        max_rss_bytes: Some(420 * MIB),
+        recorder_bytes: 9 * MIB / 2,
+        trace_bytes: 0,
+    }
+}
+
+fn tree(report: &mut Report, dice: &mut Dice, sites: usize) {
+    const NAMES: [&str; 26] = [
+        "main",
+        "Indexer::run",
+        "Indexer::add_document",
+        "Tokenizer::next",
+        "parse_html",
+        "PostingList::append",
+        "PostingList::merge(PostingList const&)",
+        "Dictionary::intern(std::string_view)",
+        "std::unordered_map<std::string, Term, Hash<std::string>>::emplace(std::string&&)",
+        "read_file",
+        "decompress_block",
+        "Arena::grow",
+        "load_config",
+        "json::Value::parse",
+        "json::Object::insert",
+        "LogBuffer::write",
+        "ThreadPool::work",
+        "Query::compile",
+        "Cache::put",
+        "normalize_utf8",
+        "snapshot::encode",
+        "Writer::flush",
+        "stem_word",
+        "url_decode",
+        "StringPool::copy",
+        "Ranker::score",
+    ];
+    let files = [
+        "src/indexer.cc",
+        "src/postings.cc",
+        "src/text/tokenize.cc",
+        "src/json.cc",
+        "src/pool.cc",
+    ];
+    let frame = |function: &str, module: &str, file: Option<&str>, line| Frame {
+        function: function.into(),
+        module: module.into(),
+        file: file.map(String::from),
+        line,
+        inlined: false,
+    };
+    report.frames.push(frame("_start", "indexer", None, None));
+    report.frames.push(frame("malloc", "libc.so.6", None, None));
+    report.frames.push(frame(
+        "operator new(unsigned long)",
+        "libstdc++.so.6",
+        None,
+        None,
+    ));
+    for (index, name) in NAMES.iter().enumerate() {
+        let mut frame = frame(
+            name,
+            "indexer",
+            Some(files[index % files.len()]),
+            Some(20 + index as u32 * 17),
+        );
+        frame.inlined = index % 7 == 6;
+        report.frames.push(frame);
+    }
+    report.nodes = vec![
+        Node::default(),
+        Node {
+            parent: 0,
+            frame: 0,
+        },
+        Node {
+            parent: 1,
+            frame: 3,
+        },
+    ];
+    let mut open = vec![2_u32];
+    for _ in 0..sites {
+        let mut at = open[dice.roll(open.len() as u64) as usize];
+        for _ in 0..1 + dice.roll(3) {
+            report.nodes.push(Node {
+                parent: at,
+                frame: 4 + dice.roll(NAMES.len() as u64 - 1) as u32,
+            });
+            at = report.nodes.len() as u32 - 1;
+            open.push(at);
+        }
+        for frame in [2, 1] {
+            report.nodes.push(Node { parent: at, frame });
+            at = report.nodes.len() as u32 - 1;
+        }
+        report.sites.push(Site {
+            node: at,
+            ..Site::default()
+        });
+    }
+}
+
+/// Fills sites and, from the same draws, sizes and totals: one request size for each site.
+fn rows(report: &mut Report, dice: &mut Dice) {
+    const SIZES: [u64; 20] = [
+        1, 13, 24, 32, 40, 48, 64, 96, 100, 128, 200, 257, 512, 520, 1025, 2048, 4104, 16_400,
+        65_552, 1_048_592,
+    ];
+    let mut sizes = std::collections::BTreeMap::<u64, SizeRow>::new();
+    let duration = program().duration_ns;
+    for site in &mut report.sites {
+        let size =
+            SIZES[dice.roll(20) as usize] + if dice.roll(3) == 0 { dice.roll(40) } else { 0 };
+        let scale = (3_000_000 / size).clamp(1, 40_000);
+        let blocks = 1 + dice.roll(scale) * dice.roll(scale) / scale;
+        let (live, peak) = (
+            blocks * dice.roll(10) / 10,
+            blocks * (5 + dice.roll(5)) / 10,
+        );
+        let end = live.min(blocks * dice.roll(5) / 10);
+        *site = Site {
+            node: site.node,
+            allocations: blocks,
+            requested_bytes: blocks * size,
+            usable_bytes: blocks * usable(size),
+            temporaries: (blocks - peak.max(live)) * dice.roll(10) / 10,
+            live_blocks: live,
+            live_requested_bytes: live * size,
+            live_usable_bytes: live * usable(size),
+            heap_peak_blocks: peak,
+            heap_peak_requested_bytes: peak * size,
+            heap_peak_usable_bytes: peak * usable(size),
+            end_blocks: end,
+            end_requested_bytes: end * size,
+            end_usable_bytes: end * usable(size),
+            first_ns: dice.roll(duration / 2),
+            last_ns: duration / 2 + dice.roll(duration / 2),
+        };
+        let row = sizes.entry(size).or_insert(SizeRow {
+            size,
+            usable: usable(size),
+            ..SizeRow::default()
+        });
+        row.live_blocks += live;
+        row.live_slop_bytes += live * (usable(size) - size);
+        row.allocations += blocks;
+        row.slop_bytes += blocks * (usable(size) - size);
+        let t = &mut report.totals;
+        t.allocations += blocks;
+        t.frees += blocks - end;
+        t.requested_bytes += blocks * size;
+        t.usable_bytes += blocks * usable(size);
+        t.temporaries += site.temporaries;
+    }
+    report.totals.reallocs = report.totals.frees / 9;
+    report.totals.maps = 212;
+    report.totals.map_bytes = 96 * MIB;
+    report.totals.events_per_s = (report.totals.allocations + report.totals.frees) as f64 / 42.73;
+    report.sizes = sizes.into_values().collect();
+    report
+        .sizes
+        .sort_by_key(|row| std::cmp::Reverse(row.size * row.live_blocks));
+}
+
+fn sum(report: &Report, field: impl Fn(&Site) -> u64) -> u64 {
+    report.sites.iter().map(field).sum()
+}
+
+fn instants(report: &mut Report) {
+    let live = [
+        sum(report, |s| s.live_blocks),
+        sum(report, |s| s.live_requested_bytes),
+        sum(report, |s| s.live_usable_bytes),
+    ];
+    let heap = [
+        sum(report, |s| s.heap_peak_blocks),
+        sum(report, |s| s.heap_peak_requested_bytes),
+        sum(report, |s| s.heap_peak_usable_bytes),
+    ];
+    let end = [
+        sum(report, |s| s.end_blocks),
+        sum(report, |s| s.end_requested_bytes),
+        sum(report, |s| s.end_usable_bytes),
+    ];
+    let half = live.map(|value| value * 7 / 10);
+    let mut add =
+        |label: &str, kind, time_ns, [live_blocks, requested, usable]: [u64; 3], books| {
+            report.instants.push(Instant {
+                label: label.into(),
+                kind,
+                time_ns,
+                ticket: time_ns / 20_000,
+                live_blocks,
+                live_requested_bytes: requested,
+                live_usable_bytes: usable,
+                books,
+            });
+        };
+    let duration = 42 * SECOND + 730_000_000;
+    let top = report
+        .sites
+        .iter()
+        .max_by_key(|site| site.live_usable_bytes)
+        .map_or((0, 0), |s| (s.node, s.live_requested_bytes));
+    add(
+        "peak",
+        InstantKind::Peak,
+        31 * SECOND,
+        live,
+        Some(books(live, top)),
+    );
+    add(
+        "end",
+        InstantKind::End,
+        duration,
+        end,
+        Some(books(end, (top.0, 0))),
+    );
+    add("heap-peak", InstantKind::HeapPeak, 30 * SECOND, heap, None);
+    add(
+        "index built",
+        InstantKind::Mark,
+        24 * SECOND,
+        half,
+        Some(books(half, (top.0, 0))),
+    );
+}
+
+fn books([_, requested, usable]: [u64; 3], (node, top): (u32, u64)) -> Books {
+    let part = |name: &str, bytes, node| BookPart {
+        name: name.into(),
+        bytes,
+        node,
+    };
+    let row = |id: &str, label: &str, bytes, meaning: &str, parts| BookRow {
+        id: id.into(),
+        label: label.into(),
+        bytes,
+        meaning: meaning.into(),
+        parts,
+    };
+    let files = 11 * MIB + 40_960;
+    let top = top.min(requested);
+    let rows = vec![
+        row(
+            "live",
+            "Live, as asked for",
+            requested,
+            "Bytes that the program asked for and has not released.",
+            vec![
+                part("PostingList::append", top, Some(node)),
+                part("others", requested - top, None),
+            ],
+        ),
+        row(
+            "slop",
+            "Slop",
+            usable - requested,
+            "Bytes given beyond what was asked for.",
+            vec![],
+        ),
+        row(
+            "allocator-free",
+            "Free, kept by malloc",
+            requested / 3 + 7777,
+            "Resident pages of the heap that hold no live block.",
+            vec![],
+        ),
+        row(
+            "allocator-metadata",
+            "Allocator's own data",
+            requested / 60,
+            "Chunk headers, arenas, bins.",
+            vec![],
+        ),
+        row(
+            "mapped-files",
+            "Mapped files",
+            files,
+            "Pages of executables, libraries and data files.",
+            vec![
+                part("/usr/lib/libstdc++.so.6", 2 * MIB, None),
+                part("/usr/bin/indexer", 6 * MIB, None),
+                part("others", files - 8 * MIB, None),
+            ],
+        ),
+        row(
+            "stacks",
+            "Thread stacks",
+            612 * 1024,
+            "Touched pages of the stacks.",
+            vec![],
+        ),
+        row(
+            "program-maps",
+            "Mapped by the program",
+            24 * MIB,
+            "Anonymous memory that the program mapped itself.",
+            vec![],
+        ),
+        row("shared", "Shared memory", 0, "Shared mappings.", vec![]),
+        row(
+            "recorder",
+            "The recorder",
+            9 * MIB / 2,
+            "What the recorder holds inside the program.",
+            vec![],
+        ),
+        row(
+            "unclassified",
+            "Unclassified",
+            388 * 1024,
+            "What none of the above explains.",
+            vec![],
+        ),
+    ];
+    Books {
+        resident_bytes: rows.iter().map(|row: &BookRow| row.bytes).sum(),
+        skew_ns: 2_100_000,
+        live_not_resident_bytes: 3 * MIB,
+        rows,
+        notes: vec![
+            "Free memory was told from live memory by the pages that pagemap says are resident."
+                .into(),
+        ],
+    }
+}
+
+fn timeline(report: &mut Report, dice: &mut Dice) {
+    let instants = &report.instants;
+    let (peak, heap, end) = (&instants[0], &instants[2], &instants[1]);
+    let resident = peak.books.as_ref().map_or(0, |books| books.resident_bytes);
+    let t = &mut report.timeline;
+    for index in 1..=600_u64 {
+        let time = report.program.duration_ns / 600 * index;
+        // Up to the largest heap in waves, then down to the end.
+        let share = if time < heap.time_ns {
+            time as f64 / heap.time_ns as f64
+        } else {
+            1.0 - (time - heap.time_ns) as f64 / (report.program.duration_ns - heap.time_ns) as f64
+                * (1.0 - end.live_usable_bytes as f64 / heap.live_usable_bytes as f64)
+        };
+        let wave =
+            1.0 - 0.12 * (index as f64 / 11.0).sin().abs() * f64::from(u8::from(index < 420));
+        let live = (heap.live_usable_bytes as f64 * share * wave) as u64;
+        t.heap_t_ns.push(time);
+        t.live_usable_bytes.push(live);
+        let ratio = heap.live_requested_bytes as f64 / heap.live_usable_bytes as f64;
+        t.live_requested_bytes.push((live as f64 * ratio) as u64);
+        t.live_blocks
+            .push((heap.live_blocks as f64 * share * wave) as u64);
+        t.allocations.push(800 + dice.roll(4000));
+        if index % 2 == 0 {
+            let anon = (live + live / 5 + 30 * MIB)
+                .min(resident.saturating_sub(12 * MIB))
+                .max(live);
+            t.rss_t_ns.push(time);
+            t.anon_bytes.push(anon);
+            t.rss_bytes.push(anon + 12 * MIB);
+            t.pss_bytes
+                .push((index % 10 == 0).then_some(anon + 7 * MIB));
+        }
+    }
+}
+
+fn findings(report: &mut Report) {
+    let mut by_live: Vec<&Site> = report.sites.iter().collect();
+    by_live.sort_by_key(|site| std::cmp::Reverse(site.live_usable_bytes));
+    let kinds = [
+        (
+            FindingKind::Retained,
+            "malloc keeps free memory after the index is built",
+            "Call malloc_trim(0) after the build, or set M_TRIM_THRESHOLD to 8 MiB.",
+            Confidence::Certain,
+            3,
+        ),
+        (
+            FindingKind::Clownshoes,
+            "requests of 4,104 bytes: 2^12 + 8, a header added to a power of two",
+            "Ask for 4,096 bytes in all: take the 8-byte header out of the block's payload.",
+            Confidence::Certain,
+            4,
+        ),
+        (
+            FindingKind::Growth,
+            "buffer grows by a fixed 4,096 bytes; 4,103 steps to 16.0 MiB",
+            "Double the capacity instead: the same end size takes 13 steps. Where the size is known, reserve it before the loop.",
+            Confidence::Likely,
+            5,
+        ),
+        (
+            FindingKind::Slop,
+            "requests of 13 bytes get 24",
+            "Keep short strings in the struct that points to them.",
+            Confidence::Certain,
+            6,
+        ),
+        (
+            FindingKind::Zombie,
+            "blocks of phase “load” outlive it",
+            "Release the parsed configuration when loading ends.",
+            Confidence::Likely,
+            7,
+        ),
+        (
+            FindingKind::Untouched,
+            "buffers asked for and never touched",
+            "Allocate on first use; 1 of 40 buffers is ever written.",
+            Confidence::Possible,
+            8,
+        ),
+        (
+            FindingKind::Leak,
+            "live bytes grow between all marks",
+            "Bound the cache: its blocks are never released once put.",
+            Confidence::Possible,
+            9,
+        ),
+        (
+            FindingKind::Placebo,
+            "free list of 64 KiB buffers is never taken from",
+            "Remove the free list, or take from it before allocating.",
+            Confidence::Likely,
+            10,
+        ),
+        (
+            FindingKind::Slop,
+            "requests of 65,552 bytes are rounded up",
+            "Ask for 65,536.",
+            Confidence::Certain,
+            14,
+        ),
+        (
+            FindingKind::Untouched,
+            "read-ahead buffer of idle files",
+            "Close files after 30 s idle.",
+            Confidence::Possible,
+            20,
+        ),
+    ];
+    let mut findings = Vec::new();
+    for (index, (kind, title, change, confidence, divisor)) in kinds.into_iter().enumerate() {
+        let site = by_live[index % by_live.len()];
+        findings.push(Finding {
+            kind,
+            title: title.into(),
+            what: format!(
+                "{} blocks of this stack are live at the peak.",
+                site.live_blocks
+            ),
+            change: change.into(),
+            now_bytes: site.live_usable_bytes,
+            saved_bytes: by_live[0].live_usable_bytes / divisor,
+            blocks: site.live_blocks,
+            confidence,
+            node: (index > 0).then_some(site.node),
+            more_nodes: by_live
+                .iter()
+                .skip(20)
+                .take(index % 3)
+                .map(|s| s.node)
+                .collect(),
+            ..Finding::default()
+        });
+    }
+    findings.push(Finding {
+        kind: FindingKind::Churn,
+        title: "temporary strings, one for each word".into(),
+        what: "Each is released before the next is allocated.".into(),
+        change: "Keep one buffer in the tokenizer and clear it.".into(),
+        saved_cumulative_bytes: 48 * MIB,
+        saved_allocations: 1_204_331,
+        blocks: 1_204_331,
+        confidence: Confidence::Likely,
+        node: Some(by_live[3].node),
+        ..Finding::default()
+    });
+    for (index, site) in by_live.iter().take(5).enumerate() {
+        findings.push(Finding {
+            kind: FindingKind::Holder,
+            title: format!(
+                "one stack holds {}",
+                ["most", "much", "some", "less", "little"][index]
+            ),
+            what: "A large share of the live heap comes from here.".into(),
+            now_bytes: site.live_usable_bytes,
+            blocks: site.live_blocks,
+            confidence: Confidence::Certain,
+            node: Some(site.node),
+            ..Finding::default()
+        });
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.saved_bytes));
+    report.growth = [
+        GrowthPattern::FixedStep(4096),
+        GrowthPattern::JustEnough,
+        GrowthPattern::Exponential(2.0),
+        GrowthPattern::Irregular,
+    ]
+    .into_iter()
+    .enumerate()
+    .map(|(index, pattern)| Growth {
+        node: by_live[index].node,
+        pattern,
+        by_hand: index == 1,
+        chains: 4 + index as u64,
+        steps: 4103,
+        in_place_steps: 812,
+        largest_bytes: 16 * MIB,
+        allocated_bytes: (34_000 * MIB) >> index,
+        doubling_bytes: 32 * MIB,
+        one_and_a_half_bytes: 48 * MIB,
+    })
+    .collect();
+    report.zombies = vec![Zombie {
+        phase: "load".into(),
+        node: by_live[4].node,
+        blocks: 9000,
+        requested_bytes: 3 * MIB,
+        usable_bytes: 3 * MIB + 90_000,
+        end_blocks: 8000,
+        end_usable_bytes: 2 * MIB,
+    }];
+    report.findings = findings;
+}
+
+fn threads(report: &Report) -> Vec<ThreadRow> {
+    let names = ["indexer", "worker-1", "worker-2", "worker-3"];
+    let share = |total: u64, index: usize| {
+        if index == 0 {
+            total - total / 5 * 3
+        } else {
+            total / 5
+        }
+    };
+    names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| ThreadRow {
+            tid: 4711 + index as u32,
+            name: (*name).into(),
+            started_ns: index as u64 * 90_000_000,
+            ended_ns: (index > 0).then_some(40 * SECOND),
+            allocations: share(report.totals.allocations, index),
+            requested_bytes: share(report.totals.requested_bytes, index),
+            remote_frees: 1000 * index as u64,
+        })
+        .collect()
+}
+
+fn marks(report: &Report) -> Vec<MarkRow> {
+    let live = report.instants[0].live_usable_bytes;
+    [
+        ("load begin", 0, 0),
+        ("load end", 3, 2),
+        ("index built", 24, 7),
+    ]
+    .into_iter()
+    .map(|(name, s, tenths)| MarkRow {
+        name: name.into(),
+        time_ns: s * SECOND,
+        live_usable_bytes: live * tenths / 10,
+        live_blocks: 1000 * tenths,
+        allocations: 90_000 * tenths,
+        requested_bytes: 9 * MIB * tenths,
+    })
+    .collect()
+}

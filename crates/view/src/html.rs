@@ -1,0 +1,102 @@
+//! One HTML file that needs nothing else: the report's JSON, and small scripts that draw it.
+//!
+//! ```text
+//!   page.html + page.css + *.js  (include_str!, readable as they are)  +  json::embedded
+//! ```
+//!
+//! H1  The file makes no request: a content security policy forbids it.
+//! H2  Only scripts that carry this file's nonce run; text of the program reaches the page through
+//!     `textContent` alone.
+//! H3  The same report gives the same bytes.
+//!
+//! Not here: what each view shows (page/*.js).
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use skinflint_analysis::model::Report;
+
+use crate::json;
+
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+/// In the order that they run: core defines what the views register with, main starts them.
+const SCRIPTS: [&str; 9] = [
+    include_str!("page/core.js"),
+    include_str!("page/tree.js"),
+    include_str!("page/overview.js"),
+    include_str!("page/findings.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/flame.js"),
+    include_str!("page/sizes.js"),
+    include_str!("page/tables.js"),
+    include_str!("page/main.js"),
+];
+
+/// What else goes into the page.
+#[derive(Clone, Debug, Default)]
+pub struct HtmlOptions {
+    /// Title of the document; the program's name if empty.
+    pub title: String,
+}
+
+/// The page.
+///
+/// # Errors
+/// As [`json::render`].
+pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_json::Error> {
+    let data = json::embedded(report)?;
+    // A nonce, so that markup which slipped in could not run: it depends on all of the data, and
+    // data that contained its own nonce cannot practically be made.
+    let mut hasher = DefaultHasher::new();
+    data.hash(&mut hasher);
+    let nonce = format!("{:016x}", hasher.finish());
+    let title = if options.title.is_empty() {
+        format!(
+            "{} · {} · skinflint",
+            report.program.name, report.program.pid
+        )
+    } else {
+        options.title.clone()
+    };
+    let script = SCRIPTS.concat();
+    let values = [
+        ("TITLE", escape(&title)),
+        ("NONCE", nonce),
+        ("STYLE", STYLE.to_owned()),
+        ("DATA", data),
+        ("SCRIPT", script),
+    ];
+    Ok(fill(PAGE, &values))
+}
+
+/// Replaces `@@KEY@@` in the template only, never in what was put in.
+fn fill(template: &str, values: &[(&str, String)]) -> String {
+    let size: usize = values.iter().map(|(_, value)| value.len()).sum();
+    let mut out = String::with_capacity(template.len() + size);
+    for (index, piece) in template.split("@@").enumerate() {
+        match values
+            .iter()
+            .find(|(key, _)| index % 2 == 1 && *key == piece)
+        {
+            Some((_, value)) => out.push_str(value),
+            None => out.push_str(piece),
+        }
+    }
+    out
+}
+
+/// Text as the content of an element or a quoted attribute.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}

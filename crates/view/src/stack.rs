@@ -1,0 +1,294 @@
+//! Stacks for readers: from a node of the report to the frames worth showing.
+//!
+//! ```text
+//!   node ──path──► malloc · operator new · std::vector<…>::_M_realloc_insert · parse · main · _start
+//!        ──interesting──►                                                     parse · main
+//! ```
+//!
+//! K1  A path ends for any input: it is cut where a parent does not come before its child, so a
+//!     damaged report cannot loop.
+//! K2  Hiding never hides everything: a stack of plumbing only is shown whole.
+//! K3  The order is innermost (nearest to the allocation) first.
+//!
+//! Not here: the flame graph, which keeps every frame (page/flame.js).
+
+use skinflint_analysis::model::{Frame, Report};
+
+/// The frames of a stack, innermost first. Nodes or frames out of range end it.
+pub fn path(report: &Report, node: u32) -> Vec<&Frame> {
+    let mut frames = Vec::new();
+    let mut at = node;
+    while at != 0 {
+        let Some(entry) = report.nodes.get(at as usize) else {
+            break;
+        };
+        let Some(frame) = report.frames.get(entry.frame as usize) else {
+            break;
+        };
+        frames.push(frame);
+        if entry.parent >= at {
+            break;
+        }
+        at = entry.parent;
+    }
+    frames
+}
+
+/// The path without the allocator at its inner end, the start-up code at its outer end, and library
+/// internals between (K2).
+pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
+    let all = path(report, node);
+    let inner = all
+        .iter()
+        .take_while(|frame| is_plumbing(&frame.function))
+        .count();
+    let outer = all
+        .iter()
+        .rev()
+        .take_while(|frame| is_startup(&frame.function))
+        .count();
+    if inner + outer >= all.len() {
+        return all;
+    }
+    let kept = &all[inner..all.len() - outer];
+    let own: Vec<_> = kept
+        .iter()
+        .copied()
+        .filter(|f| !is_plumbing(&f.function))
+        .collect();
+    if own.is_empty() { all } else { own }
+}
+
+/// Function names that only pass an allocation on: the malloc family and the innards of containers.
+pub fn is_plumbing(function: &str) -> bool {
+    const EXACT: [&str; 17] = [
+        "malloc",
+        "calloc",
+        "realloc",
+        "reallocarray",
+        "free",
+        "memalign",
+        "aligned_alloc",
+        "posix_memalign",
+        "valloc",
+        "pvalloc",
+        "strdup",
+        "__strdup",
+        "strndup",
+        "__libc_malloc",
+        "__libc_calloc",
+        "__libc_realloc",
+        "mmap",
+    ];
+    const STARTS: [&str; 22] = [
+        "operator new",
+        "operator delete",
+        "std::allocator",
+        "std::__new_allocator",
+        "std::__allocator",
+        "__gnu_cxx::",
+        "std::_",
+        "std::__",
+        "std::pmr::",
+        "alloc::",
+        "<alloc::",
+        "core::",
+        "<core::",
+        "hashbrown::raw",
+        "__rust_",
+        "__rdl_",
+        "__rg_",
+        "__rustc",
+        "std::alloc::",
+        "<std::alloc::",
+        "void* std::",
+        "auto std::",
+    ];
+    const WITHIN: [&str; 3] = [">::_M_", "::_M_realloc_", " as core::alloc::"];
+    // Wrappers that many C programs write: xmalloc, xcalloc, xrealloc, g_malloc0 and so on.
+    const WRAPPERS: [&str; 9] = [
+        "xmalloc",
+        "xcalloc",
+        "xrealloc",
+        "xstrdup",
+        "g_malloc",
+        "g_malloc0",
+        "g_realloc",
+        "emalloc",
+        "safe_malloc",
+    ];
+    let name = function.split('(').next().unwrap_or(function);
+    EXACT.contains(&name)
+        || WRAPPERS.contains(&name)
+        || STARTS.iter().any(|start| function.starts_with(start))
+        || WITHIN.iter().any(|part| function.contains(part))
+}
+
+/// Function names of the code that runs before `main` or a thread's own function.
+pub fn is_startup(function: &str) -> bool {
+    const STARTS: [&str; 12] = [
+        "_start",
+        "__libc_start_",
+        "__libc_start_main",
+        "start_thread",
+        "clone",
+        "__clone",
+        "std::rt::",
+        "std::panicking::",
+        "std::panic::",
+        "std::sys::",
+        "__rust_begin_short",
+        "core::ops::function::",
+    ];
+    STARTS.iter().any(|start| function.starts_with(start))
+        || function.contains("__rust_begin_short_backtrace")
+}
+
+/// `file:line` with the last two folders at most, else the module, else nothing.
+pub fn place(frame: &Frame) -> String {
+    let Some(file) = &frame.file else {
+        return frame.module.clone();
+    };
+    let parts: Vec<&str> = file.split('/').collect();
+    let short = parts[parts.len().saturating_sub(2)..].join("/");
+    match frame.line {
+        Some(line) => format!("{short}:{line}"),
+        None => short,
+    }
+}
+
+/// The name without its parameters, and with template arguments deeper than one level left out:
+/// `std::map<std::string, Foo<int>>::insert(…)` becomes `std::map<std::string, Foo<…>>::insert`.
+pub fn short_name(function: &str) -> String {
+    let mut out = String::new();
+    let (mut angle, mut round) = (0_u32, 0_u32);
+    let mut last = ' ';
+    for c in function.chars() {
+        let arrow = c == '>' && last == '-';
+        let operator =
+            out.ends_with("operator") || out.ends_with("operator<") || out.ends_with("operator>");
+        last = c;
+        match c {
+            '(' if !(operator || out.is_empty() || out.ends_with("::")) => round += 1,
+            ')' if round > 0 => round -= 1,
+            _ if round > 0 => {}
+            '<' if !operator && !out.is_empty() => {
+                angle += 1;
+                match angle {
+                    1 => out.push('<'),
+                    2 => out.push_str("<…>"),
+                    _ => {}
+                }
+            }
+            '>' if angle > 0 && !arrow => {
+                angle -= 1;
+                if angle == 0 {
+                    out.push('>');
+                }
+            }
+            _ if angle > 1 => {}
+            _ => out.push(c),
+        }
+    }
+    let out = out.trim_end_matches(" const").trim().to_owned();
+    if out.is_empty() {
+        function.to_owned()
+    } else {
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skinflint_analysis::model::Node;
+
+    fn report(outer_to_inner: &[&str]) -> Report {
+        let mut report = Report {
+            nodes: vec![Node::default()],
+            ..Report::default()
+        };
+        for (index, name) in outer_to_inner.iter().enumerate() {
+            report.frames.push(Frame {
+                function: (*name).to_owned(),
+                ..Frame::default()
+            });
+            report.nodes.push(Node {
+                parent: index as u32,
+                frame: index as u32,
+            });
+        }
+        report
+    }
+
+    fn names(frames: &[&Frame]) -> Vec<String> {
+        frames.iter().map(|frame| frame.function.clone()).collect()
+    }
+
+    #[test]
+    fn plumbing_is_hidden_at_both_ends_and_between() {
+        let report = report(&[
+            "_start",
+            "main",
+            "alloc::vec::Vec<T>::push",
+            "parse",
+            "operator new(unsigned long)",
+            "malloc",
+        ]);
+        assert_eq!(names(&interesting(&report, 6)), ["parse", "main"]);
+        assert_eq!(path(&report, 6).len(), 6);
+    }
+
+    #[test]
+    fn a_stack_of_plumbing_is_shown_whole() {
+        let report = report(&["_start", "operator new(unsigned long)", "malloc"]);
+        assert_eq!(interesting(&report, 3).len(), 3);
+        assert!(interesting(&report, 0).is_empty());
+    }
+
+    #[test]
+    fn damaged_trees_end() {
+        let mut report = report(&["a", "b"]);
+        report.nodes[1].parent = 2;
+        assert_eq!(names(&path(&report, 2)), ["b", "a"]);
+        report.nodes[2].frame = 99;
+        assert!(path(&report, 2).is_empty());
+        assert!(path(&report, 99).is_empty());
+    }
+
+    #[test]
+    fn names_lose_parameters_and_deep_templates() {
+        assert_eq!(
+            short_name("std::map<std::string, Foo<int>>::insert(int, Foo<int> const&) const"),
+            "std::map<std::string, Foo<…>>::insert"
+        );
+        assert_eq!(short_name("operator new(unsigned long)"), "operator new");
+        assert_eq!(
+            short_name("(anonymous namespace)::load(char*)"),
+            "(anonymous namespace)::load"
+        );
+        assert_eq!(
+            short_name("<alloc::vec::Vec<T> as Clone>::clone"),
+            "<alloc::vec::Vec<T> as Clone>::clone"
+        );
+        assert_eq!(short_name("main"), "main");
+    }
+
+    #[test]
+    fn places_are_short() {
+        let frame = Frame {
+            file: Some("/a/b/src/parse.c".into()),
+            line: Some(7),
+            module: "x".into(),
+            ..Frame::default()
+        };
+        assert_eq!(place(&frame), "src/parse.c:7");
+        assert_eq!(
+            place(&Frame {
+                module: "libc.so.6".into(),
+                ..Frame::default()
+            }),
+            "libc.so.6"
+        );
+    }
+}

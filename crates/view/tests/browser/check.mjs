@@ -1,0 +1,181 @@
+// Opens a generated report in Chromium and checks it: no errors, no requests, keyboard, dark, narrow.
+//   cargo run -p skinflint-view --example sample > x.html; node check.mjs x.html [FOLDER for screenshots [OTHER.html ...]]
+// Of the other reports (empty, hostile) it checks that they open, fit 400 px, and stay quiet.
+// Exits 0 if everything holds, 1 if something does not, 2 if it cannot be run.
+import puppeteer from "puppeteer-core";
+import { pathToFileURL } from "node:url";
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+
+const [file, shots, ...others] = process.argv.slice(2);
+const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
+if (!file || !existsSync(file)) {
+  console.error(`no such report: ${file}`);
+  process.exit(2);
+}
+if (!existsSync(executablePath)) {
+  console.error(`no browser at ${executablePath}: install chromium, or set CHROMIUM`);
+  process.exit(2);
+}
+if (shots) mkdirSync(shots, { recursive: true });
+
+process.stdout.on("error", () => {}); // a closed pipe must not leave the browser behind
+let failures = 0;
+function check(holds, what) {
+  console.log(`${holds ? "ok  " : "FAIL"} ${what}`);
+  if (!holds) failures++;
+}
+
+const browser = await puppeteer.launch({
+  executablePath,
+  args: ["--no-sandbox", "--disable-gpu"],
+  timeout: 60_000,
+});
+try {
+  const page = await browser.newPage();
+  page.setDefaultTimeout(30_000);
+  const errors = [],
+    requests = [];
+  page.on("console", (m) => {
+    if (["error", "warn"].includes(m.type())) errors.push(m.text());
+  });
+  page.on("pageerror", (e) => errors.push(String(e)));
+  page.on("request", (r) => {
+    if (!r.url().startsWith("file:") && !r.url().startsWith("data:")) requests.push(r.url());
+  });
+  page.on("dialog", (d) => {
+    errors.push(`dialog: ${d.message()}`);
+    d.dismiss();
+  });
+  await page.setViewport({ width: 1280, height: 900 });
+  const before = Date.now();
+  await page.goto(pathToFileURL(file).href, { waitUntil: "load" });
+  await page.waitForSelector("html[data-ready=yes]");
+  console.log(`     opened in ${Date.now() - before} ms`);
+  const shot = (name, fullPage = false) =>
+    shots ? page.screenshot({ path: join(shots, name), fullPage }) : null;
+
+  check(
+    await page.$$eval("p.warn", (all) => all.every((p) => !p.textContent.includes("failed"))),
+    "every view rendered",
+  );
+  check(
+    await page.$eval(".status", (e) => /^(Complete|Incomplete)/.test(e.textContent)),
+    "completeness is said",
+  );
+  const words = await page.evaluate(
+    () =>
+      [1023, 1024, 1000 * 1024, 1048575, 134742016].map(figures.bytes).join("|") +
+      "|" +
+      figures.count(4463142) +
+      "|" +
+      figures.percent(1, 1e6) +
+      "|" +
+      figures.duration(245e9),
+  );
+  check(
+    words === "1023 B|1.00 KiB|0.977 MiB|1.00 MiB|129 MiB|4,463,142|<0.1%|4 min 05 s",
+    `figures read as in the text view (${words})`,
+  );
+  await shot("light-top.png");
+  await shot("light-full.png", true);
+
+  const readout = () => page.$eval("#flame-readout", (e) => e.textContent);
+  await page.focus("#flame-canvas");
+  await page.keyboard.press("ArrowDown");
+  const child = await readout();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  const zoomed = await readout();
+  check(child !== zoomed && zoomed.includes("of the zoomed box"), `keyboard zooms (${zoomed.slice(0, 60)})`);
+  await page.$eval("#flame", (e) => e.scrollIntoView({ behavior: "instant" }));
+  await shot("flame-zoom.png");
+  for (let i = 0; i < 5; i++) await page.keyboard.press("Escape");
+  check((await readout()).startsWith("all"), "escape zooms out");
+
+  await page.type("#flame input[type=search]", "PostingList");
+  check(
+    (await page.$eval("#flame", (e) => e.textContent)).includes("is on the stacks of"),
+    "search says how much it found",
+  );
+  check((await page.evaluate(() => location.hash)).includes("search=PostingList"), "state is in the address");
+  check(await page.evaluate(() => document.activeElement.type === "search"), "typing keeps the focus");
+  await page.$eval("#flame input[type=search]", (e) => {
+    e.value = "";
+    e.dispatchEvent(new Event("input"));
+  });
+  await page.evaluate(() => store.set({ direction: "up", measure: "allocations" }));
+  const sums = await page.evaluate(() => {
+    const v = views.find((x) => x.id === "flame"),
+      r = v.tree;
+    return [
+      r.children(r.root).reduce((s, b) => s + b.value, 0),
+      r.total,
+      v.report.sites.reduce((s, x) => s + x.allocations, 0),
+    ];
+  });
+  check(sums[0] === sums[1] && sums[1] === sums[2], `bottom-up adds up (${sums})`);
+  await page.evaluate(() => store.set({ direction: "down", measure: "live_usable_bytes" }));
+  const down = await page.evaluate(() => {
+    const v = views.find((x) => x.id === "flame"),
+      r = v.tree;
+    return [
+      r.children(r.root).reduce((s, b) => s + b.value, 0),
+      r.total,
+      v.report.instants[v.report.at].live_usable_bytes,
+    ];
+  });
+  check(down[0] === down[1] && down[1] === down[2], `top-down adds up to the instant (${down})`);
+  await page.$eval("#timeline svg", (e) => e.focus());
+  await page.keyboard.press("ArrowLeft");
+  check(
+    (await page.$eval("#timeline .readout", (e) => e.textContent)).includes("Resident"),
+    "the timeline is read by keyboard",
+  );
+  check(
+    await page.evaluate(() =>
+      [...document.querySelectorAll("select,input,canvas,svg[role=slider]")].every(
+        (e) => e.getAttribute("aria-label") || e.closest("label"),
+      ),
+    ),
+    "every control has a name",
+  );
+
+  const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await paper();
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+  check((await paper()) !== light, "dark mode differs");
+  await shot("dark-full.png", true);
+  await page.setViewport({ width: 400, height: 800 });
+  await page
+    .waitForFunction(() => document.documentElement.scrollWidth <= 400, { timeout: 5_000 })
+    .catch(() => {});
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(wide <= 400, `fits 400 px (${wide})`);
+  await shot("narrow-full.png", true);
+  for (const other of others) {
+    await page.goto(pathToFileURL(other).href, { waitUntil: "load" });
+    await page.waitForSelector("html[data-ready=yes]");
+    check(
+      await page.$$eval("p.warn", (all) => all.every((p) => !p.textContent.includes("failed"))),
+      `${other}: every view rendered`,
+    );
+    check(
+      await page.$$eval("img,b:not(.status b)", (all) => all.length === 0),
+      `${other}: no markup from names`,
+    );
+    await page.evaluate(() => {
+      for (const d of document.querySelectorAll("details")) d.open = true;
+    });
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    check(width <= 400, `${other}: fits 400 px (${width})`);
+  }
+  check(errors.length === 0, `no errors ${errors.join(" | ")}`);
+  check(requests.length === 0, `no requests ${requests.join(" ")}`);
+} catch (error) {
+  check(false, String(error));
+} finally {
+  await browser.close();
+}
+process.exit(failures ? 1 : 0);

@@ -1,0 +1,341 @@
+//! The terminal screen: predicted text, widths, hostile names, reports with nothing in them.
+
+#[path = "../examples/sample/synthetic.rs"]
+mod synthetic;
+
+use skinflint_analysis::model::*;
+use skinflint_view::text::{Style, render};
+
+const MIB: u64 = 1 << 20;
+
+/// Four rows of 100 MiB in all, one finding, one holder; every printed figure worked out by hand.
+fn small() -> Report {
+    let row = |label: &str, mib: u64| BookRow {
+        label: label.into(),
+        bytes: mib * MIB,
+        ..BookRow::default()
+    };
+    let frame = |function: &str, line: Option<u32>| Frame {
+        function: function.into(),
+        module: "app".into(),
+        file: line.map(|_| "/b/src/a.c".into()),
+        line,
+        inlined: false,
+    };
+    Report {
+        program: Program {
+            name: "app".into(),
+            pid: 7,
+            duration_ns: 1_500_000_000,
+            ended: "exit 0".into(),
+            recorder_bytes: 2 * MIB,
+            trace_bytes: 1500,
+            ..Program::default()
+        },
+        completeness: Completeness {
+            complete: true,
+            events: 1000,
+            ..Completeness::default()
+        },
+        totals: Totals {
+            allocations: 600,
+            frees: 400,
+            requested_bytes: 60 * MIB,
+            usable_bytes: 64 * MIB,
+            ..Totals::default()
+        },
+        instants: vec![Instant {
+            label: "peak".into(),
+            kind: InstantKind::Peak,
+            time_ns: 1_000_000_000,
+            live_blocks: 200,
+            live_requested_bytes: 48 * MIB,
+            live_usable_bytes: 50 * MIB,
+            books: Some(Books {
+                resident_bytes: 100 * MIB,
+                rows: vec![
+                    row("Live", 48),
+                    row("Slop", 2),
+                    row("Free", 25),
+                    row("None", 0),
+                    row("Files", 25),
+                ],
+                ..Books::default()
+            }),
+            ..Instant::default()
+        }],
+        findings: vec![
+            Finding {
+                title: "buffer grows by 8 bytes".into(),
+                change: "Double it.".into(),
+                saved_bytes: 12 * MIB,
+                confidence: Confidence::Likely,
+                node: Some(4),
+                ..Finding::default()
+            },
+            Finding {
+                title: "one stack holds half".into(),
+                now_bytes: 50 * MIB,
+                confidence: Confidence::Certain,
+                kind: FindingKind::Holder,
+                ..Finding::default()
+            },
+        ],
+        frames: vec![
+            frame("_start", None),
+            frame("main", Some(9)),
+            frame("grow(char*)", Some(33)),
+            frame("realloc", None),
+        ],
+        nodes: vec![
+            Node::default(),
+            Node {
+                parent: 0,
+                frame: 0,
+            },
+            Node {
+                parent: 1,
+                frame: 1,
+            },
+            Node {
+                parent: 2,
+                frame: 2,
+            },
+            Node {
+                parent: 3,
+                frame: 3,
+            },
+        ],
+        ..Report::default()
+    }
+}
+
+#[test]
+fn a_small_report_reads_as_predicted() {
+    let style = Style {
+        width: 60,
+        trace: Some("app.sft".into()),
+        ..Style::default()
+    };
+    // Width 60 leaves 60 − 10 (label) − 26 = 24 columns to bars: 48% is 11.52, i.e. 11 and 4 eighths.
+    let expected = "\
+app  pid 7 · 1.50 s · ended: exit 0
+complete: 1,000 events, none lost
+
+Resident memory at its peak (1.00 s after the start)
+  Live         48.0 MiB   48.0%  ███████████▌
+  Slop         2.00 MiB    2.0%  ▌
+  Free         25.0 MiB   25.0%  ██████
+  Files        25.0 MiB   25.0%  ██████
+  = resident    100 MiB  100.0%
+  live heap then: 200 blocks, 48.0 MiB asked for, 50.0 MiB
+  given (slop 2.00 MiB)
+
+What would give memory back (savings may overlap)
+    12.0 MiB  buffer grows by 8 bytes (likely)
+              → Double it.
+              at grow  src/a.c:33
+                 main  src/a.c:9
+
+Who holds it (not waste by itself)
+    50.0 MiB  one stack holds half (certain)
+
+Over the run: 600 allocations of 60.0 MiB (64.0 MiB given),
+400 frees, 0 reallocs, 0 temporaries.
+The recorder itself held 2.00 MiB inside the program; the
+trace is 1.46 KiB (1.50 bytes an event).
+trace  app.sft
+";
+    assert_eq!(render(&small(), &style), expected);
+}
+
+#[test]
+fn full_stacks_show_every_frame() {
+    let text = render(
+        &small(),
+        &Style {
+            full_stacks: true,
+            ..Style::default()
+        },
+    );
+    for frame in [
+        "at realloc  app",
+        "grow(char*)  src/a.c:33",
+        "main  src/a.c:9",
+        "_start  app",
+    ] {
+        assert!(text.contains(frame), "missing {frame:?} in\n{text}");
+    }
+}
+
+#[test]
+fn completeness_comes_before_any_figure() {
+    let mut report = small();
+    report.completeness = Completeness {
+        complete: false,
+        events: 1000,
+        lost_events: 31,
+        notes: vec!["disk full after 12 MB".into()],
+        ..Completeness::default()
+    };
+    let text = render(&report, &Style::default());
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[1],
+        "INCOMPLETE: 1,000 events read, 31 lost: every figure below may be too small"
+    );
+    assert_eq!(lines[2], "  disk full after 12 MB");
+}
+
+#[test]
+fn books_that_do_not_add_up_are_called_a_fault() {
+    let mut report = small();
+    report.instants[0].books.as_mut().expect("has books").rows[0].bytes += 1;
+    let text = render(&report, &Style::default());
+    assert!(
+        text.contains("The rows add up to 104857601 bytes, not 104857600"),
+        "{text}"
+    );
+    assert!(!render(&small(), &Style::default()).contains("add up to"));
+}
+
+#[test]
+fn an_empty_report_says_that_nothing_was_recorded() {
+    let text = render(&Report::default(), &Style::default());
+    assert!(
+        text.contains("Nothing was recorded") && text.contains("statically linked"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("leak") && !text.contains("resident"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_instant_without_books_says_so() {
+    let mut report = small();
+    report.instants[0].books = None;
+    let text = render(&report, &Style::default());
+    assert!(
+        text.contains("no snapshot of the mappings belongs to this instant"),
+        "{text}"
+    );
+    assert!(text.contains("live heap then: 200 blocks"), "{text}");
+    report.instants.clear();
+    assert!(render(&report, &Style::default()).contains("no instant"));
+    report.at = 99;
+    render(&report, &Style::default());
+}
+
+/// Names that try to leave their place, and a template name of 10 KiB.
+fn hostile() -> Report {
+    let mut report = synthetic::report(3, 60);
+    let long = format!(
+        "std::map<{}>::insert",
+        "Foo<int, std::vector<Bar>>, ".repeat(400)
+    );
+    let bad = [
+        "\x1b[2J\x1b]0;x\x07",
+        "</script><img src=x onerror=alert(1)>",
+        "日本語\u{202e}名前",
+        "",
+        &long,
+    ];
+    for (index, frame) in report.frames.iter_mut().enumerate() {
+        frame.function = bad[index % bad.len()].to_owned();
+        frame.file = Some(bad[(index + 1) % bad.len()].to_owned());
+    }
+    report.program.name = long.clone();
+    report.findings[0].title = long.clone();
+    report.findings[1].change = format!("\x1b[31m{long}\nnext");
+    report.completeness.notes = vec![long.clone()];
+    report.instants[0].books.as_mut().expect("has books").rows[0].label = bad[1].repeat(9);
+    report
+}
+
+#[test]
+fn no_line_is_wider_than_the_width_and_the_screen_is_short() {
+    let columns = |line: &str| {
+        line.chars()
+            .map(|c| {
+                if ('\u{2e80}'..'\u{a4d0}').contains(&c) {
+                    2
+                } else {
+                    1
+                }
+            })
+            .sum::<usize>()
+    };
+    for report in [
+        small(),
+        synthetic::report(1, 400),
+        hostile(),
+        Report::default(),
+    ] {
+        for width in (60..=200).step_by(7).chain([61, 99, 101, 199]) {
+            let text = render(
+                &report,
+                &Style {
+                    width,
+                    html: Some("/very/long".repeat(40)),
+                    ..Style::default()
+                },
+            );
+            for line in text.lines() {
+                assert!(
+                    columns(line) <= width,
+                    "{} > {width}: {line}",
+                    columns(line)
+                );
+                assert!(
+                    !line.chars().any(char::is_control),
+                    "control character in {line:?}"
+                );
+            }
+        }
+        let lines = render(&report, &Style::default()).lines().count();
+        assert!(lines <= 50, "{lines} lines");
+    }
+}
+
+#[test]
+fn colour_is_only_there_when_asked_for() {
+    let style = Style {
+        color: true,
+        ..Style::default()
+    };
+    let report = synthetic::report(1, 50);
+    assert!(!render(&report, &Style::default()).contains('\x1b'));
+    let colored = render(&report, &style);
+    assert!(colored.contains("\x1b[32m"));
+    let mut plain = colored;
+    for ink in [
+        "\x1b[0m",
+        "\x1b[1m",
+        "\x1b[2m",
+        "\x1b[32m",
+        "\x1b[1;33m",
+        "\x1b[36m",
+    ] {
+        plain = plain.replace(ink, "");
+    }
+    let trimmed: String = plain
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect();
+    assert_eq!(trimmed, render(&report, &Style::default()));
+}
+
+#[test]
+fn shortened_lists_say_what_is_left_out() {
+    let mut report = small();
+    let one = Finding {
+        title: "same".into(),
+        saved_bytes: MIB,
+        ..Finding::default()
+    };
+    report.findings = vec![one; 11];
+    let text = render(&report, &Style::default());
+    assert!(text.contains("… and 3 more: 3.00 MiB in all."), "{text}");
+}
