@@ -108,6 +108,12 @@ impl Analyzer {
         self.passes.push(pass);
     }
 
+    /// Notes something that is missing from the trace, a sentence: what the reader found damaged
+    /// while it read the events.
+    pub fn damaged(&mut self, what: String) {
+        self.facts.damage.push(what);
+    }
+
     /// Takes an event of the parent, in order, for a process that was forked (N1). Events from the
     /// fork on, and those of a parent that is none, are ignored.
     pub fn inherit(&mut self, event: &Event) {

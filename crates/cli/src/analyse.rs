@@ -1,1 +1,212 @@
-//! a
+//! From a trace to a report: glue between `trace`, `analysis` and `symbols`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use skinflint_analysis::model::{Frame, Report};
+use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
+use skinflint_symbols::{SymbolOptions, Symbols};
+use skinflint_trace::{NodeId, OriginKind, SnapshotCause, Trace};
+
+use crate::args::AnalysisOptions;
+
+/// Events between two updates of the progress bar.
+const PROGRESS_EVENTS: u64 = 1 << 20;
+/// Traces with fewer events are read before a bar could be looked at.
+const PROGRESS_FROM: u64 = 8 << 20;
+
+/// A report, and what its reader should know about names.
+pub struct Analysed {
+    /// The report.
+    pub report: Report,
+    /// How to get names for what has none.
+    pub hints: Vec<String>,
+}
+
+struct Names(Symbols);
+
+impl Symbolizer for Names {
+    fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame> {
+        let frames = self.0.frames_shared(node_pc, node, true);
+        let frame = |frame: &skinflint_symbols::Frame| Frame {
+            function: frame.function.clone(),
+            module: frame.module.clone(),
+            file: frame.file.clone(),
+            line: frame.line,
+            inlined: frame.inlined,
+        };
+        frames.iter().map(frame).collect()
+    }
+}
+
+/// The moment that `--at` names.
+pub fn moment(text: &str) -> Option<At> {
+    match text {
+        "peak" => None,
+        "end" => Some(At::End),
+        "heap-peak" => Some(At::HeapPeak),
+        mark => Some(At::Mark(mark.to_owned())),
+    }
+}
+
+fn facts(trace: &Trace) -> Facts {
+    let node = |id: u32| {
+        let (parent, pc) = trace.node(NodeId(id)).unwrap_or((NodeId(0), 0));
+        StackNode { pc, parent: parent.0 }
+    };
+    Facts {
+        process: trace.process.clone(),
+        threads: trace.threads.clone(),
+        modules: trace.modules.clone(),
+        marks: trace.marks.clone(),
+        rss: trace.rss.clone(),
+        snapshots: trace.snapshots.clone(),
+        ending: trace.ending.clone(),
+        damage: trace.damage.iter().map(ToString::to_string).collect(),
+        nodes: (0..trace.node_count()).map(node).collect(),
+        trace_bytes: trace.file_bytes(),
+    }
+}
+
+/// Opens a trace.
+///
+/// # Errors
+/// What keeps it from being read, with the next step.
+pub fn open(path: &Path) -> Result<Trace> {
+    Ok(Trace::open(path)?)
+}
+
+/// Analyses a trace.
+///
+/// # Errors
+/// If it cannot be read, or does not have the moment that was asked for.
+pub fn analyse(path: &Path, options: &AnalysisOptions) -> Result<Analysed> {
+    let trace = open(path)?;
+    let mut wanted = Options { at: moment(&options.at), ..Options::default() };
+    if wanted.at == Some(At::HeapPeak) {
+        wanted.heap_peak_ticket = heap_peak_ticket(&trace);
+    }
+    let facts = facts(&trace);
+    let mut analyzer = Analyzer::new(facts, wanted)?;
+    inherit(&trace, path, &mut analyzer);
+    let bar = progress(trace.event_count());
+    let mut events = trace.events();
+    let mut seen = 0u64;
+    events.for_each(|event| {
+        analyzer.event(event);
+        seen += 1;
+        if seen.is_multiple_of(PROGRESS_EVENTS) {
+            bar.set_position(seen);
+        }
+    });
+    bar.finish_and_clear();
+    for damage in events.damage() {
+        analyzer.damaged(damage.to_string());
+    }
+    let symbol_options = SymbolOptions {
+        debug_dirs: options.debug_dir.clone(),
+        sysroot: options.sysroot.clone(),
+    };
+    let mut names = Names(Symbols::new(&trace.modules, symbol_options));
+    let mut report = analyzer.finish(&mut names);
+    report.analysed_by = format!("skinflint {}", env!("CARGO_PKG_VERSION"));
+    Ok(Analysed { report, hints: names.0.hints() })
+}
+
+/// Where the live heap is largest: known only when all events were seen once.
+fn heap_peak_ticket(trace: &Trace) -> Option<u64> {
+    let mut ledger = skinflint_analysis::ledger::Ledger::new(16);
+    trace.events().for_each(|event| ledger.apply(event, &mut |_, _| {}));
+    Some(ledger.heap_peak().ticket)
+}
+
+/// A child of fork began with its parent's live blocks: feeds the parent's events up to the fork.
+fn inherit(trace: &Trace, path: &Path, analyzer: &mut Analyzer) {
+    let Some(origin) = &trace.process.origin else { return };
+    if origin.how != OriginKind::Fork {
+        return;
+    }
+    match find_trace(path, &origin.uid, origin.pid) {
+        Some(parent) => {
+            let mut events = parent.events();
+            while let Some(event) = events.next_event() {
+                if event.ticket > origin.fork_ticket {
+                    break;
+                }
+                analyzer.inherit(&event);
+            }
+        }
+        None => analyzer.damaged(format!(
+            "the trace of the parent (process {}) is not in the same folder: what was inherited \
+             from it is not known",
+            origin.pid
+        )),
+    }
+}
+
+/// The trace with this identity, in the same folder.
+fn find_trace(beside: &Path, uid: &str, pid: u32) -> Option<Trace> {
+    let folder = beside.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|file| file.extension().is_some_and(|extension| extension == "sft"))
+        .collect();
+    // Those whose name holds the process id are the likeliest.
+    let likely = format!(".{pid}.");
+    files.sort_by_key(|file| !file.to_string_lossy().contains(&likely));
+    const LOOKED_AT: usize = 2000;
+    files.iter().take(LOOKED_AT).filter_map(|file| Trace::open(file).ok()).find(|trace| {
+        trace.process.uid == uid
+    })
+}
+
+/// A bar on stderr, for long work on a terminal.
+pub fn progress(events: u64) -> ProgressBar {
+    if events < PROGRESS_FROM || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(events);
+    if let Ok(style) = ProgressStyle::with_template(
+        "{msg} {wide_bar} {human_pos}/{human_len} events, {eta} left",
+    ) {
+        bar.set_style(style);
+    }
+    bar.set_message("analysing");
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// The last ticket of a moment, for counts; `None` for the end.
+///
+/// # Errors
+/// No such mark, or no snapshots.
+pub fn ticket_of(trace: &Trace, when: &str) -> Result<Option<u64>> {
+    match when {
+        "cumulative" | "live" | "end" | "heap-peak" => Ok(None),
+        "peak" => {
+            let resident = |s: &skinflint_trace::Snapshot| {
+                s.mappings.iter().map(|mapping| mapping.rss_bytes).sum::<u64>()
+            };
+            let peak = trace.snapshots.iter().max_by_key(|snapshot| resident(snapshot));
+            let peak = peak.context("the trace has no snapshot of resident memory; use --when heap-peak")?;
+            let at_end = peak.cause == SnapshotCause::Exit;
+            Ok((!at_end).then_some(peak.ticket))
+        }
+        name => {
+            let known: Vec<&str> = trace.marks.iter().map(|mark| mark.name.as_str()).collect();
+            let mark = trace.marks.iter().rev().find(|mark| mark.name == name);
+            let mark = mark.with_context(|| {
+                let names = if known.is_empty() { "none".into() } else { known.join(", ") };
+                format!(
+                    "--when {name}: no such moment; use cumulative, live, peak, heap-peak, or a mark \
+                     (this trace has: {names})"
+                )
+            })?;
+            Ok(Some(mark.ticket))
+        }
+    }
+}

@@ -1,27 +1,232 @@
 //! What each subcommand does.
-use crate::args::{Command, RecordArgs};
-use crate::launch;
-use anyhow::Result;
 
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use skinflint_analysis::counts::{self, CountsOptions};
+use skinflint_analysis::ledger::Ledger;
+use skinflint_analysis::model::Report;
+use skinflint_analysis::pass::CellKey;
+use skinflint_collect::Recorded;
+use skinflint_sizes::Scheme;
+use skinflint_trace::OpenError;
+use skinflint_view::{html, json, text};
+
+use crate::analyse::{self, Analysed};
+use crate::args::{
+    AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight, When,
+};
+use crate::launch::{self, Outcome};
+
+/// Does what was asked. The status to end with.
+///
+/// # Errors
+/// Whatever keeps it from being done.
 pub fn dispatch(command: Command) -> Result<u8> {
     match command {
+        Command::Run(args) => run(&args),
         Command::Record(args) => record(&args),
-        _ => anyhow::bail!("not yet"),
+        Command::Report(args) => report(&args),
+        Command::Counts(args) => counts(&args),
     }
 }
-pub fn exit_code(_error: &anyhow::Error) -> u8 {
-    2
+
+/// 2 for what the user can put right on the command line, 1 for the rest.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.downcast_ref::<OpenError>().is_some() { 1 } else { 2 }
 }
+
 fn record(args: &RecordArgs) -> Result<u8> {
     let outcome = launch::record(&args.record)?;
-    for r in &outcome.recorded {
+    if !args.record.quiet {
+        for trace in &outcome.recorded {
+            eprintln!("skinflint: {}", one_line(trace));
+        }
+    }
+    complain(&outcome, &args.record);
+    Ok(outcome.exit_code())
+}
+
+/// What was recorded, in a line.
+fn one_line(trace: &Recorded) -> String {
+    let name = format!("{} ({} {})", trace.path.display(), trace.process.name, trace.process.pid);
+    let Some(ending) = &trace.ending else { return format!("{name}: cut") };
+    let lost = match ending.lost_events {
+        0 => String::new(),
+        lost => format!(", {lost} events lost"),
+    };
+    let size = skinflint_view::units::bytes(trace.bytes);
+    format!("{name}: {} events, {size}{lost}", ending.events)
+}
+
+/// Says what went wrong while recording; the program is not to suffer from it.
+fn complain(outcome: &Outcome, options: &RecordOptions) {
+    for trace in &outcome.recorded {
+        if let Some(error) = &trace.error {
+            eprintln!(
+                "skinflint: {}: {error}; the program went on, the trace holds what was written before",
+                trace.path.display()
+            );
+        }
+    }
+    if outcome.recorded.is_empty() {
+        let program = options.command[0].to_string_lossy();
         eprintln!(
-            "{} {:?} {} {:?}",
-            r.path.display(),
-            r.ending,
-            r.bytes,
-            r.error
+            "skinflint: nothing was recorded: {program} never loaded the recorder. It may be a script \
+             or wrapper for a statically linked or set-user-id program, or it clears its environment \
+             (LD_PRELOAD); name the program itself after --"
         );
+    }
+}
+
+fn run(args: &RunArgs) -> Result<u8> {
+    let outcome = launch::record(&args.record)?;
+    complain(&outcome, &args.record);
+    if let Some(main) = most_interesting(&outcome) {
+        // The program's status counts, whatever becomes of the report.
+        if let Err(error) = report_of_run(args, &outcome, main) {
+            eprintln!("skinflint: {}: {error:#}", main.path.display());
+        }
     }
     Ok(outcome.exit_code())
 }
+
+/// The process that the screen is about: the program itself, unless another one that it started grew
+/// to more than twice its size (a wrapper, a build, a daemon).
+fn most_interesting(outcome: &Outcome) -> Option<&Recorded> {
+    let size = |trace: &Recorded| trace.ending.as_ref().and_then(|e| e.max_rss_bytes).unwrap_or(0);
+    let own = outcome.recorded.iter().rfind(|trace| trace.process.pid == outcome.pid);
+    let largest = outcome.recorded.iter().max_by_key(|trace| size(trace))?;
+    Some(match own {
+        Some(own) if size(largest) <= size(own) * 2 => own,
+        _ => largest,
+    })
+}
+
+fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
+    let analysed = analyse::analyse(&main.path, &args.analysis)?;
+    let mut html_path = None;
+    if !args.no_html {
+        let path = main.path.with_extension("html");
+        write_html(&analysed.report, &path)?;
+        html_path = Some(path);
+    }
+    let others: Vec<&Recorded> =
+        outcome.recorded.iter().filter(|trace| trace.path != main.path).collect();
+    let mut out = io::stderr().lock();
+    let style = style(&args.analysis, io::stderr().is_terminal(), &main.path, html_path.as_deref());
+    writeln!(out)?;
+    out.write_all(text::render(&analysed.report, &style).as_bytes())?;
+    hints(&mut out, &analysed)?;
+    if !others.is_empty() {
+        writeln!(out, "Also recorded ({} processes):", others.len())?;
+        const SHOWN: usize = 8;
+        for trace in others.iter().take(SHOWN) {
+            writeln!(out, "  {}", one_line(trace))?;
+        }
+        if others.len() > SHOWN {
+            writeln!(out, "  … and {} more in the same folder", others.len() - SHOWN)?;
+        }
+    }
+    Ok(())
+}
+
+fn hints(out: &mut impl Write, analysed: &Analysed) -> io::Result<()> {
+    const SHOWN: usize = 3;
+    for hint in analysed.hints.iter().take(SHOWN) {
+        writeln!(out, "Names: {hint}")?;
+    }
+    if analysed.hints.len() > SHOWN {
+        writeln!(out, "Names: … and {} more modules", analysed.hints.len() - SHOWN)?;
+    }
+    Ok(())
+}
+
+fn style(options: &AnalysisOptions, terminal: bool, trace: &Path, html: Option<&Path>) -> text::Style {
+    let default = text::Style::default();
+    let size = terminal_size::terminal_size_of(io::stderr());
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let seen = if terminal { size.map(|(width, _)| usize::from(width.0)) } else { None };
+    let color = match options.color {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => terminal && std::env::var_os("NO_COLOR").is_none(),
+    };
+    text::Style {
+        width: columns.or(seen).unwrap_or(default.width),
+        color,
+        full_stacks: options.full_stacks,
+        trace: Some(trace.display().to_string()),
+        html: html.map(|path| path.display().to_string()),
+        ..default
+    }
+}
+
+fn write_html(report: &Report, path: &Path) -> Result<()> {
+    let page = html::render(report, &html::HtmlOptions::default())?;
+    std::fs::write(path, page).with_context(|| {
+        format!("{}: cannot be written; name another file with --html", path.display())
+    })
+}
+
+fn report(args: &ReportArgs) -> Result<u8> {
+    let analysed = analyse::analyse(&args.trace, &args.analysis)?;
+    if let Some(path) = &args.html {
+        write_html(&analysed.report, path)?;
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        out.write_all(json::render(&analysed.report, true)?.as_bytes())?;
+        writeln!(out)?;
+    } else {
+        let terminal = io::stdout().is_terminal();
+        let style = style(&args.analysis, terminal, &args.trace, args.html.as_deref());
+        out.write_all(text::render(&analysed.report, &style).as_bytes())?;
+        hints(&mut io::stderr().lock(), &analysed)?;
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+fn counts(args: &CountsArgs) -> Result<u8> {
+    let scheme = match &args.scheme {
+        Some(name) => Some(Scheme::by_name(name).map_err(|error| anyhow::anyhow!("--scheme: {error}"))?),
+        None => None,
+    };
+    let trace = analyse::open(&args.trace)?;
+    let cells = count_cells(&trace, &args.when)?;
+    let options = CountsOptions {
+        scheme,
+        allocator: &trace.process.allocator,
+        label: &args.when,
+        by_slop: args.weight == Weight::Slop,
+        limit: (args.limit > 0).then_some(args.limit),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(counts::concordance(cells, &options).as_bytes())?;
+    out.flush()?;
+    Ok(0)
+}
+
+/// Blocks by cell at a moment, or over the run.
+fn count_cells(trace: &skinflint_trace::Trace, when: &str) -> Result<Vec<(CellKey, u64)>> {
+    let last = analyse::ticket_of(trace, when)?.unwrap_or(u64::MAX);
+    let mut ledger = Ledger::new(16);
+    let bar = analyse::progress(trace.event_count());
+    trace.events().for_each(|event| {
+        if event.ticket <= last {
+            ledger.apply(event, &mut |_, _| {});
+        }
+    });
+    bar.finish_and_clear();
+    let cells = ledger.cells();
+    let count = |(index, count): (usize, &skinflint_analysis::cells::CellCount)| match when {
+        "cumulative" => count.ever,
+        "heap-peak" => u64::from(cells.live_at_heap_peak(index)),
+        _ => u64::from(count.live),
+    };
+    let counted = cells.counts().enumerate().map(count);
+    Ok(cells.keys().iter().copied().zip(counted).collect())
+}
+
