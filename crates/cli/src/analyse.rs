@@ -55,7 +55,10 @@ pub fn moment(text: &str) -> Option<At> {
 fn facts(trace: &Trace) -> Facts {
     let node = |id: u32| {
         let (parent, pc) = trace.node(NodeId(id)).unwrap_or((NodeId(0), 0));
-        StackNode { pc, parent: parent.0 }
+        StackNode {
+            pc,
+            parent: parent.0,
+        }
     };
     Facts {
         process: trace.process.clone(),
@@ -85,7 +88,10 @@ pub fn open(path: &Path) -> Result<Trace> {
 /// If it cannot be read, or does not have the moment that was asked for.
 pub fn analyse(path: &Path, options: &AnalysisOptions) -> Result<Analysed> {
     let trace = open(path)?;
-    let mut wanted = Options { at: moment(&options.at), ..Options::default() };
+    let mut wanted = Options {
+        at: moment(&options.at),
+        ..Options::default()
+    };
     if wanted.at == Some(At::HeapPeak) {
         wanted.heap_peak_ticket = heap_peak_ticket(&trace);
     }
@@ -113,19 +119,26 @@ pub fn analyse(path: &Path, options: &AnalysisOptions) -> Result<Analysed> {
     let mut names = Names(Symbols::new(&trace.modules, symbol_options));
     let mut report = analyzer.finish(&mut names);
     report.analysed_by = format!("skinflint {}", env!("CARGO_PKG_VERSION"));
-    Ok(Analysed { report, hints: names.0.hints() })
+    Ok(Analysed {
+        report,
+        hints: names.0.hints(),
+    })
 }
 
 /// Where the live heap is largest: known only when all events were seen once.
 fn heap_peak_ticket(trace: &Trace) -> Option<u64> {
     let mut ledger = skinflint_analysis::ledger::Ledger::new(16);
-    trace.events().for_each(|event| ledger.apply(event, &mut |_, _| {}));
+    trace
+        .events()
+        .for_each(|event| ledger.apply(event, &mut |_, _| {}));
     Some(ledger.heap_peak().ticket)
 }
 
 /// A child of fork began with its parent's live blocks: feeds the parent's events up to the fork.
 fn inherit(trace: &Trace, path: &Path, analyzer: &mut Analyzer) {
-    let Some(origin) = &trace.process.origin else { return };
+    let Some(origin) = &trace.process.origin else {
+        return;
+    };
     if origin.how != OriginKind::Fork {
         return;
     }
@@ -149,7 +162,10 @@ fn inherit(trace: &Trace, path: &Path, analyzer: &mut Analyzer) {
 
 /// The trace with this identity, in the same folder.
 fn find_trace(beside: &Path, uid: &str, pid: u32) -> Option<Trace> {
-    let folder = beside.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = beside
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -159,9 +175,11 @@ fn find_trace(beside: &Path, uid: &str, pid: u32) -> Option<Trace> {
     let likely = format!(".{pid}.");
     files.sort_by_key(|file| !file.to_string_lossy().contains(&likely));
     const LOOKED_AT: usize = 2000;
-    files.iter().take(LOOKED_AT).filter_map(|file| Trace::open(file).ok()).find(|trace| {
-        trace.process.uid == uid
-    })
+    files
+        .iter()
+        .take(LOOKED_AT)
+        .filter_map(|file| Trace::open(file).ok())
+        .find(|trace| trace.process.uid == uid)
 }
 
 /// A bar on stderr, for long work on a terminal.
@@ -170,9 +188,9 @@ pub fn progress(events: u64) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(events);
-    if let Ok(style) = ProgressStyle::with_template(
-        "{msg} {wide_bar} {human_pos}/{human_len} events, {eta} left",
-    ) {
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} events, {eta} left")
+    {
         bar.set_style(style);
     }
     bar.set_message("analysing");
@@ -189,10 +207,17 @@ pub fn ticket_of(trace: &Trace, when: &str) -> Result<Option<u64>> {
         "cumulative" | "live" | "end" | "heap-peak" => Ok(None),
         "peak" => {
             let resident = |s: &skinflint_trace::Snapshot| {
-                s.mappings.iter().map(|mapping| mapping.rss_bytes).sum::<u64>()
+                s.mappings
+                    .iter()
+                    .map(|mapping| mapping.rss_bytes)
+                    .sum::<u64>()
             };
-            let peak = trace.snapshots.iter().max_by_key(|snapshot| resident(snapshot));
-            let peak = peak.context("the trace has no snapshot of resident memory; use --when heap-peak")?;
+            let peak = trace
+                .snapshots
+                .iter()
+                .max_by_key(|snapshot| resident(snapshot));
+            let peak =
+                peak.context("the trace has no snapshot of resident memory; use --when heap-peak")?;
             let at_end = peak.cause == SnapshotCause::Exit;
             Ok((!at_end).then_some(peak.ticket))
         }

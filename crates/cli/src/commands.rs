@@ -15,7 +15,8 @@ use skinflint_view::{html, json, text};
 
 use crate::analyse::{self, Analysed};
 use crate::args::{
-    AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight, When,
+    AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight,
+    When,
 };
 use crate::launch::{self, Outcome};
 
@@ -34,7 +35,11 @@ pub fn dispatch(command: Command) -> Result<u8> {
 
 /// 2 for what the user can put right on the command line, 1 for the rest.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.downcast_ref::<OpenError>().is_some() { 1 } else { 2 }
+    if error.downcast_ref::<OpenError>().is_some() {
+        1
+    } else {
+        2
+    }
 }
 
 fn record(args: &RecordArgs) -> Result<u8> {
@@ -50,8 +55,15 @@ fn record(args: &RecordArgs) -> Result<u8> {
 
 /// What was recorded, in a line.
 fn one_line(trace: &Recorded) -> String {
-    let name = format!("{} ({} {})", trace.path.display(), trace.process.name, trace.process.pid);
-    let Some(ending) = &trace.ending else { return format!("{name}: cut") };
+    let name = format!(
+        "{} ({} {})",
+        trace.path.display(),
+        trace.process.name,
+        trace.process.pid
+    );
+    let Some(ending) = &trace.ending else {
+        return format!("{name}: cut");
+    };
     let lost = match ending.lost_events {
         0 => String::new(),
         lost => format!(", {lost} events lost"),
@@ -95,8 +107,17 @@ fn run(args: &RunArgs) -> Result<u8> {
 /// The process that the screen is about: the program itself, unless another one that it started grew
 /// to more than twice its size (a wrapper, a build, a daemon).
 fn most_interesting(outcome: &Outcome) -> Option<&Recorded> {
-    let size = |trace: &Recorded| trace.ending.as_ref().and_then(|e| e.max_rss_bytes).unwrap_or(0);
-    let own = outcome.recorded.iter().rfind(|trace| trace.process.pid == outcome.pid);
+    let size = |trace: &Recorded| {
+        trace
+            .ending
+            .as_ref()
+            .and_then(|e| e.max_rss_bytes)
+            .unwrap_or(0)
+    };
+    let own = outcome
+        .recorded
+        .iter()
+        .rfind(|trace| trace.process.pid == outcome.pid);
     let largest = outcome.recorded.iter().max_by_key(|trace| size(trace))?;
     Some(match own {
         Some(own) if size(largest) <= size(own) * 2 => own,
@@ -112,10 +133,18 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
         write_html(&analysed.report, &path)?;
         html_path = Some(path);
     }
-    let others: Vec<&Recorded> =
-        outcome.recorded.iter().filter(|trace| trace.path != main.path).collect();
+    let others: Vec<&Recorded> = outcome
+        .recorded
+        .iter()
+        .filter(|trace| trace.path != main.path)
+        .collect();
     let mut out = io::stderr().lock();
-    let style = style(&args.analysis, io::stderr().is_terminal(), &main.path, html_path.as_deref());
+    let style = style(
+        &args.analysis,
+        io::stderr().is_terminal(),
+        &main.path,
+        html_path.as_deref(),
+    );
     writeln!(out)?;
     out.write_all(text::render(&analysed.report, &style).as_bytes())?;
     hints(&mut out, &analysed)?;
@@ -126,7 +155,11 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
             writeln!(out, "  {}", one_line(trace))?;
         }
         if others.len() > SHOWN {
-            writeln!(out, "  … and {} more in the same folder", others.len() - SHOWN)?;
+            writeln!(
+                out,
+                "  … and {} more in the same folder",
+                others.len() - SHOWN
+            )?;
         }
     }
     Ok(())
@@ -138,16 +171,31 @@ fn hints(out: &mut impl Write, analysed: &Analysed) -> io::Result<()> {
         writeln!(out, "Names: {hint}")?;
     }
     if analysed.hints.len() > SHOWN {
-        writeln!(out, "Names: … and {} more modules", analysed.hints.len() - SHOWN)?;
+        writeln!(
+            out,
+            "Names: … and {} more modules",
+            analysed.hints.len() - SHOWN
+        )?;
     }
     Ok(())
 }
 
-fn style(options: &AnalysisOptions, terminal: bool, trace: &Path, html: Option<&Path>) -> text::Style {
+fn style(
+    options: &AnalysisOptions,
+    terminal: bool,
+    trace: &Path,
+    html: Option<&Path>,
+) -> text::Style {
     let default = text::Style::default();
     let size = terminal_size::terminal_size_of(io::stderr());
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let seen = if terminal { size.map(|(width, _)| usize::from(width.0)) } else { None };
+    let columns = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let seen = if terminal {
+        size.map(|(width, _)| usize::from(width.0))
+    } else {
+        None
+    };
     let color = match options.color {
         When::Always => true,
         When::Never => false,
@@ -166,7 +214,10 @@ fn style(options: &AnalysisOptions, terminal: bool, trace: &Path, html: Option<&
 fn write_html(report: &Report, path: &Path) -> Result<()> {
     let page = html::render(report, &html::HtmlOptions::default())?;
     std::fs::write(path, page).with_context(|| {
-        format!("{}: cannot be written; name another file with --html", path.display())
+        format!(
+            "{}: cannot be written; name another file with --html",
+            path.display()
+        )
     })
 }
 
@@ -191,7 +242,9 @@ fn report(args: &ReportArgs) -> Result<u8> {
 
 fn counts(args: &CountsArgs) -> Result<u8> {
     let scheme = match &args.scheme {
-        Some(name) => Some(Scheme::by_name(name).map_err(|error| anyhow::anyhow!("--scheme: {error}"))?),
+        Some(name) => {
+            Some(Scheme::by_name(name).map_err(|error| anyhow::anyhow!("--scheme: {error}"))?)
+        }
         None => None,
     };
     let trace = analyse::open(&args.trace)?;
@@ -229,4 +282,3 @@ fn count_cells(trace: &skinflint_trace::Trace, when: &str) -> Result<Vec<(CellKe
     let counted = cells.counts().enumerate().map(count);
     Ok(cells.keys().iter().copied().zip(counted).collect())
 }
-

@@ -165,6 +165,7 @@ fn instant_name(instant: &Instant) -> String {
         InstantKind::Peak => format!("its peak ({at} after the start)"),
         InstantKind::HeapPeak => format!("the largest live heap ({at} after the start)"),
         InstantKind::End => format!("the end ({at} after the start)"),
+        InstantKind::Time => format!("{at} after the start"),
         InstantKind::Mark => format!("mark “{}” ({at} after the start)", instant.label),
     }
 }

@@ -580,6 +580,7 @@ fn findings(report: &mut Report) {
         largest_bytes: 16 * MIB,
         allocated_bytes: (34_000 * MIB) >> index,
         doubling_bytes: 32 * MIB,
+        anew_usable_bytes: 40 * MIB,
         one_and_a_half_bytes: 48 * MIB,
     })
     .collect();
