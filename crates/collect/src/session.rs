@@ -381,9 +381,6 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
     };
     let exe = proc::link(pid, "exe");
     let argv = proc::arguments(pid);
-    let name = Path::new(&exe)
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
