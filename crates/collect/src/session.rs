@@ -380,9 +380,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         (None, None, None) => None,
     };
     let exe = proc::link(pid, "exe");
-    let name = Path::new(&exe)
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
+    let argv = proc::arguments(pid);
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -390,11 +388,9 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         uid: format!("{:016x}", random()),
         pid,
         ppid,
-        name: name
-            .or_else(|| proc::thread_name(pid, pid))
-            .unwrap_or_else(|| "unknown".into()),
+        name: process_name(pid, &argv, &exe),
         exe,
-        argv: proc::arguments(pid),
+        argv,
         cwd: proc::link(pid, "cwd"),
         started_unix_ns: started.as_nanos() as u64,
         recorder_version: env!("CARGO_PKG_VERSION").into(),
@@ -405,6 +401,28 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         origin,
     };
     (info, became.is_some())
+}
+
+/// What a process is called: `comm`, which is the name that was executed (a link's, a script's), not
+/// the file's that it led to; cut at 15 bytes by the kernel and completed where that is possible.
+fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
+    let file = |path: &str| {
+        Path::new(path)
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    };
+    let called = argv.first().and_then(|first| file(first));
+    let exe = file(exe);
+    match proc::thread_name(pid, pid).filter(|name| !name.is_empty()) {
+        Some(comm) => {
+            let whole = [called, exe]
+                .into_iter()
+                .flatten()
+                .find(|name| name.starts_with(&comm));
+            whole.unwrap_or(comm)
+        }
+        None => exe.or(called).unwrap_or_else(|| "unknown".into()),
+    }
 }
 
 /// A zero-terminated text.
