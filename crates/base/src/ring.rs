@@ -95,6 +95,8 @@ pub struct SessionPage {
     pub wake: AtomicU32,
     /// 1 while the collector sleeps, so that others need not wake it in vain.
     pub sleeping: AtomicU32,
+    /// Process id of the collector, as it sees itself.
+    pub collector_pid: AtomicU32,
 }
 
 /// Size of the session page in bytes.

@@ -134,6 +134,11 @@ impl Session {
         let folder = tempfile_folder::Folder::make()?;
         let listener = Listener::bind(&folder.0.join("s"))?;
         let session = Arc::new(SessionMemory::create()?);
+        // ORDER: Relaxed; nobody else has the page yet.
+        session
+            .page()
+            .collector_pid
+            .store(std::process::id(), Ordering::Relaxed);
         let (output, writer) = Output::start(options.level)?;
         let (asks, asked) = channel();
         let (tells, told) = channel();

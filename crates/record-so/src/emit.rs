@@ -113,6 +113,8 @@ impl Ring {
 
     /// Waits until the collector has read enough; a ring that was full grows once it is empty (R3).
     fn wait_for_room(&mut self, wanted: u64) -> bool {
+        // Without a heartbeat: so long if the collector is gone, so long if it may only be stopped.
+        const GONE_NS: u64 = 300_000_000;
         const PATIENCE_NS: u64 = 5_000_000_000;
         let header = self.header();
         let Some(session) = process::session() else {
@@ -142,10 +144,17 @@ impl Ring {
             sys::futex_wake(&session.wake);
             sys::futex_wait(&header.head.drained, drained, 20_000_000);
             let now_tick = session.tick.load(Ordering::Relaxed);
+            let now = sys::monotonic_ns();
             if now_tick != tick {
                 tick = now_tick;
-                since = sys::monotonic_ns();
-            } else if sys::monotonic_ns() - since > PATIENCE_NS {
+                since = now;
+                continue;
+            }
+            let silent_ns = now - since;
+            // ORDER: Relaxed; a constant of the session, and a flag.
+            let collector = session.collector_pid.load(Ordering::Relaxed);
+            let gone = silent_ns > GONE_NS && !sys::process_exists(collector);
+            if gone || silent_ns > PATIENCE_NS || process::OFF.load(Ordering::Relaxed) {
                 process::give_up();
                 return false;
             }

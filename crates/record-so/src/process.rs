@@ -175,6 +175,8 @@ pub fn give_up() {
     if let Some(header) = header() {
         header.gave_up.store(1, Ordering::Relaxed);
     }
+    // Every thread's next event goes the slow way, and there finds `OFF`.
+    new_epoch();
 }
 
 /// Tells the collector what the recorder holds.
