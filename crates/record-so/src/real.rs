@@ -125,6 +125,12 @@ pub fn is_resolving() -> bool {
     STATE.load(Ordering::Acquire) == RESOLVING
 }
 
+/// Whether the table is complete. Cost: one load.
+pub fn is_resolved() -> bool {
+    // ORDER: Acquire; pairs with the Release in `resolve`.
+    STATE.load(Ordering::Acquire) == RESOLVED
+}
+
 const ARENA_BYTES: usize = 64 * 1024;
 
 #[repr(C, align(16))]

@@ -112,7 +112,11 @@ pub fn enter() -> *mut ThreadState {
 #[cold]
 #[inline(never)]
 fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
-    let state = if state.is_null() { register() } else { state };
+    let state = if state.is_null() {
+        register(true)
+    } else {
+        state
+    };
     // SAFETY: H1; `nobody` has the byte too.
     unsafe {
         // ORDER: Relaxed, as in `enter`.
@@ -216,9 +220,17 @@ pub fn enter_from_allocator() -> *mut ThreadState {
     core::ptr::null_mut()
 }
 
+/// Registers this thread if it is not, at a moment when nothing may be allocated: then a stack whose
+/// bounds the kernel cannot tell is unwound with the care for foreign ones.
+pub fn register_without_allocating() {
+    if tls::get().is_null() {
+        register(false);
+    }
+}
+
 /// The first event of a thread. Returns its state, or `nobody`.
 #[cold]
-fn register() -> *mut ThreadState {
+fn register(may_allocate: bool) -> *mut ThreadState {
     // What happens from here on (pthread_getattr_np may allocate) passes through.
     tls::set(nobody());
     // ORDER: Relaxed; a flag.
@@ -247,7 +259,7 @@ fn register() -> *mut ThreadState {
     }
     // SAFETY: the slot and so the state are ours (H1).
     unsafe {
-        (*state).stack_bounds = own_stack();
+        (*state).stack_bounds = own_stack(may_allocate);
         (*state).epoch = process::epoch();
         (*state).stack.invalidate();
         emit::thread_begins(state);
@@ -465,7 +477,7 @@ unsafe extern "C" {
 }
 
 /// Bounds of the calling thread's own stack; (0, 0) if they cannot be learned.
-fn own_stack() -> (u64, u64) {
+fn own_stack(may_allocate: bool) -> (u64, u64) {
     if process::PID.load(Ordering::Relaxed) == sys::gettid() {
         // ORDER (above): Relaxed; set before any registration.
         // SAFETY: the loader sets it before anything runs.
@@ -482,7 +494,8 @@ fn own_stack() -> (u64, u64) {
     match mapping_around(here) {
         // glibc puts the thread's descriptor at the top of its stack.
         Some((low, high)) if low < own && own <= high => (low, own),
-        Some(_) | None => stack_by_attributes(),
+        _ if may_allocate => stack_by_attributes(),
+        _ => (0, 0),
     }
 }
 
