@@ -64,10 +64,12 @@ extern "C" fn on_signal(signal: i32) {
                 // SAFETY: no memory is involved; the child has not been waited for while CHILD is set.
                 unsafe { libc::kill(child as i32, signal) };
             } else {
+                // ORDER: Relaxed; as said at the head of the handler.
                 INTERRUPTS.fetch_add(1, Ordering::Relaxed);
             }
         }
         libc::SIGINT | libc::SIGQUIT => {
+            // ORDER: Relaxed; as said at the head of the handler.
             INTERRUPTS.fetch_add(1, Ordering::Relaxed);
         }
         _ => {}

@@ -418,7 +418,9 @@ fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
     };
     let called = argv.first().and_then(|first| file(first));
     let exe = file(exe);
-    match proc::thread_name(pid, pid).filter(|name| !name.is_empty()) {
+    // A program that runs itself again by /proc/self/exe is called so; its file says more.
+    let comm = proc::thread_name(pid, pid).filter(|name| !name.is_empty() && name != "exe");
+    match comm {
         Some(comm) => {
             let whole = [called, exe]
                 .into_iter()

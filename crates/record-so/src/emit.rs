@@ -7,7 +7,7 @@
 //! W3  Every event takes exactly one ticket; a `TICKET` record stands before it when that is not its
 //!     predecessor's plus one.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use skinflint_base::ring::{
     MARK_NAME_BYTES, RECORD_WORDS, RING_WORDS, STACK_CHUNK, STACK_TRUNCATED, SlotHeader, WIDE,
@@ -443,6 +443,27 @@ pub unsafe fn mark(state: *mut ThreadState, name: &[u8]) {
     }
 }
 
+/// A mark made by a signal: `signal 1`, `signal 2` …
+///
+/// # Safety
+/// As for `mark`.
+pub unsafe fn signal_mark(state: *mut ThreadState) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // ORDER: Relaxed; hands out numbers.
+    let mut number = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut name = *b"signal ..........";
+    let mut start = name.len();
+    while number > 0 || start == name.len() {
+        start -= 1;
+        name[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    let digits = name.len() - start;
+    name.copy_within(start.., 7);
+    // SAFETY: as the caller promises.
+    unsafe { mark(state, &name[..7 + digits]) };
+}
+
 /// Writes marks that a signal asked for while the thread was busy.
 ///
 /// # Safety
@@ -458,7 +479,7 @@ pub unsafe fn pending_marks(state: *mut ThreadState) {
             if entered.is_null() {
                 return;
             }
-            mark(entered, b"signal");
+            signal_mark(entered);
             thread::set_busy(entered, 0);
         }
     }

@@ -108,15 +108,19 @@ pub fn link() -> bool {
     } else {
         thread::single_ticket()
     };
+    // ORDER: Relaxed; there is one thread.
     MULTI.store(false, Ordering::Relaxed);
+    // ORDER: Relaxed; there is one thread.
     PID.store(sys::getpid(), Ordering::Relaxed);
     thread::forget_slots();
     let linked =
         make_live_page() && crate::link::begin(parent, fork_ticket) && crate::modules::prepare();
     if !linked {
+        // ORDER: Relaxed; there is one thread.
         OFF.store(true, Ordering::Relaxed);
         return false;
     }
+    // ORDER: Relaxed; there is one thread.
     TICKET.store(0, Ordering::Relaxed);
     set_epoch();
     true

@@ -91,6 +91,7 @@ real_functions! {
     fork: "fork";
     dlclose: "dlclose";
     quick_exit: "quick_exit";
+    abort: "abort";
 }
 
 const UNRESOLVED: usize = 0;
@@ -206,6 +207,8 @@ pub type Fork = unsafe extern "C" fn() -> c_int;
 pub type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// `quick_exit`
 pub type Exit = unsafe extern "C" fn(c_int) -> !;
+/// `abort`
+pub type Abort = unsafe extern "C" fn() -> !;
 /// `pthread_create`
 pub type PthreadCreate =
     unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, *mut c_void) -> c_int;

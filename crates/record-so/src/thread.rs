@@ -130,12 +130,15 @@ fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
                 return core::ptr::null_mut();
             }
         }
+        // ORDER: Relaxed; a counter.
         if process::OFF.load(Ordering::Relaxed) {
             tls::set(nobody());
             return core::ptr::null_mut();
         }
+        // ORDER: Relaxed; a flag that is never taken back.
         (*state).busy.store(RECORDING, Ordering::Relaxed);
         let recorded = catch_up(state);
+        // ORDER: Relaxed, as in `enter`.
         (*state).busy.store(INSIDE, Ordering::Relaxed);
         if recorded {
             state
@@ -178,6 +181,7 @@ unsafe fn catch_up(state: *mut ThreadState) -> bool {
 /// `state` is what `enter` returned, not null.
 #[inline(always)]
 pub unsafe fn leave(state: *mut ThreadState) {
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     compiler_fence(Ordering::SeqCst);
     // SAFETY: H1.
     unsafe {
@@ -195,6 +199,7 @@ pub unsafe fn leave(state: *mut ThreadState) {
 /// Between `enter` and `leave`.
 #[inline(always)]
 pub unsafe fn set_busy(state: *mut ThreadState, busy: u8) {
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     compiler_fence(Ordering::SeqCst);
     // SAFETY: H1. ORDER: Relaxed, as in `enter`.
     unsafe { (*state).busy.store(busy, Ordering::Relaxed) };
@@ -246,6 +251,7 @@ fn register(may_allocate: bool) -> *mut ThreadState {
             return nobody();
         }
         crate::hooks::process_begins();
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     } else if !process::MULTI.load(Ordering::Relaxed) {
         before_second_thread();
     }
@@ -316,11 +322,14 @@ pub fn add_region(region: *mut u8) -> bool {
         // SAFETY: offsets inside the region, by the layout of `ring`.
         unsafe {
             let header = region.add(SLOTS_OFFSET).cast::<SlotHeader>().add(index);
+            // ORDER: Relaxed; as said above: own slot, or a constant by now.
             slot.ring
                 .store(region.add(ring_offset(index)).cast(), Ordering::Relaxed);
+            // ORDER: Relaxed; as said above: own slot, or a constant by now.
             slot.header.store(header, Ordering::Release);
         }
     }
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     SLOT_COUNT.fetch_max(first + SLOTS, Ordering::AcqRel);
     true
 }
@@ -361,6 +370,7 @@ fn claim_among_known(look_at_active: bool) -> *mut ThreadState {
             _ => look_at_active && (old_tid == tid || !sys::thread_exists(pid, old_tid)),
         };
         let ours = owner(SLOT_ACTIVE, tid);
+        // ORDER: Relaxed; as said above: own slot, or a constant by now.
         if may_take
             && header
                 .owner
@@ -478,6 +488,7 @@ unsafe extern "C" {
 
 /// Bounds of the calling thread's own stack; (0, 0) if they cannot be learned.
 fn own_stack(may_allocate: bool) -> (u64, u64) {
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     if process::PID.load(Ordering::Relaxed) == sys::gettid() {
         // ORDER (above): Relaxed; set before any registration.
         // SAFETY: the loader sets it before anything runs.
