@@ -11,12 +11,15 @@
 //! N2  `at_instant` is called exactly once for each pass, before `finish`.
 //! N3  Live columns of sites and sizes are those of [`Report::at`] (of the heap peak exactly, by the
 //!     cells' saved counts).
+//! N4  Events are applied in runs of up to [`AHEAD`], looked at together first (`ahead.rs`); all of
+//!     them before `finish` does anything else.
 //!
 //! Not here: arithmetic on blocks (`ledger.rs`), pages (`books.rs`), advice (`findings.rs`).
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::{Event, OriginKind, Snapshot, SnapshotCause};
 
+use crate::ahead::AHEAD;
 use crate::books::{self, Untouched};
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::findings::{self, Evidence};
@@ -43,6 +46,8 @@ pub struct Analyzer {
     facts: Facts,
     options: Options,
     ledger: Ledger,
+    /// Events taken and not yet applied: fewer than [`AHEAD`].
+    ahead: Vec<Event>,
     passes: Vec<Box<dyn Pass>>,
     plan: Plan,
     next: usize,
@@ -89,6 +94,7 @@ impl Analyzer {
         Ok(Analyzer {
             ledger: Ledger::new(options.limits.timeline_points),
             due_ticket: plan.due.first().map_or(u64::MAX, |due| due.0),
+            ahead: Vec::with_capacity(AHEAD),
             facts,
             options,
             passes,
@@ -126,9 +132,28 @@ impl Analyzer {
         }
     }
 
-    /// Takes an event, in ticket order.
+    /// Takes an event, in ticket order (N4).
     #[inline]
     pub fn event(&mut self, event: &Event) {
+        self.ahead.push(*event);
+        if self.ahead.len() >= AHEAD {
+            self.apply_ahead();
+        }
+    }
+
+    #[inline(never)]
+    fn apply_ahead(&mut self) {
+        let mut events = std::mem::take(&mut self.ahead);
+        self.ledger.look_ahead(&events);
+        for event in &events {
+            self.apply(event);
+        }
+        events.clear();
+        self.ahead = events;
+    }
+
+    #[inline]
+    fn apply(&mut self, event: &Event) {
         if event.ticket > self.due_ticket || event.time_ns > self.plan.at_time_ns {
             self.stop_slow(event);
         }
@@ -226,6 +251,7 @@ impl Analyzer {
 
     /// The recording is over: closes what is open and writes the report.
     pub fn finish(mut self, symbolizer: &mut dyn Symbolizer) -> Report {
+        self.apply_ahead();
         self.ledger.end_inheritance();
         let end_ns = self.end_ns();
         let index = self

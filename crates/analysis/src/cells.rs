@@ -114,6 +114,38 @@ impl Cells {
         }
     }
 
+    /// The cell of a key, if it is known.
+    #[inline]
+    pub(crate) fn find(&self, key: &CellKey) -> Option<CellId> {
+        let hash = hash(key);
+        let mask = self.table.len() - 1;
+        let mut slot = (hash >> 32) as usize & mask;
+        loop {
+            let (there, id) = self.table[slot];
+            if id == 0 {
+                return None;
+            }
+            if there == hash as u32 && self.cells[id as usize - 1].key == *key {
+                return Some(CellId(id - 1));
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    /// Reads where a key would be, and says nothing of use: see `ahead.rs`.
+    #[inline]
+    pub(crate) fn touch(&self, key: &CellKey) -> u64 {
+        let slot = (hash(key) >> 32) as usize & (self.table.len() - 1);
+        u64::from(self.table[slot].0)
+    }
+
+    /// The same for a cell and its site.
+    #[inline]
+    pub(crate) fn touch_cell(&self, cell: CellId) -> u64 {
+        let site = self.cells[cell.0 as usize].count.site;
+        u64::from(self.sites[site as usize].last_serial)
+    }
+
     #[cold]
     #[inline(never)]
     fn intern_slow(&mut self, key: CellKey, hash: u64) -> CellId {

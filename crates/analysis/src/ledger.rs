@@ -124,8 +124,8 @@ enum Parked {
 /// The live map and its counts.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    blocks: BlockMap,
-    cells: Cells,
+    pub(crate) blocks: BlockMap,
+    pub(crate) cells: Cells,
     threads: Vec<ThreadCount>,
     live: Live,
     peak: HeapPeak,

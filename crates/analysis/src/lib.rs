@@ -13,6 +13,7 @@
 //!     missing is said in `Report::completeness` or in the notes of the books.
 //!
 //! Not here: reading a trace (`trace`), names of functions (`symbols`), text (`view`).
+mod ahead;
 pub mod analyzer;
 pub mod blocks;
 pub mod books;
