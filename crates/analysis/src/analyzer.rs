@@ -30,7 +30,7 @@ use crate::model::{
     Totals,
 };
 use crate::notes;
-use crate::pass::{Context, Pass};
+use crate::pass::{CellBlocks, Context, NO_KEY, Pass};
 use crate::passes;
 use crate::schedule::{Due, Plan};
 use crate::timeline::thin_rss;
@@ -49,6 +49,8 @@ pub struct Analyzer {
     /// Events taken and not yet applied: fewer than [`AHEAD`].
     ahead: Vec<Event>,
     passes: Vec<Box<dyn Pass>>,
+    /// Which of them see acts.
+    acting: Vec<usize>,
     plan: Plan,
     next: usize,
     /// Ticket after which something is due; `u64::MAX` if nothing is before the end.
@@ -60,6 +62,12 @@ pub struct Analyzer {
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
     untouched: Vec<Untouched>,
+}
+
+fn acting(passes: &[Box<dyn Pass>]) -> Vec<usize> {
+    (0..passes.len())
+        .filter(|&index| passes[index].sees_acts())
+        .collect()
 }
 
 impl Analyzer {
@@ -97,6 +105,7 @@ impl Analyzer {
             ahead: Vec::with_capacity(AHEAD),
             facts,
             options,
+            acting: acting(&passes),
             passes,
             plan,
             next: 0,
@@ -112,6 +121,7 @@ impl Analyzer {
     /// Adds a pass; before the first event.
     pub fn add_pass(&mut self, pass: Box<dyn Pass>) {
         self.passes.push(pass);
+        self.acting = acting(&self.passes);
     }
 
     /// Notes something that is missing from the trace, a sentence: what the reader found damaged
@@ -158,10 +168,10 @@ impl Analyzer {
             self.stop_slow(event);
         }
         self.last_ticket = event.ticket;
-        let passes = &mut self.passes;
+        let (passes, acting) = (&mut self.passes, &self.acting);
         self.ledger.apply(event, &mut |context, act| {
-            for pass in passes.iter_mut() {
-                pass.act(context, act);
+            for &pass in acting {
+                passes[pass].act(context, act);
             }
         });
     }
@@ -218,6 +228,9 @@ impl Analyzer {
                 self.at_live = Some(cells.counts().map(|count| count.live).collect());
                 let context = Context {
                     cells: cells.keys(),
+                    blocks: &[],
+                    key: NO_KEY,
+                    site: 0,
                     time_ns: self.ledger.now_ns(),
                     ticket: self.last_ticket,
                 };
@@ -273,8 +286,12 @@ impl Analyzer {
             self.reach(due);
         }
         let mut report = self.fill(end_ns);
+        let blocks = self.cell_blocks();
         let context = Context {
             cells: self.ledger.cells().keys(),
+            blocks: &blocks,
+            key: NO_KEY,
+            site: 0,
             time_ns: self.ledger.now_ns(),
             ticket: self.last_ticket,
         };
@@ -346,6 +363,18 @@ impl Analyzer {
             marks: std::mem::take(&mut self.mark_rows),
             ..Report::default()
         }
+    }
+
+    /// What the ledger counted, for passes: the instant is theirs, when `at_instant` was called.
+    fn cell_blocks(&self) -> Vec<CellBlocks> {
+        let live = self.at_live.as_deref().unwrap_or_default();
+        let counts = self.ledger.cells().counts().enumerate();
+        counts
+            .map(|(cell, count)| CellBlocks {
+                at_instant: live.get(cell).map_or(0, |live| u64::from(*live)),
+                total: count.ever,
+            })
+            .collect()
     }
 
     /// Live blocks of a cell at the report's instant (N3).

@@ -257,6 +257,7 @@ impl Cells {
     }
 
     /// Index of a cell's site.
+    #[inline]
     pub fn site_of(&self, cell: CellId) -> usize {
         self.cells[cell.0 as usize].count.site as usize
     }

@@ -23,7 +23,7 @@ use crate::blocks::BlockMap;
 use crate::cells::Cells;
 use crate::facts::INHERITED;
 use crate::maps::{Granules, Intervals, Owner};
-use crate::pass::{Act, Block, CellKey, Context};
+use crate::pass::{Act, Block, CellId, CellKey, Context, NO_KEY};
 use crate::timeline::Curve;
 
 /// Thread of an inherited block (G4).
@@ -211,7 +211,15 @@ impl Ledger {
             }
             EventKind::ReallocCancel { addr } => self.realloc_cancel(event, addr, sink),
             EventKind::Mark { mark } => {
-                sink(&self.context(event), &Act::Mark { mark });
+                let context = Context {
+                    cells: self.cells.keys(),
+                    blocks: &[],
+                    key: NO_KEY,
+                    site: 0,
+                    time_ns: event.time_ns,
+                    ticket: event.ticket,
+                };
+                sink(&context, &Act::Mark { mark });
             }
             EventKind::Map {
                 len,
@@ -247,7 +255,10 @@ impl Ledger {
         self.live.add(&key);
         self.curve.acquired(&self.live);
         self.see_peak(event);
-        sink(&self.context(event), &Act::Acquire { block, func });
+        sink(
+            &self.context(event, block.cell),
+            &Act::Acquire { block, func },
+        );
     }
 
     #[inline]
@@ -306,7 +317,7 @@ impl Ledger {
         }
         self.cells.release(block.cell, block.serial);
         sink(
-            &self.context(event),
+            &self.context(event, block.cell),
             &Act::Release {
                 block,
                 func,
@@ -391,7 +402,7 @@ impl Ledger {
             },
             false => Act::Regrow { old, new },
         };
-        sink(&self.context(event), &act);
+        sink(&self.context(event, new.cell), &act);
     }
 
     fn realloc_cancel(
@@ -468,9 +479,12 @@ impl Ledger {
     }
 
     #[inline]
-    fn context(&self, event: &Event) -> Context<'_> {
+    fn context(&self, event: &Event, cell: CellId) -> Context<'_> {
         Context {
             cells: self.cells.keys(),
+            blocks: &[],
+            key: self.cells.key(cell),
+            site: self.cells.site_of(cell) as u32,
             time_ns: event.time_ns,
             ticket: event.ticket,
         }

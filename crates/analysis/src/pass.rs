@@ -7,7 +7,7 @@
 //!
 //! A1  A pass never sees an address that it has to look up: a release carries the block that it
 //!     released.
-//! A2  `Ledger` calls every pass for every act, in ticket order, on one thread.
+//! A2  Every pass that wants acts gets every act, in ticket order, on one thread.
 //! A3  Memory of a pass is bounded by live blocks, stacks and (stack, size) cells, never by events.
 
 use skinflint_trace::{AllocFn, FreeFn, NodeId, ThreadId};
@@ -17,6 +17,13 @@ use crate::model::Report;
 /// Index of a cell: one stack asking for one size and being given one usable size.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, PartialOrd, Ord)]
 pub struct CellId(pub u32);
+
+/// The key of no cell: of a mark, and at the end.
+pub(crate) const NO_KEY: CellKey = CellKey {
+    node: NodeId(0),
+    size: 0,
+    usable: 0,
+};
 
 /// A block, as long as it lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,10 +85,26 @@ pub enum Act {
     },
 }
 
+/// Blocks of one cell, as the ledger counted them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CellBlocks {
+    /// Live at the report's instant.
+    pub at_instant: u64,
+    /// Acquired over the run.
+    pub total: u64,
+}
+
 /// What a pass may ask while it looks at an act.
 pub struct Context<'a> {
     /// Cells by [`CellId`].
     pub cells: &'a [CellKey],
+    /// Counts by [`CellId`]; at [`Pass::finish`] only, before it is empty.
+    pub blocks: &'a [CellBlocks],
+    /// The cell of the act's block; of the new block of a regrow. The ledger has it at hand, while
+    /// `cells` would be a cache miss.
+    pub key: CellKey,
+    /// Number of its stack: dense, and the same for all cells of the stack.
+    pub site: u32,
     /// Nanoseconds since the start.
     pub time_ns: u64,
     /// Ticket of the event.
@@ -97,6 +120,11 @@ impl Context<'_> {
 
 /// One analysis. `Send`, so that passes may run beside each other.
 pub trait Pass: Send {
+    /// Whether [`Pass::act`] is to be called. Asked once, before the first act.
+    fn sees_acts(&self) -> bool {
+        true
+    }
+
     /// An act, in order.
     fn act(&mut self, context: &Context<'_>, act: &Act);
 

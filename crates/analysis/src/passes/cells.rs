@@ -1,117 +1,28 @@
-//! Tallies by cell, and the sites that cells belong to.
+//! Cells with their counts, and the sites that cells belong to.
 //!
 //! ```text
-//!   CellId ──► [ live | at the instant | over the run ]        CellId ──► site 0, 1, 2 … (dense)
+//!   CellId ──► [ at the instant | over the run ]        CellId ──► site 0, 1, 2 … (dense)
 //! ```
 //!
-//! T1  `live` of a cell is acquisitions minus releases; it never falls below 0 (a release of a block
-//!     that was never seen acquired does not reach a pass).
-//! T2  Until [`Tally::freeze`] is called the instant is "now", so a report about the end needs no call.
-//! T3  Vectors are as long as the highest cell seen: memory is bounded by cells.
+//! T1  A cell of which no block was acquired (those that a fork gave, or that came to nothing) is not
+//!     counted.
+//! T2  Vectors are as long as the highest cell seen: memory is bounded by cells.
 //!
-//! Not here: the ledger's own tables, which count the same for the report's sites and sizes.
+//! Not here: counting (`../cells.rs`).
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::NodeId;
 
-use crate::pass::{Act, CellId, Context};
+use crate::pass::{CellBlocks, CellId, Context};
 
-/// Blocks of one cell.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Count {
-    /// Live at the report's instant.
-    pub at_instant: u64,
-    /// Acquired over the run.
-    pub total: u64,
-}
+/// Counts of every cell, as the ledger has them (T1).
+pub(super) struct Tally<'a>(pub &'a [CellBlocks]);
 
-/// Live and total of a cell: what an act touches, and no more. With 8 bytes the table of a program
-/// of 100,000 cells stays in the second-level cache of common machines.
-#[derive(Clone, Copy, Default)]
-struct Hot {
-    live: u32,
-    /// Modulo 2^32; the rest is in [`Tally::carried`].
-    total: u32,
-}
-
-/// Counts of every cell (T1 to T3).
-#[derive(Default)]
-pub(super) struct Tally {
-    hot: Vec<Hot>,
-    /// Times that `total` of a cell wrapped.
-    carried: FxHashMap<CellId, u64>,
-    /// Live at the instant, once it has come.
-    frozen: Option<Vec<u32>>,
-}
-
-impl Tally {
-    /// Counts an act. Cost: one indexed add, two for a regrow.
-    #[inline]
-    pub fn act(&mut self, act: &Act) {
-        match act {
-            Act::Acquire { block, .. } => self.acquire(block.cell),
-            Act::Release { block, .. } => self.release(block.cell),
-            Act::Regrow { old, new } => {
-                self.release(old.cell);
-                self.acquire(new.cell);
-            }
-            Act::Mark { .. } => {}
-        }
-    }
-
-    #[inline]
-    fn acquire(&mut self, cell: CellId) {
-        let hot = slot(&mut self.hot, cell);
-        hot.live = hot.live.saturating_add(1);
-        hot.total = hot.total.wrapping_add(1);
-        if hot.total == 0 {
-            self.carry(cell);
-        }
-    }
-
-    #[cold]
-    fn carry(&mut self, cell: CellId) {
-        *self.carried.entry(cell).or_default() += 1;
-    }
-
-    #[inline]
-    fn release(&mut self, cell: CellId) {
-        let hot = slot(&mut self.hot, cell);
-        hot.live = hot.live.saturating_sub(1);
-    }
-
-    /// The report's instant is now.
-    pub fn freeze(&mut self) {
-        self.frozen = Some(self.hot.iter().map(|hot| hot.live).collect());
-    }
-
-    /// Every cell that was used, once everything has been seen.
-    pub fn counts(&self) -> impl Iterator<Item = (CellId, Count)> {
-        let total = |i: usize, hot: &Hot| {
-            let carried = self.carried.get(&CellId(i as u32)).copied().unwrap_or(0);
-            (carried << 32) + u64::from(hot.total)
-        };
-        let numbered = self
-            .hot
-            .iter()
-            .enumerate()
-            .map(move |(i, hot)| (i, hot, total(i, hot)));
-        numbered
-            .filter(|(_, _, total)| *total > 0)
-            .map(|(i, hot, total)| {
-                let at_instant = match &self.frozen {
-                    // A cell that came later held nothing at the instant.
-                    Some(live) => live.get(i).copied().unwrap_or(0),
-                    None => hot.live,
-                };
-                (
-                    CellId(i as u32),
-                    Count {
-                        at_instant: u64::from(at_instant),
-                        total,
-                    },
-                )
-            })
+impl Tally<'_> {
+    /// Every cell of which a block was acquired.
+    pub fn counts(&self) -> impl Iterator<Item = (CellId, CellBlocks)> {
+        let numbered = (0..).map(CellId).zip(self.0.iter().copied());
+        numbered.filter(|(_, blocks)| blocks.total > 0)
     }
 }
 
@@ -164,6 +75,15 @@ impl Sites {
         site as usize
     }
 
+    /// The stack of a site that the ledger numbered. One table takes its numbers from one of the two.
+    pub fn learn(&mut self, site: u32, node: NodeId) {
+        let at = site as usize;
+        if at >= self.nodes.len() {
+            self.nodes.resize((at + 1).next_power_of_two(), NodeId(0));
+        }
+        self.nodes[at] = node;
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -172,48 +92,5 @@ impl Sites {
     /// The stack of a site.
     pub fn node(&self, site: usize) -> NodeId {
         self.nodes[site]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn totals_go_on_beyond_32_bits_and_the_instant_stays() {
-        let mut tally = Tally::default();
-        let cell = CellId(3);
-        tally.acquire(cell);
-        tally.acquire(cell);
-        tally.freeze();
-        tally.release(cell);
-        tally.release(cell);
-        tally.release(cell);
-        tally.acquire(CellId(100_000));
-        tally.hot[3].total = u32::MAX;
-        tally.acquire(cell);
-        tally.acquire(cell);
-        let counts: Vec<_> = tally.counts().collect();
-        assert_eq!(
-            counts[0],
-            (
-                cell,
-                Count {
-                    at_instant: 2,
-                    total: (1 << 32) + 1
-                }
-            )
-        );
-        assert_eq!(
-            counts[1],
-            (
-                CellId(100_000),
-                Count {
-                    at_instant: 0,
-                    total: 1
-                }
-            )
-        );
-        assert_eq!(counts.len(), 2);
     }
 }

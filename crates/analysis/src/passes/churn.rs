@@ -105,12 +105,13 @@ impl Churn {
 }
 
 impl Pass for Churn {
+    /// Everything but "when" is in the ledger's sites.
+    fn sees_acts(&self) -> bool {
+        !self.marks.is_empty()
+    }
+
     #[inline]
     fn act(&mut self, context: &Context<'_>, act: &Act) {
-        // Everything but "when" is in the ledger's sites: without marks an act costs one branch.
-        if self.marks.is_empty() {
-            return;
-        }
         match act {
             Act::Acquire { block, .. } | Act::Regrow { new: block, .. } => {
                 self.acquired(context, block)

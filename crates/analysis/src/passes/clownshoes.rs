@@ -25,8 +25,9 @@ use rustc_hash::FxHashMap;
 use skinflint_sizes::Scheme;
 
 use crate::model::{Confidence, Finding, FindingKind, Report};
+use crate::pass::CellBlocks;
 use crate::pass::{CellKey, Context};
-use crate::passes::cells::{Count, Tally};
+use crate::passes::cells::Tally;
 use crate::passes::classes::Classes;
 use crate::passes::ranking::push_ranked;
 use crate::passes::wording::{bytes, count, thousands};
@@ -135,7 +136,7 @@ pub(super) fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
 /// The clownshoes of one stack and cause.
 #[derive(Default)]
 struct Group {
-    rows: Vec<(CellKey, Shoe, Count)>,
+    rows: Vec<(CellKey, Shoe, CellBlocks)>,
     now_wasted: u64,
     now_saved: u64,
     run_wasted: u64,
@@ -146,7 +147,7 @@ struct Group {
 }
 
 impl Group {
-    fn add(&mut self, key: CellKey, shoe: Shoe, count: Count, classes: &Classes) {
+    fn add(&mut self, key: CellKey, shoe: Shoe, count: CellBlocks, classes: &Classes) {
         let waste = key.usable.saturating_sub(key.size);
         let saved = key.usable.saturating_sub(classes.usable_of(shoe.base));
         self.now_wasted += waste * count.at_instant;
@@ -187,7 +188,12 @@ fn elsewhere(size: u64) -> (&'static str, u64) {
 }
 
 /// Adds the findings. `tally` has seen everything.
-pub(super) fn finish(tally: &Tally, classes: &Classes, context: &Context<'_>, report: &mut Report) {
+pub(super) fn finish(
+    tally: &Tally<'_>,
+    classes: &Classes,
+    context: &Context<'_>,
+    report: &mut Report,
+) {
     let mut groups: FxHashMap<(u32, Cause, bool), Group> = FxHashMap::default();
     for (cell, count) in tally.counts() {
         let key = context.cell(cell);

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use skinflint_trace::{AllocFn, FreeFn, Mark, NodeId, ThreadId};
 
 use crate::model::{Report, Site};
-use crate::pass::{Act, Block, CellId, CellKey, Context, Pass};
+use crate::pass::{Act, Block, CellBlocks, CellId, CellKey, Context, NO_KEY, Pass};
 
 pub(super) struct Driver {
     pass: Box<dyn Pass>,
@@ -22,6 +22,12 @@ pub(super) struct Driver {
     cells: Vec<CellKey>,
     index: HashMap<CellKey, CellId>,
     sites: HashMap<u32, (Site, Option<u32>)>,
+    /// Live now, and what the pass is told at the end.
+    blocks: Vec<(u64, CellBlocks)>,
+    /// Whether the instant has come.
+    frozen: bool,
+    /// Numbers of the stacks, in order of first use.
+    site_numbers: Vec<u32>,
     serial: u32,
     next_addr: u64,
     ticket: u64,
@@ -38,6 +44,9 @@ impl Driver {
             cells: Vec::new(),
             index: HashMap::new(),
             sites: HashMap::new(),
+            blocks: Vec::new(),
+            frozen: false,
+            site_numbers: Vec::new(),
             serial: 0,
             next_addr: 0x1000,
             ticket: 0,
@@ -56,6 +65,7 @@ impl Driver {
         let cell = *self.index.entry(key).or_insert(fresh);
         if cell == fresh {
             self.cells.push(key);
+            self.blocks.push((0, CellBlocks::default()));
         }
         let addr = addr.unwrap_or(self.next_addr);
         self.next_addr += key.usable.max(16);
@@ -75,16 +85,57 @@ impl Driver {
         self.ticket += 1;
         self.time_ns += 1000;
         self.count(&act);
+        let key = match &act {
+            Act::Acquire { block, .. }
+            | Act::Release { block, .. }
+            | Act::Regrow { new: block, .. } => self.cells[block.cell.0 as usize],
+            Act::Mark { .. } => NO_KEY,
+        };
+        let site = self.site_number(key.node.0);
+        if !self.pass.sees_acts() {
+            return;
+        }
         let context = Context {
             cells: &self.cells,
+            blocks: &[],
+            key,
+            site,
             time_ns: self.time_ns,
             ticket: self.ticket,
         };
         self.pass.act(&context, &act);
     }
 
+    fn site_number(&mut self, node: u32) -> u32 {
+        let known = self.site_numbers.iter().position(|known| *known == node);
+        let number = known.unwrap_or_else(|| {
+            self.site_numbers.push(node);
+            self.site_numbers.len() - 1
+        });
+        number as u32
+    }
+
+    /// The part of the ledger's cells that passes read.
+    fn count_blocks(&mut self, act: &Act) {
+        let mut add = |block: &Block| {
+            let (live, counts) = &mut self.blocks[block.cell.0 as usize];
+            *live += 1;
+            counts.total += 1;
+        };
+        match act {
+            Act::Acquire { block, .. } => add(block),
+            Act::Release { block, .. } => self.blocks[block.cell.0 as usize].0 -= 1,
+            Act::Regrow { old, new } => {
+                add(new);
+                self.blocks[old.cell.0 as usize].0 -= 1;
+            }
+            Act::Mark { .. } => {}
+        }
+    }
+
     /// The part of the ledger's sites that passes read.
     fn count(&mut self, act: &Act) {
+        self.count_blocks(act);
         match act {
             Act::Acquire { block, .. } | Act::Regrow { new: block, .. } => {
                 let key = self.cells[block.cell.0 as usize];
@@ -141,16 +192,31 @@ impl Driver {
         self.act(Act::Mark { mark });
     }
 
+    fn freeze(&mut self) {
+        for (live, counts) in &mut self.blocks {
+            counts.at_instant = *live;
+        }
+        self.frozen = true;
+    }
+
     pub fn instant(&mut self) {
+        self.freeze();
         let context = Context {
             cells: &self.cells,
+            blocks: &[],
+            key: NO_KEY,
+            site: 0,
             time_ns: self.time_ns,
             ticket: self.ticket,
         };
         self.pass.at_instant(&context);
     }
 
-    pub fn finish(self) -> Report {
+    pub fn finish(mut self) -> Report {
+        if !self.frozen {
+            self.freeze();
+        }
+        let blocks: Vec<_> = self.blocks.iter().map(|(_, counts)| *counts).collect();
         let sites = self.sites.into_values().map(|(site, _)| site).collect();
         let mut report = Report {
             sites,
@@ -158,6 +224,9 @@ impl Driver {
         };
         let context = Context {
             cells: &self.cells,
+            blocks: &blocks,
+            key: NO_KEY,
+            site: 0,
             time_ns: self.time_ns,
             ticket: self.ticket,
         };

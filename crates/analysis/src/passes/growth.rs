@@ -37,9 +37,10 @@ const MIN_HAND_STEPS: u32 = 3;
 /// See the head of the file.
 #[derive(Default)]
 pub struct GrowthPass {
-    /// By cell: site + 1 (0 is unknown), and in the top bit whether any block of the cell came out of
-    /// a regrow, which spares most releases the map. One load answers both.
-    cells: Vec<u32>,
+    /// A bit by cell: whether any block of it came out of a regrow, which spares most releases the
+    /// map. 32 KiB for 256 thousand cells: it stays in the cache.
+    regrown: Vec<u64>,
+    /// Stacks of chains.
     sites: Sites,
     /// Chains of realloc by the serial of their block.
     chains: FxHashMap<u32, (u32, Chain)>,
@@ -48,8 +49,6 @@ pub struct GrowthPass {
     hand_chains: FxHashMap<u32, (u32, Chain)>,
     sums: FxHashMap<(u32, bool), Sum>,
 }
-
-const REGROWN: u32 = 1 << 31;
 
 /// The last two blocks of a stack. Small, as every act touches one: 40 bytes.
 #[derive(Clone, Copy, Default)]
@@ -138,22 +137,19 @@ impl GrowthPass {
         Self::default()
     }
 
-    /// Site, and whether the cell has blocks that came out of a regrow.
     #[inline]
-    fn site(&mut self, context: &Context<'_>, cell: CellId) -> (u32, bool) {
-        let known = *slot(&mut self.cells, cell);
-        if known & !REGROWN != 0 {
-            return ((known & !REGROWN) - 1, known & REGROWN != 0);
-        }
-        let site = self.sites.of(context, cell) as u32;
-        *slot(&mut self.cells, cell) |= site + 1;
-        (site, known & REGROWN != 0)
+    fn has_regrown(&self, cell: CellId) -> bool {
+        let word = self.regrown.get(cell.0 as usize / 64);
+        word.is_some_and(|word| word >> (cell.0 % 64) & 1 != 0)
+    }
+
+    fn set_regrown(&mut self, cell: CellId) {
+        *slot(&mut self.regrown, CellId(cell.0 / 64)) |= 1 << (cell.0 % 64);
     }
 
     fn regrow(&mut self, context: &Context<'_>, old: &Block, new: &Block) {
-        let (from, to) = (context.cell(old.cell), context.cell(new.cell));
-        let regrown = *slot(&mut self.cells, old.cell) & REGROWN != 0;
-        let known = if regrown {
+        let (from, to) = (context.cell(old.cell), context.key);
+        let known = if self.has_regrown(old.cell) {
             self.chains.remove(&old.serial)
         } else {
             None
@@ -166,21 +162,19 @@ impl GrowthPass {
             return;
         }
         let (site, mut chain) = known.unwrap_or_else(|| {
-            (
-                self.site(context, new.cell).0,
-                Chain::new(from.size, from.usable),
-            )
+            self.sites.learn(context.site, to.node);
+            (context.site, Chain::new(from.size, from.usable))
         });
         if to.size > from.size {
             chain.step(to.size, (from.usable, to.usable), old.addr == new.addr);
         }
-        *slot(&mut self.cells, new.cell) |= REGROWN;
+        self.set_regrown(new.cell);
         self.chains.insert(new.serial, (site, chain));
     }
 
     #[inline]
     fn acquired(&mut self, context: &Context<'_>, block: &Block) {
-        let (site, _) = self.site(context, block.cell);
+        let site = context.site;
         if site as usize >= self.hands.len() {
             self.hands
                 .resize((site as usize + 1).next_power_of_two(), Hand::default());
@@ -214,8 +208,10 @@ impl GrowthPass {
 
     #[inline]
     fn released(&mut self, context: &Context<'_>, block: &Block, by: ThreadId) {
-        let (site, regrown) = self.site(context, block.cell);
-        if regrown && let Some((site, chain)) = self.chains.remove(&block.serial) {
+        let site = context.site;
+        if self.has_regrown(block.cell)
+            && let Some((site, chain)) = self.chains.remove(&block.serial)
+        {
             self.end(site, false, &chain);
         }
         let Some(hand) = self.hands.get_mut(site as usize) else {
@@ -237,6 +233,7 @@ impl GrowthPass {
         if to.size <= from.size {
             return;
         }
+        self.sites.learn(site, context.key.node);
         let (at, chain) = self
             .hand_chains
             .entry(site)

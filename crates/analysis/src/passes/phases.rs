@@ -298,11 +298,12 @@ fn note(notes: &mut Vec<String>, text: String) {
 }
 
 impl Pass for Phases {
+    fn sees_acts(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     #[inline]
     fn act(&mut self, context: &Context<'_>, act: &Act) {
-        if self.names.is_empty() {
-            return;
-        }
         match act {
             Act::Acquire { block, .. } => {
                 self.live_usable += context.cell(block.cell).usable;

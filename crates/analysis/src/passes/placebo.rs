@@ -45,8 +45,6 @@ pub const MAX_HELD: u64 = 1024;
 /// See the head of the file.
 #[derive(Default)]
 pub struct Placebo {
-    /// By cell: 0 not seen, 1 too small, else watched. A byte, since every act asks.
-    kinds: Vec<u8>,
     cells: Vec<Watch>,
     frozen: bool,
 }
@@ -111,24 +109,15 @@ impl Placebo {
     }
 
     #[inline]
-    fn watched(&mut self, context: &Context<'_>, cell: CellId) -> bool {
-        let kind = slot(&mut self.kinds, cell);
-        if *kind == 0 {
-            *kind = 1 + u8::from(context.cell(cell).size >= MIN_SIZE);
-        }
-        *kind == 2
-    }
-
-    #[inline]
-    fn acquired(&mut self, context: &Context<'_>, block: &Block) {
-        if self.watched(context, block.cell) {
+    fn acquired(&mut self, size: u64, block: &Block) {
+        if size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).acquire(block.serial);
         }
     }
 
     #[inline]
-    fn released(&mut self, context: &Context<'_>, block: &Block) {
-        if self.watched(context, block.cell) {
+    fn released(&mut self, size: u64, block: &Block) {
+        if size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).release(block.serial);
         }
     }
@@ -138,11 +127,11 @@ impl Pass for Placebo {
     #[inline]
     fn act(&mut self, context: &Context<'_>, act: &Act) {
         match act {
-            Act::Acquire { block, .. } => self.acquired(context, block),
-            Act::Release { block, .. } => self.released(context, block),
+            Act::Acquire { block, .. } => self.acquired(context.key.size, block),
+            Act::Release { block, .. } => self.released(context.key.size, block),
             Act::Regrow { old, new } => {
-                self.released(context, old);
-                self.acquired(context, new);
+                self.released(context.cell(old.cell).size, old);
+                self.acquired(context.key.size, new);
             }
             Act::Mark { .. } => {}
         }

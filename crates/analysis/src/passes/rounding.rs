@@ -1,11 +1,12 @@
 //! Rounding: one tally of blocks by cell, from which slop and clownshoes are drawn.
 //!
 //! ```text
-//!   act ──► Tally (live, total by cell) ──► clownshoes.rs      (what is really wasted there …
-//!                                      └──► slop.rs             … is not counted here)
+//!   ledger's cells ──► Tally (at the instant, total) ──► clownshoes.rs   (what is really wasted there …
+//!                                                   └──► slop.rs          … is not counted here)
 //! ```
 //!
-//! Q1  One pass and not two: they need the same counts, and a table by cell is a cache miss an act.
+//! Q1  No act is looked at: the ledger counts the same by cell, and a table of our own was a cache miss
+//!     an act.
 //!
 //! Not here: what is a clownshoe, what is slop.
 
@@ -18,7 +19,6 @@ use crate::passes::{clownshoes, slop};
 /// See the head of the file.
 pub struct Rounding {
     allocator: String,
-    tally: Tally,
 }
 
 impl Rounding {
@@ -26,24 +26,21 @@ impl Rounding {
     pub fn new(allocator: &str) -> Self {
         Self {
             allocator: allocator.to_owned(),
-            tally: Tally::default(),
         }
     }
 }
 
 impl Pass for Rounding {
-    #[inline]
-    fn act(&mut self, _context: &Context<'_>, act: &Act) {
-        self.tally.act(act);
+    fn sees_acts(&self) -> bool {
+        false
     }
 
-    fn at_instant(&mut self, _context: &Context<'_>) {
-        self.tally.freeze();
-    }
+    fn act(&mut self, _context: &Context<'_>, _act: &Act) {}
 
     fn finish(self: Box<Self>, context: &Context<'_>, report: &mut Report) {
         let classes = Classes::learn(&self.allocator, context.cells.iter().map(|key| key.usable));
-        clownshoes::finish(&self.tally, &classes, context, report);
-        slop::finish(&self.tally, &classes, context, report);
+        let tally = Tally(context.blocks);
+        clownshoes::finish(&tally, &classes, context, report);
+        slop::finish(&tally, &classes, context, report);
     }
 }

@@ -46,7 +46,12 @@ impl Sum {
 }
 
 /// Adds the findings. `tally` has seen everything.
-pub(super) fn finish(tally: &Tally, classes: &Classes, context: &Context<'_>, report: &mut Report) {
+pub(super) fn finish(
+    tally: &Tally<'_>,
+    classes: &Classes,
+    context: &Context<'_>,
+    report: &mut Report,
+) {
     let plain = |(cell, count)| {
         let key = context.cell(cell);
         let clownshoe = shoe(&key, classes).is_some_and(|shoe| shoe.real);
