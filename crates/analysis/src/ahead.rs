@@ -7,8 +7,8 @@
 //! ```
 //!
 //! L1  Nothing is changed, so events that are applied late are applied as if there had been no look.
-//! L2  Nothing that is read decides anything: a block that is not there yet, or moves meanwhile, costs
-//!     a miss later.
+//! L2  A hint decides nothing: what it points at is compared with what is sought, and if a block was
+//!     not there yet, or moved meanwhile, it is looked up.
 //! L3  Plain loads, no prefetch instruction: the loads of a round do not depend on one another, the
 //!     processor has them under way together, and no `unsafe` is needed.
 //!
@@ -23,6 +23,12 @@ use crate::pass::CellKey;
 
 /// Events looked at together: some four cache lines each, which the first-level cache holds.
 pub(crate) const AHEAD: usize = 64;
+
+/// No hint.
+pub(crate) const NO_HINT: u32 = u32::MAX;
+/// Tables smaller than this stay in the second-level cache of common machines (1 MiB and more), and
+/// looking twice would only cost.
+const WORTH_BYTES: usize = 768 << 10;
 
 /// What an event will look up.
 enum Need {
@@ -56,8 +62,14 @@ fn need(event: &Event) -> Need {
 }
 
 impl Ledger {
-    /// Reads what these events will need.
-    pub(crate) fn look_ahead(&self, events: &[Event]) {
+    /// Reads what these events will need, and notes in `hints` where it was (L2): the slot of a block,
+    /// or the number of a cell.
+    pub(crate) fn look_ahead(&self, events: &[Event], hints: &mut Vec<u32>) {
+        hints.clear();
+        hints.resize(events.len(), NO_HINT);
+        if self.blocks.table_bytes() + self.cells.hot_bytes() < WORTH_BYTES {
+            return;
+        }
         let mut seen = 0;
         for event in events {
             seen ^= match need(event) {
@@ -68,10 +80,13 @@ impl Ledger {
         }
         black_box(seen);
         let mut seen = 0;
-        for event in events {
+        for (event, hint) in events.iter().zip(hints) {
             let cell = match need(event) {
-                Need::Block(addr) => self.blocks.get(addr).map(|block| block.cell),
-                Need::Cell(_, key) => self.cells.find(&key),
+                Need::Block(addr) => self.blocks.find(addr).map(|slot| {
+                    *hint = slot.min(NO_HINT as usize) as u32;
+                    self.blocks.at(slot).cell
+                }),
+                Need::Cell(_, key) => self.cells.find(&key).inspect(|cell| *hint = cell.0),
                 Need::Nothing => None,
             };
             if let Some(cell) = cell {

@@ -48,6 +48,7 @@ pub struct Analyzer {
     ledger: Ledger,
     /// Events taken and not yet applied: fewer than [`AHEAD`].
     ahead: Vec<Event>,
+    hints: Vec<u32>,
     passes: Vec<Box<dyn Pass>>,
     /// Which of them see acts.
     acting: Vec<usize>,
@@ -103,6 +104,7 @@ impl Analyzer {
             ledger: Ledger::new(options.limits.timeline_points),
             due_ticket: plan.due.first().map_or(u64::MAX, |due| due.0),
             ahead: Vec::with_capacity(AHEAD),
+            hints: Vec::with_capacity(AHEAD),
             facts,
             options,
             acting: acting(&passes),
@@ -154,10 +156,13 @@ impl Analyzer {
     #[inline(never)]
     fn apply_ahead(&mut self) {
         let mut events = std::mem::take(&mut self.ahead);
-        self.ledger.look_ahead(&events);
-        for event in &events {
+        let mut hints = std::mem::take(&mut self.hints);
+        self.ledger.look_ahead(&events, &mut hints);
+        for (event, hint) in events.iter().zip(&hints) {
+            self.ledger.hint = *hint;
             self.apply(event);
         }
+        self.hints = hints;
         events.clear();
         self.ahead = events;
     }

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!   slot = high half of (addr × odd constant) × capacity       linear probing, no tombstones
-//!   [ . | B | B | . | . | B | … ]   24 bytes a slot; 48 % to 72 % full: 33 to 50 bytes a live block
+//!   [ . | B | B | . | . | B | … ]   24 bytes a slot; 40 % to 60 % full: 40 to 60 bytes a live block
 //! ```
 //!
 //! B1  A slot is empty when its address is 0; no block has address 0 ([`BlockMap::insert`] refuses).
 //! B2  Between a block's home slot and its slot there is no empty slot (wrapping round).
-//! B3  `len` ≤ 72 % of the capacity, so that every probe meets an empty slot.
+//! B3  `len` ≤ 60 % of the capacity, so that every probe meets an empty slot.
 //!
 //! Capacity is not a power of two and grows by one half: a table of 10 million blocks that doubles
-//! would hold 640 MB just after growing. At most 72 %, because gaps are closed by walking the run:
-//! with 80 % the ledger took 22 events a microsecond with 100,000 live blocks, with 65 % it took 24,
-//! and 44 bytes a block instead of 36 (examples/throughput.rs, seed 2, best round, a shared machine). Not here: what a block means (`ledger.rs`).
+//! would hold 800 MB just after growing. At most 60 %, because gaps are closed by walking the run: with
+//! 72 % (33 to 50 bytes a block) a trace of 10 million events took 3 % more CPU time where the live map
+//! was larger than the cache, and 6 % more where it was not (churn and sqlite3, medians of 3,
+//! alternated, a shared machine, 2026-11-21). Not here: what a block means (`ledger.rs`).
 
 use skinflint_trace::ThreadId;
 
@@ -47,7 +48,7 @@ impl BlockMap {
         BlockMap {
             slots: vec![EMPTY; capacity],
             len: 0,
-            full: capacity / 25 * 18,
+            full: capacity / 5 * 3,
         }
     }
 
@@ -83,7 +84,7 @@ impl BlockMap {
     }
 
     /// Puts a block in; returns the one that was at its address. A block with address 0 is refused
-    /// and returned (B1). Cost: one multiplication and, at 72 % full, some seven slots.
+    /// and returned (B1). Cost: one multiplication and, at 60 % full, some four slots.
     #[inline]
     pub fn insert(&mut self, block: Block) -> Option<Block> {
         if block.addr == 0 {
@@ -111,7 +112,16 @@ impl BlockMap {
     /// Takes a block out. Cost: one multiplication and two or three slots.
     #[inline]
     pub fn remove(&mut self, addr: u64) -> Option<Block> {
-        let slot = self.find(addr)?;
+        self.remove_at(usize::MAX, addr)
+    }
+
+    /// The same for a block that was last seen in slot `hint`: without a search if it still is there.
+    #[inline]
+    pub(crate) fn remove_at(&mut self, hint: usize, addr: u64) -> Option<Block> {
+        let slot = match self.slots.get(hint) {
+            Some(block) if block.addr == addr && addr != 0 => hint,
+            _ => self.find(addr)?,
+        };
         let block = self.slots[slot];
         self.close_gap(slot);
         self.len -= 1;
@@ -130,8 +140,14 @@ impl BlockMap {
         self.slots[self.home(addr)].addr
     }
 
+    /// The block in a slot; empty slots have one of address 0.
     #[inline]
-    fn find(&self, addr: u64) -> Option<usize> {
+    pub(crate) fn at(&self, slot: usize) -> &Block {
+        &self.slots[slot]
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, addr: u64) -> Option<usize> {
         if addr == 0 {
             return None;
         }

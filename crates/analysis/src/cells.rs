@@ -114,6 +114,20 @@ impl Cells {
         }
     }
 
+    /// The same for a key that may be that of cell `hint`.
+    #[inline]
+    pub(crate) fn intern_at(&mut self, hint: u32, key: CellKey) -> CellId {
+        match self.cells.get(hint as usize) {
+            Some(cell) if cell.key == key => CellId(hint),
+            _ => self.intern(key),
+        }
+    }
+
+    /// Bytes that events read.
+    pub(crate) fn hot_bytes(&self) -> usize {
+        self.cells.len() * size_of::<Cell>() + self.table.len() * size_of::<(u32, u32)>()
+    }
+
     /// The cell of a key, if it is known.
     #[inline]
     pub(crate) fn find(&self, key: &CellKey) -> Option<CellId> {

@@ -19,6 +19,7 @@
 use rustc_hash::FxHashMap;
 use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 
+use crate::ahead::NO_HINT;
 use crate::blocks::BlockMap;
 use crate::cells::Cells;
 use crate::facts::INHERITED;
@@ -136,6 +137,8 @@ pub struct Ledger {
     /// The parent's reallocs under way, while its events are read; `None` once our own began.
     inheriting: Option<FxHashMap<ThreadId, Parked>>,
     now_ns: u64,
+    /// Where the look ahead found what the event needs (`ahead.rs`).
+    pub(crate) hint: u32,
 }
 
 impl Ledger {
@@ -153,6 +156,7 @@ impl Ledger {
             granules: Granules::default(),
             inheriting: Some(FxHashMap::default()),
             now_ns: 0,
+            hint: NO_HINT,
         }
     }
 
@@ -183,7 +187,8 @@ impl Ledger {
                 };
                 self.acquire(event, addr, key, func, sink);
             }
-            EventKind::Free { func, addr } => match self.blocks.remove(addr) {
+            EventKind::Free { func, addr } => match self.blocks.remove_at(self.hint as usize, addr)
+            {
                 Some(block) => self.release(event, block, func, sink),
                 None => self.counts.unknown_frees += u64::from(addr != 0),
             },
@@ -265,7 +270,7 @@ impl Ledger {
     fn new_block(&mut self, event: &Event, addr: u64, key: &CellKey) -> Block {
         Block {
             addr,
-            cell: self.cells.intern(*key),
+            cell: self.cells.intern_at(self.hint, *key),
             thread: event.thread,
             born_us: (event.time_ns / 1000).min(u64::from(u32::MAX)) as u32,
             serial: self.counts.allocations as u32,
@@ -343,7 +348,7 @@ impl Ledger {
         addr: u64,
         sink: &mut impl FnMut(&Context<'_>, &Act),
     ) {
-        let parked = match self.blocks.remove(addr) {
+        let parked = match self.blocks.remove_at(self.hint as usize, addr) {
             Some(block) => Parked::Block(block),
             None => {
                 self.counts.unknown_frees += 1;
