@@ -236,7 +236,7 @@ fn report(args: &ReportArgs) -> Result<u8> {
     }
     let mut out = io::stdout().lock();
     if args.json {
-        out.write_all(json::render(&analysed.report, true)?.as_bytes())?;
+        json::write(&analysed.report, true, &mut out)?;
         writeln!(out)?;
     } else {
         let terminal = io::stdout().is_terminal();
