@@ -96,3 +96,90 @@ impl Ledger {
         black_box(seen);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::Act;
+    use skinflint_trace::{AllocFn, FreeFn, NodeId, ThreadId};
+
+    /// 60,000 blocks that stay, so that there is a look; between them, eight addresses that come and
+    /// go within one run of events, so that hints are missing, stale, or of another block's slot.
+    fn events(seed: u64) -> Vec<Event> {
+        let mut state = seed.wrapping_mul(0x2545_F491_4F6C_DD1D);
+        let mut next = |bound: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) % bound
+        };
+        let alloc = |addr, size: u64, node| EventKind::Alloc {
+            func: AllocFn::Malloc,
+            node: NodeId(node),
+            addr,
+            size,
+            usable: size + 8,
+        };
+        let func = FreeFn::Free;
+        let mut kinds = Vec::new();
+        for stays in 0..60_000u64 {
+            kinds.push(alloc(0x10_0000 + stays * 48, 1 + next(500), next(9) as u32));
+            let addr = 0x8000 + next(8) * 16;
+            kinds.push(match next(4) {
+                0 | 1 => alloc(addr, 1 + next(500), next(9) as u32),
+                2 => EventKind::Free { func, addr },
+                _ => EventKind::ReallocRelease { addr },
+            });
+            if let Some(EventKind::ReallocRelease { addr }) = kinds.last().copied() {
+                kinds.push(EventKind::ReallocAcquire {
+                    node: NodeId(10),
+                    addr,
+                    size: 1 + next(500),
+                    usable: 600,
+                });
+            }
+        }
+        // Every one of those that stayed goes again, in another order than it came.
+        kinds.extend((0..60_000u64).map(|n| EventKind::Free {
+            func,
+            addr: 0x10_0000 + (n * 7919) % 60_000 * 48,
+        }));
+        let event = |(ticket, kind)| Event {
+            ticket,
+            time_ns: ticket * 100,
+            thread: ThreadId(0),
+            kind,
+        };
+        (0..).zip(kinds).map(event).collect()
+    }
+
+    fn run(events: &[Event], look: bool) -> (Vec<Act>, Ledger, usize) {
+        let (mut ledger, mut acts) = (Ledger::new(16), Vec::new());
+        let (mut hints, mut hinted) = (Vec::new(), 0);
+        for events in events.chunks(AHEAD) {
+            if look {
+                ledger.look_ahead(events, &mut hints);
+                hinted += hints.iter().filter(|hint| **hint != NO_HINT).count();
+            }
+            for (at, event) in events.iter().enumerate() {
+                ledger.hint = if look { hints[at] } else { NO_HINT };
+                ledger.apply(event, &mut |_, act| acts.push(*act));
+            }
+        }
+        (acts, ledger, hinted)
+    }
+
+    #[test]
+    fn a_look_ahead_changes_nothing() {
+        for seed in 1..=3 {
+            let events = events(seed);
+            let (plain, without, _) = run(&events, false);
+            let (acts, with, hinted) = run(&events, true);
+            assert!(hinted > 60_000, "seed {seed}: {hinted} hints");
+            assert!(acts == plain, "seed {seed}: the acts differ");
+            assert_eq!(with.counts(), without.counts(), "seed {seed}");
+            assert_eq!(with.live(), without.live(), "seed {seed}");
+            assert_eq!(with.cells().keys(), without.cells().keys(), "seed {seed}");
+        }
+    }
+}
