@@ -137,7 +137,11 @@ impl BlockMap {
     /// Reads where an address would be, and says nothing of use: see `ahead.rs`.
     #[inline]
     pub(crate) fn touch(&self, addr: u64) -> u64 {
-        self.slots[self.home(addr)].addr
+        let home = self.home(addr);
+        // The next cache line, too: a block or its run often goes on there, and a search that guesses
+        // wrong waits for it with nothing else under way.
+        let beyond = (home + 2).min(self.slots.len() - 1);
+        self.slots[home].addr ^ self.slots[beyond].addr
     }
 
     /// The block in a slot; empty slots have one of address 0.
