@@ -198,6 +198,7 @@ fn rows(report: &mut Report, dice: &mut Dice) {
             live_blocks: live,
             live_requested_bytes: live * size,
             live_usable_bytes: live * usable(size),
+            live_resident_bytes: None,
             heap_peak_blocks: peak,
             heap_peak_requested_bytes: peak * size,
             heap_peak_usable_bytes: peak * usable(size),

@@ -18,6 +18,7 @@ views.push({
     const gives = [],
       less = [],
       holds = [];
+    const rest = (f) => f.node === null && f.more_nodes.length > 0;
     for (const f of report.findings)
       (f.saved_bytes > 0
         ? gives
@@ -25,12 +26,14 @@ views.push({
           ? less
           : holds
       ).push(f);
-    gives.sort((a, b) => b.saved_bytes - a.saved_bytes);
+    gives.sort((a, b) => rest(a) - rest(b) || b.saved_bytes - a.saved_bytes);
     less.sort(
       (a, b) =>
+        rest(a) - rest(b) ||
+        (a.kind === "churn") - (b.kind === "churn") ||
         b.saved_cumulative_bytes - a.saved_cumulative_bytes || b.saved_allocations - a.saved_allocations,
     );
-    holds.sort((a, b) => b.now_bytes - a.now_bytes);
+    holds.sort((a, b) => rest(a) - rest(b) || b.now_bytes - a.now_bytes);
     if (!report.findings.length)
       place.append(
         el(
@@ -43,7 +46,7 @@ views.push({
       );
     this.list(report, place, "What would give memory back", gives, (f) => figures.bytes(f.saved_bytes), true);
     this.list(report, place, "What would allocate less, over the whole run", less, (f) =>
-      f.saved_cumulative_bytes
+      f.saved_cumulative_bytes && f.kind !== "churn"
         ? figures.bytes(f.saved_cumulative_bytes)
         : figures.count(f.saved_allocations) + " ×",
     );
@@ -94,12 +97,13 @@ views.push({
           if (f.node !== null) body.append(stacks.list(report, f.node));
           for (const node of f.more_nodes.slice(0, 10))
             body.append(el("p", { class: "small soft" }, "Also from"), stacks.list(report, node));
-          if (f.more_nodes.length > 10)
+          const others = Math.max(f.stacks - 1, f.more_nodes.length);
+          if (others > 10)
             body.append(
               el(
                 "p",
                 { class: "small soft" },
-                `… and ${figures.count(f.more_nodes.length - 10)} other stacks (see the JSON).`,
+                `… and ${figures.count(others - 10)} other stacks.`,
               ),
             );
         },
