@@ -38,6 +38,8 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits) {
         .filter(|(_, is)| **is)
         .map(|(frame, _)| frame as u32)
         .collect();
+    // Before parts are cut to the largest: a heap of its own grows at a thousand stacks.
+    let mapped = mapped(report, &naming);
     name_parts(report, &naming, limits.parts);
     let found = std::mem::take(&mut report.findings);
     report.findings = merge(report, &naming, found);
@@ -52,7 +54,7 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits) {
         one.kind != FindingKind::Retained || one.node.is_none() || one.saved_bytes >= least
     });
     let mut held = holders(report, &naming);
-    held.extend(mapped(report, &naming));
+    held.extend(mapped);
     report.findings.extend(held);
     let mut by_kind: Vec<(FindingKind, Vec<Finding>)> = Vec::new();
     for finding in std::mem::take(&mut report.findings) {
@@ -277,12 +279,13 @@ fn mapped(report: &Report, naming: &Naming) -> Vec<Finding> {
         .map(|(held, node, stacks)| Finding {
             kind: FindingKind::Holder,
             title: format!(
-                "{} % of resident memory, mapped past the allocator",
-                percent(held, books.resident_bytes)
+                "{} % of resident memory, mapped by {}",
+                percent(held, books.resident_bytes),
+                naming.mapper_name(report, node)
             ),
             what:
                 "Anonymous memory that this function got from mmap: a heap of its own (a virtual \
-                   machine's, an arena), a cache, or a buffer. No block of malloc is in it."
+                   machine's, an arena), a cache, or a buffer. No block of malloc is in it. The stack is the largest."
                     .into(),
             change: "Not waste by itself: see that heap's own limits and reports.".into(),
             now_bytes: held,

@@ -74,12 +74,15 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
         .collect();
     gives.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
     // Variety: the fourth of a kind is listed after all other kinds, if it is.
-    let mut of_kind: Vec<FindingKind> = Vec::new();
+    let mut of_kind: Vec<(FindingKind, bool)> = Vec::new();
     gives.sort_by_cached_key(|finding| {
-        let before = of_kind.iter().filter(|kind| **kind == finding.kind).count();
-        of_kind.push(finding.kind);
+        let kind = (finding.kind, finding.node.is_some());
+        let before = of_kind.iter().filter(|known| **known == kind).count();
+        of_kind.push(kind);
         before >= OF_ONE_KIND || finding.saved_bytes < floor || finding.is_rest()
     });
+    let listed = gives.len().min(SHOWN_FINDINGS);
+    gives[..listed].sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
     let past: fn(&&&Finding, u64) -> bool = |f, floor| f.saved_bytes >= floor && !f.is_rest();
     let worth = gives.iter().filter(|f| past(f, floor)).count();
     let mut less: Vec<_> = report

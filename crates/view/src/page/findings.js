@@ -1,4 +1,4 @@
-// What to change: savings first, then what would allocate less, then who holds memory.
+// What to change: savings first, then what would allocate less, then who holds memory, then the rest.
 //
 // F1  A finding without a saving is never listed among those that save.
 // F2  Stacks are made when a finding is opened.
@@ -17,14 +17,17 @@ views.push({
     );
     const gives = [],
       less = [],
-      holds = [];
+      holds = [],
+      beside = [];
     const rest = (f) => f.node === null && f.more_nodes.length > 0;
     for (const f of report.findings)
       (f.saved_bytes > 0
         ? gives
         : f.saved_cumulative_bytes > 0 || f.saved_allocations > 0
           ? less
-          : holds
+          : f.now_bytes > 0 && (f.kind === "holder" || f.kind === "retained")
+            ? holds
+            : beside
       ).push(f);
     gives.sort((a, b) => rest(a) - rest(b) || b.saved_bytes - a.saved_bytes);
     less.sort(
@@ -51,6 +54,10 @@ views.push({
         : figures.count(f.saved_allocations) + " ×",
     );
     this.list(report, place, "Who holds it — not waste by itself", holds, (f) => figures.bytes(f.now_bytes));
+    beside.sort((a, b) => b.now_bytes - a.now_bytes);
+    this.list(report, place, "For the record — nothing to give back at this instant", beside, (f) =>
+      f.now_bytes ? figures.bytes(f.now_bytes) : "–",
+    );
   },
   list(report, place, title, findings, figure, saves) {
     if (!findings.length) return;
