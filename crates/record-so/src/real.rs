@@ -2,8 +2,10 @@
 //!
 //! L1  Every pointer of the table is callable at any time: before they are resolved they lead to
 //!     functions that resolve them first.
-//! L2  While they are being resolved, requests (from `dlsym` itself) are served from a small static
-//!     arena; blocks from it are recognised by address and never reach the real allocator.
+//! L2  While they are being resolved, the whole table is empty: requests (`dlsym` itself allocates
+//!     when a name is missing) are served from a small static arena, mapping calls by the kernel. Blocks
+//!     from the arena are recognised by address and never reach the real allocator. The real one must
+//!     not begin before the table is complete: it may call us in turn.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -34,13 +36,14 @@ impl Real {
         // ORDER: Relaxed; as in `get`.
         self.0.load(Ordering::Relaxed)
     }
+}
 
-    fn find(&self, name: &CStr) {
-        // SAFETY: a plain look-up; `dlsym` may call us back for memory (L2).
-        let function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        // ORDER: Relaxed; as in `get`.
-        self.0.store(function, Ordering::Relaxed);
-    }
+fn find(name: &str) -> *mut c_void {
+    let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
+        return core::ptr::null_mut();
+    };
+    // SAFETY: a plain look-up; `dlsym` may call us back for memory (L2).
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
 macro_rules! real_functions {
@@ -57,12 +60,10 @@ macro_rules! real_functions {
         pub static REAL: Table = Table { $($field: Real::unresolved(),)* };
 
         fn find_all() {
-            $(
-                // The name is a literal without inner zeros.
-                if let Ok(name) = CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
-                    REAL.$field.find(name);
-                }
-            )*
+            // All are found before any is used (L2).
+            $(let $field = find(concat!($name, "\0"));)*
+            // ORDER: Relaxed; as in `get`.
+            $(REAL.$field.0.store($field, Ordering::Relaxed);)*
         }
     };
 }
@@ -90,6 +91,7 @@ real_functions! {
     fork: "fork";
     dlclose: "dlclose";
     quick_exit: "quick_exit";
+    abort: "abort";
 }
 
 const UNRESOLVED: usize = 0;
@@ -110,6 +112,9 @@ pub fn resolve() {
         return;
     }
     find_all();
+    // A name that is missing leaves an error behind, which the program must not find.
+    // SAFETY: clears this thread's error.
+    unsafe { libc::dlerror() };
     // ORDER: Release; pairs with the Acquire of `is_resolving`.
     STATE.store(RESOLVED, Ordering::Release);
 }
@@ -119,6 +124,12 @@ pub fn resolve() {
 pub fn is_resolving() -> bool {
     // ORDER: Acquire; pairs with the Release in `resolve`.
     STATE.load(Ordering::Acquire) == RESOLVING
+}
+
+/// Whether the table is complete. Cost: one load.
+pub fn is_resolved() -> bool {
+    // ORDER: Acquire; pairs with the Release in `resolve`.
+    STATE.load(Ordering::Acquire) == RESOLVED
 }
 
 const ARENA_BYTES: usize = 64 * 1024;
@@ -196,6 +207,8 @@ pub type Fork = unsafe extern "C" fn() -> c_int;
 pub type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// `quick_exit`
 pub type Exit = unsafe extern "C" fn(c_int) -> !;
+/// `abort`
+pub type Abort = unsafe extern "C" fn() -> !;
 /// `pthread_create`
 pub type PthreadCreate =
     unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, *mut c_void) -> c_int;

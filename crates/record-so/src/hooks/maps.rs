@@ -7,9 +7,12 @@ use core::ffi::{c_int, c_void};
 
 use skinflint_base::ring::{tag, word};
 
+use skinflint_base::sys;
+
 use super::call;
 use crate::emit::{self, Caller};
 use crate::thread::{self, INSIDE, RECORDING, ThreadState};
+use crate::{process, real};
 
 /// A mapping call under way.
 enum By {
@@ -21,12 +24,33 @@ enum By {
     Nobody,
 }
 
+/// A mapping call by the kernel itself, with libc's way of reporting errors: while the table of real
+/// functions is not complete (real.rs, L2).
+#[cold]
+fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
+    // SAFETY: the program's own call.
+    let result = unsafe { sys::syscall(number, args) };
+    if sys::is_error(result) {
+        // SAFETY: this thread's errno.
+        unsafe { *libc::__errno_location() = -result as c_int };
+        return -1;
+    }
+    result
+}
+
 impl By {
     fn enter() -> By {
+        // A program that brings its own malloc (chromium) maps memory while it holds a lock of it.
+        // Resolving names and linking may allocate, so they must not begin here; they begin with our
+        // constructor, or with a heap event, whichever comes first.
+        if !real::is_resolved() || process::epoch() == 0 {
+            return By::Nobody;
+        }
         let from_allocator = thread::enter_from_allocator();
         if !from_allocator.is_null() {
             return By::Allocator(from_allocator);
         }
+        thread::register_without_allocating();
         let state = thread::enter();
         if state.is_null() {
             return By::Nobody;
@@ -70,6 +94,18 @@ unsafe extern "C" fn mmap_recorded(
     bp: u64,
 ) -> *mut c_void {
     let by = By::enter();
+    if !real::is_resolved() {
+        let (prot, flags) = (prot as u64, flags as u64);
+        let args = [
+            addr as u64,
+            len as u64,
+            prot,
+            flags,
+            fd as u64,
+            offset as u64,
+        ];
+        return by_kernel(libc::SYS_mmap, args) as *mut c_void;
+    }
     // SAFETY: the program's own call; H1.
     unsafe {
         let result = call!(mmap as Mmap)(addr, len, prot, flags, fd, offset);
@@ -136,6 +172,9 @@ pub unsafe extern "C" fn mmap64(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     let by = By::enter();
+    if !real::is_resolved() {
+        return by_kernel(libc::SYS_munmap, [addr as u64, len as u64, 0, 0, 0, 0]) as c_int;
+    }
     // SAFETY: the program's own call; H1.
     unsafe {
         if let Some(state) = by.state() {
@@ -161,6 +200,17 @@ unsafe extern "C" fn mremap_recorded(
     bp: u64,
 ) -> *mut c_void {
     let by = By::enter();
+    if !real::is_resolved() {
+        let args = [
+            old as u64,
+            old_len as u64,
+            new_len as u64,
+            flags as u64,
+            to as u64,
+            0,
+        ];
+        return by_kernel(libc::SYS_mremap, args) as *mut c_void;
+    }
     // SAFETY: the program's own call; H1.
     unsafe {
         let result = call!(mremap as Mremap)(old, old_len, new_len, flags, to);
@@ -211,6 +261,10 @@ pub unsafe extern "C" fn mremap(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     let by = By::enter();
+    if !real::is_resolved() {
+        let args = [addr as u64, len as u64, advice as u64, 0, 0, 0];
+        return by_kernel(libc::SYS_madvise, args) as c_int;
+    }
     // SAFETY: the program's own call; H1.
     unsafe {
         if let Some(state) = by.state() {
