@@ -13,7 +13,7 @@
 //!     (`tops`), only the arena's next blocks use it.
 //! B3  The free bytes of a page that has live blocks are shared equally among these blocks.
 //!
-//! Checked against `malloc_trim(0)` itself in bench/trim.c: the figure is exact but for blocks in
+//! Checked against `malloc_trim(0)` itself by bench/trim.py: the figure is exact but for blocks in
 //! thread caches, which look free to us and live to glibc. Not here: what to do about it (`findings.rs`).
 
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@
 //!
 //! Not here: what is a finding (`findings.rs`, the passes).
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::books::largest_parts;
 use crate::facts::Limits;
@@ -53,6 +53,7 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits) {
     report.findings.retain(|one| {
         one.kind != FindingKind::Retained || one.node.is_none() || one.saved_bytes >= least
     });
+    drop_shoes_of_growth(report, &naming);
     let mut held = holders(report, &naming);
     held.extend(mapped);
     report.findings.extend(held);
@@ -156,6 +157,29 @@ struct Held {
     resident: u64,
     usable: u64,
     blocks: u64,
+}
+
+/// A buffer that grows passes through every size, and so through a few that are a little too large:
+/// that is one cause, told as growth, unless its blocks waste memory at the instant.
+fn drop_shoes_of_growth(report: &mut Report, naming: &Naming) {
+    let function = |one: &Finding| one.node.and_then(|node| naming.function_of(report, node));
+    let grows: FxHashSet<u32> = report
+        .findings
+        .iter()
+        .filter(|one| one.kind == FindingKind::Growth)
+        .filter_map(function)
+        .collect();
+    let keep: Vec<bool> = report
+        .findings
+        .iter()
+        .map(|one| {
+            one.kind != FindingKind::Clownshoes
+                || one.saved_bytes > 0
+                || function(one).is_none_or(|function| !grows.contains(&function))
+        })
+        .collect();
+    let mut keep = keep.into_iter();
+    report.findings.retain(|_| keep.next().unwrap_or(true));
 }
 
 /// Functions with a twentieth of the live heap or more, over all of their stacks.
@@ -410,6 +434,32 @@ mod tests {
         assert_eq!(
             one.findings[0].what,
             "From 2 stacks together; of the largest: Seen."
+        );
+    }
+
+    #[test]
+    fn a_growing_buffer_is_no_clownshoe_unless_it_wastes_now() {
+        let mut one = report();
+        let mut shoe = finding(FindingKind::Clownshoes, 3, 0, "57,346");
+        shoe.saved_cumulative_bytes = 1 << 30;
+        one.findings = vec![
+            finding(FindingKind::Growth, 2, 0, "grows"),
+            shoe.clone(),
+            finding(FindingKind::Clownshoes, 3, 7, "1,025"),
+            Finding {
+                node: Some(5),
+                ..shoe
+            },
+        ];
+        settle(&mut one, &Limits::default());
+        let got: Vec<_> = one
+            .findings
+            .iter()
+            .map(|f| (f.title.as_str(), f.node))
+            .collect();
+        assert_eq!(
+            got,
+            [("1,025", Some(3)), ("57,346", Some(5)), ("grows", Some(2))]
         );
     }
 

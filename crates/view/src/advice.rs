@@ -319,8 +319,13 @@ fn one_finding(
         let used = columns(&title) + columns(&sure) + 3;
         let line = lead.with(Ink::Plain, title).with(Ink::Faint, sure);
         lines.push(match room.saturating_sub(used) {
-            left if left >= 20 && !place.is_empty() => {
-                line.with(Ink::Faint, format!(" · {}", cut_middle(&place, left)))
+            left if left >= 12 && !place.is_empty() => {
+                // Where there is no room for all of it, the function says more than half a path.
+                let name = match columns(&place) <= left {
+                    true => place.as_str(),
+                    false => place.split("  ").next().unwrap_or_default(),
+                };
+                line.with(Ink::Faint, format!(" · {}", cut_middle(name, left)))
             }
             _ => line,
         });

@@ -470,10 +470,7 @@ fn leak(name: &Name, node: u32, sum: &Sum) -> Finding {
 fn zombie(name: &Name, node: u32, sum: &Sum) -> Finding {
     Finding {
         kind: FindingKind::Zombie,
-        title: format!(
-            "Outlives '{}', in which it was allocated, to the end",
-            name.name
-        ),
+        title: format!("Allocated in '{}', outlives it", name.name),
         what: format!(
             "{} ({}) of this stack were born in '{}' and lived at its end mark; {} ({}) of them are live at the end of the run.",
             count(sum.blocks, "block"),
@@ -483,7 +480,7 @@ fn zombie(name: &Name, node: u32, sum: &Sum) -> Finding {
             bytes(sum.end_usable),
         ),
         change: format!(
-            "If they belong to '{}', release them when it ends; if it is a cache, bound it in bytes.",
+            "Release it when '{}' ends, or if it is a cache, bound it in bytes.",
             name.name
         ),
         now_bytes: sum.now_usable,

@@ -75,7 +75,7 @@ views.push({
     place.append(el("h3", {}, title), list, more);
   },
   item(report, f, figure, saves) {
-    const lead = f.node === null ? null : stacks.lead(report, f.node);
+    const lead = f.node === null ? null : stacks.leadText(report, f.node);
     const body = el("div", { class: "body" });
     const details = el(
       "details",
@@ -125,7 +125,7 @@ views.push({
           f.title,
           f.change ? el("span", { class: "change small" }, "→ " + f.change) : null,
           lead
-            ? el("span", { class: "change mono" }, `${shorten(lead.function, 110)}  ${stacks.place(lead)}`)
+            ? el("span", { class: "change mono" }, lead)
             : null,
         ),
         el("span", { class: "tag" }, `${f.kind} · ${f.confidence}`),

@@ -46,6 +46,17 @@ const stacks = {
     const frames = this.path(report, node).map((n) => this.frame(report, n));
     return frames.find((frame) => !this.dull(report, frame)) || frames[0] || { function: "(no stack)", module: "" };
   },
+  /** The lead in words; behind one without a name, the first caller that has one. */
+  leadText(report, node) {
+    const own = this.path(report, node)
+      .map((n) => this.frame(report, n))
+      .filter((frame) => !this.dull(report, frame));
+    const lead = this.lead(report, node);
+    const unnamed = (frame) => /^0x|\+0x/.test(frame.function);
+    const text = (frame) => `${shorten(frame.function, 110)}  ${unnamed(frame) ? "" : this.place(frame)}`;
+    const next = unnamed(lead) && own.find((frame) => !unnamed(frame) && !frame.function.startsWith("__libc_"));
+    return next ? `${text(lead).trim()} ← ${text(next)}` : text(lead).trim();
+  },
   /** A list of frames, the dull ones fainter, innermost first. */
   list(report, node) {
     const items = this.path(report, node).map((n) => {
