@@ -140,7 +140,10 @@ impl Done {
 pub fn run_within(mut command: Command, stdin: &[u8], patience: Duration) -> Done {
     command.stdin(Stdio::piped());
     let mut running = Running::start(command);
-    running.say(stdin);
+    // From a thread: who fills its stdout before it reads on would wait for us, and we for it.
+    let mut pipe = running.child.as_mut().and_then(|child| child.stdin.take());
+    let input = stdin.to_vec();
+    std::thread::spawn(move || pipe.as_mut().map(|pipe| pipe.write_all(&input)));
     running.finish(patience)
 }
 
