@@ -169,7 +169,11 @@ impl Analyzer {
                 let parts = self.options.limits.parts;
                 let (mut closed, untouched) =
                     books::close(snapshot, &self.ledger, &self.facts.process, parts);
-                closed.skew_ns = skew_ns(snapshot, &self.plan.instants[instant]);
+                closed.skew_ns = skew_ns(
+                    snapshot,
+                    &self.plan.instants[instant],
+                    self.facts.threads.len(),
+                );
                 self.plan.instants[instant].books = Some(closed);
                 if instant == self.plan.at {
                     self.untouched = untouched;
@@ -506,11 +510,13 @@ fn add(sum: &mut u64, blocks: u64, bytes: u64) {
     *sum = sum.saturating_add(blocks.saturating_mul(bytes));
 }
 
-/// How far a snapshot may be from its instant: at exit the program waited.
-fn skew_ns(snapshot: &Snapshot, instant: &Instant) -> u64 {
+/// How far a snapshot may be from its instant. At exit the program waited; at a mark its thread did,
+/// which is the whole program if it has no other.
+fn skew_ns(snapshot: &Snapshot, instant: &Instant, threads: usize) -> u64 {
     let distance = snapshot.time_ns.abs_diff(instant.time_ns);
     match (&snapshot.cause, instant.kind) {
         (SnapshotCause::Exit, InstantKind::End) => 0,
+        (SnapshotCause::Mark(_), InstantKind::Mark) if threads == 1 => 0,
         (SnapshotCause::Exit, _) => distance,
         _ => distance.saturating_add(snapshot.took_ns),
     }

@@ -11,7 +11,7 @@
 //!
 //! Not here: doing it (`analyzer.rs`).
 
-use skinflint_trace::SnapshotCause;
+use skinflint_trace::{Snapshot, SnapshotCause};
 
 use crate::facts::{AnalysisError, At, Facts, Options};
 use crate::model::{Instant, InstantKind};
@@ -80,19 +80,21 @@ impl Plan {
     }
 
     fn add_peak(&mut self, facts: &Facts) -> Option<usize> {
-        let mut largest = None;
-        for (index, snapshot) in facts.snapshots.iter().enumerate() {
-            let rss: u64 = snapshot
+        let resident = |snapshot: &Snapshot| -> u64 {
+            snapshot
                 .mappings
                 .iter()
                 .map(|mapping| mapping.rss_bytes)
-                .sum();
-            // The first of equals: what comes later is no new peak.
-            if largest.is_none_or(|(most, _)| rss > most) {
-                largest = Some((rss, index));
-            }
-        }
-        let (_, index) = largest?;
+                .sum()
+        };
+        let most = facts.snapshots.iter().map(resident).max()?;
+        // The first that comes within a hundredth of the largest: an allocator that keeps what was
+        // freed leaves resident memory flat after the peak, and a few pages more at the end would
+        // make the peak the moment when everything has been freed.
+        let index = facts
+            .snapshots
+            .iter()
+            .position(|s| resident(s) >= most - most / 100)?;
         let snapshot = &facts.snapshots[index];
         let ticket = Some(snapshot.ticket);
         let instant = self.add(InstantKind::Peak, "peak", snapshot.time_ns, ticket);

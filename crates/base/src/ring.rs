@@ -95,6 +95,8 @@ pub struct SessionPage {
     pub wake: AtomicU32,
     /// 1 while the collector sleeps, so that others need not wake it in vain.
     pub sleeping: AtomicU32,
+    /// Process id of the collector, as it sees itself.
+    pub collector_pid: AtomicU32,
 }
 
 /// Size of the session page in bytes.
@@ -208,7 +210,7 @@ pub struct Hello {
     /// For `HELLO_REGION`: the token that the process was given. For `HELLO_PROCESS` after a fork:
     /// the token of the parent. Else 0.
     pub token: u64,
-    /// After a fork: the parent's tickets up to this one were taken.
+    /// After a fork: the parent's tickets below this one were taken.
     pub fork_ticket: u64,
     /// Monotonic nanoseconds.
     pub time_ns: u64,

@@ -137,6 +137,13 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     result != -i64::from(libc::ESRCH)
 }
 
+/// Whether a process exists, as far as we may know; one that has not been waited for does.
+pub fn process_exists(pid: u32) -> bool {
+    // SAFETY: signal 0 is never delivered.
+    let result = unsafe { syscall(libc::SYS_kill, [u64::from(pid), 0, 0, 0, 0, 0]) };
+    result != -i64::from(libc::ESRCH)
+}
+
 /// `CLOCK_MONOTONIC` in nanoseconds. About 25 ns through the vdso.
 #[inline]
 pub fn monotonic_ns() -> u64 {
@@ -221,6 +228,7 @@ mod tests {
     fn this_thread_exists_and_a_wrong_one_does_not() {
         assert!(thread_exists(getpid(), gettid()));
         assert!(!thread_exists(getpid(), 0x3fff_fff0));
+        assert!(process_exists(getpid()) && !process_exists(0x3fff_fff0));
     }
 
     #[test]

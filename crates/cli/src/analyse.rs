@@ -48,8 +48,18 @@ pub fn moment(text: &str) -> Option<At> {
         "peak" => None,
         "end" => Some(At::End),
         "heap-peak" => Some(At::HeapPeak),
-        mark => Some(At::Mark(mark.to_owned())),
+        text => Some(time(text).map_or_else(|| At::Mark(text.to_owned()), At::Time)),
     }
+}
+
+/// `1.5s`, `200ms`: nanoseconds after the start. A mark of such a name is shadowed.
+fn time(text: &str) -> Option<u64> {
+    let (number, unit_ns) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e6),
+        None => (text.strip_suffix('s')?, 1e9),
+    };
+    let number: f64 = number.trim().parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some((number * unit_ns) as u64)
 }
 
 fn facts(trace: &Trace) -> Facts {
@@ -232,6 +242,22 @@ pub fn ticket_of(trace: &Trace, when: &str) -> Result<Option<u64>> {
                 )
             })?;
             Ok(Some(mark.ticket))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments() {
+        assert_eq!(moment("peak"), None);
+        assert_eq!(moment("end"), Some(At::End));
+        assert_eq!(moment("1.5s"), Some(At::Time(1_500_000_000)));
+        assert_eq!(moment("20ms"), Some(At::Time(20_000_000)));
+        for mark in ["phases", "s", "-1s", "nans", "load end"] {
+            assert_eq!(moment(mark), Some(At::Mark(mark.into())));
         }
     }
 }

@@ -8,7 +8,17 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 /// Finds out where a program's memory goes, and says what would give it back.
 #[derive(Parser, Debug)]
 #[command(name = "skinflint", version, max_term_width = 100)]
-#[command(after_help = "Example:\n  skinflint run -- sqlite3 app.db 'select count(*) from t'")]
+#[command(after_help = "\
+Example:
+  skinflint run -- sqlite3 app.db 'select count(*) from t'
+
+Exit status: run and record pass on the program's (128 + n if signal n killed it); 2 for wrong use; 1 for a
+trace that cannot be read.
+
+Environment:
+  SKINFLINT_RECORDER   path of libskinflint_record.so, if it is not beside this program or in
+                       ../lib/skinflint
+  NO_COLOR, COLUMNS    no colour; width of the text report")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -31,9 +41,11 @@ The report goes to stderr, so that the program's own output stays what it is. Th
     #[command(after_help = "\
 Examples:
   skinflint record -o app.sft -- ./app --input big.json
-  skinflint record --mark-signal USR2 -- ./server &   # then: kill -USR2 PID names a phase
+  skinflint record --mark-signal USR2 -- ./server &   # then: kill -USR2 SERVER-PID makes a mark
 
-Every process that the program starts is recorded into a trace of its own.")]
+Every process that the program starts is recorded into a trace of its own. A program marks its own
+moments by skinflint_mark(\"name\") (skinflint.h); kill -USR1 SKINFLINT-PID marks from outside. Two marks
+called \"X begin\" and \"X end\" make a phase.")]
     Record(RecordArgs),
 
     /// Analyse a trace: text, --json or --html
@@ -108,7 +120,8 @@ pub struct RunArgs {
 
 #[derive(ClapArgs, Debug, Clone)]
 pub struct AnalysisOptions {
-    /// The moment to report on: peak, end, heap-peak, or the name of a mark
+    /// The moment to report on: peak, end, heap-peak, the name of a mark, or a time after the start
+    /// (1.5s, 200ms)
     #[arg(long, value_name = "MOMENT", default_value = "peak")]
     pub at: String,
 

@@ -82,13 +82,21 @@ fn complain(outcome: &Outcome, options: &RecordOptions) {
             );
         }
     }
-    if outcome.recorded.is_empty() {
-        let program = options.command[0].to_string_lossy();
-        eprintln!(
+    if !outcome.recorded.is_empty() {
+        return;
+    }
+    let program = options.command[0].to_string_lossy();
+    match outcome.status & 0x7f {
+        0 => eprintln!(
             "skinflint: nothing was recorded: {program} never loaded the recorder. It may be a script \
              or wrapper for a statically linked or set-user-id program, or it clears its environment \
              (LD_PRELOAD); name the program itself after --"
-        );
+        ),
+        signal => eprintln!(
+            "skinflint: nothing was recorded: {program} was killed by signal {signal} before it reached \
+             the recorder. If it does not die so without skinflint, please report it; \
+             --preload libraries are loaded before the program and may be the cause"
+        ),
     }
 }
 

@@ -68,6 +68,8 @@ struct Draining {
     threads: Vec<Thread>,
     marks_from_outside: Vec<(u32, String)>,
     snapshots_asked: u32,
+    /// The program said that it was about to end.
+    exit_asked: bool,
     outside: Option<Stream>,
     events: u64,
     lost: u64,
@@ -206,6 +208,7 @@ impl Drain {
             threads: Vec::new(),
             marks_from_outside: Vec::new(),
             snapshots_asked: 0,
+            exit_asked: false,
             outside: None,
             events: 0,
             lost: 0,
@@ -541,7 +544,10 @@ impl Draining {
             return;
         }
         self.snapshots_asked = asked;
-        let cause = match header.snapshot_cause.load(Ordering::Relaxed) {
+        // ORDER: Relaxed; published by the number.
+        let cause = header.snapshot_cause.load(Ordering::Relaxed);
+        self.exit_asked |= cause == SNAPSHOT_EXIT;
+        let cause = match cause {
             SNAPSHOT_EXIT => SnapshotCause::Exit,
             mark => SnapshotCause::Mark(mark),
         };
@@ -595,6 +601,14 @@ impl Draining {
         self.events += self.outside.as_ref().map_or(0, |outside| outside.events);
         self.count_what_is_missing();
         ending.events = self.events;
+        ending.exit = self.exit();
+        if matches!(ending.exit, Exit::Exited(_)) && !self.exit_asked {
+            self.notes.push(
+                "it ended without passing through exit: by a system call of its own, or it became \
+                 another program that could not be recorded (environment cleared, static, set-user-id)"
+                    .into(),
+            );
+        }
         ending.lost_events = self.lost;
         ending.truncated_stacks = self.truncated;
         ending.notes = std::mem::take(&mut self.notes);
@@ -604,7 +618,6 @@ impl Draining {
         let cpu_ns = self.process.cpu_ns.load(Ordering::Relaxed);
         ending.cpu_ns = (cpu_ns > 0).then_some(cpu_ns);
         ending.recorder_bytes = self.recorder_bytes();
-        ending.exit = self.exit();
         if let Some(child) = self.child {
             ending.cpu_ns = child.cpu_ns.or(ending.cpu_ns);
             ending.max_rss_bytes = ending.max_rss_bytes.max(child.max_rss_bytes);

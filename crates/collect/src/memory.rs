@@ -193,11 +193,13 @@ mod tests {
             .store(FIRST_CAPACITY, Ordering::Relaxed);
         assert_eq!(region.take(0, &mut buffer), Ok(true));
         assert_eq!(buffer.len(), 5);
+        // ORDER: Relaxed; one thread.
         region
             .slot(0)
             .tail
             .store(6 + FIRST_CAPACITY, Ordering::Relaxed);
         assert_eq!(region.take(0, &mut buffer), Err(Nonsense), "more than fits");
+        // ORDER: Relaxed; one thread.
         region.slot(0).tail.store(4, Ordering::Relaxed);
         assert_eq!(region.take(0, &mut buffer), Err(Nonsense), "backwards");
     }

@@ -4,13 +4,13 @@
 //! J2  A module's `first_node` is 0 unless its range was used by another one before: then nodes
 //!     below it belong to that one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use skinflint_trace::Module;
+use skinflint_trace::{Mapping, MappingKind, Module};
 
 use crate::proc::{self, MapLine};
 
@@ -155,9 +155,48 @@ fn begin(pid: u32, line: &MapLine) -> Module {
     module
 }
 
+/// Anonymous memory behind a file's data is its bss only as far as its headers say; the kernel joins
+/// what was mapped behind it, an allocator's heap for one. Leaves as bss what begins and ends within the
+/// object, and calls the rest what it is.
+///
+/// The two cannot be told apart within one line of `smaps`, so a mapping that reaches beyond the object
+/// by more than it has inside counts as plain anonymous memory.
+pub fn cut_bss(pid: u32, mappings: &mut [Mapping], ends: &mut HashMap<String, Option<u64>>) {
+    for index in 0..mappings.len() {
+        let Some(path) = mappings[index]
+            .name
+            .strip_prefix("[bss] ")
+            .map(str::to_owned)
+        else {
+            continue;
+        };
+        if proc::is_recorder(&path) {
+            continue;
+        }
+        let first = mappings[..index]
+            .iter()
+            .find(|m| m.name == path)
+            .map(|m| m.start);
+        let span = *ends.entry(path.clone()).or_insert_with(|| {
+            ElfFacts::read(Path::new(&format!("/proc/{pid}/root{path}"))).map(|facts| facts.span)
+        });
+        let mapping = &mut mappings[index];
+        let (Some(first), Some(span)) = (first, span) else {
+            continue;
+        };
+        let end = first.saturating_add(span).clamp(mapping.start, mapping.end);
+        if mapping.end - end > end - mapping.start {
+            mapping.kind = MappingKind::Anon;
+            mapping.name = String::new();
+        }
+    }
+}
+
 /// What is needed of an ELF file's headers.
 struct ElfFacts {
     first_vaddr: u64,
+    /// From the first loaded address to one past the last, whole pages.
+    span: u64,
     build_id: String,
 }
 
@@ -185,11 +224,19 @@ impl ElfFacts {
         }
         let table = usize::try_from(long(32)?).ok()?;
         let (size, count) = (usize::from(half(54)?), usize::from(half(56)?));
-        let (mut first_vaddr, mut build_id) = (None, String::new());
+        let (mut first_vaddr, mut last, mut build_id) = (None, 0, String::new());
         for index in 0..count {
             let at = table.checked_add(index * size)?;
             match word(at)? {
-                1 if first_vaddr.is_none() => first_vaddr = Some(long(at + 16)? & !0xfff),
+                1 => {
+                    let start = long(at + 16)?;
+                    first_vaddr.get_or_insert(start & !0xfff);
+                    last = last.max(
+                        start
+                            .checked_add(long(at + 40)?)?
+                            .checked_next_multiple_of(4096)?,
+                    );
+                }
                 4 => {
                     let from = usize::try_from(long(at + 8)?).ok()?;
                     let bytes = usize::try_from(long(at + 32)?).ok()?;
@@ -202,6 +249,7 @@ impl ElfFacts {
         }
         Some(ElfFacts {
             first_vaddr: first_vaddr?,
+            span: last.checked_sub(first_vaddr?)?,
             build_id,
         })
     }

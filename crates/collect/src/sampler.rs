@@ -1,7 +1,7 @@
 //! The sampler thread: resident memory over time, and snapshots of all mappings.
 //!
 //! P1  Snapshots that the program waits for come first.
-//! P2  Reading takes at most about a fiftieth of the time: the pause after a snapshot is fifty times
+//! P2  Reading takes at most about a twenty-fifth of the time: the pause after a snapshot is that many times
 //!     what it cost.
 //! P3  Of a rising peak only the newest snapshot is kept; it is written once a second, when memory
 //!     has fallen, and at the end.
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use skinflint_base::sys;
 use skinflint_trace::{Mapping, MappingKind, RssSample, Snapshot, SnapshotCause};
 
+use crate::modules;
 use crate::output::{Job, Output};
 use crate::proc::{self, PageMap, Status};
 use crate::process::{Process, lock};
@@ -26,11 +27,11 @@ const PSS_INTERVAL: Duration = Duration::from_millis(500);
 /// How often all mappings are read, at most, when nothing else asks for it.
 const PERIOD: Duration = Duration::from_secs(2);
 /// The pause after a snapshot is this many times its cost (P2).
-const PAUSE_FACTOR: u32 = 50;
+const PAUSE_FACTOR: u32 = 25;
 /// Larger mappings are not looked at page by page.
 const RUNS_LIMIT: u64 = 64 << 30;
-/// Samples that are gathered before they are written.
-const RSS_BATCH: usize = 100;
+/// How long samples are gathered before they are written, after the first.
+const RSS_BATCH: Duration = Duration::from_millis(500);
 
 /// What others ask of the sampler.
 pub enum Ask {
@@ -52,6 +53,9 @@ struct Watched {
     next_snapshot: Instant,
     next_period: Instant,
     next_pss: Instant,
+    next_write: Instant,
+    /// Where the objects of its bss mappings end, by path.
+    ends: HashMap<String, Option<u64>>,
 }
 
 impl Watched {
@@ -68,6 +72,8 @@ impl Watched {
             next_snapshot: now + Duration::from_millis(5),
             next_period: now + PERIOD,
             next_pss: now + Duration::from_millis(50),
+            next_write: now,
+            ends: HashMap::new(),
         }
     }
 
@@ -140,7 +146,8 @@ fn sample(watched: &mut Watched, output: &Output) -> Option<RssSample> {
     }
     *lock(&process.memory) = memory;
     watched.samples.push(memory.sample);
-    if watched.samples.len() >= RSS_BATCH {
+    if now >= watched.next_write {
+        watched.next_write = now + RSS_BATCH;
         let samples = std::mem::take(&mut watched.samples);
         output.send(process.index, Job::Rss(samples));
     }
@@ -148,6 +155,7 @@ fn sample(watched: &mut Watched, output: &Output) -> Option<RssSample> {
 }
 
 fn tick(watched: &mut Watched, output: &Output) {
+    // ORDER: Relaxed; a flag, `Ask::End` follows.
     if watched.process.ended.load(Ordering::Relaxed) {
         // ORDER (above): Relaxed; a flag, `Ask::End` follows.
         return;
@@ -171,7 +179,7 @@ fn tick(watched: &mut Watched, output: &Output) {
     } else {
         return;
     };
-    let Some(snapshot) = snapshot(&watched.process, cause.clone()) else {
+    let Some(snapshot) = snapshot(&watched.process, cause.clone(), &mut watched.ends) else {
         watched.next_snapshot = now + Duration::from_secs(1);
         return;
     };
@@ -179,11 +187,16 @@ fn tick(watched: &mut Watched, output: &Output) {
         Instant::now() + now.elapsed().max(Duration::from_micros(200)) * PAUSE_FACTOR;
     watched.next_period = Instant::now() + PERIOD;
     if cause == SnapshotCause::Peak {
+        let first = watched.peak_bytes == 0;
         watched.peak_bytes = watched.peak_bytes.max(rss);
         if watched.held_back.is_none() {
             watched.held_since = now;
         }
         watched.held_back = Some(Box::new(snapshot));
+        if first {
+            // Should the collector be killed, there is one at least.
+            watched.let_go(output);
+        }
     } else {
         watched.let_go(output);
         output.send(watched.process.index, Job::Snapshot(Box::new(snapshot)));
@@ -199,18 +212,23 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
         // ORDER: Relaxed; read after the process has ended.
         process.cpu_ns.store(stat.cpu_ns, Ordering::Relaxed);
     }
-    if let Some(snapshot) = snapshot(&process, cause) {
+    if let Some(snapshot) = snapshot(&process, cause, &mut watched.ends) {
         watched.let_go(output);
         output.send(process.index, Job::Snapshot(Box::new(snapshot)));
     }
 }
 
 /// Reads all mappings, and the resident pages of those that may hold blocks.
-fn snapshot(process: &Process, cause: SnapshotCause) -> Option<Snapshot> {
+fn snapshot(
+    process: &Process,
+    cause: SnapshotCause,
+    ends: &mut HashMap<String, Option<u64>>,
+) -> Option<Snapshot> {
     let begun = Instant::now();
     let ticket = process.newest_ticket();
     let time_ns = process.now_ns();
-    let mappings = proc::smaps(process.pid)?;
+    let mut mappings = proc::smaps(process.pid)?;
+    modules::cut_bss(process.pid, &mut mappings, ends);
     let pages = PageMap::open(process.pid);
     let page = process.info.os_page_bytes.max(4096);
     let mut own = lock(&process.own).clone();

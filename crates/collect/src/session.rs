@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -60,12 +60,32 @@ struct Meeting {
 
 #[derive(Default)]
 struct Known {
-    processes: Vec<Arc<Process>>,
+    processes: Vec<Met>,
     by_token: HashMap<u64, usize>,
     /// Process id of the program that was started; its trace gets the given name.
     main_pid: Option<u32>,
     /// Index of the process that has the given name now.
     named: Option<usize>,
+}
+
+/// A process that said hello, for as long as the session lasts: its rings are not among it, they go
+/// when it has ended. A build has thousands.
+struct Met {
+    index: usize,
+    pid: u32,
+    uid: String,
+    name: String,
+    process: Weak<Process>,
+}
+
+impl Met {
+    /// Whether it is still being recorded.
+    fn is_living(&self) -> bool {
+        // ORDER: Relaxed; a flag.
+        self.process
+            .upgrade()
+            .is_some_and(|process| !process.ended.load(Ordering::Relaxed))
+    }
 }
 
 /// A session.
@@ -134,6 +154,11 @@ impl Session {
         let folder = tempfile_folder::Folder::make()?;
         let listener = Listener::bind(&folder.0.join("s"))?;
         let session = Arc::new(SessionMemory::create()?);
+        // ORDER: Relaxed; nobody else has the page yet.
+        session
+            .page()
+            .collector_pid
+            .store(std::process::id(), Ordering::Relaxed);
         let (output, writer) = Output::start(options.level)?;
         let (asks, asked) = channel();
         let (tells, told) = channel();
@@ -282,7 +307,10 @@ fn meet(meeting: &Meeting, caller: Caller) {
             let Some(&index) = known.by_token.get(&caller.hello.token) else {
                 return caller.refuse(libc::ESRCH);
             };
-            lock(&known.processes[index].regions).push(Arc::clone(&region));
+            let Some(process) = known.processes[index].process.upgrade() else {
+                return caller.refuse(libc::ESRCH);
+            };
+            lock(&process.regions).push(Arc::clone(&region));
             let _ = meeting.tells.send(Tell::Region(index, Arc::clone(&region)));
             caller.hello.token
         }
@@ -322,7 +350,13 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         ended: false.into(),
     });
     known.by_token.insert(token, index);
-    known.processes.push(Arc::clone(&process));
+    known.processes.push(Met {
+        index,
+        pid,
+        uid: process.info.uid.clone(),
+        name: process.info.name.clone(),
+        process: Arc::downgrade(&process),
+    });
     if known.main_pid == Some(pid) {
         give_name(meeting, &mut known, index);
     }
@@ -339,7 +373,7 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
     if let Some(before) = known.named.replace(index)
         && before != index
     {
-        let info = &known.processes[before].info;
+        let info = &known.processes[before];
         let path = trace_path(&meeting.options.folder, &info.name, info.pid);
         meeting.output.send(before, Job::Rename(path));
     }
@@ -364,15 +398,15 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         .iter()
         .rev()
         .find(|process| process.pid == ppid);
-    let origin = |how, process: &Arc<Process>, fork_ticket| Origin {
+    let origin = |how, process: &Met, fork_ticket| Origin {
         how,
-        uid: process.info.uid.clone(),
+        uid: process.uid.clone(),
         pid: process.pid,
         fork_ticket,
     };
     let was_it = before.filter(|process| forked.is_none_or(|parent| parent.pid != process.pid));
-    // ORDER: Relaxed; a flag. A pid that was used again belongs to a process that has ended.
-    let became = was_it.filter(|process| !process.ended.load(Ordering::Relaxed));
+    // A pid that was used again belonged to a process that has ended.
+    let became = was_it.filter(|process| process.is_living());
     let origin = match (forked, became, spawned) {
         (Some(parent), ..) => Some(origin(OriginKind::Fork, parent, fork_ticket)),
         (None, Some(process), _) => Some(origin(OriginKind::Exec, process, 0)),
@@ -413,7 +447,9 @@ fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
     };
     let called = argv.first().and_then(|first| file(first));
     let exe = file(exe);
-    match proc::thread_name(pid, pid).filter(|name| !name.is_empty()) {
+    // A program that runs itself again by /proc/self/exe is called so; its file says more.
+    let comm = proc::thread_name(pid, pid).filter(|name| !name.is_empty() && name != "exe");
+    match comm {
         Some(comm) => {
             let whole = [called, exe]
                 .into_iter()

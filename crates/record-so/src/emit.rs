@@ -7,7 +7,7 @@
 //! W3  Every event takes exactly one ticket; a `TICKET` record stands before it when that is not its
 //!     predecessor's plus one.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use skinflint_base::ring::{
     MARK_NAME_BYTES, RECORD_WORDS, RING_WORDS, STACK_CHUNK, STACK_TRUNCATED, SlotHeader, WIDE,
@@ -113,6 +113,8 @@ impl Ring {
 
     /// Waits until the collector has read enough; a ring that was full grows once it is empty (R3).
     fn wait_for_room(&mut self, wanted: u64) -> bool {
+        // Without a heartbeat: so long if the collector is gone, so long if it may only be stopped.
+        const GONE_NS: u64 = 300_000_000;
         const PATIENCE_NS: u64 = 5_000_000_000;
         let header = self.header();
         let Some(session) = process::session() else {
@@ -142,10 +144,17 @@ impl Ring {
             sys::futex_wake(&session.wake);
             sys::futex_wait(&header.head.drained, drained, 20_000_000);
             let now_tick = session.tick.load(Ordering::Relaxed);
+            let now = sys::monotonic_ns();
             if now_tick != tick {
                 tick = now_tick;
-                since = sys::monotonic_ns();
-            } else if sys::monotonic_ns() - since > PATIENCE_NS {
+                since = now;
+                continue;
+            }
+            let silent_ns = now - since;
+            // ORDER: Relaxed; a constant of the session, and a flag.
+            let collector = session.collector_pid.load(Ordering::Relaxed);
+            let gone = silent_ns > GONE_NS && !sys::process_exists(collector);
+            if gone || silent_ns > PATIENCE_NS || process::OFF.load(Ordering::Relaxed) {
                 process::give_up();
                 return false;
             }
@@ -434,6 +443,27 @@ pub unsafe fn mark(state: *mut ThreadState, name: &[u8]) {
     }
 }
 
+/// A mark made by a signal: `signal 1`, `signal 2` …
+///
+/// # Safety
+/// As for `mark`.
+pub unsafe fn signal_mark(state: *mut ThreadState) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // ORDER: Relaxed; hands out numbers.
+    let mut number = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut name = *b"signal ..........";
+    let mut start = name.len();
+    while number > 0 || start == name.len() {
+        start -= 1;
+        name[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    let digits = name.len() - start;
+    name.copy_within(start.., 7);
+    // SAFETY: as the caller promises.
+    unsafe { mark(state, &name[..7 + digits]) };
+}
+
 /// Writes marks that a signal asked for while the thread was busy.
 ///
 /// # Safety
@@ -449,7 +479,7 @@ pub unsafe fn pending_marks(state: *mut ThreadState) {
             if entered.is_null() {
                 return;
             }
-            mark(entered, b"signal");
+            signal_mark(entered);
             thread::set_busy(entered, 0);
         }
     }

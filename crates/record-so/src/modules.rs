@@ -76,6 +76,7 @@ pub fn prepare() -> bool {
         RULES.store(rules.cast(), Ordering::Relaxed);
         // SAFETY: a look-up by name.
         let find = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         FIND_OBJECT.store(find, Ordering::Relaxed);
         // SAFETY: see `Find`.
         unsafe { *FINDER.0.get() = Finder::resolve() };
@@ -135,6 +136,7 @@ pub unsafe fn notice(state: *mut ThreadState, frames: impl Iterator<Item = u64>)
                 report(state, pc);
             }
         }
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         WRITING.store(false, Ordering::Release);
     }
 }
@@ -158,9 +160,11 @@ unsafe fn report(state: *mut ThreadState, pc: u64) {
             .start
             .store(found.start as u64, Ordering::Relaxed);
         KNOWN[count].end.store(found.end as u64, Ordering::Relaxed);
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         KNOWN[count]
             .link_map
             .store(found.link_map as u64, Ordering::Relaxed);
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         KNOWN_COUNT.store(count + 1, Ordering::Relaxed);
     }
     // SAFETY: a frame of this thread lies in the object, so it stays loaded meanwhile, and so do
@@ -282,17 +286,22 @@ pub unsafe fn after_dlclose(state: *mut ThreadState) {
         }
         // SAFETY: as the caller promises.
         unsafe { emit::note(state, word(tag::MODULE_GONE, 0, start), &[]) };
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         let last = KNOWN_COUNT.load(Ordering::Relaxed).min(MAX_KNOWN) - 1;
         let other = &KNOWN[last];
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         known
             .start
             .store(other.start.load(Ordering::Relaxed), Ordering::Relaxed);
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         known
             .end
             .store(other.end.load(Ordering::Relaxed), Ordering::Relaxed);
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         known
             .link_map
             .store(other.link_map.load(Ordering::Relaxed), Ordering::Relaxed);
+        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
         KNOWN_COUNT.store(last, Ordering::Relaxed);
     }
     WRITING.store(false, Ordering::Release); // ORDER: Release; ends the try-lock.

@@ -103,20 +103,26 @@ pub fn link() -> bool {
         return false;
     }
     let parent = TOKEN.load(Ordering::Relaxed);
-    let fork_ticket = if MULTI.load(Ordering::Relaxed) {
+    let newest = if MULTI.load(Ordering::Relaxed) {
         TICKET.load(Ordering::Relaxed)
     } else {
         thread::single_ticket()
     };
+    // The first ticket that the child has nothing to do with.
+    let fork_ticket = newest + 1;
+    // ORDER: Relaxed; there is one thread.
     MULTI.store(false, Ordering::Relaxed);
+    // ORDER: Relaxed; there is one thread.
     PID.store(sys::getpid(), Ordering::Relaxed);
     thread::forget_slots();
     let linked =
         make_live_page() && crate::link::begin(parent, fork_ticket) && crate::modules::prepare();
     if !linked {
+        // ORDER: Relaxed; there is one thread.
         OFF.store(true, Ordering::Relaxed);
         return false;
     }
+    // ORDER: Relaxed; there is one thread.
     TICKET.store(0, Ordering::Relaxed);
     set_epoch();
     true
@@ -175,6 +181,8 @@ pub fn give_up() {
     if let Some(header) = header() {
         header.gave_up.store(1, Ordering::Relaxed);
     }
+    // Every thread's next event goes the slow way, and there finds `OFF`.
+    new_epoch();
 }
 
 /// Tells the collector what the recorder holds.

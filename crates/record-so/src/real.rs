@@ -91,6 +91,7 @@ real_functions! {
     fork: "fork";
     dlclose: "dlclose";
     quick_exit: "quick_exit";
+    abort: "abort";
 }
 
 const UNRESOLVED: usize = 0;
@@ -123,6 +124,12 @@ pub fn resolve() {
 pub fn is_resolving() -> bool {
     // ORDER: Acquire; pairs with the Release in `resolve`.
     STATE.load(Ordering::Acquire) == RESOLVING
+}
+
+/// Whether the table is complete. Cost: one load.
+pub fn is_resolved() -> bool {
+    // ORDER: Acquire; pairs with the Release in `resolve`.
+    STATE.load(Ordering::Acquire) == RESOLVED
 }
 
 const ARENA_BYTES: usize = 64 * 1024;
@@ -200,6 +207,8 @@ pub type Fork = unsafe extern "C" fn() -> c_int;
 pub type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// `quick_exit`
 pub type Exit = unsafe extern "C" fn(c_int) -> !;
+/// `abort`
+pub type Abort = unsafe extern "C" fn() -> !;
 /// `pthread_create`
 pub type PthreadCreate =
     unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, *mut c_void) -> c_int;

@@ -112,7 +112,11 @@ pub fn enter() -> *mut ThreadState {
 #[cold]
 #[inline(never)]
 fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
-    let state = if state.is_null() { register() } else { state };
+    let state = if state.is_null() {
+        register(true)
+    } else {
+        state
+    };
     // SAFETY: H1; `nobody` has the byte too.
     unsafe {
         // ORDER: Relaxed, as in `enter`.
@@ -126,12 +130,15 @@ fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
                 return core::ptr::null_mut();
             }
         }
+        // ORDER: Relaxed; a counter.
         if process::OFF.load(Ordering::Relaxed) {
             tls::set(nobody());
             return core::ptr::null_mut();
         }
+        // ORDER: Relaxed; a flag that is never taken back.
         (*state).busy.store(RECORDING, Ordering::Relaxed);
         let recorded = catch_up(state);
+        // ORDER: Relaxed, as in `enter`.
         (*state).busy.store(INSIDE, Ordering::Relaxed);
         if recorded {
             state
@@ -174,6 +181,7 @@ unsafe fn catch_up(state: *mut ThreadState) -> bool {
 /// `state` is what `enter` returned, not null.
 #[inline(always)]
 pub unsafe fn leave(state: *mut ThreadState) {
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     compiler_fence(Ordering::SeqCst);
     // SAFETY: H1.
     unsafe {
@@ -191,6 +199,7 @@ pub unsafe fn leave(state: *mut ThreadState) {
 /// Between `enter` and `leave`.
 #[inline(always)]
 pub unsafe fn set_busy(state: *mut ThreadState, busy: u8) {
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     compiler_fence(Ordering::SeqCst);
     // SAFETY: H1. ORDER: Relaxed, as in `enter`.
     unsafe { (*state).busy.store(busy, Ordering::Relaxed) };
@@ -216,9 +225,17 @@ pub fn enter_from_allocator() -> *mut ThreadState {
     core::ptr::null_mut()
 }
 
+/// Registers this thread if it is not, at a moment when nothing may be allocated: then a stack whose
+/// bounds the kernel cannot tell is unwound with the care for foreign ones.
+pub fn register_without_allocating() {
+    if tls::get().is_null() {
+        register(false);
+    }
+}
+
 /// The first event of a thread. Returns its state, or `nobody`.
 #[cold]
-fn register() -> *mut ThreadState {
+fn register(may_allocate: bool) -> *mut ThreadState {
     // What happens from here on (pthread_getattr_np may allocate) passes through.
     tls::set(nobody());
     // ORDER: Relaxed; a flag.
@@ -234,6 +251,7 @@ fn register() -> *mut ThreadState {
             return nobody();
         }
         crate::hooks::process_begins();
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     } else if !process::MULTI.load(Ordering::Relaxed) {
         before_second_thread();
     }
@@ -247,7 +265,7 @@ fn register() -> *mut ThreadState {
     }
     // SAFETY: the slot and so the state are ours (H1).
     unsafe {
-        (*state).stack_bounds = own_stack();
+        (*state).stack_bounds = own_stack(may_allocate);
         (*state).epoch = process::epoch();
         (*state).stack.invalidate();
         emit::thread_begins(state);
@@ -304,11 +322,14 @@ pub fn add_region(region: *mut u8) -> bool {
         // SAFETY: offsets inside the region, by the layout of `ring`.
         unsafe {
             let header = region.add(SLOTS_OFFSET).cast::<SlotHeader>().add(index);
+            // ORDER: Relaxed; as said above: own slot, or a constant by now.
             slot.ring
                 .store(region.add(ring_offset(index)).cast(), Ordering::Relaxed);
+            // ORDER: Relaxed; as said above: own slot, or a constant by now.
             slot.header.store(header, Ordering::Release);
         }
     }
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     SLOT_COUNT.fetch_max(first + SLOTS, Ordering::AcqRel);
     true
 }
@@ -349,6 +370,7 @@ fn claim_among_known(look_at_active: bool) -> *mut ThreadState {
             _ => look_at_active && (old_tid == tid || !sys::thread_exists(pid, old_tid)),
         };
         let ours = owner(SLOT_ACTIVE, tid);
+        // ORDER: Relaxed; as said above: own slot, or a constant by now.
         if may_take
             && header
                 .owner
@@ -465,7 +487,8 @@ unsafe extern "C" {
 }
 
 /// Bounds of the calling thread's own stack; (0, 0) if they cannot be learned.
-fn own_stack() -> (u64, u64) {
+fn own_stack(may_allocate: bool) -> (u64, u64) {
+    // ORDER: Relaxed; as said above: own slot, or a constant by now.
     if process::PID.load(Ordering::Relaxed) == sys::gettid() {
         // ORDER (above): Relaxed; set before any registration.
         // SAFETY: the loader sets it before anything runs.
@@ -482,7 +505,8 @@ fn own_stack() -> (u64, u64) {
     match mapping_around(here) {
         // glibc puts the thread's descriptor at the top of its stack.
         Some((low, high)) if low < own && own <= high => (low, own),
-        Some(_) | None => stack_by_attributes(),
+        _ if may_allocate => stack_by_attributes(),
+        _ => (0, 0),
     }
 }
 

@@ -11,8 +11,8 @@ use skinflint_base::sys;
 
 use super::call;
 use crate::emit::{self, Caller};
-use crate::real;
 use crate::thread::{self, INSIDE, RECORDING, ThreadState};
+use crate::{process, real};
 
 /// A mapping call under way.
 enum By {
@@ -25,7 +25,7 @@ enum By {
 }
 
 /// A mapping call by the kernel itself, with libc's way of reporting errors: while the table of real
-/// functions is empty (real.rs, L2).
+/// functions is not complete (real.rs, L2).
 #[cold]
 fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
     // SAFETY: the program's own call.
@@ -40,13 +40,17 @@ fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
 
 impl By {
     fn enter() -> By {
-        if real::is_resolving() {
+        // A program that brings its own malloc (chromium) maps memory while it holds a lock of it.
+        // Resolving names and linking may allocate, so they must not begin here; they begin with our
+        // constructor, or with a heap event, whichever comes first.
+        if !real::is_resolved() || process::epoch() == 0 {
             return By::Nobody;
         }
         let from_allocator = thread::enter_from_allocator();
         if !from_allocator.is_null() {
             return By::Allocator(from_allocator);
         }
+        thread::register_without_allocating();
         let state = thread::enter();
         if state.is_null() {
             return By::Nobody;
@@ -90,7 +94,7 @@ unsafe extern "C" fn mmap_recorded(
     bp: u64,
 ) -> *mut c_void {
     let by = By::enter();
-    if real::REAL.mmap.get().is_null() {
+    if !real::is_resolved() {
         let (prot, flags) = (prot as u64, flags as u64);
         let args = [
             addr as u64,
@@ -168,7 +172,7 @@ pub unsafe extern "C" fn mmap64(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     let by = By::enter();
-    if real::REAL.munmap.get().is_null() {
+    if !real::is_resolved() {
         return by_kernel(libc::SYS_munmap, [addr as u64, len as u64, 0, 0, 0, 0]) as c_int;
     }
     // SAFETY: the program's own call; H1.
@@ -196,7 +200,7 @@ unsafe extern "C" fn mremap_recorded(
     bp: u64,
 ) -> *mut c_void {
     let by = By::enter();
-    if real::REAL.mremap.get().is_null() {
+    if !real::is_resolved() {
         let args = [
             old as u64,
             old_len as u64,
@@ -257,7 +261,7 @@ pub unsafe extern "C" fn mremap(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     let by = By::enter();
-    if real::REAL.madvise.get().is_null() {
+    if !real::is_resolved() {
         let args = [addr as u64, len as u64, advice as u64, 0, 0, 0];
         return by_kernel(libc::SYS_madvise, args) as c_int;
     }

@@ -101,10 +101,12 @@ fn whose_slow() -> u32 {
     }
     // SAFETY: clears this thread's error: a missing name leaves one that the program must not find.
     unsafe { libc::dlerror() };
+    // ORDER: as said at the head of the function.
     let new = NEWS[New::Plain as usize].load(Ordering::Relaxed);
     let malloc = real::REAL.malloc.get();
     let same = !new.is_null() && real::object_of(new) == real::object_of(malloc);
     let whose = if same { ALLOCATOR } else { LIBRARY };
+    // ORDER: as said at the head of the function.
     WHOSE.store(whose, Ordering::Release);
     whose
 }

@@ -7,7 +7,7 @@
 use core::ffi::c_int;
 
 use super::call;
-use crate::{process, thread};
+use crate::{process, real, thread};
 
 extern "C" fn at_start() {
     // A program that never allocates is recorded too: it has mappings, and its end.
@@ -69,4 +69,19 @@ pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     process::at_exit();
     // SAFETY: the program's own call.
     unsafe { call!(quick_exit as Exit)(status) }
+}
+
+/// `abort`, after a last snapshot: what a program that failed held is worth knowing.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn abort() -> ! {
+    process::at_exit();
+    let real = real::REAL.abort.get();
+    if real.is_null() {
+        leave_process(134);
+    }
+    // SAFETY: the program's own call.
+    unsafe { call!(abort as Abort)() }
 }

@@ -93,7 +93,7 @@ unsafe extern "C" fn on_mark_signal(_signal: c_int) {
         if !state.is_null() {
             // SAFETY: of `enter`.
             unsafe {
-                emit::mark(state, b"signal");
+                emit::signal_mark(state);
                 thread::leave(state);
             }
         }
@@ -107,7 +107,7 @@ unsafe extern "C" fn on_mark_signal(_signal: c_int) {
             _ => {
                 let entered = thread::enter();
                 if !entered.is_null() {
-                    emit::mark(entered, b"signal");
+                    emit::signal_mark(entered);
                     thread::leave(entered);
                 }
             }
