@@ -82,7 +82,13 @@ fn complain(outcome: &Outcome, options: &RecordOptions) {
             );
         }
     }
-    if !outcome.recorded.is_empty() {
+    if let Some(error) = &outcome.refused {
+        eprintln!(
+            "skinflint: a process or thread was not recorded: no shared memory for it: {error}; look at \
+             `ulimit -f` and at the room in memory"
+        );
+    }
+    if !outcome.recorded.is_empty() || outcome.refused.is_some() {
         return;
     }
     let program = options.command[0].to_string_lossy();

@@ -44,6 +44,7 @@ fn survived(bench: &Bench, done: &Done, reason: &str) {
 
 #[test]
 fn a_limit_on_the_size_of_files() {
+    // It holds for shared memory as well, so that the program gets no rings: it runs unrecorded.
     let bench = Bench::new();
     build(&bench);
     let mut limited = bench.command("prlimit");
@@ -58,9 +59,15 @@ fn a_limit_on_the_size_of_files() {
             "--",
             "./counted",
             "count",
-        ])
-        .arg(EVENTS.to_string());
-    survived(&bench, &run(limited), "File too large");
+            "1000",
+        ]);
+    let done = run(limited);
+    assert_eq!(done.stdout, "done 1000\n", "{done:#?}");
+    done.says(0, &["was not recorded", "File too large", "ulimit -f"]);
+    assert!(
+        !done.stderr.contains("never loaded the recorder"),
+        "{done:#?}"
+    );
 }
 
 #[test]
