@@ -20,7 +20,7 @@ use crate::tool::{Bench, PATIENCE, Running, root, run, signal};
 
 const ROUNDS: u64 = 5;
 /// More than can be done before the kill, and still soon over for the program that goes on.
-const EVENTS: u64 = 3_000_000;
+const EVENTS: u64 = 1_000_000;
 const SEED: u64 = 20_110_805;
 /// What the loader and libc may do before the program counts, generously.
 const BEFORE_MAIN: u64 = 100;
