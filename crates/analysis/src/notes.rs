@@ -19,7 +19,9 @@ use crate::ledger::Counts;
 /// Why the trace is not whole, a sentence each, the weightiest first (W2).
 pub(crate) fn missing(facts: &Facts, counts: &Counts, parked: u64) -> Vec<String> {
     let mut notes = Vec::new();
-    if counts.allocations == 0 {
+    // The recorder is in a child of fork if it was in the parent: one that allocates nothing is whole.
+    let forked = matches!(&facts.process.origin, Some(origin) if origin.how == OriginKind::Fork);
+    if counts.allocations == 0 && !forked {
         notes.push(nothing_recorded(facts, counts));
     }
     match &facts.ending {

@@ -34,6 +34,8 @@ pub struct Outcome {
     pub pid: u32,
     /// The traces, in the order in which the processes began.
     pub recorded: Vec<Recorded>,
+    /// Why the recorder of some process was given no shared memory, if that happened.
+    pub refused: Option<String>,
 }
 
 impl Outcome {
@@ -239,6 +241,7 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
     Ok(Outcome {
         status: end.status,
         pid,
+        refused: session.refused(),
         recorded: session.finish(),
     })
 }

@@ -32,6 +32,9 @@ use crate::tree::Tree;
 const TICK: Duration = Duration::from_millis(4);
 /// How often half-full blocks are written, so that a killed collector loses little.
 const FLUSH: Duration = Duration::from_secs(1);
+/// How long a process that has ended is kept open for its status. On a busy machine the waiting thread
+/// may come late: 40 ms were too few on two loaded cores, and the program's own status was "unknown".
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// How often threads and processes are looked at for having ended.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -276,8 +279,12 @@ impl Drain {
                 continue;
             }
             let since = *draining.ended_at.get_or_insert_with(Instant::now);
-            // If it is a child of ours, whoever waits for it is about to tell how it ended.
-            if draining.child.is_some() || since.elapsed() > Duration::from_millis(40) {
+            // How it ended is known when somebody has waited for it: if we are its parent, whoever
+            // waits is about to tell; else the kernel tells once it is no zombie any more.
+            let ours = draining.process.info.ppid == std::process::id();
+            let waited_for = proc::stat(draining.process.pid).is_none();
+            let known = draining.child.is_some() || waited_for && !ours;
+            if known || since.elapsed() > STATUS_PATIENCE {
                 self.finish(index);
             }
         }

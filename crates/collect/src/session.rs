@@ -66,6 +66,8 @@ struct Known {
     main_pid: Option<u32>,
     /// Index of the process that has the given name now.
     named: Option<usize>,
+    /// Why a caller got no rings, the last time that one got none.
+    refused: Option<String>,
 }
 
 /// A process that said hello, for as long as the session lasts: its rings are not among it, they go
@@ -241,6 +243,11 @@ impl Session {
         self.living.load(Ordering::Relaxed) // ORDER: Relaxed; a figure.
     }
 
+    /// Why a process, or a thread of one, was turned away, if any was.
+    pub fn refused(&self) -> Option<String> {
+        lock(&self.meeting.known).refused.clone()
+    }
+
     /// Processes that said hello so far.
     pub fn met(&self) -> usize {
         lock(&self.meeting.known).processes.len()
@@ -295,8 +302,12 @@ fn meet(meeting: &Meeting, caller: Caller) {
     if caller.hello.layout != LAYOUT {
         return caller.refuse(libc::EPROTO);
     }
-    let Ok(region) = Region::create() else {
-        return caller.refuse(libc::ENOMEM);
+    let region = match Region::create() {
+        Ok(region) => region,
+        Err(error) => {
+            lock(&meeting.known).refused = Some(error.to_string());
+            return caller.refuse(libc::ENOMEM);
+        }
     };
     let region = Arc::new(region);
     let session_fd = meeting.session.fd();
