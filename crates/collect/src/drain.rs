@@ -440,6 +440,11 @@ impl Draining {
                     self.tree.forget_code(start, end);
                 }
             }
+            Note::Name(name) => {
+                if let Some(stream) = &self.slots[at].stream {
+                    self.threads[stream.thread.0 as usize].name = name;
+                }
+            }
             Note::Own(start, bytes) => lock(&self.process.own).push((start, bytes)),
             Note::UnknownCode(_) => self.modules.note_unknown(),
         }
@@ -509,14 +514,12 @@ impl Draining {
             let Some(stream) = &slot.stream else { continue };
             let header = slot.region.slot(slot.index);
             let thread = &mut self.threads[stream.thread.0 as usize];
-            // ORDER: Acquire; pairs with the recorder's Release of `named`.
-            if header.named.load(Ordering::Acquire) != 0 {
-                let (name, len) = header.name.read();
-                thread.name = String::from_utf8_lossy(&name[..len]).into_owned();
-            } else if let Some(name) = proc::thread_name(self.process.pid, thread.tid) {
+            // ORDER: Acquire; pairs with the recorder's Release when a thread ends: its name is in the
+            // ring then, and what the kernel says of a slot's next thread is not this one's.
+            let active = header.owner.load(Ordering::Acquire) >> 32 == u64::from(SLOT_ACTIVE);
+            if active && let Some(name) = proc::thread_name(self.process.pid, thread.tid) {
                 thread.name = name;
             }
-            let active = header.owner.load(Ordering::Acquire) >> 32 == u64::from(SLOT_ACTIVE);
             if !active && !proc::thread_exists(self.process.pid, thread.tid) {
                 thread.ended_ns.get_or_insert(stream.time_ns);
             }

@@ -25,6 +25,8 @@ pub enum Note {
         /// When, monotonic nanoseconds.
         time_ns: u64,
     },
+    /// The thread's last name.
+    Name(String),
     /// A mark; its event is at `ticket`.
     Mark {
         /// Index.
@@ -283,6 +285,7 @@ impl Stream {
                     time_ns: words[3],
                 });
             }
+            tag::NAME => notes.push(Note::Name(text(&words[1..], usize::from(byte.min(16))))),
             tag::OWN => notes.push(Note::Own(addr, words[1])),
             tag::MODULE_GONE => notes.push(Note::ModuleGone(addr)),
             tag::MODULE => notes.push(Note::Module {

@@ -16,7 +16,8 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 use skinflint_base::ring::{
-    SLOT_ACTIVE, SLOT_ENDING, SLOT_FREE, SLOTS, SLOTS_OFFSET, SlotHeader, owner, ring_offset,
+    SLOT_ACTIVE, SLOT_ENDING, SLOT_FREE, SLOTS, SLOTS_OFFSET, SlotHeader, owner, ring_offset, tag,
+    word,
 };
 use skinflint_base::sys;
 use skinflint_unwind::StackState;
@@ -405,7 +406,6 @@ fn ready_state(slot: &Slot, header: &'static SlotHeader) -> *mut ThreadState {
 /// # Safety
 /// The caller owns the slot.
 unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static SlotHeader) {
-    header.named.store(0, Ordering::Relaxed); // ORDER: Relaxed; a hint for the collector.
     // SAFETY: as the caller promises.
     unsafe {
         (*state).ring = emit::Ring::over(header, slot.ring.load(Ordering::Relaxed)); // ORDER: as above.
@@ -466,16 +466,24 @@ pub unsafe extern "C" fn thread_ends(state: *mut c_void) {
     if state.is_null() || state != tls::get() || process::epoch() == 0 {
         return;
     }
-    // SAFETY: H1.
+    let mut name = [0u64; 2];
+    // SAFETY: H1; the kernel writes at most 16 bytes, with their zero.
     unsafe {
-        let header = (*state).ring.header();
-        let mut name = [0u8; 16];
         let at = name.as_mut_ptr() as u64;
         sys::syscall(libc::SYS_prctl, [libc::PR_GET_NAME as u64, at, 0, 0, 0, 0]);
-        let len = name.iter().position(|&byte| byte == 0).unwrap_or(15);
-        header.name.write(&name[..len.min(15)]);
-        // ORDER: Release; pairs with the collector's Acquire of `named`, and with the takeover.
-        header.named.store(1, Ordering::Release);
+        let bytes = name
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .take_while(|&b| b != 0)
+            .count();
+        // ORDER: Relaxed, as in `enter`; a destructor runs outside of every call of ours.
+        if (*state).busy.load(Ordering::Relaxed) == OUTSIDE {
+            set_busy(state, RECORDING);
+            emit::note(state, word(tag::NAME, bytes as u8, 0), &name);
+            set_busy(state, OUTSIDE);
+        }
+        // ORDER: Release; pairs with the takeover's Acquire.
+        let header = (*state).ring.header();
         header
             .owner
             .store(owner(SLOT_ENDING, sys::gettid()), Ordering::Release);
