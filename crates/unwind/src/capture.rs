@@ -1,34 +1,43 @@
 //! The verified previous-stack cache: a capture costs the new frames, not the depth.
 //!
 //! ```text
-//!   remembered links, outermost first:  [0] [1] [2] … [keep-1] │ changed or gone
-//!   verify: every word of 0..good still holds ─────────────────┘
-//!   walk:   from sp outwards, until a frame equals a verified one   ► that one is keep-1
-//!   now:    [0 .. keep) stay, the walked frames follow from `keep` on, innermost last
+//!   remembered frames, outermost first:  [0] [1] [2] … [keep-1] │ changed or gone
+//!   walk:    from sp outwards, until a frame looks like a remembered one, which would be keep-1
+//!   verify:  every word that led from there to the end still holds? ► it is; else walk on
+//!   now:     [0 .. keep) stay, the walked frames follow from `keep` on, innermost last
 //! ```
 //!
 //! Why this is proof: a step outwards is a function of (pc, sp, rbp) and of the words that it
-//! reads. If the walk leaves a frame with the same slot, rbp slot and rbp as a remembered plain
-//! frame, then pc, sp and rbp outside of it are the same, and all words that were read from there
-//! on were just found unchanged. Idea and measurements: the project's own prototype (2026-11).
+//! reads. If the walk leaves a frame with the same slot, return address, rbp slot and rbp as a
+//! remembered plain frame, then pc, sp and rbp outside of it are the same, and all words that were
+//! read from there on are found unchanged. Idea and first measurements: the project's prototype
+//! (2026-11). Verifying before walking was rejected: its loop ends at an unforeseeable frame, which
+//! costs a mispredicted branch in most captures; after the walk its length is known.
 //!
-//! V1  `links[..len]` have falling slots; `extras` list, by rising index, all other words read.
+//! Whether rbp is the same matters only where the way out depends on it: a frame whose CFA is taken
+//! from rsp, and that finds its caller's rbp in memory or in nobody's use, does not. So most frames
+//! of code without frame pointers have one word to verify.
+//!
+//! V1  `frames[..len]` have falling slots. `words` lists all that what is further out was
+//!     derived from, frame by frame, each word above the slots of all frames further in.
 //! V2  A walk joins only at a plain frame on both sides: elsewhere `sp` is not `slot + 8`.
-//! V3  A frame whose words could not all be listed is behind `limit`: nothing within it is kept.
+//! V3  A frame whose words could not all be listed is not within `len`, nor is any within it.
 //! V4  Own stack use is small; everything large is in the state, touched as deep as stacks go.
 //! Not here: the step itself for rare frames (step.rs), reading foreign stacks (foreign.rs).
 
 use crate::find::Finder;
 use crate::foreign::Window;
 use crate::rule::{Rule, RuleCache, kind};
-use crate::step::{Extra, LOWEST_CODE, Link, Memory, Own, Stepped, rule_slow, shape, step};
+use crate::step::{Extra, LOWEST_CODE, Link, Own, Stepped, rule_slow, shape, step};
 
 /// The most frames that are remembered and reported. Deeper: the outermost are missing.
 pub const MAX_FRAMES: usize = 8192;
 /// What is left of a stack that is too deep: half, so that the next cut is as far away.
 const CUT_FRAMES: usize = MAX_FRAMES / 2;
-/// Frames with more than a link: signal frames and realigned stacks.
+/// Frames with more than a link (signal frames, realigned stacks) that one walk can note.
 const MAX_EXTRAS: usize = 512;
+/// Words remembered: two for each frame, and what the frames with more than a link need.
+const MAX_WORDS: usize = 2 * MAX_FRAMES + 2 * MAX_EXTRAS;
 
 /// The thread's own stack, `[lo, hi)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,66 +91,95 @@ pub struct Stats {
     pub foreign: u64,
 }
 
-/// What a plain frame's caller has in `rbp`, and how the frame was left.
+/// A word of the stack that a derivation read.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct After {
+struct Word {
+    at: u64,
+    value: u64,
+}
+
+impl Word {
+    /// Whether the word is still the same: all bits of the result are 0.
+    ///
+    /// # Safety
+    /// `at` must be readable.
+    #[inline(always)]
+    unsafe fn changed(&self) -> u64 {
+        // SAFETY: as the caller promises.
+        unsafe { (self.at as *const u64).read_unaligned() ^ self.value }
+    }
+}
+
+/// A remembered frame.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Frame {
+    slot: u64,
+    ra: u64,
+    bp_slot: u64,
+    /// What the caller has in `rbp`.
     bp: u64,
-    shape: u64,
+    /// Where this frame's words end in `words`.
+    words: u32,
+    shape: u16,
+    /// Whether what lies further out depends on `bp`.
+    needs_bp: u16,
 }
 
-/// The other words that the derivation of frame `index` read.
+/// A frame as the walk leaves it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Noted {
-    index: usize,
-    extra: Extra,
+struct Left {
+    link: Link,
+    bp: u64,
+    shape: u32,
+    /// What leads further out from here.
+    rule: Rule,
 }
 
-/// One thread's remembered stack and scratch. About 800 KB of address space; all-zero memory is
+/// One thread's remembered stack and scratch. About 1 MB of address space; all-zero memory is
 /// a valid, empty state (U4), and pages are touched only as deep as stacks go.
 #[repr(C)]
 pub struct StackState {
     /// Totals since the start.
     pub stats: Stats,
     len: usize,
-    limit: usize,
-    noted: usize,
     hi: u64,
     end: u32,
+    frames: [Frame; MAX_FRAMES],
+    words: [Word; MAX_WORDS],
+    fresh: [Left; MAX_FRAMES],
+    fresh_extras: [Extra; MAX_EXTRAS],
     window: Window,
-    extras: [Noted; MAX_EXTRAS],
-    fresh_extras: [Noted; MAX_EXTRAS],
-    links: [Link; MAX_FRAMES],
-    after: [After; MAX_FRAMES],
-    fresh_links: [Link; MAX_FRAMES],
-    fresh_after: [After; MAX_FRAMES],
 }
 
 /// The frames of a capture that are new, outermost first.
 #[derive(Clone, Copy)]
 pub struct Fresh<'a> {
-    links: &'a [Link],
-    after: &'a [After],
+    frames: &'a [Frame],
 }
 
 impl<'a> Fresh<'a> {
     /// How many.
+    #[inline(always)]
     pub fn len(&self) -> usize {
-        self.links.len()
+        self.frames.len()
     }
 
     /// True if the stack is the kept frames alone.
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.frames.is_empty()
     }
 
     /// Return addresses, outermost first. An address less one lies in the calling instruction, for
     /// code that a signal interrupted too: there the address is the interrupted pc plus one.
+    #[inline(always)]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + 'a {
-        self.links.iter().zip(self.after).map(|(link, after)| {
-            link.ra
-                .wrapping_add(u64::from(after.shape == shape::SIGNAL))
+        self.frames.iter().map(|frame| {
+            frame
+                .ra
+                .wrapping_add(u64::from(frame.shape) >> shape::SIGNAL_BIT & 1)
         })
     }
 }
@@ -185,25 +223,20 @@ pub unsafe fn capture<'a>(
         state.forget();
         state.hi = bounds.hi;
     }
-    let good = state.verify(start.sp);
     let mut memory = Own {
         sp: start.sp,
         hi: bounds.hi,
     };
     // SAFETY: `start.sp` is a mapped word of the own stack (the caller, and the test of `own`).
     let ra = unsafe { (start.sp as *const u64).read_unaligned() };
-    let mut walk = Walk {
-        sp: start.sp + 8,
-        bp: start.bp,
+    let first = Left {
         link: Link::bare(start.sp, ra),
+        bp: start.bp,
         shape: shape::PLAIN,
-        fresh: 0,
-        good,
-        noted: 0,
-        unlisted: None,
+        rule: Rule::NONE,
     };
-    let end = walk.run(rules, find, state, &mut memory);
-    state.commit(&walk, end)
+    let walked = walk(rules, find, state, &mut memory, first);
+    state.commit(walked)
 }
 
 /// What it means that no code can lie at a return address: 0 is pushed below the outermost frame.
@@ -211,163 +244,173 @@ fn no_code(ra: u64) -> End {
     if ra == 0 { End::Complete } else { End::NoInfo }
 }
 
-/// A walk outwards: the frame that was just left, and the registers outside of it.
-struct Walk {
-    sp: u64,
-    bp: u64,
-    link: Link,
-    shape: u64,
+/// What a walk found: so many fresh frames in the scratch, behind so many kept ones.
+struct Walked {
     fresh: usize,
-    good: usize,
+    keep: usize,
     noted: usize,
-    /// The outermost fresh frame whose extra words found no room (V3).
-    unlisted: Option<usize>,
+    /// `None` if it met a verified frame.
+    end: Option<End>,
 }
 
-impl Walk {
-    /// Walks until a verified frame is met (`None`), or the stack ends.
-    fn run(
-        &mut self,
-        rules: &RuleCache,
-        find: &Finder,
-        state: &mut StackState,
-        memory: &mut Own,
-    ) -> Option<End> {
-        loop {
-            if self.joins(state) {
-                return None;
-            }
-            if self.link.ra < LOWEST_CODE {
-                return Some(no_code(self.link.ra));
-            }
-            if !self.keep_fresh(state) {
-                return Some(End::TooDeep);
-            }
-            let exact = self.shape == shape::SIGNAL;
-            let pc = self.link.ra - u64::from(!exact);
-            let rule = match rules.get(pc) {
-                Some(rule) => rule,
-                None => {
-                    state.stats.rules_made += 1;
-                    rule_slow(rules, find, pc)
-                }
-            };
-            if rule.kind() <= kind::BP && self.plain(rule, memory.hi) {
-                continue;
-            }
-            match step(memory, find, rule, pc, self.sp, self.bp) {
-                Ok(stepped) => {
-                    if let Err(end) = self.take(stepped, state, memory.hi) {
-                        return Some(end);
-                    }
-                }
-                Err(end) => return Some(end),
-            }
+/// Walks outwards from the frame just left until a verified frame is met, or the stack ends. All
+/// that changes from frame to frame is in locals, which stay in registers: kept in memory they cost
+/// 4 ns a frame (2026-11-21).
+#[inline(always)]
+fn walk(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &mut StackState,
+    memory: &mut Own,
+    first: Left,
+) -> Walked {
+    let last = memory.hi - 8;
+    let (mut left, mut sp) = (first, first.link.slot + 8);
+    let (mut fresh, mut keep, mut noted) = (0, state.len, 0);
+    let mut trusted = Trusted {
+        good: 0,
+        bad: usize::MAX,
+    };
+    let end = loop {
+        if state.joins(&left, &mut keep) && state.holds_outside(keep, &mut trusted) {
+            break None;
         }
-    }
-
-    /// Whether the frame just left is a verified one (V2); drops verified frames further in.
-    #[inline(always)]
-    fn joins(&mut self, state: &StackState) -> bool {
-        while let Some(index) = self.good.checked_sub(1)
-            && let (Some(link), Some(after)) = (state.links.get(index), state.after.get(index))
+        let ra = left.link.ra;
+        if ra < LOWEST_CODE {
+            break Some(no_code(ra));
+        }
+        let Some(to) = state.fresh.get_mut(fresh) else {
+            break Some(End::TooDeep);
+        };
+        *to = left;
+        fresh += 1;
+        let pc = ra - 1 + u64::from(left.shape >> shape::SIGNAL_BIT & 1);
+        if let Some(rule) = rules.common(pc)
+            && let Some(next) = plain(rule, sp, left.bp, last)
         {
-            if link.slot >= self.link.slot {
-                return link.slot == self.link.slot
-                    && link.bp_slot == self.link.bp_slot
-                    && after.bp == self.bp
-                    && (after.shape | self.shape) == shape::PLAIN;
+            to.rule = rule;
+            (left, sp) = (next, next.link.slot + 8);
+            continue;
+        }
+        to.rule = any_rule(rules, find, &mut state.stats, pc);
+        match rare(find, to.rule, memory, pc, sp, left.bp) {
+            Ok(stepped) => {
+                left = Left {
+                    link: stepped.link,
+                    bp: stepped.bp,
+                    shape: stepped.shape,
+                    rule: Rule::NONE,
+                };
+                if let Some(extra) = stepped.extra {
+                    left.shape |= state.note_extra(&extra, &mut noted, sp);
+                }
+                sp = stepped.sp;
             }
-            self.good = index;
+            Err(end) => break Some(end),
         }
-        false
+    };
+    Walked {
+        fresh,
+        keep,
+        noted,
+        end,
     }
+}
 
-    /// Stores the frame just left; false if there is no room.
-    #[inline(always)]
-    fn keep_fresh(&mut self, state: &mut StackState) -> bool {
-        let (Some(link), Some(after)) = (
-            state.fresh_links.get_mut(self.fresh),
-            state.fresh_after.get_mut(self.fresh),
-        ) else {
-            return false;
-        };
-        *link = self.link;
-        *after = After {
-            bp: self.bp,
-            shape: self.shape,
-        };
-        self.fresh += 1;
-        true
+/// What is known of the remembered words: the first `good` hold, the one at `bad` does not.
+struct Trusted {
+    good: usize,
+    bad: usize,
+}
+
+/// The common step, on the own stack: two loads at most. `None` if it does not lead outwards
+/// within the stack, whose last word is at `last`.
+#[inline(always)]
+fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Left> {
+    let base = if rule.kind() == kind::SP { sp } else { bp };
+    let cfa = base.wrapping_add(rule.a());
+    let slot = cfa.wrapping_sub(8);
+    let saved = rule.b() != 0;
+    let bp_slot = if saved {
+        cfa.wrapping_sub(rule.b())
+    } else {
+        slot
+    };
+    // A `cfa` below 8 or above `hi` puts the slot beyond the last word; a `b` beyond `cfa` puts
+    // the other above it.
+    if slot > last || bp_slot > slot || bp_slot < sp {
+        return None;
     }
-
-    /// The common step, on the own stack: two loads at most. False, with nothing changed, if it
-    /// does not lead outwards within the stack.
-    #[inline(always)]
-    fn plain(&mut self, rule: Rule, hi: u64) -> bool {
-        let base = if rule.kind() == kind::SP {
-            self.sp
-        } else {
-            self.bp
-        };
-        let cfa = base.wrapping_add(rule.a());
-        if cfa.wrapping_sub(8) < self.sp || cfa > hi || cfa < 8 {
-            return false;
-        }
-        let slot = cfa - 8;
-        let bp_slot = if rule.b() == 0 {
-            slot
-        } else {
-            cfa.wrapping_sub(rule.b())
-        };
-        if bp_slot < self.sp || bp_slot > slot {
-            return false;
-        }
-        // SAFETY: U2: sp <= bp_slot <= slot <= hi - 8, and sp is at or above the capture's.
-        let (ra, word) = unsafe {
-            (
-                (slot as *const u64).read_unaligned(),
-                (bp_slot as *const u64).read_unaligned(),
-            )
-        };
-        if rule.b() != 0 {
-            self.bp = word;
-        }
-        self.link = Link {
+    // SAFETY: U2: sp <= bp_slot <= slot <= last = hi - 8, and sp is at or above the capture's.
+    let (ra, word) = unsafe {
+        (
+            (slot as *const u64).read_unaligned(),
+            (bp_slot as *const u64).read_unaligned(),
+        )
+    };
+    Some(Left {
+        link: Link {
             slot,
             ra,
             bp_slot,
             bp_value: word,
-        };
-        self.shape = shape::PLAIN;
-        self.sp = cfa;
-        true
-    }
+        },
+        bp: if saved { word } else { bp },
+        shape: shape::PLAIN,
+        rule: Rule::NONE,
+    })
+}
 
-    /// Takes the result of a general step on the own stack.
-    fn take(&mut self, stepped: Stepped, state: &mut StackState, hi: u64) -> Result<(), End> {
-        // S2, and the walk stays on this stack: a handler runs below what it interrupted.
-        if stepped.sp <= stepped.link.slot || stepped.sp > hi || stepped.link.slot < self.sp {
-            return Err(End::BadFrame);
-        }
-        if let Some(extra) = stepped.extra {
-            match state.fresh_extras.get_mut(self.noted) {
-                Some(noted) => {
-                    *noted = Noted {
-                        index: self.fresh,
-                        extra,
-                    };
-                    self.noted += 1;
-                }
-                None => self.unlisted = Some(self.fresh),
-            }
-        }
-        self.link = stepped.link;
-        self.shape = stepped.shape;
-        self.sp = stepped.sp;
-        self.bp = stepped.bp;
-        Ok(())
+/// The rule for `pc`, made if there is none.
+#[cold]
+#[inline(never)]
+fn any_rule(rules: &RuleCache, find: &Finder, stats: &mut Stats, pc: u64) -> Rule {
+    let rule = rules.get(pc);
+    if rule != Rule::NONE {
+        return rule;
     }
+    stats.rules_made += 1;
+    rule_slow(rules, find, pc)
+}
+
+/// Any other step: a rare one, or a common one that led nowhere.
+#[cold]
+#[inline(never)]
+fn rare(
+    find: &Finder,
+    rule: Rule,
+    memory: &mut Own,
+    pc: u64,
+    sp: u64,
+    bp: u64,
+) -> Result<Stepped, End> {
+    let out = step(memory, find, rule, pc, sp, bp)?;
+    // S2, and the walk stays on this stack: a handler runs below what it interrupted.
+    if out.sp <= out.link.slot || out.sp > memory.hi || out.link.slot < sp {
+        return Err(End::BadFrame);
+    }
+    Ok(out)
+}
+
+/// Whether no word has changed. Eight at a time, the last eight in part for the second time, so
+/// that the number of branches seldom changes from capture to capture.
+///
+/// # Safety
+/// All words must be readable.
+#[inline(always)]
+unsafe fn all_hold(words: &[Word]) -> bool {
+    let mut changed = 0;
+    // SAFETY: as the caller promises.
+    let mut look = |word: &Word| changed |= unsafe { word.changed() };
+    match words.last_chunk::<8>() {
+        Some(last) => {
+            let (blocks, _) = words.as_chunks::<8>();
+            blocks.iter().flatten().for_each(&mut look);
+            last.iter().for_each(look);
+        }
+        None => words.iter().for_each(look),
+    }
+    changed == 0
 }
 
 impl StackState {
@@ -379,91 +422,150 @@ impl StackState {
 
     fn forget(&mut self) {
         self.len = 0;
-        self.noted = 0;
-        self.limit = 0;
     }
 
-    /// How many outermost frames have all their words unchanged and at or above `sp`.
+    /// Whether the frame just left looks like a remembered one (V2), which is then `keep - 1`;
+    /// passes by remembered frames further in.
     #[inline(always)]
-    fn verify(&self, sp: u64) -> usize {
-        let mut good = 0;
-        for link in self.links.get(..self.len.min(self.limit)).unwrap_or(&[]) {
-            if link.bp_slot < sp {
-                break;
+    fn joins(&self, left: &Left, keep: &mut usize) -> bool {
+        while let Some(frame) = self.frames.get(keep.wrapping_sub(1)) {
+            if frame.slot >= left.link.slot {
+                let bp_differs = (frame.bp_slot ^ left.link.bp_slot) | (frame.bp ^ left.bp);
+                let differs = (frame.slot ^ left.link.slot)
+                    | (frame.ra ^ left.link.ra)
+                    | (bp_differs & u64::from(frame.needs_bp).wrapping_neg())
+                    | u64::from(u32::from(frame.shape) | left.shape);
+                return differs == 0;
             }
-            // SAFETY: U2: both words were within the stack when remembered (`hi` is the same), and
-            // sp <= bp_slot <= slot.
-            let (ra, word) = unsafe {
-                (
-                    (link.slot as *const u64).read_unaligned(),
-                    (link.bp_slot as *const u64).read_unaligned(),
-                )
-            };
-            if (ra ^ link.ra) | (word ^ link.bp_value) != 0 {
-                break;
-            }
-            good += 1;
+            *keep -= 1;
         }
-        if self.noted == 0 {
-            good
-        } else {
-            self.verify_extras(sp, good)
-        }
+        false
     }
 
-    fn verify_extras(&self, sp: u64, good: usize) -> usize {
-        let mut memory = Own { sp, hi: self.hi };
-        for noted in self.extras.get(..self.noted).unwrap_or(&[]) {
-            if noted.index >= good {
-                break;
-            }
-            let same = |&[at, value]: &[u64; 2]| at == 0 || memory.load(at) == Some(value);
-            if !noted.extra.words.iter().all(same) {
-                return noted.index;
-            }
-        }
-        good
-    }
-
-    /// Makes the walk's frames the remembered stack. `end` is `None` if it joined.
+    /// Whether all words outside of frame `keep - 1` are unchanged. Its own were just read.
     #[inline(always)]
-    fn commit(&mut self, walk: &Walk, end: Option<End>) -> Capture<'_> {
-        let mut fresh = walk.fresh;
-        let mut keep = if end.is_none() { walk.good } else { 0 };
+    fn holds_outside(&self, keep: usize, trusted: &mut Trusted) -> bool {
+        let outer = self.frames.get(keep.wrapping_sub(2));
+        let end = outer.map_or(0, |frame| frame.words as usize);
+        if end <= trusted.good {
+            return true;
+        }
+        if end > trusted.bad {
+            return false;
+        }
+        let words = self.words.get(trusted.good..end).unwrap_or(&[]);
+        // SAFETY: V1: the words lie above the slot that the walk has come to, hence above the
+        // capture's sp, and below `hi`, which is the same (U2).
+        if unsafe { all_hold(words) } {
+            trusted.good = end;
+            return true;
+        }
+        // SAFETY: as above.
+        let first = words.iter().position(|word| unsafe { word.changed() } != 0);
+        trusted.good += first.unwrap_or(0);
+        trusted.bad = trusted.good;
+        false
+    }
+
+    /// Notes the further words that a step from `sp` read; says with what shape bit if it cannot.
+    #[cold]
+    #[inline(never)]
+    fn note_extra(&mut self, extra: &Extra, noted: &mut usize, sp: u64) -> u32 {
+        // V1: a word further in than this frame cannot be listed with it.
+        let inside = |&[at, _]: &[u64; 2]| at == 0 || at >= sp;
+        match self.fresh_extras.get_mut(*noted) {
+            Some(to) if extra.words.iter().all(inside) => {
+                *to = *extra;
+                *noted += 1;
+                0
+            }
+            _ => shape::UNLISTED,
+        }
+    }
+
+    /// Makes the walk's frames the remembered stack.
+    #[inline(always)]
+    fn commit(&mut self, walked: Walked) -> Capture<'_> {
+        let (mut fresh, mut keep) = (walked.fresh, walked.keep);
         self.stats.fresh_frames += fresh as u64;
-        if let Some(end) = end {
+        if let Some(end) = walked.end {
             self.end = end as u32;
+            keep = 0;
         }
-        if keep + fresh > MAX_FRAMES || end == Some(End::TooDeep) {
+        if keep + fresh > MAX_FRAMES || walked.end == Some(End::TooDeep) {
             (keep, fresh) = self.cut(keep, fresh);
         }
-        let total = keep + fresh;
-        self.store(keep, fresh);
-        self.len = total;
-        if self.noted != 0 || walk.noted != 0 || walk.unlisted.is_some() {
-            self.note(keep, fresh, walk);
+        if walked.noted == 0 {
+            self.store::<false>(keep, fresh, 0);
         } else {
-            self.limit = MAX_FRAMES;
+            self.store_noted(keep, fresh, walked.noted);
         }
-        self.report(keep, total, false)
+        self.report(keep, keep + fresh, false)
     }
 
-    /// Copies the fresh frames, innermost first, behind the kept ones, outermost first.
+    #[cold]
+    #[inline(never)]
+    fn store_noted(&mut self, keep: usize, fresh: usize, noted: usize) {
+        self.store::<true>(keep, fresh, noted);
+    }
+
+    /// Copies the fresh frames, innermost first, behind the kept ones, outermost first, and lists
+    /// their words behind those of the kept ones. What cannot be listed ends what is remembered.
     #[inline(always)]
-    fn store(&mut self, keep: usize, fresh: usize) {
+    fn store<const NOTED: bool>(&mut self, keep: usize, fresh: usize, mut noted: usize) {
         let total = keep + fresh;
-        let to = self.links.get_mut(keep..total).unwrap_or(&mut []);
-        let from = self.fresh_links.get(..fresh).unwrap_or(&[]);
-        for (to, from) in to.iter_mut().zip(from.iter().rev()) {
-            *to = *from;
+        let outer = self.frames.get(keep.wrapping_sub(1));
+        let (mut count, mut needs_bp) = match outer {
+            Some(frame) => (frame.words as usize, frame.needs_bp != 0),
+            None => (0, self.end != End::Complete as u32),
+        };
+        let mut listed = total;
+        let to = self.frames.get_mut(keep..total).unwrap_or(&mut []);
+        let from = self.fresh.get(..fresh).unwrap_or(&[]);
+        for (index, (to, from)) in to.iter_mut().zip(from.iter().rev()).enumerate() {
+            let Link {
+                slot,
+                ra,
+                bp_slot,
+                bp_value,
+            } = from.link;
+            needs_bp = from.rule.needs_bp(needs_bp);
+            match self.words.get_mut(count..count + 3) {
+                Some([first, second, third]) => {
+                    (first.at, first.value) = (slot, ra);
+                    (second.at, second.value) = (bp_slot, bp_value);
+                    let begin = count;
+                    count += 1 + usize::from(needs_bp & (slot != bp_slot));
+                    if NOTED && from.shape != shape::PLAIN && from.shape & shape::UNLISTED == 0 {
+                        // Such a link is bare: the second place is free.
+                        noted -= 1;
+                        let extra = self.fresh_extras.get(noted).map_or([[0; 2]; 2], |e| e.words);
+                        count = begin + 3;
+                        for (to, [at, value]) in [second, third].into_iter().zip(extra) {
+                            // A word that was not read: the first once more.
+                            (to.at, to.value) = if at == 0 { (slot, ra) } else { (at, value) };
+                        }
+                    }
+                }
+                _ => listed = listed.min(keep + index),
+            }
+            if from.shape & shape::UNLISTED != 0 {
+                listed = listed.min(keep + index);
+            }
+            *to = Frame {
+                slot,
+                ra,
+                bp_slot,
+                bp: from.bp,
+                words: count as u32,
+                shape: from.shape as u16,
+                needs_bp: u16::from(needs_bp),
+            };
         }
-        let to = self.after.get_mut(keep..total).unwrap_or(&mut []);
-        let from = self.fresh_after.get(..fresh).unwrap_or(&[]);
-        for (to, from) in to.iter_mut().zip(from.iter().rev()) {
-            *to = *from;
-        }
+        self.len = listed;
     }
 
+    #[inline(always)]
     fn report(&mut self, keep: usize, total: usize, foreign: bool) -> Capture<'_> {
         let end = match self.end {
             0 => End::Complete,
@@ -476,8 +578,7 @@ impl StackState {
         self.stats.truncated += u64::from(end != End::Complete);
         self.stats.foreign += u64::from(foreign);
         let fresh = Fresh {
-            links: self.links.get(keep..total).unwrap_or(&[]),
-            after: self.after.get(keep..total).unwrap_or(&[]),
+            frames: self.frames.get(keep..total).unwrap_or(&[]),
         };
         Capture {
             keep,
@@ -498,57 +599,29 @@ impl StackState {
         let mut kept = keep;
         while have < CUT_FRAMES && kept > 0 {
             kept -= 1;
-            if let (Some(l), Some(a)) = (self.links.get(kept), self.after.get(kept))
-                && let Some(to) = self.fresh_links.get_mut(have)
-                && let Some(to_after) = self.fresh_after.get_mut(have)
-            {
-                (*to, *to_after) = (*l, *a);
+            if let (Some(frame), Some(to)) = (self.frames.get(kept), self.fresh.get_mut(have)) {
+                let one = frame.slot == frame.bp_slot;
+                *to = Left {
+                    link: Link {
+                        slot: frame.slot,
+                        ra: frame.ra,
+                        bp_slot: frame.bp_slot,
+                        bp_value: if one { frame.ra } else { frame.bp },
+                    },
+                    bp: frame.bp,
+                    shape: u32::from(frame.shape),
+                    rule: Rule::that_needs_bp(frame.needs_bp != 0),
+                };
             }
             have += 1;
         }
-        // Words noted for moved frames have other indices now. Rather than renumber, distrust:
-        // `note` sees that kept frames became fresh and puts the limit there.
+        // Further words would have to be noted anew: rather distrust their frames.
+        for left in self.fresh.get_mut(..have).unwrap_or(&mut []) {
+            if left.shape != shape::PLAIN {
+                left.shape |= shape::UNLISTED;
+            }
+        }
         (0, have)
-    }
-
-    /// Lists the extra words of the new stack (V1), or sets the limit where they do not fit (V3).
-    #[cold]
-    #[inline(never)]
-    fn note(&mut self, keep: usize, fresh: usize, walk: &Walk) {
-        let total = keep + fresh;
-        // After a cut, frames that had been kept are among the fresh ones; if any frame had extra
-        // words, nothing of this stack is trusted next time.
-        let moved = walk.good != 0 && keep == 0 && fresh > walk.fresh;
-        self.limit = MAX_FRAMES;
-        if moved {
-            self.noted = 0;
-            self.limit = 0;
-            return;
-        }
-        let old = self.extras.get(..self.noted).unwrap_or(&[]);
-        self.noted = old.iter().take_while(|n| n.index < keep).count();
-        if let Some(index) = walk.unlisted.filter(|&index| index < fresh) {
-            self.limit = total - index;
-        }
-        for i in (0..walk.noted).rev() {
-            let Some(&Noted { index, extra }) = self.fresh_extras.get(i) else {
-                continue;
-            };
-            if index >= fresh {
-                continue;
-            }
-            let index = total - 1 - index;
-            match self.extras.get_mut(self.noted) {
-                Some(noted) => {
-                    *noted = Noted { index, extra };
-                    self.noted += 1;
-                }
-                None => {
-                    self.limit = self.limit.min(index + 1);
-                    return;
-                }
-            }
-        }
     }
 }
 
@@ -575,7 +648,8 @@ fn capture_foreign<'a>(
     state.end = end as u32;
     let total = at.frames;
     state.stats.fresh_frames += total as u64;
-    state.store(0, total);
+    state.store::<false>(0, total, 0);
+    state.forget();
     state.report(0, total, true)
 }
 
@@ -601,24 +675,23 @@ impl Foreign {
         let mut exact = 0;
         self.sp = self.sp.wrapping_add(8);
         loop {
-            let (Some(to), Some(to_after)) = (
-                state.fresh_links.get_mut(self.frames),
-                state.fresh_after.get_mut(self.frames),
-            ) else {
+            let Some(to) = state.fresh.get_mut(self.frames) else {
                 self.frames = CUT_FRAMES;
                 return End::TooDeep;
             };
-            *to = link;
-            *to_after = After {
+            *to = Left {
+                link,
                 bp: self.bp,
-                shape: exact * shape::SIGNAL,
+                shape: (exact as u32) << shape::SIGNAL_BIT,
+                rule: Rule::NONE,
             };
             self.frames += 1;
             let pc = link.ra - (1 - exact);
-            let rule = rules.get(pc).unwrap_or_else(|| {
+            let mut rule = rules.get(pc);
+            if rule == Rule::NONE {
                 state.stats.rules_made += 1;
-                rule_slow(rules, find, pc)
-            });
+                rule = rule_slow(rules, find, pc);
+            }
             let stepped = match &mut self.own {
                 Some(own) => step(own, find, rule, pc, self.sp, self.bp),
                 None => {

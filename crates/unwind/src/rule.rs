@@ -49,12 +49,30 @@ pub(crate) mod kind {
 pub(crate) struct Rule(u32);
 
 impl Rule {
+    /// No rule is known (R1).
+    pub(crate) const NONE: Rule = Rule(0);
     pub(crate) const NO_INFO: Rule = Rule(kind::NO_INFO);
     pub(crate) const SIGNAL: Rule = Rule(kind::SIGNAL);
 
     #[inline(always)]
     pub(crate) fn kind(self) -> u32 {
         self.0 & 15
+    }
+
+    /// Whether what lies beyond a frame with this rule depends on `rbp` in it, if what lies beyond
+    /// its caller `further` depends on `rbp` there.
+    #[inline(always)]
+    pub(crate) fn needs_bp(self, further: bool) -> bool {
+        match self.kind() {
+            kind::SP => further & (self.b() == 0),
+            kind::END => false,
+            _ => true,
+        }
+    }
+
+    /// A rule of which `needs_bp` says this.
+    pub(crate) fn that_needs_bp(needs: bool) -> Rule {
+        Rule(if needs { kind::BP } else { kind::END })
     }
 
     /// Field `a`, in bytes, unsigned.
@@ -171,16 +189,34 @@ impl RuleCache {
         (index as usize, mixed as u32)
     }
 
-    /// The rule remembered for `pc`. Cost: one multiplication, one load.
-    #[inline(always)]
-    pub(crate) fn get(&self, pc: u64) -> Option<Rule> {
+    /// The rule remembered for `pc`, or `NONE`. Cost: one multiplication, one load.
+    pub(crate) fn get(&self, pc: u64) -> Rule {
         let (index, tag) = RuleCache::split(pc);
-        let entry = self.entries.get(index)?;
+        let Some(entry) = self.entries.get(index) else {
+            return Rule::NONE;
+        };
         // ORDER: Relaxed: the word is the whole message (R3); no other memory hangs on it.
         // Test: `threads_share_it`.
         let word = entry.load(Ordering::Relaxed);
-        let hit = (word >> 32) as u32 == tag && word as u32 != 0 && pc >> PC_BITS == 0;
-        hit.then_some(Rule(word as u32))
+        if (word >> 32) as u32 == tag && pc >> PC_BITS == 0 {
+            Rule(word as u32)
+        } else {
+            Rule::NONE
+        }
+    }
+
+    /// As `get`, if it is one of the two kinds that nearly all frames have. All checks are branches:
+    /// selected instead of jumped over, they would lengthen the chain from one frame to the next.
+    #[inline(always)]
+    pub(crate) fn common(&self, pc: u64) -> Option<Rule> {
+        let (index, tag) = RuleCache::split(pc);
+        // ORDER: Relaxed, as in `get`.
+        let word = self.entries.get(index)?.load(Ordering::Relaxed);
+        if (word >> 32) as u32 != tag || pc >> PC_BITS != 0 {
+            return None;
+        }
+        let rule = Rule(word as u32);
+        (rule.kind().wrapping_sub(kind::SP) <= kind::BP - kind::SP).then_some(rule)
     }
 
     /// Remembers a rule, in place of whatever had its entry.
@@ -274,22 +310,22 @@ mod tests {
             ((77, 1), (77, 2))
         );
         cache.put(a, Rule::NO_INFO);
-        assert_eq!(cache.get(a), Some(Rule::NO_INFO));
-        assert_eq!(cache.get(b), None);
-        assert_eq!(cache.get(a | 1 << 47), None, "not a user address");
+        assert_eq!(cache.get(a), Rule::NO_INFO);
+        assert_eq!(cache.get(b), Rule::NONE);
+        assert_eq!(cache.get(a | 1 << 47), Rule::NONE, "not a user address");
         cache.put(b, Rule::SIGNAL);
-        assert_eq!((cache.get(a), cache.get(b)), (None, Some(Rule::SIGNAL)));
+        assert_eq!((cache.get(a), cache.get(b)), (Rule::NONE, Rule::SIGNAL));
     }
 
     #[test]
     fn clear_forgets() {
         let cache = Box::new(RuleCache::new());
-        assert_eq!(cache.get(0), None, "pc 0 of an empty cache (R1)");
+        assert_eq!(cache.get(0), Rule::NONE, "pc 0 of an empty cache (R1)");
         for pc in (0x4000..0x5000).step_by(7) {
             cache.put(pc, Rule::NO_INFO);
         }
         cache.clear();
-        assert!((0x4000..0x5000).all(|pc| cache.get(pc).is_none()));
+        assert!((0x4000..0x5000).all(|pc| cache.get(pc) == Rule::NONE));
     }
 
     #[test]
@@ -303,9 +339,8 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..200_000u64 {
                         let pc = (i * 64 + offset) % 1_000_003;
-                        if let Some(seen) = cache.get(pc) {
-                            assert_eq!(seen, rule_of(pc));
-                        }
+                        let seen = cache.get(pc);
+                        assert!(seen == Rule::NONE || seen == rule_of(pc));
                         cache.put(pc, rule_of(pc));
                     }
                 });

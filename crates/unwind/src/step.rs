@@ -78,17 +78,20 @@ pub(crate) struct Extra {
 /// How a frame was left.
 pub(crate) mod shape {
     /// By the link alone, and the caller's `sp` is `slot + 8`.
-    pub(crate) const PLAIN: u64 = 0;
+    pub(crate) const PLAIN: u32 = 0;
     /// With more words (`Extra`).
-    pub(crate) const WIDE: u64 = 1;
+    pub(crate) const WIDE: u32 = 1;
     /// Out of a signal handler: `ra` is the interrupted pc itself.
-    pub(crate) const SIGNAL: u64 = 2;
+    pub(crate) const SIGNAL: u32 = 1 << SIGNAL_BIT;
+    pub(crate) const SIGNAL_BIT: u32 = 1;
+    /// Beside one of the two above: not all words that were read are listed.
+    pub(crate) const UNLISTED: u32 = 4;
 }
 
 /// The result of a step.
 pub(crate) struct Stepped {
     pub(crate) link: Link,
-    pub(crate) shape: u64,
+    pub(crate) shape: u32,
     pub(crate) sp: u64,
     pub(crate) bp: u64,
     pub(crate) extra: Option<Extra>,
