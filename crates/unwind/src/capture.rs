@@ -265,7 +265,8 @@ fn walk(
     first: Left,
 ) -> Walked {
     let last = memory.hi - 8;
-    let (mut left, mut sp) = (first, first.link.slot + 8);
+    // `next`: the pc outside of the frame just left, plus one.
+    let (mut left, mut sp, mut next) = (first, first.link.slot + 8, first.link.ra);
     let (mut fresh, mut keep, mut noted) = (0, state.len, 0);
     let mut trusted = Trusted {
         good: 0,
@@ -284,14 +285,14 @@ fn walk(
         };
         *to = left;
         fresh += 1;
-        let pc = ra - 1 + u64::from(left.shape >> shape::SIGNAL_BIT & 1);
-        if let Some(rule) = rules.common(pc)
-            && let Some(next) = plain(rule, sp, left.bp, last)
+        if let Some(rule) = rules.common(next)
+            && let Some(out) = plain(rule, sp, left.bp, last)
         {
             to.rule = rule;
-            (left, sp) = (next, next.link.slot + 8);
+            (left, sp, next) = (out, out.link.slot + 8, out.link.ra);
             continue;
         }
+        let pc = next.wrapping_sub(1);
         to.rule = any_rule(rules, find, &mut state.stats, pc);
         match rare(find, to.rule, memory, pc, sp, left.bp) {
             Ok(stepped) => {
@@ -305,6 +306,8 @@ fn walk(
                     left.shape |= state.note_extra(&extra, &mut noted, sp);
                 }
                 sp = stepped.sp;
+                let signal = left.shape >> shape::SIGNAL_BIT & 1;
+                next = left.link.ra.wrapping_add(u64::from(signal));
             }
             Err(end) => break Some(end),
         }
@@ -327,7 +330,14 @@ struct Trusted {
 /// within the stack, whose last word is at `last`.
 #[inline(always)]
 fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Left> {
-    let base = if rule.kind() == kind::SP { sp } else { bp };
+    let base = if rule.kind() == kind::SP {
+        sp
+    } else {
+        // SAFETY: no instruction at all; it keeps the compiler from selecting instead of jumping,
+        // which would make each frame wait for the one before by another cycle or two.
+        unsafe { core::arch::asm!("", options(nomem, nostack, preserves_flags)) };
+        bp
+    };
     let cfa = base.wrapping_add(rule.a());
     let slot = cfa.wrapping_sub(8);
     let saved = rule.b() != 0;
