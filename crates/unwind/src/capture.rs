@@ -28,7 +28,7 @@
 use crate::find::Finder;
 use crate::foreign::Window;
 use crate::rule::{Rule, RuleCache, kind};
-use crate::step::{Extra, LOWEST_CODE, Link, Own, Stepped, rule_slow, shape, step};
+use crate::step::{Extra, LOWEST_CODE, Link, Own, rule_slow, shape, step};
 
 /// The most frames that are remembered and reported. Deeper: the outermost are missing.
 pub const MAX_FRAMES: usize = 8192;
@@ -36,8 +36,8 @@ pub const MAX_FRAMES: usize = 8192;
 const CUT_FRAMES: usize = MAX_FRAMES / 2;
 /// Frames with more than a link (signal frames, realigned stacks) that one walk can note.
 const MAX_EXTRAS: usize = 512;
-/// Words remembered: two for each frame, and what the frames with more than a link need.
-const MAX_WORDS: usize = 2 * MAX_FRAMES + 2 * MAX_EXTRAS;
+/// Words remembered beside the return addresses: one for each frame, and two for each with more.
+const MAX_WORDS: usize = MAX_FRAMES + 2 * MAX_EXTRAS;
 
 /// The thread's own stack, `[lo, hi)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,31 +111,59 @@ impl Word {
     }
 }
 
-/// A remembered frame.
+/// A remembered frame, or one that the walk has just left. Five words, each stored and loaded as a
+/// whole: a load that spans two fresh stores waits for both to reach the cache (22 % of a capture).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Frame {
     slot: u64,
     ra: u64,
     bp_slot: u64,
-    /// What the caller has in `rbp`.
+    /// What the caller has in `rbp`; if it was loaded, from `bp_slot`.
     bp: u64,
-    /// Where this frame's words end in `words`.
-    words: u32,
-    shape: u16,
-    /// Whether what lies further out depends on `bp`.
-    needs_bp: u16,
+    /// Of a remembered frame `Info`, else shape and rule.
+    rest: u64,
 }
 
-/// A frame as the walk leaves it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Left {
-    link: Link,
-    bp: u64,
-    shape: u32,
-    /// What leads further out from here.
-    rule: Rule,
+impl Frame {
+    #[inline(always)]
+    fn left(link: Link, bp: u64, shape: u32, rule: Rule) -> Frame {
+        let Link {
+            slot, ra, bp_slot, ..
+        } = link;
+        let rest = u64::from(shape) << 32 | u64::from(rule.bits());
+        Frame {
+            slot,
+            ra,
+            bp_slot,
+            bp,
+            rest,
+        }
+    }
+
+    /// In either case the upper half.
+    #[inline(always)]
+    fn shape(&self) -> u32 {
+        (self.rest >> 32) as u32 & shape::ALL
+    }
+
+    /// Of one just left: what leads further out from there.
+    #[inline(always)]
+    fn rule(&self) -> Rule {
+        Rule::from_bits(self.rest as u32)
+    }
+
+    /// Of a remembered one: whether what lies further out depends on `bp`.
+    #[inline(always)]
+    fn needs_bp(&self) -> bool {
+        self.rest >> 63 != 0
+    }
+
+    /// Of a remembered one: where its words end in `words`.
+    #[inline(always)]
+    fn words(&self) -> usize {
+        self.rest as u32 as usize
+    }
 }
 
 /// One thread's remembered stack and scratch. About 1 MB of address space; all-zero memory is
@@ -149,7 +177,7 @@ pub struct StackState {
     end: u32,
     frames: [Frame; MAX_FRAMES],
     words: [Word; MAX_WORDS],
-    fresh: [Left; MAX_FRAMES],
+    fresh: [Frame; MAX_FRAMES],
     fresh_extras: [Extra; MAX_EXTRAS],
     window: Window,
 }
@@ -177,9 +205,8 @@ impl<'a> Fresh<'a> {
     #[inline(always)]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + 'a {
         self.frames.iter().map(|frame| {
-            frame
-                .ra
-                .wrapping_add(u64::from(frame.shape) >> shape::SIGNAL_BIT & 1)
+            let signal = frame.shape() >> shape::SIGNAL_BIT & 1;
+            frame.ra.wrapping_add(u64::from(signal))
         })
     }
 }
@@ -229,11 +256,11 @@ pub unsafe fn capture<'a>(
     };
     // SAFETY: `start.sp` is a mapped word of the own stack (the caller, and the test of `own`).
     let ra = unsafe { (start.sp as *const u64).read_unaligned() };
-    let first = Left {
-        link: Link::bare(start.sp, ra),
+    let first = Plain {
+        slot: start.sp,
+        ra,
+        bp_slot: start.sp,
         bp: start.bp,
-        shape: shape::PLAIN,
-        rule: Rule::NONE,
     };
     let walked = walk(rules, find, state, &mut memory, first);
     state.commit(walked)
@@ -249,8 +276,19 @@ struct Walked {
     fresh: usize,
     keep: usize,
     noted: usize,
+    /// Whether frames that are not plain may be among them.
+    rare: bool,
     /// `None` if it met a verified frame.
     end: Option<End>,
+}
+
+/// A frame left by its link alone: the caller's `sp` is `slot + 8`.
+#[derive(Clone, Copy)]
+struct Plain {
+    slot: u64,
+    ra: u64,
+    bp_slot: u64,
+    bp: u64,
 }
 
 /// Walks outwards from the frame just left until a verified frame is met, or the stack ends. All
@@ -262,53 +300,38 @@ fn walk(
     find: &Finder,
     state: &mut StackState,
     memory: &mut Own,
-    first: Left,
+    first: Plain,
 ) -> Walked {
     let last = memory.hi - 8;
-    // `next`: the pc outside of the frame just left, plus one.
-    let (mut left, mut sp, mut next) = (first, first.link.slot + 8, first.link.ra);
+    let mut left = first;
     let (mut fresh, mut keep, mut noted) = (0, state.len, 0);
     let mut trusted = Trusted {
         good: 0,
         bad: usize::MAX,
     };
+    let mut met_rare = false;
     let end = loop {
         if state.joins(&left, &mut keep) && state.holds_outside(keep, &mut trusted) {
             break None;
         }
-        let ra = left.link.ra;
-        if ra < LOWEST_CODE {
-            break Some(no_code(ra));
+        if left.ra < LOWEST_CODE {
+            break Some(no_code(left.ra));
         }
         let Some(to) = state.fresh.get_mut(fresh) else {
             break Some(End::TooDeep);
         };
-        *to = left;
+        (to.slot, to.ra, to.bp_slot, to.bp) = (left.slot, left.ra, left.bp_slot, left.bp);
         fresh += 1;
-        if let Some(rule) = rules.common(next)
-            && let Some(out) = plain(rule, sp, left.bp, last)
-        {
-            to.rule = rule;
-            (left, sp, next) = (out, out.link.slot + 8, out.link.ra);
-            continue;
-        }
-        let pc = next.wrapping_sub(1);
-        to.rule = any_rule(rules, find, &mut state.stats, pc);
-        match rare(find, to.rule, memory, pc, sp, left.bp) {
-            Ok(stepped) => {
-                left = Left {
-                    link: stepped.link,
-                    bp: stepped.bp,
-                    shape: stepped.shape,
-                    rule: Rule::NONE,
-                };
-                if let Some(extra) = stepped.extra {
-                    left.shape |= state.note_extra(&extra, &mut noted, sp);
-                }
-                sp = stepped.sp;
-                let signal = left.shape >> shape::SIGNAL_BIT & 1;
-                next = left.link.ra.wrapping_add(u64::from(signal));
+        if let Some(rule) = rules.common(left.ra) {
+            to.rest = u64::from(rule.bits());
+            if let Some(out) = plain(rule, left.slot + 8, left.bp, last) {
+                left = out;
+                continue;
             }
+        }
+        met_rare = true;
+        match rare(rules, find, state, memory, (&mut fresh, &mut noted)) {
+            Ok(out) => left = out,
             Err(end) => break Some(end),
         }
     };
@@ -316,11 +339,13 @@ fn walk(
         fresh,
         keep,
         noted,
+        rare: met_rare,
         end,
     }
 }
 
-/// What is known of the remembered words: the first `good` hold, the one at `bad` does not.
+/// What is known of the remembered frames: the words of the first `good` hold, of the one at `bad`
+/// one does not.
 struct Trusted {
     good: usize,
     bad: usize,
@@ -329,7 +354,7 @@ struct Trusted {
 /// The common step, on the own stack: two loads at most. `None` if it does not lead outwards
 /// within the stack, whose last word is at `last`.
 #[inline(always)]
-fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Left> {
+fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Plain> {
     let base = if rule.kind() == kind::SP {
         sp
     } else {
@@ -358,17 +383,59 @@ fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Left> {
             (bp_slot as *const u64).read_unaligned(),
         )
     };
-    Some(Left {
-        link: Link {
-            slot,
-            ra,
-            bp_slot,
-            bp_value: word,
-        },
+    Some(Plain {
+        slot,
+        ra,
+        bp_slot,
         bp: if saved { word } else { bp },
-        shape: shape::PLAIN,
-        rule: Rule::NONE,
     })
+}
+
+/// Steps outwards from the newest fresh frame in any way, and over frames that are not plain, to the
+/// next plain one: rules to be made, rare ones, and common ones that led nowhere.
+#[cold]
+#[inline(never)]
+fn rare(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &mut StackState,
+    memory: &mut Own,
+    (fresh, noted): (&mut usize, &mut usize),
+) -> Result<Plain, End> {
+    let newest = state.fresh.get_mut(*fresh - 1).ok_or(End::TooDeep)?;
+    newest.rest = 0;
+    let (mut pc, mut sp, mut bp) = (newest.ra - 1, newest.slot + 8, newest.bp);
+    loop {
+        let rule = any_rule(rules, find, &mut state.stats, pc);
+        if let Some(newest) = state.fresh.get_mut(*fresh - 1) {
+            newest.rest = newest.rest >> 32 << 32 | u64::from(rule.bits());
+        }
+        let out = step(memory, find, rule, pc, sp, bp)?;
+        let link = out.link;
+        // S2, and the walk stays on this stack: a handler runs below what it interrupted.
+        if out.sp <= link.slot || out.sp > memory.hi || link.slot < sp {
+            return Err(End::BadFrame);
+        }
+        if out.shape == shape::PLAIN {
+            return Ok(Plain {
+                slot: link.slot,
+                ra: link.ra,
+                bp_slot: link.bp_slot,
+                bp: out.bp,
+            });
+        }
+        if link.ra < LOWEST_CODE {
+            return Err(no_code(link.ra));
+        }
+        let unlisted = out
+            .extra
+            .map_or(0, |extra| state.note_extra(&extra, noted, sp));
+        let to = state.fresh.get_mut(*fresh).ok_or(End::TooDeep)?;
+        *to = Frame::left(link, out.bp, out.shape | unlisted, Rule::NONE);
+        *fresh += 1;
+        let signal = out.shape >> shape::SIGNAL_BIT & 1;
+        (pc, sp, bp) = (link.ra - 1 + u64::from(signal), out.sp, out.bp);
+    }
 }
 
 /// The rule for `pc`, made if there is none.
@@ -383,42 +450,23 @@ fn any_rule(rules: &RuleCache, find: &Finder, stats: &mut Stats, pc: u64) -> Rul
     rule_slow(rules, find, pc)
 }
 
-/// Any other step: a rare one, or a common one that led nowhere.
-#[cold]
-#[inline(never)]
-fn rare(
-    find: &Finder,
-    rule: Rule,
-    memory: &mut Own,
-    pc: u64,
-    sp: u64,
-    bp: u64,
-) -> Result<Stepped, End> {
-    let out = step(memory, find, rule, pc, sp, bp)?;
-    // S2, and the walk stays on this stack: a handler runs below what it interrupted.
-    if out.sp <= out.link.slot || out.sp > memory.hi || out.link.slot < sp {
-        return Err(End::BadFrame);
-    }
-    Ok(out)
-}
-
-/// Whether no word has changed. Eight at a time, the last eight in part for the second time, so
-/// that the number of branches seldom changes from capture to capture.
+/// Whether no return address has changed. Eight at a time, the last eight in part for the second
+/// time, so that the number of branches seldom changes from capture to capture.
 ///
 /// # Safety
-/// All words must be readable.
+/// All slots must be readable.
 #[inline(always)]
-unsafe fn all_hold(words: &[Word]) -> bool {
+unsafe fn all_hold(frames: &[Frame]) -> bool {
     let mut changed = 0;
     // SAFETY: as the caller promises.
-    let mut look = |word: &Word| changed |= unsafe { word.changed() };
-    match words.last_chunk::<8>() {
+    let mut look = |f: &Frame| changed |= unsafe { (f.slot as *const u64).read_unaligned() } ^ f.ra;
+    match frames.last_chunk::<8>() {
         Some(last) => {
-            let (blocks, _) = words.as_chunks::<8>();
+            let (blocks, _) = frames.as_chunks::<8>();
             blocks.iter().flatten().for_each(&mut look);
             last.iter().for_each(look);
         }
-        None => words.iter().for_each(look),
+        None => frames.iter().for_each(look),
     }
     changed == 0
 }
@@ -437,14 +485,15 @@ impl StackState {
     /// Whether the frame just left looks like a remembered one (V2), which is then `keep - 1`;
     /// passes by remembered frames further in.
     #[inline(always)]
-    fn joins(&self, left: &Left, keep: &mut usize) -> bool {
+    fn joins(&self, left: &Plain, keep: &mut usize) -> bool {
         while let Some(frame) = self.frames.get(keep.wrapping_sub(1)) {
-            if frame.slot >= left.link.slot {
-                let bp_differs = (frame.bp_slot ^ left.link.bp_slot) | (frame.bp ^ left.bp);
-                let differs = (frame.slot ^ left.link.slot)
-                    | (frame.ra ^ left.link.ra)
-                    | (bp_differs & u64::from(frame.needs_bp).wrapping_neg())
-                    | u64::from(u32::from(frame.shape) | left.shape);
+            if frame.slot >= left.slot {
+                let bp_differs = (frame.bp_slot ^ left.bp_slot) | (frame.bp ^ left.bp);
+                let needed = ((frame.rest as i64) >> 63) as u64;
+                let differs = (frame.slot ^ left.slot)
+                    | (frame.ra ^ left.ra)
+                    | (bp_differs & needed)
+                    | u64::from(frame.shape());
                 return differs == 0;
             }
             *keep -= 1;
@@ -455,26 +504,46 @@ impl StackState {
     /// Whether all words outside of frame `keep - 1` are unchanged. Its own were just read.
     #[inline(always)]
     fn holds_outside(&self, keep: usize, trusted: &mut Trusted) -> bool {
-        let outer = self.frames.get(keep.wrapping_sub(2));
-        let end = outer.map_or(0, |frame| frame.words as usize);
+        let end = keep - 1;
         if end <= trusted.good {
             return true;
         }
-        if end > trusted.bad {
-            return false;
-        }
-        let words = self.words.get(trusted.good..end).unwrap_or(&[]);
+        let frames = self.frames.get(trusted.good..end).unwrap_or(&[]);
+        let words = self.words_of(trusted.good, end);
         // SAFETY: V1: the words lie above the slot that the walk has come to, hence above the
         // capture's sp, and below `hi`, which is the same (U2).
-        if unsafe { all_hold(words) } {
+        let changed = |word: &Word| unsafe { word.changed() } != 0;
+        // SAFETY: as above.
+        if end <= trusted.bad && unsafe { all_hold(frames) } && !words.iter().any(changed) {
             trusted.good = end;
             return true;
         }
-        // SAFETY: as above.
-        let first = words.iter().position(|word| unsafe { word.changed() } != 0);
-        trusted.good += first.unwrap_or(0);
-        trusted.bad = trusted.good;
+        self.distrust(end, trusted);
         false
+    }
+
+    /// The words of frames `from..end` beside their return addresses.
+    #[inline(always)]
+    fn words_of(&self, from: usize, end: usize) -> &[Word] {
+        let before = |index: usize| self.frames.get(index.wrapping_sub(1)).map_or(0, Frame::words);
+        self.words.get(before(from)..before(end)).unwrap_or(&[])
+    }
+
+    /// Finds the outermost frame below `end` that has changed.
+    #[cold]
+    #[inline(never)]
+    fn distrust(&self, end: usize, trusted: &mut Trusted) {
+        while trusted.good < end.min(trusted.bad) {
+            let good = trusted.good;
+            let frame = self.frames.get(good..good + 1).unwrap_or(&[]);
+            let mut words = self.words_of(good, good + 1).iter();
+            // SAFETY: as in `holds_outside`.
+            if unsafe { !all_hold(frame) || words.any(|word| word.changed() != 0) } {
+                trusted.bad = good;
+            } else {
+                trusted.good += 1;
+            }
+        }
     }
 
     /// Notes the further words that a step from `sp` read; says with what shape bit if it cannot.
@@ -505,7 +574,7 @@ impl StackState {
         if keep + fresh > MAX_FRAMES || walked.end == Some(End::TooDeep) {
             (keep, fresh) = self.cut(keep, fresh);
         }
-        if walked.noted == 0 {
+        if !walked.rare {
             self.store::<false>(keep, fresh, 0);
         } else {
             self.store_noted(keep, fresh, walked.noted);
@@ -524,53 +593,47 @@ impl StackState {
     #[inline(always)]
     fn store<const NOTED: bool>(&mut self, keep: usize, fresh: usize, mut noted: usize) {
         let total = keep + fresh;
-        let outer = self.frames.get(keep.wrapping_sub(1));
-        let (mut count, mut needs_bp) = match outer {
-            Some(frame) => (frame.words as usize, frame.needs_bp != 0),
+        let (mut count, mut needs_bp) = match self.frames.get(keep.wrapping_sub(1)) {
+            Some(frame) => (frame.words(), frame.needs_bp()),
             None => (0, self.end != End::Complete as u32),
         };
         let mut listed = total;
         let to = self.frames.get_mut(keep..total).unwrap_or(&mut []);
         let from = self.fresh.get(..fresh).unwrap_or(&[]);
         for (index, (to, from)) in to.iter_mut().zip(from.iter().rev()).enumerate() {
-            let Link {
-                slot,
-                ra,
-                bp_slot,
-                bp_value,
-            } = from.link;
-            needs_bp = from.rule.needs_bp(needs_bp);
-            match self.words.get_mut(count..count + 3) {
-                Some([first, second, third]) => {
-                    (first.at, first.value) = (slot, ra);
-                    (second.at, second.value) = (bp_slot, bp_value);
-                    let begin = count;
-                    count += 1 + usize::from(needs_bp & (slot != bp_slot));
-                    if NOTED && from.shape != shape::PLAIN && from.shape & shape::UNLISTED == 0 {
-                        // Such a link is bare: the second place is free.
-                        noted -= 1;
-                        let extra = self.fresh_extras.get(noted).map_or([[0; 2]; 2], |e| e.words);
-                        count = begin + 3;
-                        for (to, [at, value]) in [second, third].into_iter().zip(extra) {
-                            // A word that was not read: the first once more.
-                            (to.at, to.value) = if at == 0 { (slot, ra) } else { (at, value) };
-                        }
+            let (slot, bp_slot, bp) = (from.slot, from.bp_slot, from.bp);
+            needs_bp = from.rule().needs_bp(needs_bp);
+            if needs_bp && bp_slot != slot {
+                match self.words.get_mut(count) {
+                    Some(word) => {
+                        (word.at, word.value) = (bp_slot, bp);
+                        count += 1;
                     }
+                    None => listed = listed.min(keep + index),
                 }
-                _ => listed = listed.min(keep + index),
             }
-            if from.shape & shape::UNLISTED != 0 {
-                listed = listed.min(keep + index);
+            let shape = if NOTED { from.shape() } else { shape::PLAIN };
+            if NOTED && shape != shape::PLAIN {
+                let extra = match shape & shape::UNLISTED {
+                    0 => {
+                        noted -= 1;
+                        self.fresh_extras.get(noted)
+                    }
+                    _ => None,
+                };
+                match (extra, self.words.get_mut(count..count + 2)) {
+                    (Some(extra), Some(words)) => {
+                        for (word, [at, value]) in words.iter_mut().zip(extra.words) {
+                            // A word that was not read: the return address once more.
+                            (word.at, word.value) = if at == 0 { (slot, from.ra) } else { (at, value) };
+                        }
+                        count += 2;
+                    }
+                    _ => listed = listed.min(keep + index),
+                }
             }
-            *to = Frame {
-                slot,
-                ra,
-                bp_slot,
-                bp: from.bp,
-                words: count as u32,
-                shape: from.shape as u16,
-                needs_bp: u16::from(needs_bp),
-            };
+            (to.slot, to.ra, to.bp_slot, to.bp) = (slot, from.ra, bp_slot, bp);
+            to.rest = u64::from(needs_bp) << 63 | u64::from(shape) << 32 | count as u64;
         }
         self.len = listed;
     }
@@ -610,25 +673,16 @@ impl StackState {
         while have < CUT_FRAMES && kept > 0 {
             kept -= 1;
             if let (Some(frame), Some(to)) = (self.frames.get(kept), self.fresh.get_mut(have)) {
-                let one = frame.slot == frame.bp_slot;
-                *to = Left {
-                    link: Link {
-                        slot: frame.slot,
-                        ra: frame.ra,
-                        bp_slot: frame.bp_slot,
-                        bp_value: if one { frame.ra } else { frame.bp },
-                    },
-                    bp: frame.bp,
-                    shape: u32::from(frame.shape),
-                    rule: Rule::that_needs_bp(frame.needs_bp != 0),
-                };
+                let rule = Rule::that_needs_bp(frame.needs_bp());
+                *to = *frame;
+                to.rest = u64::from(frame.shape()) << 32 | u64::from(rule.bits());
             }
             have += 1;
         }
         // Further words would have to be noted anew: rather distrust their frames.
         for left in self.fresh.get_mut(..have).unwrap_or(&mut []) {
-            if left.shape != shape::PLAIN {
-                left.shape |= shape::UNLISTED;
+            if left.shape() != shape::PLAIN {
+                left.rest |= u64::from(shape::UNLISTED) << 32;
             }
         }
         (0, have)
@@ -658,7 +712,7 @@ fn capture_foreign<'a>(
     state.end = end as u32;
     let total = at.frames;
     state.stats.fresh_frames += total as u64;
-    state.store::<false>(0, total, 0);
+    state.store_noted(0, total, 0);
     state.forget();
     state.report(0, total, true)
 }
@@ -689,12 +743,12 @@ impl Foreign {
                 self.frames = CUT_FRAMES;
                 return End::TooDeep;
             };
-            *to = Left {
+            *to = Frame::left(
                 link,
-                bp: self.bp,
-                shape: (exact as u32) << shape::SIGNAL_BIT,
-                rule: Rule::NONE,
-            };
+                self.bp,
+                exact as u32 * (shape::SIGNAL | shape::UNLISTED),
+                Rule::NONE,
+            );
             self.frames += 1;
             let pc = link.ra - (1 - exact);
             let mut rule = rules.get(pc);

@@ -63,6 +63,18 @@ impl Rule {
         Rule(kind << FIELD_BITS)
     }
 
+    /// The rule as it is stored.
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The inverse of `bits`.
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u32) -> Rule {
+        Rule(bits)
+    }
+
     #[inline(always)]
     pub(crate) fn kind(self) -> u32 {
         self.0 >> FIELD_BITS & 15

@@ -86,6 +86,8 @@ pub(crate) mod shape {
     pub(crate) const SIGNAL_BIT: u32 = 1;
     /// Beside one of the two above: not all words that were read are listed.
     pub(crate) const UNLISTED: u32 = 4;
+    /// All bits.
+    pub(crate) const ALL: u32 = 7;
 }
 
 /// The result of a step.
