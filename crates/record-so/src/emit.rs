@@ -232,7 +232,11 @@ unsafe fn before_event(state: *mut ThreadState, cursor: &mut Cursor) {
         };
         (*state).ticket.store(ticket, Ordering::Relaxed); // ORDER: Relaxed; own counter.
         // ORDER: Relaxed; published with `tail`.
-        (*state).ring.header().ticket.store(ticket, Ordering::Relaxed);
+        (*state)
+            .ring
+            .header()
+            .ticket
+            .store(ticket, Ordering::Relaxed);
         stamp(state, cursor);
     }
 }

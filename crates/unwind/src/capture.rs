@@ -525,7 +525,11 @@ impl StackState {
     /// The words of frames `from..end` beside their return addresses.
     #[inline(always)]
     fn words_of(&self, from: usize, end: usize) -> &[Word] {
-        let before = |index: usize| self.frames.get(index.wrapping_sub(1)).map_or(0, Frame::words);
+        let before = |index: usize| {
+            self.frames
+                .get(index.wrapping_sub(1))
+                .map_or(0, Frame::words)
+        };
         self.words.get(before(from)..before(end)).unwrap_or(&[])
     }
 
@@ -625,7 +629,11 @@ impl StackState {
                     (Some(extra), Some(words)) => {
                         for (word, [at, value]) in words.iter_mut().zip(extra.words) {
                             // A word that was not read: the return address once more.
-                            (word.at, word.value) = if at == 0 { (slot, from.ra) } else { (at, value) };
+                            (word.at, word.value) = if at == 0 {
+                                (slot, from.ra)
+                            } else {
+                                (at, value)
+                            };
                         }
                         count += 2;
                     }
