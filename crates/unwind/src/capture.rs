@@ -23,17 +23,19 @@
 //! V2  A walk joins only at a plain frame on both sides: elsewhere `sp` is not `slot + 8`.
 //! V3  A frame whose words could not all be listed is not within `len`, nor is any within it.
 //! V4  Own stack use is small; everything large is in the state, touched as deep as stacks go.
-//! Not here: the step itself for rare frames (step.rs), reading foreign stacks (foreign.rs).
+//! Not here: the step itself for rare frames (step.rs, lazy.rs), foreign stacks (foreign.rs, foreign_walk.rs).
 
 use crate::find::Finder;
 use crate::foreign::Window;
+use crate::foreign_walk::capture_foreign;
+use crate::lazy;
 use crate::rule::{Rule, RuleCache, kind};
-use crate::step::{Extra, LOWEST_CODE, Link, Own, rule_slow, shape, step};
+use crate::step::{Extra, LOWEST_CODE, Link, Own, Stepped, rule_slow, shape, step};
 
 /// The most frames that are remembered and reported. Deeper: the outermost are missing.
 pub const MAX_FRAMES: usize = 8192;
 /// What is left of a stack that is too deep: half, so that the next cut is as far away.
-const CUT_FRAMES: usize = MAX_FRAMES / 2;
+pub(crate) const CUT_FRAMES: usize = MAX_FRAMES / 2;
 /// Frames with more than a link (signal frames, realigned stacks) that one walk can note.
 const MAX_EXTRAS: usize = 512;
 /// Words remembered beside the return addresses: one for each frame, and two for each with more.
@@ -115,7 +117,7 @@ impl Word {
 /// whole: a load that spans two fresh stores waits for both to reach the cache (22 % of a capture).
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Frame {
+pub(crate) struct Frame {
     slot: u64,
     ra: u64,
     bp_slot: u64,
@@ -127,7 +129,7 @@ struct Frame {
 
 impl Frame {
     #[inline(always)]
-    fn left(link: Link, bp: u64, shape: u32, rule: Rule) -> Frame {
+    pub(crate) fn left(link: Link, bp: u64, shape: u32, rule: Rule) -> Frame {
         let Link {
             slot, ra, bp_slot, ..
         } = link;
@@ -174,12 +176,12 @@ pub struct StackState {
     pub stats: Stats,
     len: usize,
     hi: u64,
-    end: u32,
+    pub(crate) end: u32,
     frames: [Frame; MAX_FRAMES],
     words: [Word; MAX_WORDS],
-    fresh: [Frame; MAX_FRAMES],
+    pub(crate) fresh: [Frame; MAX_FRAMES],
     fresh_extras: [Extra; MAX_EXTRAS],
-    window: Window,
+    pub(crate) window: Window,
 }
 
 /// The frames of a capture that are new, outermost first.
@@ -406,11 +408,18 @@ fn rare(
     newest.rest = 0;
     let (mut pc, mut sp, mut bp) = (newest.ra - 1, newest.slot + 8, newest.bp);
     loop {
+        // The stack ends here: the loader's first frame, which has no table, has nothing beyond.
+        if sp >= memory.hi {
+            return Err(End::Complete);
+        }
         let rule = any_rule(rules, find, &mut state.stats, pc);
         if let Some(newest) = state.fresh.get_mut(*fresh - 1) {
             newest.rest = newest.rest >> 32 << 32 | u64::from(rule.bits());
         }
-        let out = step(memory, find, rule, pc, sp, bp)?;
+        let out = match step(memory, find, rule, pc, sp, bp) {
+            Err(End::Unsupported) => lazy(state, find, memory, *fresh, [pc, sp, bp]),
+            out => out,
+        }?;
         let link = out.link;
         // S2, and the walk stays on this stack: a handler runs below what it interrupted.
         if out.sp <= link.slot || out.sp > memory.hi || link.slot < sp {
@@ -450,6 +459,32 @@ fn any_rule(rules: &RuleCache, find: &Finder, stats: &mut Stats, pc: u64) -> Rul
     rule_slow(rules, find, pc)
 }
 
+/// Leaves a frame whose CFA is in rbx, as far as plain frames within it say what was in there.
+fn lazy(
+    state: &StackState,
+    find: &Finder,
+    memory: &mut Own,
+    fresh: usize,
+    [pc, sp, bp]: [u64; 3],
+) -> Result<Stepped, End> {
+    let frames = state.fresh.get(..fresh).unwrap_or(&[]);
+    let pairs = frames.windows(2).rev().map_while(|pair| match pair {
+        [inner, outer] if outer.shape() == shape::PLAIN => {
+            let signal = inner.shape() >> shape::SIGNAL_BIT & 1;
+            Some((inner.ra - 1 + u64::from(signal), outer.slot + 8))
+        }
+        _ => None,
+    });
+    let caller = lazy::leave(memory, find, pc, sp, bp, pairs).ok_or(End::Unsupported)?;
+    Ok(Stepped {
+        link: Link::bare(caller.slot, caller.ra),
+        shape: shape::WIDE | shape::UNLISTED,
+        sp: caller.slot + 8,
+        bp: caller.bp,
+        extra: None,
+    })
+}
+
 /// Whether no return address has changed. Eight at a time, the last eight in part for the second
 /// time, so that the number of branches seldom changes from capture to capture.
 ///
@@ -478,7 +513,7 @@ impl StackState {
         self.forget();
     }
 
-    fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.len = 0;
     }
 
@@ -588,7 +623,7 @@ impl StackState {
 
     #[cold]
     #[inline(never)]
-    fn store_noted(&mut self, keep: usize, fresh: usize, noted: usize) {
+    pub(crate) fn store_noted(&mut self, keep: usize, fresh: usize, noted: usize) {
         self.store::<true>(keep, fresh, noted);
     }
 
@@ -647,7 +682,7 @@ impl StackState {
     }
 
     #[inline(always)]
-    fn report(&mut self, keep: usize, total: usize, foreign: bool) -> Capture<'_> {
+    pub(crate) fn report(&mut self, keep: usize, total: usize, foreign: bool) -> Capture<'_> {
         let end = match self.end {
             0 => End::Complete,
             1 => End::TooDeep,
@@ -694,105 +729,5 @@ impl StackState {
             }
         }
         (0, have)
-    }
-}
-
-/// A stack that is not the thread's own: every word through the window, nothing kept, and once a
-/// signal frame leads to the own stack, direct loads from there.
-#[cold]
-#[inline(never)]
-fn capture_foreign<'a>(
-    rules: &RuleCache,
-    find: &Finder,
-    state: &'a mut StackState,
-    bounds: StackBounds,
-    start: Registers,
-) -> Capture<'a> {
-    state.forget();
-    state.window.start();
-    let mut at = Foreign {
-        sp: start.sp,
-        bp: start.bp,
-        own: None,
-        frames: 0,
-    };
-    let end = at.run(rules, find, state, bounds);
-    state.end = end as u32;
-    let total = at.frames;
-    state.stats.fresh_frames += total as u64;
-    state.store_noted(0, total, 0);
-    state.forget();
-    state.report(0, total, true)
-}
-
-struct Foreign {
-    sp: u64,
-    bp: u64,
-    own: Option<Own>,
-    frames: usize,
-}
-
-impl Foreign {
-    fn run(
-        &mut self,
-        rules: &RuleCache,
-        find: &Finder,
-        state: &mut StackState,
-        bounds: StackBounds,
-    ) -> End {
-        let Some(ra) = state.window.load(self.sp) else {
-            return End::Unreadable;
-        };
-        let mut link = Link::bare(self.sp, ra);
-        let mut exact = 0;
-        self.sp = self.sp.wrapping_add(8);
-        loop {
-            let Some(to) = state.fresh.get_mut(self.frames) else {
-                self.frames = CUT_FRAMES;
-                return End::TooDeep;
-            };
-            *to = Frame::left(
-                link,
-                self.bp,
-                exact as u32 * (shape::SIGNAL | shape::UNLISTED),
-                Rule::NONE,
-            );
-            self.frames += 1;
-            let pc = link.ra - (1 - exact);
-            let mut rule = rules.get(pc);
-            if rule == Rule::NONE {
-                state.stats.rules_made += 1;
-                rule = rule_slow(rules, find, pc);
-            }
-            let stepped = match &mut self.own {
-                Some(own) => step(own, find, rule, pc, self.sp, self.bp),
-                None => {
-                    let mut memory = &mut state.window;
-                    step(&mut memory, find, rule, pc, self.sp, self.bp).map_err(|e| {
-                        if e == End::BadFrame {
-                            End::Unreadable
-                        } else {
-                            e
-                        }
-                    })
-                }
-            };
-            let stepped = match stepped {
-                Ok(stepped) => stepped,
-                Err(end) => return end,
-            };
-            exact = u64::from(stepped.shape == shape::SIGNAL);
-            // S2: only a signal frame may change the stack.
-            if exact == 0 && stepped.sp <= self.sp {
-                return End::BadFrame;
-            }
-            (link, self.sp, self.bp) = (stepped.link, stepped.sp, stepped.bp);
-            if exact == 1 && self.own.is_none() && bounds.lo <= self.sp && self.sp < bounds.hi {
-                self.own = Some(Own {
-                    sp: self.sp,
-                    hi: bounds.hi,
-                });
-            }
-        }
     }
 }

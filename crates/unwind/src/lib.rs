@@ -28,6 +28,8 @@ mod cfi;
 mod expr;
 mod find;
 mod foreign;
+mod foreign_walk;
+mod lazy;
 mod rule;
 mod step;
 

@@ -10,7 +10,7 @@
 //! Not here: the two common kinds on the thread's own stack, which capture.rs does inline.
 
 use crate::capture::End;
-use crate::cfi::{Cfa, Row, Saved, row_at};
+use crate::cfi::{Cfa, RBP, Row, Saved, row_at};
 use crate::expr::Base;
 use crate::find::Finder;
 use crate::foreign::Window;
@@ -109,7 +109,7 @@ pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64) -> Rule {
     let rule = match find.module(pc) {
         None => Rule::NO_INFO,
         // SAFETY: the program executes in this module, so it stays mapped while we look.
-        Some(module) => match unsafe { row_at(&module, pc) } {
+        Some(module) => match unsafe { row_at(&module, pc, RBP) } {
             Some(row) => Rule::pack(&row),
             None if is_sigreturn(pc, module.start, module.end) => Rule::SIGNAL,
             None => Rule::NO_INFO,
@@ -271,7 +271,7 @@ fn step_wide<M: Memory>(
 ) -> Result<Stepped, End> {
     let module = find.module(pc).ok_or(End::NoInfo)?;
     // SAFETY: as in `rule_slow`: code that is being executed stays mapped.
-    let row: Row = unsafe { row_at(&module, pc) }.ok_or(End::NoInfo)?;
+    let row: Row = unsafe { row_at(&module, pc, RBP) }.ok_or(End::NoInfo)?;
     // A word that was not read is listed as the first one, so that it verifies with it.
     let mut words = [[0u64; 2]; 2];
     let base = |b: Base, cfa: u64| match b {

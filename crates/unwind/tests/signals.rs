@@ -232,8 +232,9 @@ fn at_every_instruction() {
         }
     });
     h.expect_right();
-    // In the first pass the dynamic linker binds symbols, below a frame with its CFA in rbx, which
-    // is not followed. In the second only the CFA in r10 at the start of realigned functions is not.
+    // In the first pass the dynamic linker binds symbols, below a frame with its CFA in rbx: where
+    // nobody within has saved that yet, it is not followed. In the second only the CFA in r10 at the
+    // start of realigned functions is not.
     assert!(h.captures > 300, "{}", h.captures);
     assert!(
         h.truncated * 10 < h.captures,
