@@ -325,6 +325,34 @@ mod tests {
         assert_eq!((cache.get(a), cache.get(b)), (Rule::NONE, Rule::SIGNAL));
     }
 
+    /// By hand: an rsp frame passes the question on unless it loads its caller's rbp; an rbp frame
+    /// asks for it whatever lies beyond; the outermost asks for nothing; all others might.
+    #[test]
+    fn who_needs_rbp() {
+        let sp = Cfa::Reg(Base::Sp, 32);
+        let saved = Saved::At(Base::Cfa, -16);
+        for (rule, if_further, if_not) in [
+            (Rule::pack(&row(sp, Saved::Same)), true, false),
+            (Rule::pack(&row(sp, saved)), false, false),
+            (Rule::pack(&row(Cfa::Reg(Base::Bp, 16), saved)), true, true),
+            (
+                Rule::pack(&row(Cfa::Reg(Base::Bp, 16), Saved::Same)),
+                true,
+                true,
+            ),
+            (Rule::of(kind::END), false, false),
+            (Rule::of(kind::WIDE), true, true),
+            (Rule::NO_INFO, true, true),
+            (Rule::SIGNAL, true, true),
+            (Rule::NONE, true, true),
+            (Rule::that_needs_bp(true), true, true),
+            (Rule::that_needs_bp(false), false, false),
+        ] {
+            assert_eq!(rule.needs_bp(true), if_further, "{rule:?}");
+            assert_eq!(rule.needs_bp(false), if_not, "{rule:?}");
+        }
+    }
+
     #[test]
     fn clear_forgets() {
         let cache = Box::new(RuleCache::new());
