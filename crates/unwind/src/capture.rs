@@ -611,10 +611,12 @@ impl StackState {
             self.end = end as u32;
             keep = 0;
         }
+        let mut rare = walked.rare;
         if keep + fresh > MAX_FRAMES || walked.end == Some(End::TooDeep) {
             (keep, fresh) = self.cut(keep, fresh);
+            rare = true;
         }
-        if !walked.rare {
+        if !rare {
             self.store::<false>(keep, fresh, 0);
         } else {
             self.store_noted(keep, fresh, walked.noted);
