@@ -272,10 +272,10 @@ pub fn before_second_thread() {
 pub fn single_ticket() -> u64 {
     // ORDER: Relaxed; a count that may be a little old, see `TICKET_GAP`.
     let lone = LONE.load(Ordering::Relaxed);
-    // SAFETY: states are never unmapped; the field is atomic.
     if lone.is_null() {
         0
     } else {
+        // SAFETY: states are never unmapped; the field is atomic. ORDER: Relaxed; as above.
         unsafe { (*lone).ticket.load(Ordering::Relaxed) }
     }
 }
