@@ -46,8 +46,8 @@ pub struct ThreadState {
     pub ticket: AtomicU64,
     /// The session's tick at the last time stamp.
     pub tick: u32,
-    /// Events until the next time stamp, at the latest.
-    pub until_time: u32,
+    /// Position in the ring at which the next time stamp is due, at the latest.
+    pub time_due: u64,
     /// The thread's own stack: lowest and one past the highest address.
     pub stack_bounds: (u64, u64),
     /// Rules made when modules were last looked at.
@@ -291,10 +291,10 @@ pub fn before_second_thread() {
 pub fn single_ticket() -> u64 {
     // ORDER: Relaxed; a count that may be a little old, see `TICKET_GAP`.
     let lone = LONE.load(Ordering::Relaxed);
-    // SAFETY: states are never unmapped; the field is atomic.
     if lone.is_null() {
         0
     } else {
+        // SAFETY: states are never unmapped; the field is atomic. ORDER: Relaxed; as above.
         unsafe { (*lone).ticket.load(Ordering::Relaxed) }
     }
 }
@@ -410,7 +410,7 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
     unsafe {
         (*state).ring = emit::Ring::over(header, slot.ring.load(Ordering::Relaxed)); // ORDER: as above.
         (*state).ticket.store(0, Ordering::Relaxed); // ORDER: Relaxed; own counter.
-        (*state).until_time = 0;
+        (*state).time_due = 0;
         (*state).pending_marks = 0;
         (*state).depth = 0;
         (*state).stack.invalidate();
