@@ -114,7 +114,7 @@ fn ending(n: usize, exit: Exit) -> Ending {
         truncated_stacks: 4,
         notes: vec!["a note".into(), "another".into()],
         recorder_bytes: 5,
-        cpu_ns: (n % 2 == 0).then_some(6),
+        cpu_ns: n.is_multiple_of(2).then_some(6),
         max_rss_bytes: (n % 2 == 1).then_some(7),
     }
 }
