@@ -2,6 +2,7 @@
 #
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make test      everything that must hold: builds, all tests, the rules of the repository
+#   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #
 # Needed: cargo (Rust 1.90 or later), gcc, g++, python3, sqlite3. As root on Debian what is missing is
@@ -13,7 +14,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps build demo test check bench bench-deps install clean
+.PHONY: help deps build demo test check bench bench-deps browser-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -62,10 +63,27 @@ check:
 # Every bar is measured even if one before it is missed; the last line says how many were.
 bench: bench-deps build
 	@missed=0; \
-	for bar in overhead exact kill analyse; do \
+	for bar in overhead exact kill analyse trim; do \
 	  echo "== bench/$$bar.py"; python3 -B bench/$$bar.py || missed=$$((missed + 1)); \
 	done; \
-	echo "benches with a missed bar: $$missed of 4"; test $$missed -eq 0
+	echo "benches with a missed bar: $$missed of 5"; test $$missed -eq 0
+
+# The page in a real browser: no errors, no requests, by keyboard, dark, 400 columns wide, hostile names.
+# Its one dependency (puppeteer-core, version and hash pinned) is installed into the checkout.
+BROWSER = crates/view/tests/browser
+browser-test: deps
+	@sh bench/need.sh chromium:chromium node:nodejs npm:npm
+	@test -d $(BROWSER)/node_modules/puppeteer-core || npm ci --prefix $(BROWSER) --no-audit --no-fund --loglevel=error
+	@mkdir -p target/browser
+	@for report in html empty hostile; do \
+	  $(CARGO) run --quiet --locked -p skinflint-view --example sample -- $$report > target/browser/$$report.html || exit 1; \
+	done
+	node $(BROWSER)/check.mjs target/browser/html.html target/browser/shots target/browser/empty.html target/browser/hostile.html
+
+# The pictures of the README, of what `make demo` has written.
+screenshots: demo browser-test
+	@mkdir -p docs/screenshots
+	node $(BROWSER)/screenshots.mjs $(DEMO)/sqlite3.html docs/screenshots
 
 # The binary looks for the recorder beside itself.
 install: build

@@ -5,7 +5,8 @@
  * Each round: the plugin's constructor takes 501 bytes (freed by its destructor), plugin_allocate
  * (in odd rounds plugin_allocate_second) takes 503, kept in rounds 0, 1, 10, 11, 20 ..., else freed.
  *   200 x 501, none live; 100 x 503 by each, 20 live by each.
- * Then libplugin.so is opened and stays: 1 x 501 and 1 x 509, both live.
+ * Then libplugin.so is opened and stays: 1 x 501 and 1 x 509. The loader runs its destructor when the
+ * program returns from main, so that at the very end 509 is live and 501 is not.
  * Beside those: the loader's own blocks, as many as the C library likes.
  */
 #include "check.h"

@@ -21,8 +21,9 @@
  *   block_header    64 x 1040  (2^10 + 16)                              all 64
  *   exact           64 x 1024  (no clownshoe)                           all 64
  *   temporary       5000 x (malloc 48, free)                            none
- *   placebo         a "cache" that keeps 32 buffers of 4096 and never   none
- *                   finds one: asked 64 times, 64 mallocs; 64 frees
+ *   placebo         a "cache" that keeps its buffers of 4096 and never  none
+ *                   finds one: asked 64 times, 64 mallocs; 64 frees. It
+ *                   keeps them all, as a list of data does: no finding.
  *   large           A = malloc 1 MiB, B = malloc 1 MiB (two mappings),  B
  *                   free A (limit is now 1052672), C = malloc 1 MiB
  *                   (in the heap), free C

@@ -17,13 +17,14 @@
 //! Not here: arithmetic on blocks (`ledger.rs`), pages (`books.rs`), advice (`findings.rs`).
 
 use rustc_hash::FxHashMap;
-use skinflint_trace::{Event, OriginKind, Snapshot, SnapshotCause};
+use skinflint_trace::{Event, NodeId, OriginKind, Snapshot, SnapshotCause};
 
 use crate::ahead::AHEAD;
-use crate::books::{self, Untouched};
+use crate::books::{self, Closed};
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::findings::{self, Evidence};
 use crate::frames;
+use crate::grouping;
 use crate::ledger::{Counts, Ledger};
 use crate::model::{
     Completeness, Instant, InstantKind, MarkRow, Program, Report, SCHEMA, Site, SizeRow, ThreadRow,
@@ -62,7 +63,8 @@ pub struct Analyzer {
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
-    untouched: Vec<Untouched>,
+    /// Beside the books of the report's instant.
+    closed: Option<Closed>,
 }
 
 fn acting(passes: &[Box<dyn Pass>]) -> Vec<usize> {
@@ -116,7 +118,7 @@ impl Analyzer {
             mark_rows,
             mark_levels: Vec::new(),
             at_mark_before: Counts::default(),
-            untouched: Vec::new(),
+            closed: None,
         })
     }
 
@@ -206,17 +208,17 @@ impl Analyzer {
             Due::Level(instant) => self.level(instant),
             Due::Books(instant, snapshot) => {
                 let snapshot = &self.facts.snapshots[snapshot];
-                let parts = self.options.limits.parts;
-                let (mut closed, untouched) =
-                    books::close(snapshot, &self.ledger, &self.facts.process, parts);
-                closed.skew_ns = skew_ns(
+                // Many: stacks of one function are put together when they have names.
+                let parts = self.options.limits.parts.saturating_mul(100);
+                let mut closed = books::close(snapshot, &self.ledger, &self.facts.process, parts);
+                closed.books.skew_ns = skew_ns(
                     snapshot,
                     &self.plan.instants[instant],
                     self.facts.threads.len(),
                 );
-                self.plan.instants[instant].books = Some(closed);
+                self.plan.instants[instant].books = Some(std::mem::take(&mut closed.books));
                 if instant == self.plan.at {
-                    self.untouched = untouched;
+                    self.closed = Some(closed);
                 }
             }
             Due::MarkRow(mark) => {
@@ -307,13 +309,13 @@ impl Analyzer {
             &mut report,
             &Evidence {
                 facts: &self.facts,
-                limits: &self.options.limits,
                 ledger: &self.ledger,
                 mark_levels: &self.mark_levels,
-                untouched: &self.untouched,
+                closed: self.closed.as_ref(),
             },
         );
         frames::compact(&mut report, &self.facts.nodes, symbolizer);
+        grouping::settle(&mut report, &self.options.limits);
         report
     }
 
@@ -409,6 +411,13 @@ impl Analyzer {
                 ..Site::default()
             })
             .collect();
+        if let Some(closed) = &self.closed {
+            for site in &mut sites {
+                site.live_resident_bytes = closed.resident.get(&NodeId(site.node)).copied();
+                // No page of it: known to be none, where anything is known.
+                site.live_resident_bytes = site.live_resident_bytes.or(Some(0));
+            }
+        }
         for (index, (key, count)) in cells.keys().iter().zip(cells.counts()).enumerate() {
             let site = &mut sites[count.site as usize];
             let (at, end) = (self.live_at(index), u64::from(count.live));
@@ -537,7 +546,7 @@ impl Analyzer {
         let counts = self.ledger.counts();
         let mut all = notes::missing(&self.facts, &counts, self.ledger.parked_blocks());
         let complete = all.is_empty();
-        all.extend(notes::odd(&self.facts, &counts));
+        all.extend(notes::odd(&self.facts));
         all.extend(self.plan.notes.iter().cloned());
         if self.options.at == Some(At::HeapPeak) && self.options.heap_peak_ticket.is_none() {
             all.push(

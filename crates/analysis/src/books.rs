@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use skinflint_trace::{Mapping, MappingKind, NodeId, ProcessInfo, Snapshot};
 
+use crate::giveback::{self, Extent, GiveBack, Span};
 use crate::ledger::Ledger;
 use crate::model::{BookPart, BookRow, Books};
 
@@ -135,6 +136,10 @@ struct Piece {
     header: u64,
     /// Pages unknown (K4): its blocks are not told apart.
     estimated: bool,
+    /// Where it ends.
+    end: u64,
+    /// Whether it belongs to `[heap]`.
+    brk: bool,
 }
 
 impl Piece {
@@ -186,15 +191,21 @@ pub struct Untouched {
 /// From this size on it is worth knowing whether a block was ever touched.
 pub const LARGE: u64 = 64 << 10;
 
+/// Books, and what findings are drawn from besides.
+#[derive(Clone, Debug, Default)]
+pub struct Closed {
+    /// The books; the skew is the caller's to say.
+    pub books: Books,
+    /// Stacks with large blocks that are not resident, most absent bytes first.
+    pub untouched: Vec<Untouched>,
+    /// Bytes of each stack's live blocks, slop included, on pages that are known to be resident.
+    pub resident: BTreeMap<NodeId, u64>,
+    /// Free memory of the allocator: what could go back, and what pins the rest.
+    pub giveback: GiveBack,
+}
+
 /// Closes the books of a snapshot over the blocks that live now. `parts` bounds the parts of a row.
-/// The skew is the caller's to say. Also says which stacks have large blocks that are not resident,
-/// most absent bytes first.
-pub fn close(
-    snapshot: &Snapshot,
-    ledger: &Ledger,
-    process: &ProcessInfo,
-    parts: usize,
-) -> (Books, Vec<Untouched>) {
+pub fn close(snapshot: &Snapshot, ledger: &Ledger, process: &ProcessInfo, parts: usize) -> Closed {
     let mut blocks: Vec<(u64, u32)> = ledger
         .live_blocks()
         .map(|block| (block.addr, block.cell.0))
@@ -229,8 +240,12 @@ pub fn close(
             closing.reconcile(mapping, span);
         }
     }
-    let untouched = closing.untouched(&laid);
-    (closing.into_books(&mappings, &laid, parts), untouched)
+    Closed {
+        untouched: closing.untouched(&laid),
+        resident: closing.resident(&laid),
+        giveback: closing.giveback(),
+        books: closing.into_books(&mappings, &laid, parts),
+    }
 }
 
 /// Resident bytes by cell.
@@ -297,7 +312,12 @@ impl Closing<'_> {
             let first = self.pieces.len();
             for (start, end, _) in &owned {
                 let (row, part) = self.owner_of(mapping, *start, *end);
-                self.pieces.push(piece(row, part, false));
+                self.pieces.push(piece(
+                    row,
+                    part,
+                    (*end, mapping.kind == MappingKind::Heap),
+                    false,
+                ));
             }
             self.cut_runs(mapping, &owned, first);
         } else if mapping.rss_bytes > 0 {
@@ -312,7 +332,8 @@ impl Closing<'_> {
             };
             self.unread += if has_blocks { mapping.rss_bytes } else { 0 };
             let piece_index = self.pieces.len();
-            self.pieces.push(piece(row, part, true));
+            self.pieces
+                .push(piece(row, part, (mapping.end, false), true));
             self.push_atom(mapping.start, mapping.end, piece_index);
         }
     }
@@ -387,12 +408,7 @@ impl Closing<'_> {
         let (mut at, mut first) = (0, 0);
         for &(addr, cell) in &self.blocks {
             let key = keys[cell as usize];
-            let header = if self.glibc {
-                glibc_header(addr, key.usable)
-            } else {
-                0
-            };
-            let begin = addr.saturating_sub(header);
+            let begin = addr.saturating_sub(self.header(addr, key.usable));
             let (asked, given) = (
                 addr.saturating_add(key.size),
                 addr.saturating_add(key.usable),
@@ -429,6 +445,50 @@ impl Closing<'_> {
             }
         }
         laid
+    }
+
+    /// Resident bytes by stack.
+    fn resident(&self, laid: &Laid) -> BTreeMap<NodeId, u64> {
+        let mut by_node = BTreeMap::new();
+        for (index, key) in self.ledger.cells().keys().iter().enumerate() {
+            let bytes = laid.live[index] + laid.slop[index] + laid.unread[index];
+            if bytes > 0 {
+                *by_node.entry(key.node).or_default() += bytes;
+            }
+        }
+        by_node
+    }
+
+    /// Free memory: whole pages, and what pins the others.
+    fn giveback(&self) -> GiveBack {
+        let span = |atom: &Atom| {
+            let piece = &self.pieces[atom.piece];
+            (piece.row == Row::Free && !piece.estimated).then_some(Span {
+                start: atom.start,
+                end: atom.end,
+                piece_end: piece.end,
+                top_goes: !self.glibc || piece.brk,
+            })
+        };
+        let spans: Vec<Span> = self.atoms.iter().filter_map(span).collect();
+        let keys = self.ledger.cells().keys();
+        let extents = self.blocks.iter().map(|&(addr, cell)| {
+            let key = keys[cell as usize];
+            Extent {
+                begin: addr.saturating_sub(self.header(addr, key.usable)),
+                end: addr.saturating_add(key.usable),
+                node: key.node,
+            }
+        });
+        giveback::measure(&spans, extents, self.glibc)
+    }
+
+    fn header(&self, addr: u64, usable: u64) -> u64 {
+        if self.glibc {
+            glibc_header(addr, usable)
+        } else {
+            0
+        }
     }
 
     /// Stacks with large blocks that are not resident.
@@ -602,8 +662,10 @@ fn check(books: &mut Books) {
     }
 }
 
-fn piece(row: Row, part: Part, estimated: bool) -> Piece {
+fn piece(row: Row, part: Part, (end, brk): (u64, bool), estimated: bool) -> Piece {
     Piece {
+        end,
+        brk,
         row,
         part,
         resident: 0,
@@ -657,15 +719,28 @@ fn book_part(part: &Part, bytes: u64) -> BookPart {
     }
 }
 
+/// How the part for the rest begins; a mapping's name never does, as it is a path or in brackets.
+const OTHERS: &str = "others (";
+
 /// The largest parts, and `others` for the rest.
-fn largest_parts(mut all: Vec<BookPart>, limit: usize) -> Vec<BookPart> {
+pub(crate) fn largest_parts(mut all: Vec<BookPart>, limit: usize) -> Vec<BookPart> {
     all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
-    if all.len() > limit {
-        let others: u64 = all[limit..].iter().map(|part| part.bytes).sum();
-        let count = all.len() - limit;
+    // Others of others, where parts were put together since.
+    let (known, past): (Vec<BookPart>, Vec<BookPart>) = all
+        .into_iter()
+        .partition(|part| part.node.is_some() || !part.name.starts_with(OTHERS));
+    let mut all = known;
+    if all.len() > limit || !past.is_empty() {
+        let rest = all.get(limit..).unwrap_or_default();
+        let others: u64 = rest.iter().chain(&past).map(|part| part.bytes).sum();
+        let before = |part: &BookPart| {
+            let count = part.name[OTHERS.len()..].trim_end_matches(')');
+            count.parse::<usize>().unwrap_or(1)
+        };
+        let count = rest.len() + past.iter().map(before).sum::<usize>();
         all.truncate(limit);
         all.push(BookPart {
-            name: format!("others ({count})"),
+            name: format!("{OTHERS}{count})"),
             bytes: others,
             node: None,
         });

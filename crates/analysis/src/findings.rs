@@ -1,203 +1,179 @@
-//! The ledger's own findings: free memory that the allocator keeps, large holders, growth between
-//! marks, blocks at exit, memory asked for and never touched.
+//! The ledger's own findings: free memory that the allocator keeps, growth between marks, blocks at
+//! exit, memory asked for and never touched.
 //!
 //! ```text
-//!   books ──► Retained, Untouched      sites ──► Holder, Leak (at exit)      marks ──► Leak (growth)
+//!   books, giveback ──► Retained, Untouched      sites ──► Leak (at exit)      marks ──► Leak (growth)
 //! ```
 //!
-//! D1  At most `Limits::findings_per_kind` of a kind; what is left out is counted in the last one.
+//! D1  Of free memory only what would really go back counts as saved: whole pages by the allocator's
+//!     own call, shared pages only by moving the blocks that pin them.
 //! D2  A saving is never more than what is held now; where nothing shows that memory can be given
 //!     back (a holder, blocks at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
 //!
-//! Not here: what needs acts (the passes).
+//! Not here: what needs acts (the passes), large holders and ranking (`grouping.rs`).
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::Exit;
 
 use crate::analyzer::MarkLevel;
-use crate::books::Untouched;
-use crate::facts::{Facts, INHERITED, Limits};
+use crate::books::{Closed, Untouched};
+use crate::facts::{Facts, INHERITED};
+use crate::giveback::{GiveBack, Pin};
 use crate::ledger::Ledger;
-use crate::model::{BookRow, Confidence, Finding, FindingKind, Report, Site};
+use crate::model::{Confidence, Finding, FindingKind, Report, Site};
+use crate::passes::wording::{bytes as size, count};
 
 /// Below this a finding is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
+/// A kernel page.
+const PAGE: u64 = 4096;
 /// Further stacks that a finding lists.
 const MORE_NODES: usize = 16;
 
 /// What the findings are drawn from, beside the report.
 pub(crate) struct Evidence<'a> {
     pub facts: &'a Facts,
-    pub limits: &'a Limits,
     pub ledger: &'a Ledger,
     pub mark_levels: &'a [MarkLevel],
-    /// Of the books at the report's instant.
-    pub untouched: &'a [Untouched],
+    /// Beside the books at the report's instant, if there are any.
+    pub closed: Option<&'a Closed>,
 }
 
-/// Adds the ledger's findings and puts all findings in order.
+/// Adds the ledger's findings.
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
-    all.extend(retained(report, evidence.facts));
-    all.extend(bounded(holders(report), evidence.limits));
-    all.extend(bounded(
-        growth_between_marks(report, evidence),
-        evidence.limits,
-    ));
+    if let Some(closed) = evidence.closed {
+        all.extend(retained(report, evidence.facts, &closed.giveback));
+        all.extend(untouched(report, &closed.untouched));
+    }
+    all.extend(growth_between_marks(report, evidence));
     all.extend(at_exit(report, evidence.facts));
-    all.extend(bounded(untouched(report, evidence), evidence.limits));
     report.findings.extend(all);
-    report.findings.sort_by_key(|finding| {
-        std::cmp::Reverse((
-            finding.saved_bytes,
-            finding.saved_cumulative_bytes,
-            finding.saved_allocations,
-            finding.now_bytes,
-        ))
-    });
 }
 
-/// Keeps the first findings; the last one kept says how many more there are (D1).
-fn bounded(mut findings: Vec<Finding>, limits: &Limits) -> Vec<Finding> {
-    let limit = limits.findings_per_kind.max(1);
-    if findings.len() > limit {
-        let rest = findings.split_off(limit);
-        let bytes: u64 = rest.iter().map(|finding| finding.now_bytes).sum();
-        let last = &mut findings[limit - 1];
-        last.what.push_str(&format!(
-            " And {} more of this kind, with {} together.",
-            rest.len(),
-            size(bytes)
-        ));
-        let nodes = rest.iter().filter_map(|finding| finding.node);
-        last.more_nodes.extend(nodes.take(MORE_NODES));
-    }
-    findings
-}
-
-fn retained(report: &Report, facts: &Facts) -> Option<Finding> {
-    let with_books = |index: usize| {
-        let instant = report.instants.get(index)?;
-        Some((instant, instant.books.as_ref()?))
+/// Free memory that the allocator keeps, by what would bring it back.
+fn retained(report: &Report, facts: &Facts, giveback: &GiveBack) -> Vec<Finding> {
+    let Some(instant) = report.instants.get(report.at) else {
+        return Vec::new();
     };
-    let (instant, books) = with_books(report.at)?;
+    let Some(books) = &instant.books else {
+        return Vec::new();
+    };
     let row = |id: &str| books.rows.iter().find(|row| row.id == id);
-    let free = row("allocator-free")?;
-    // A twentieth of resident memory and a mebibyte: less is the working stock of any allocator.
-    if free.bytes < (1 << 20) || free.bytes < books.resident_bytes / 20 {
-        return None;
+    let free = row("allocator-free").map_or(0, |row| row.bytes);
+    // A fiftieth of resident memory and half a mebibyte: less is the working stock of any allocator.
+    let least = (books.resident_bytes / 50).max(512 << 10);
+    if free < least {
+        return Vec::new();
     }
+    let allocator = facts.process.allocator.as_str();
     let heap: u64 = ["live", "slop", "allocator-free", "allocator-metadata"]
         .iter()
         .filter_map(|id| row(id))
         .map(|row| row.bytes)
         .sum();
     let mut what = format!(
-        "At {} the allocator ({}) holds {} of resident memory that is in no live block: {:.0} % of \
-         the {} resident in heap mappings.{}",
+        "At {} the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
+         the {} resident in heap mappings: {} on pages without a live byte, {} on pages that also \
+         hold live blocks",
         instant.label,
-        name_or(&facts.process.allocator, "unknown"),
-        size(free.bytes),
-        percent(free.bytes, heap),
+        if allocator.is_empty() {
+            "unknown"
+        } else {
+            allocator
+        },
+        size(free),
+        percent(free, heap),
         size(heap),
-        named_parts(free),
+        size(giveback.whole_bytes + giveback.tops_bytes),
+        size(giveback.pinned_bytes),
     );
+    what += &match giveback.tops_bytes {
+        0 => ".".to_owned(),
+        tops => format!(
+            "; {} lie behind the last blocks of threads' arenas.",
+            size(tops)
+        ),
+    };
     if books.skew_ns > 10_000_000 {
-        what.push_str(&format!(
+        what += &format!(
             " Pages were read up to {:.0} ms away from the counts of live blocks.",
             books.skew_ns as f64 / 1e6
-        ));
+        );
     }
-    Some(Finding {
+    let process = |title: &str, bytes: u64, change: &str| Finding {
         kind: FindingKind::Retained,
-        title: format!("{} free but kept by the allocator", size(free.bytes)),
-        what,
-        change: give_back_advice(&facts.process.allocator).into(),
-        now_bytes: free.bytes,
-        saved_bytes: free.bytes,
+        title: title.into(),
+        what: what.clone(),
+        change: change.into(),
+        now_bytes: bytes,
+        // What the kernel's count does not have cannot be given back (K3 of the books).
+        saved_bytes: bytes.min(free),
         confidence: Confidence::Likely,
         ..Finding::default()
-    })
+    };
+    let mut found = Vec::new();
+    if giveback.whole_bytes >= least {
+        let title = "Free pages that the allocator keeps, without a live byte on them";
+        found.push(process(
+            title,
+            giveback.whole_bytes,
+            give_back_advice(allocator),
+        ));
+    }
+    if giveback.tops_bytes >= least {
+        let title = "Free ends of threads' arenas, which malloc_trim does not give back";
+        let change =
+            "Use fewer arenas: MALLOC_ARENA_MAX=2, or mallopt(M_ARENA_MAX, 2) at the start.";
+        found.push(process(title, giveback.tops_bytes, change));
+    }
+    let pins = giveback.pins.iter().filter(|pin| pin.free_bytes >= PAGE);
+    found.extend(pins.map(|pin| pinned(pin, &instant.label)));
+    found
 }
 
-fn named_parts(row: &BookRow) -> String {
-    let parts: Vec<String> = row
-        .parts
-        .iter()
-        .take(3)
-        .map(|part| format!("{} {}", size(part.bytes), part.name))
-        .collect();
-    if parts.is_empty() {
-        String::new()
-    } else {
-        format!(" Where: {}.", parts.join(", "))
+/// Free memory that the surviving blocks of one stack keep.
+fn pinned(pin: &Pin, label: &str) -> Finding {
+    // Moved together, the blocks fill pages of their own: all but what they fill goes back.
+    let saved = pin.free_bytes;
+    Finding {
+        kind: FindingKind::Retained,
+        title: "Free memory on pages that these few blocks keep".into(),
+        what: format!(
+            "At {label}, {} of this stack ({} in them) lie on pages that are otherwise partly free: \
+             their share of that free memory is {}. No call gives it back while they live.",
+            count(pin.blocks, "block"),
+            size(pin.live_bytes),
+            size(saved),
+        ),
+        change: "Allocate these long-lived blocks together (an arena, one array, or before the \
+                 short-lived ones), or copy the survivors when the short-lived ones go."
+            .into(),
+        now_bytes: saved,
+        saved_bytes: saved,
+        blocks: pin.blocks,
+        confidence: Confidence::Possible,
+        node: Some(pin.node.0),
+        ..Finding::default()
     }
 }
 
-/// What makes this allocator give memory back.
+/// What makes this allocator give whole pages back.
 fn give_back_advice(allocator: &str) -> &'static str {
     if allocator.starts_with("glibc") {
-        "Call malloc_trim(0) after large releases or when idle: it gives back every wholly free \
-         page, inside the heap too. With many threads, limit the arenas: MALLOC_ARENA_MAX=2 or \
-         mallopt(M_ARENA_MAX, 2). A fixed M_MMAP_THRESHOLD lets large blocks go back as they are \
-         freed. Otherwise run the program on an allocator that purges by itself. The figure is an \
-         upper bound: pages that also hold a live block stay."
+        "Call malloc_trim(0) after large releases, or from time to time when idle. Or run the \
+         program on an allocator that gives pages back by itself."
     } else if allocator.contains("jemalloc") {
-        "Lower the decay and let a thread purge: MALLOC_CONF=background_thread:true,\
-         dirty_decay_ms:1000,muzzy_decay_ms:0, or fewer arenas (narenas:2). The figure is an upper \
-         bound: pages that also hold a live block stay."
+        "MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0. With many threads \
+         also narenas:2."
     } else if allocator.contains("mimalloc") {
-        "Purge sooner: MIMALLOC_PURGE_DELAY=0, or call mi_collect(true) after large releases. The \
-         figure is an upper bound: pages that also hold a live block stay."
+        "MIMALLOC_PURGE_DELAY=0, or mi_collect(true) after large releases."
     } else if allocator.contains("tcmalloc") {
-        "Release more: TCMALLOC_RELEASE_RATE=10, or call MallocExtension ReleaseFreeMemory after \
-         large releases. The figure is an upper bound: pages that also hold a live block stay."
+        "TCMALLOC_RELEASE_RATE=10, or MallocExtension ReleaseFreeMemory after large releases."
     } else {
-        "Use the allocator's own call or option to give free pages back, or run the program on an \
-         allocator that purges by itself. The figure is an upper bound: pages that also hold a \
-         live block stay."
+        "Use the allocator's own call or option to give free pages back, or another allocator."
     }
-}
-
-/// Stacks with a twentieth of the live heap or more.
-fn holders(report: &Report) -> Vec<Finding> {
-    let Some(instant) = report.instants.get(report.at) else {
-        return Vec::new();
-    };
-    let total = instant.live_usable_bytes;
-    let mut large: Vec<&Site> = report
-        .sites
-        .iter()
-        .filter(|site| {
-            site.live_usable_bytes >= WORTH_BYTES && site.live_usable_bytes >= total / 20
-        })
-        .collect();
-    large.sort_by_key(|site| std::cmp::Reverse(site.live_usable_bytes));
-    large
-        .into_iter()
-        .map(|site| Finding {
-            kind: FindingKind::Holder,
-            title: format!(
-                "{} in {} live blocks from one stack",
-                size(site.live_usable_bytes),
-                site.live_blocks
-            ),
-            what: format!(
-                "At {} this stack holds {:.0} % of the {} of live heap, {} a block on average.",
-                instant.label,
-                percent(site.live_usable_bytes, total),
-                size(total),
-                size(site.live_usable_bytes / site.live_blocks.max(1)),
-            ),
-            change: "Not waste by itself: look here first if the program should hold less.".into(),
-            now_bytes: site.live_usable_bytes,
-            blocks: site.live_blocks,
-            confidence: Confidence::Certain,
-            node: Some(site.node),
-            ..Finding::default()
-        })
-        .collect()
 }
 
 /// Stacks that held more at every mark of a series than at the one before.
@@ -238,27 +214,37 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
         let age = ages.get(index).copied().flatten();
         found.push(Finding {
             kind: FindingKind::Leak,
-            title: format!(
-                "{} more at each mark from one stack",
-                size(grown / intervals)
-            ),
+            title: if intervals == 1 {
+                format!(
+                    "Holds more at '{}' than at '{}'",
+                    mark(last).name,
+                    mark(first).name
+                )
+            } else if mark(first).name == mark(last).name {
+                format!("Holds more at each mark '{}'", mark(last).name)
+            } else {
+                "Holds more at each mark than at the one before".into()
+            },
             what: format!(
-                "From mark \"{}\" ({:.3} s) to \"{}\" ({:.3} s) the live bytes of this stack rose \
-                 in each of {intervals} steps, from {} to {}.{}",
+                "From mark '{}' ({:.3} s) to '{}' ({:.3} s) the live bytes of this stack rose in \
+                 each of {}, from {} to {}: {} each time.{}",
                 mark(first).name,
                 mark(first).time_ns as f64 / 1e9,
                 mark(last).name,
                 mark(last).time_ns as f64 / 1e9,
+                count(intervals, "step"),
                 size(at(first)),
                 size(at(last)),
+                size(grown / intervals),
                 age.map(|seconds| format!(
                     " Its blocks at the end are {seconds:.1} s old on average."
                 ))
                 .unwrap_or_default(),
             ),
-            change: "Find what keeps these blocks: release them when their phase ends, or give \
-                     the container that holds them a limit."
-                .into(),
+            change:
+                "Find what keeps these blocks: release them when their work is done, or give the \
+                     container that holds them a limit in bytes."
+                    .into(),
             now_bytes: row.live_usable_bytes,
             saved_bytes: grown.min(row.live_usable_bytes),
             blocks: row.live_blocks,
@@ -332,11 +318,13 @@ fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
         .sum();
     Some(Finding {
         kind: FindingKind::Leak,
-        title: format!("{} in {blocks} blocks still live at exit", size(bytes)),
+        title: format!("{} still live at exit", count(blocks, "block")),
         what: format!(
-            "The program exited without releasing them; they come from {stacks} stacks, {:.0} % \
-             from the largest {}. That is not a leak by itself: many programs leave the clearing \
+            "The program exited without releasing them: {}, from {}, {:.0} % from the largest {}. \
+             That is not a leak by itself: many programs leave the clearing \
              up to the kernel.",
+            size(bytes),
+            count(stacks as u64, "stack"),
             percent(top_bytes, bytes),
             top.len(),
         ),
@@ -359,23 +347,26 @@ fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
 }
 
 /// Large blocks of which most was never touched, or is swapped out.
-fn untouched(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding> {
+fn untouched(report: &Report, untouched: &[Untouched]) -> Vec<Finding> {
     let label = report
         .instants
         .get(report.at)
         .map_or("", |instant| instant.label.as_str());
     // By absent bytes already, which is what makes one of these weighty.
-    evidence
-        .untouched
+    untouched
         .iter()
         .filter(|one| one.absent_bytes >= 1 << 20 && one.absent_bytes >= one.asked_bytes / 2)
         .map(|one| Finding {
             kind: FindingKind::Untouched,
-            title: format!("{} asked for and not resident", size(one.absent_bytes)),
+            title: format!(
+                "{} of {} asked for and not resident",
+                size(one.absent_bytes),
+                size(one.asked_bytes)
+            ),
             what: format!(
-                "At {label} this stack has {} large blocks of {} together, of which {} are on \
-                 resident pages. The rest costs address space, and no memory yet.",
-                one.blocks,
+                "At {label} this stack has {} of {} together, of which {} are on resident pages. \
+                 The rest costs address space, and no memory yet.",
+                count(one.blocks, "large block"),
                 size(one.asked_bytes),
                 size(one.asked_bytes - one.absent_bytes),
             ),
@@ -391,27 +382,6 @@ fn untouched(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding> {
         .collect()
 }
 
-fn name_or<'a>(name: &'a str, other: &'a str) -> &'a str {
-    if name.is_empty() { other } else { name }
-}
-
 fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
-}
-
-/// Bytes for a sentence: three figures and a binary unit.
-fn size(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{bytes} bytes"),
-        _ if value < 10.0 => format!("{value:.2} {}", units[unit]),
-        _ if value < 100.0 => format!("{value:.1} {}", units[unit]),
-        _ => format!("{value:.0} {}", units[unit]),
-    }
 }

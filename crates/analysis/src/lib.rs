@@ -22,12 +22,15 @@ pub mod counts;
 pub mod facts;
 mod findings;
 mod frames;
+pub mod giveback;
+mod grouping;
 pub mod ledger;
 pub mod maps;
 pub mod model;
 mod notes;
 pub mod pass;
 pub mod passes;
+pub mod plumbing;
 mod schedule;
 mod timeline;
 

@@ -51,6 +51,9 @@ pub struct Report {
     pub nodes: Vec<Node>,
     /// Frames (M3).
     pub frames: Vec<Frame>,
+    /// Indices of frames of functions that only pass an allocation on (the malloc family, containers,
+    /// wrappers), ascending: a stack is named by its innermost frame that is not among them.
+    pub plumbing: Vec<u32>,
 }
 
 /// The process.
@@ -284,8 +287,17 @@ pub struct Finding {
     pub confidence: Confidence,
     /// The stack ([`Report::nodes`]); `None` for the process as a whole.
     pub node: Option<u32>,
-    /// Further stacks of the same finding, by bytes.
+    /// Further stacks of the same finding, by bytes; at most 50 of them.
     pub more_nodes: Vec<u32>,
+    /// Stacks of the finding in all.
+    pub stacks: u64,
+}
+
+impl Finding {
+    /// Whether it sums up the smaller findings of its kind: it comes after all others.
+    pub fn is_rest(&self) -> bool {
+        self.node.is_none() && !self.more_nodes.is_empty()
+    }
 }
 
 /// One stack's memory. Cumulative unless it says `live` (at the report's instant) or `end`.
@@ -308,6 +320,8 @@ pub struct Site {
     pub live_requested_bytes: u64,
     /// Bytes given for them.
     pub live_usable_bytes: u64,
+    /// Of these, bytes on resident pages at the instant's snapshot; `None` where there is none.
+    pub live_resident_bytes: Option<u64>,
     /// Live blocks at the largest live heap.
     pub heap_peak_blocks: u64,
     /// Bytes given for them.

@@ -10,6 +10,7 @@
 //!
 //! Not here: notes on the books (`books.rs`).
 
+use crate::passes::wording::{bytes, count};
 use skinflint_trace::{Exit, OriginKind};
 
 use crate::facts::Facts;
@@ -18,7 +19,9 @@ use crate::ledger::Counts;
 /// Why the trace is not whole, a sentence each, the weightiest first (W2).
 pub(crate) fn missing(facts: &Facts, counts: &Counts, parked: u64) -> Vec<String> {
     let mut notes = Vec::new();
-    if counts.allocations == 0 {
+    // The recorder is in a child of fork if it was in the parent: one that allocates nothing is whole.
+    let forked = matches!(&facts.process.origin, Some(origin) if origin.how == OriginKind::Fork);
+    if counts.allocations == 0 && !forked {
         notes.push(nothing_recorded(facts, counts));
     }
     match &facts.ending {
@@ -31,9 +34,9 @@ pub(crate) fn missing(facts: &Facts, counts: &Counts, parked: u64) -> Vec<String
         Some(ending) => {
             if ending.lost_events > 0 {
                 notes.push(format!(
-                    "{} events were lost while recording: counts are too low by that much, and \
-                     blocks whose release was lost count as live.",
-                    ending.lost_events
+                    "Lost while recording: {}. Counts are too low by that much, and blocks whose \
+                     release was lost count as live.",
+                    count(ending.lost_events, "event")
                 ));
             }
             if ending.events > counts.events {
@@ -48,26 +51,26 @@ pub(crate) fn missing(facts: &Facts, counts: &Counts, parked: u64) -> Vec<String
     notes.extend(facts.damage.iter().cloned());
     if counts.lost_frees > 0 {
         notes.push(format!(
-            "{} addresses were handed out again without a release between: those releases were \
-             not recorded.",
-            counts.lost_frees
+            "Handed out again without a release between: {}. Those releases were not recorded.",
+            count(counts.lost_frees, "block")
         ));
     }
     if counts.lost_reallocs > 0 {
         notes.push(format!(
-            "{} reallocs have a beginning or an end only.",
-            counts.lost_reallocs
+            "Of {} only the beginning or the end was recorded.",
+            count(counts.lost_reallocs, "realloc")
         ));
     }
     if counts.damaged_events > 0 {
         notes.push(format!(
-            "{} events name impossible addresses or sizes and were left out.",
-            counts.damaged_events
+            "Left out, because of impossible addresses or sizes: {}.",
+            count(counts.damaged_events, "event")
         ));
     }
     if parked > 0 {
         notes.push(format!(
-            "{parked} reallocs were under way at the end; their old blocks count as live."
+            "Under way at the end: {}. The old block counts as live.",
+            count(parked, "realloc")
         ));
     }
     notes
@@ -92,27 +95,10 @@ fn nothing_recorded(facts: &Facts, counts: &Counts) -> String {
 }
 
 /// What the reader should know although nothing is missing.
-pub(crate) fn odd(facts: &Facts, counts: &Counts) -> Vec<String> {
+pub(crate) fn odd(facts: &Facts) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(ending) = &facts.ending {
         notes.extend(ending.notes.iter().cloned());
-        if ending.truncated_stacks > 0 {
-            notes.push(format!(
-                "{} stacks lack their outermost frames (no unwind information there).",
-                ending.truncated_stacks
-            ));
-        }
-    }
-    if counts.unknown_frees > 0 {
-        notes.push(format!(
-            "{} releases were of blocks acquired before recording began{}.",
-            counts.unknown_frees,
-            if facts.process.origin.is_some() {
-                ", or inherited from the parent"
-            } else {
-                ""
-            }
-        ));
     }
     if let Some(note) = missed_peak(facts) {
         notes.push(note);
@@ -139,10 +125,10 @@ fn missed_peak(facts: &Facts) -> Option<String> {
     // Within 2 % or 1 MiB the two counts of the kernel differ by batching alone.
     (sample.rss_bytes > peak + (peak / 50).max(1 << 20)).then(|| {
         format!(
-            "Resident memory was {} bytes at {:.3} s; the largest moment with full figures had \
-             {peak}.",
-            sample.rss_bytes,
-            sample.time_ns as f64 / 1e9
+            "Resident memory was {} at {:.3} s; the largest moment with full figures had {}.",
+            bytes(sample.rss_bytes),
+            sample.time_ns as f64 / 1e9,
+            bytes(peak)
         )
     })
 }

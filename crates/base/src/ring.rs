@@ -23,39 +23,7 @@
 //!
 //! Not here: what is kept (the trace), and who decides when to drain (the collector).
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-
-/// A short text in shared memory, zero-terminated; published by a flag of its own.
-#[repr(transparent)]
-pub struct Text<const N: usize>(UnsafeCell<[u8; N]>);
-
-// SAFETY: every access goes through volatile reads and writes of single bytes; who may write when
-// is said where the text is declared.
-unsafe impl<const N: usize> Sync for Text<N> {}
-
-impl<const N: usize> Text<N> {
-    /// Writes a text, cut to fit. Only its owner may, before it sets the flag.
-    pub fn write(&self, text: &[u8]) {
-        let start = self.0.get().cast::<u8>();
-        for (index, byte) in text.iter().take(N - 1).chain(&[0]).enumerate() {
-            // SAFETY: `index` is at most N - 1.
-            unsafe { start.add(index).write_volatile(*byte) };
-        }
-    }
-
-    /// Copies the text out. Bytes, without the zero.
-    pub fn read(&self) -> ([u8; N], usize) {
-        let start = self.0.get().cast::<u8>();
-        let mut copy = [0; N];
-        for (index, byte) in copy.iter_mut().enumerate() {
-            // SAFETY: `index` is below N.
-            *byte = unsafe { start.add(index).read_volatile() };
-        }
-        let len = copy.iter().position(|&byte| byte == 0).unwrap_or(N);
-        (copy, len)
-    }
-}
 
 /// Version of everything in this file.
 pub const LAYOUT: u32 = 1;
@@ -161,10 +129,6 @@ pub struct SlotHeader {
     pub owner: AtomicU64,
     /// 1 while the thread waits for room.
     pub waiting: AtomicU32,
-    /// Set by the thread when it ends: what `PR_GET_NAME` said.
-    pub named: AtomicU32,
-    /// The thread's name; the thread writes it before `named`.
-    pub name: Text<16>,
     _line: [u64; 0],
     /// Words read since the slot was made (R1).
     pub head: Reader,
@@ -210,7 +174,7 @@ pub struct Hello {
     /// For `HELLO_REGION`: the token that the process was given. For `HELLO_PROCESS` after a fork:
     /// the token of the parent. Else 0.
     pub token: u64,
-    /// After a fork: the parent's tickets up to this one were taken.
+    /// After a fork: the parent's tickets below this one were taken.
     pub fork_ticket: u64,
     /// Monotonic nanoseconds.
     pub time_ns: u64,
@@ -286,6 +250,8 @@ pub mod tag {
     pub const THREAD: u8 = 19;
     /// The recorder mapped memory for itself: address 48; length.
     pub const OWN: u8 = 20;
+    /// The thread is about to end, and is called so: bytes 8, then two words of name.
+    pub const NAME: u8 = 21;
 }
 
 /// Bit of a `STACK` record: the outermost frames are missing.
@@ -324,7 +290,7 @@ pub fn record_words(first: u64) -> Option<usize> {
         tag::ALLOC | tag::REALLOC_ACQUIRE | tag::UNMAP | tag::OWN => 2,
         tag::FREE | tag::REALLOC_RELEASE | tag::REALLOC_CANCEL | tag::TICKET | tag::TIME => 1,
         tag::BRK | tag::FORK | tag::LOST | tag::MODULE_GONE => 1,
-        tag::MAP | tag::ADVISE => 3,
+        tag::MAP | tag::ADVISE | tag::NAME => 3,
         tag::REMAP | tag::THREAD => 4,
         tag::MARK => 1 + (byte as usize).div_ceil(8),
         tag::MODULE => 8 + ((first & 0xffff) as usize).div_ceil(8),
@@ -340,7 +306,7 @@ mod tests {
     fn the_two_sides_of_a_slot_are_on_different_cache_lines() {
         let head = core::mem::offset_of!(SlotHeader, head);
         assert_eq!(head % 64, 0);
-        assert!(core::mem::offset_of!(SlotHeader, name) + 16 <= head);
+        assert!(core::mem::offset_of!(SlotHeader, waiting) + 4 <= head);
     }
 
     #[test]

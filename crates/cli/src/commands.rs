@@ -82,7 +82,13 @@ fn complain(outcome: &Outcome, options: &RecordOptions) {
             );
         }
     }
-    if !outcome.recorded.is_empty() {
+    if let Some(error) = &outcome.refused {
+        eprintln!(
+            "skinflint: a process or thread was not recorded: no shared memory for it: {error}; look at \
+             `ulimit -f` and at the room in memory"
+        );
+    }
+    if !outcome.recorded.is_empty() || outcome.refused.is_some() {
         return;
     }
     let program = options.command[0].to_string_lossy();
@@ -256,7 +262,10 @@ fn counts(args: &CountsArgs) -> Result<u8> {
         None => None,
     };
     let trace = analyse::open(&args.trace)?;
-    let cells = count_cells(&trace, &args.when)?;
+    let (cells, missing) = count_cells(&trace, &args.when)?;
+    for missing in missing {
+        eprintln!("skinflint: {}: {missing}", args.trace.display());
+    }
     let options = CountsOptions {
         scheme,
         allocator: &trace.process.allocator,
@@ -270,17 +279,22 @@ fn counts(args: &CountsArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Blocks by cell at a moment, or over the run.
-fn count_cells(trace: &skinflint_trace::Trace, when: &str) -> Result<Vec<(CellKey, u64)>> {
+/// Blocks by cell.
+type Counted = Vec<(CellKey, u64)>;
+
+/// Blocks by cell at a moment, or over the run; and what the reader must know is missing.
+fn count_cells(trace: &skinflint_trace::Trace, when: &str) -> Result<(Counted, Vec<String>)> {
     let last = analyse::ticket_of(trace, when)?.unwrap_or(u64::MAX);
     let mut ledger = Ledger::new(16);
     let bar = analyse::progress(trace.event_count());
-    trace.events().for_each(|event| {
+    let mut events = trace.events();
+    events.for_each(|event| {
         if event.ticket <= last {
             ledger.apply(event, &mut |_, _| {});
         }
     });
     bar.finish_and_clear();
+    let missing = what_is_missing(trace, events.damage(), ledger.counts().allocations);
     let cells = ledger.cells();
     let count = |(index, count): (usize, &skinflint_analysis::cells::CellCount)| match when {
         "cumulative" => count.ever,
@@ -288,5 +302,32 @@ fn count_cells(trace: &skinflint_trace::Trace, when: &str) -> Result<Vec<(CellKe
         _ => u64::from(count.live),
     };
     let counted = cells.counts().enumerate().map(count);
-    Ok(cells.keys().iter().copied().zip(counted).collect())
+    Ok((cells.keys().iter().copied().zip(counted).collect(), missing))
+}
+
+/// Why counts may be too low, a sentence each.
+fn what_is_missing(
+    trace: &skinflint_trace::Trace,
+    found: &[skinflint_trace::Damage],
+    allocations: u64,
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    if allocations == 0 {
+        missing.push(
+            "nothing was recorded up to then; `skinflint report` says why that may be".into(),
+        );
+    }
+    match &trace.ending {
+        None => missing.push("incomplete: cut off before the end of the recording".into()),
+        Some(ending) if ending.lost_events > 0 => {
+            missing.push(format!(
+                "incomplete: {} events were lost",
+                ending.lost_events
+            ));
+        }
+        Some(_) => {}
+    }
+    let damage = trace.damage.iter().chain(found);
+    missing.extend(damage.map(|damage| format!("incomplete: {damage}")));
+    missing
 }

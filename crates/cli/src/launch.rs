@@ -6,15 +6,15 @@
 //!
 //! I1  The program's stdin, stdout, stderr, working folder, signal dispositions and exit status are
 //!     what they would be without us.
-//! I2  INT and QUIT from the terminal reach the program by themselves: we only do not die of them.
-//!     TERM and HUP are passed on. USR1 marks. A second INT after the program has ended stops
-//!     waiting for what it left running.
+//! I2  INT and QUIT typed at the terminal reach the program by themselves: we only do not die of them.
+//!     Sent to us alone, they are passed on, as TERM and HUP are. USR1 marks. Any of them, after the
+//!     program has ended, stops waiting for what it left running.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -34,6 +34,8 @@ pub struct Outcome {
     pub pid: u32,
     /// The traces, in the order in which the processes began.
     pub recorded: Vec<Recorded>,
+    /// Why the recorder of some process was given no shared memory, if that happened.
+    pub refused: Option<String>,
 }
 
 impl Outcome {
@@ -49,30 +51,28 @@ impl Outcome {
 static CHILD: AtomicU32 = AtomicU32::new(0);
 static MARKS: AtomicUsize = AtomicUsize::new(0);
 static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
-static PASSED_ON: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn on_signal(signal: i32) {
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid structure to a handler with SA_SIGINFO.
+    let from_terminal = unsafe { (*info).si_code } == libc::SI_KERNEL;
     // ORDER: Relaxed throughout; flags and counts that stand alone.
+    let child = CHILD.load(Ordering::Relaxed);
     match signal {
         libc::SIGUSR1 => {
+            // ORDER: Relaxed; as above.
             MARKS.fetch_add(1, Ordering::Relaxed);
         }
-        libc::SIGTERM | libc::SIGHUP => {
-            PASSED_ON.store(signal, Ordering::Relaxed);
-            let child = CHILD.load(Ordering::Relaxed);
-            if child != 0 {
-                // SAFETY: no memory is involved; the child has not been waited for while CHILD is set.
-                unsafe { libc::kill(child as i32, signal) };
-            } else {
-                // ORDER: Relaxed; as said at the head of the handler.
-                INTERRUPTS.fetch_add(1, Ordering::Relaxed);
-            }
+        libc::SIGXFSZ => {}
+        // A key on the terminal reached the program too.
+        libc::SIGINT | libc::SIGQUIT if from_terminal && child != 0 => {}
+        _ if child != 0 => {
+            // SAFETY: no memory is involved; the child has not been waited for while CHILD is set.
+            unsafe { libc::kill(child as i32, signal) };
         }
-        libc::SIGINT | libc::SIGQUIT => {
-            // ORDER: Relaxed; as said at the head of the handler.
+        _ => {
+            // ORDER: Relaxed; as above.
             INTERRUPTS.fetch_add(1, Ordering::Relaxed);
         }
-        _ => {}
     }
 }
 
@@ -97,7 +97,7 @@ fn install_handlers() {
             }
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
+            action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
     }
@@ -241,6 +241,7 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
     Ok(Outcome {
         status: end.status,
         pid,
+        refused: session.refused(),
         recorded: session.finish(),
     })
 }

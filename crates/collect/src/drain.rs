@@ -32,6 +32,9 @@ use crate::tree::Tree;
 const TICK: Duration = Duration::from_millis(4);
 /// How often half-full blocks are written, so that a killed collector loses little.
 const FLUSH: Duration = Duration::from_secs(1);
+/// How long a process that has ended is kept open for its status. On a busy machine the waiting thread
+/// may come late: 40 ms were too few on two loaded cores, and the program's own status was "unknown".
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// How often threads and processes are looked at for having ended.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -276,8 +279,12 @@ impl Drain {
                 continue;
             }
             let since = *draining.ended_at.get_or_insert_with(Instant::now);
-            // If it is a child of ours, whoever waits for it is about to tell how it ended.
-            if draining.child.is_some() || since.elapsed() > Duration::from_millis(40) {
+            // How it ended is known when somebody has waited for it: if we are its parent, whoever
+            // waits is about to tell; else the kernel tells once it is no zombie any more.
+            let ours = draining.process.info.ppid == std::process::id();
+            let waited_for = proc::stat(draining.process.pid).is_none();
+            let known = draining.child.is_some() || waited_for && !ours;
+            if known || since.elapsed() > STATUS_PATIENCE {
                 self.finish(index);
             }
         }
@@ -433,6 +440,11 @@ impl Draining {
                     self.tree.forget_code(start, end);
                 }
             }
+            Note::Name(name) => {
+                if let Some(stream) = &self.slots[at].stream {
+                    self.threads[stream.thread.0 as usize].name = name;
+                }
+            }
             Note::Own(start, bytes) => lock(&self.process.own).push((start, bytes)),
             Note::UnknownCode(_) => self.modules.note_unknown(),
         }
@@ -502,14 +514,12 @@ impl Draining {
             let Some(stream) = &slot.stream else { continue };
             let header = slot.region.slot(slot.index);
             let thread = &mut self.threads[stream.thread.0 as usize];
-            // ORDER: Acquire; pairs with the recorder's Release of `named`.
-            if header.named.load(Ordering::Acquire) != 0 {
-                let (name, len) = header.name.read();
-                thread.name = String::from_utf8_lossy(&name[..len]).into_owned();
-            } else if let Some(name) = proc::thread_name(self.process.pid, thread.tid) {
+            // ORDER: Acquire; pairs with the recorder's Release when a thread ends: its name is in the
+            // ring then, and what the kernel says of a slot's next thread is not this one's.
+            let active = header.owner.load(Ordering::Acquire) >> 32 == u64::from(SLOT_ACTIVE);
+            if active && let Some(name) = proc::thread_name(self.process.pid, thread.tid) {
                 thread.name = name;
             }
-            let active = header.owner.load(Ordering::Acquire) >> 32 == u64::from(SLOT_ACTIVE);
             if !active && !proc::thread_exists(self.process.pid, thread.tid) {
                 thread.ended_ns.get_or_insert(stream.time_ns);
             }

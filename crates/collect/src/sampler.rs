@@ -1,7 +1,7 @@
 //! The sampler thread: resident memory over time, and snapshots of all mappings.
 //!
 //! P1  Snapshots that the program waits for come first.
-//! P2  Reading takes at most about a fiftieth of the time: the pause after a snapshot is fifty times
+//! P2  Reading takes at most about a twenty-fifth of the time: the pause after a snapshot is that many times
 //!     what it cost.
 //! P3  Of a rising peak only the newest snapshot is kept; it is written once a second, when memory
 //!     has fallen, and at the end.
@@ -27,7 +27,9 @@ const PSS_INTERVAL: Duration = Duration::from_millis(500);
 /// How often all mappings are read, at most, when nothing else asks for it.
 const PERIOD: Duration = Duration::from_secs(2);
 /// The pause after a snapshot is this many times its cost (P2).
-const PAUSE_FACTOR: u32 = 50;
+const PAUSE_FACTOR: u32 = 25;
+/// The same while memory rises by a tenth and more: a peak may be short.
+const HASTE_FACTOR: u32 = 5;
 /// Larger mappings are not looked at page by page.
 const RUNS_LIMIT: u64 = 64 << 30;
 /// How long samples are gathered before they are written, after the first.
@@ -51,6 +53,7 @@ struct Watched {
     held_back: Option<Box<Snapshot>>,
     held_since: Instant,
     next_snapshot: Instant,
+    next_hasty: Instant,
     next_period: Instant,
     next_pss: Instant,
     next_write: Instant,
@@ -70,6 +73,7 @@ impl Watched {
             held_back: None,
             held_since: now,
             next_snapshot: now + Duration::from_millis(5),
+            next_hasty: now + Duration::from_millis(5),
             next_period: now + PERIOD,
             next_pss: now + Duration::from_millis(50),
             next_write: now,
@@ -168,7 +172,14 @@ fn tick(watched: &mut Watched, output: &Output) {
     if rss * 10 < watched.peak_bytes * 9 || watched.held_since + Duration::from_secs(1) < now {
         watched.let_go(output);
     }
-    if now < watched.next_snapshot {
+    let soaring = rss > watched.peak_bytes + watched.peak_bytes / 10;
+    if now
+        < (if soaring {
+            watched.next_hasty
+        } else {
+            watched.next_snapshot
+        })
+    {
         return;
     }
     let rising = rss > watched.peak_bytes + watched.peak_bytes / 100 + (64 << 10);
@@ -183,8 +194,9 @@ fn tick(watched: &mut Watched, output: &Output) {
         watched.next_snapshot = now + Duration::from_secs(1);
         return;
     };
-    watched.next_snapshot =
-        Instant::now() + now.elapsed().max(Duration::from_micros(200)) * PAUSE_FACTOR;
+    let cost = now.elapsed().max(Duration::from_micros(200));
+    watched.next_snapshot = Instant::now() + cost * PAUSE_FACTOR;
+    watched.next_hasty = Instant::now() + cost * HASTE_FACTOR;
     watched.next_period = Instant::now() + PERIOD;
     if cause == SnapshotCause::Peak {
         let first = watched.peak_bytes == 0;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -60,12 +60,34 @@ struct Meeting {
 
 #[derive(Default)]
 struct Known {
-    processes: Vec<Arc<Process>>,
+    processes: Vec<Met>,
     by_token: HashMap<u64, usize>,
     /// Process id of the program that was started; its trace gets the given name.
     main_pid: Option<u32>,
     /// Index of the process that has the given name now.
     named: Option<usize>,
+    /// Why a caller got no rings, the last time that one got none.
+    refused: Option<String>,
+}
+
+/// A process that said hello, for as long as the session lasts: its rings are not among it, they go
+/// when it has ended. A build has thousands.
+struct Met {
+    index: usize,
+    pid: u32,
+    uid: String,
+    name: String,
+    process: Weak<Process>,
+}
+
+impl Met {
+    /// Whether it is still being recorded.
+    fn is_living(&self) -> bool {
+        // ORDER: Relaxed; a flag.
+        self.process
+            .upgrade()
+            .is_some_and(|process| !process.ended.load(Ordering::Relaxed))
+    }
 }
 
 /// A session.
@@ -221,6 +243,11 @@ impl Session {
         self.living.load(Ordering::Relaxed) // ORDER: Relaxed; a figure.
     }
 
+    /// Why a process, or a thread of one, was turned away, if any was.
+    pub fn refused(&self) -> Option<String> {
+        lock(&self.meeting.known).refused.clone()
+    }
+
     /// Processes that said hello so far.
     pub fn met(&self) -> usize {
         lock(&self.meeting.known).processes.len()
@@ -275,8 +302,12 @@ fn meet(meeting: &Meeting, caller: Caller) {
     if caller.hello.layout != LAYOUT {
         return caller.refuse(libc::EPROTO);
     }
-    let Ok(region) = Region::create() else {
-        return caller.refuse(libc::ENOMEM);
+    let region = match Region::create() {
+        Ok(region) => region,
+        Err(error) => {
+            lock(&meeting.known).refused = Some(error.to_string());
+            return caller.refuse(libc::ENOMEM);
+        }
     };
     let region = Arc::new(region);
     let session_fd = meeting.session.fd();
@@ -287,7 +318,10 @@ fn meet(meeting: &Meeting, caller: Caller) {
             let Some(&index) = known.by_token.get(&caller.hello.token) else {
                 return caller.refuse(libc::ESRCH);
             };
-            lock(&known.processes[index].regions).push(Arc::clone(&region));
+            let Some(process) = known.processes[index].process.upgrade() else {
+                return caller.refuse(libc::ESRCH);
+            };
+            lock(&process.regions).push(Arc::clone(&region));
             let _ = meeting.tells.send(Tell::Region(index, Arc::clone(&region)));
             caller.hello.token
         }
@@ -327,7 +361,13 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         ended: false.into(),
     });
     known.by_token.insert(token, index);
-    known.processes.push(Arc::clone(&process));
+    known.processes.push(Met {
+        index,
+        pid,
+        uid: process.info.uid.clone(),
+        name: process.info.name.clone(),
+        process: Arc::downgrade(&process),
+    });
     if known.main_pid == Some(pid) {
         give_name(meeting, &mut known, index);
     }
@@ -344,7 +384,7 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
     if let Some(before) = known.named.replace(index)
         && before != index
     {
-        let info = &known.processes[before].info;
+        let info = &known.processes[before];
         let path = trace_path(&meeting.options.folder, &info.name, info.pid);
         meeting.output.send(before, Job::Rename(path));
     }
@@ -369,15 +409,15 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         .iter()
         .rev()
         .find(|process| process.pid == ppid);
-    let origin = |how, process: &Arc<Process>, fork_ticket| Origin {
+    let origin = |how, process: &Met, fork_ticket| Origin {
         how,
-        uid: process.info.uid.clone(),
+        uid: process.uid.clone(),
         pid: process.pid,
         fork_ticket,
     };
     let was_it = before.filter(|process| forked.is_none_or(|parent| parent.pid != process.pid));
-    // ORDER: Relaxed; a flag. A pid that was used again belongs to a process that has ended.
-    let became = was_it.filter(|process| !process.ended.load(Ordering::Relaxed));
+    // A pid that was used again belonged to a process that has ended.
+    let became = was_it.filter(|process| process.is_living());
     let origin = match (forked, became, spawned) {
         (Some(parent), ..) => Some(origin(OriginKind::Fork, parent, fork_ticket)),
         (None, Some(process), _) => Some(origin(OriginKind::Exec, process, 0)),

@@ -25,6 +25,8 @@ pub enum Note {
         /// When, monotonic nanoseconds.
         time_ns: u64,
     },
+    /// The thread's last name.
+    Name(String),
     /// A mark; its event is at `ticket`.
     Mark {
         /// Index.
@@ -67,7 +69,7 @@ pub struct Stream {
     pub ticket: u64,
     /// Newest time, nanoseconds since the start.
     pub time_ns: u64,
-    /// Stacks that were cut at the outer end.
+    /// Acquisitions and mappings whose stack was cut at the outer end.
     pub truncated: u64,
     /// Events decoded.
     pub events: u64,
@@ -174,7 +176,11 @@ impl Stream {
         self.event(EventKind::Mark { mark });
     }
 
-    fn node(&self) -> NodeId {
+    /// The stack of the event at hand. Each event counts whose stack is cut: one record of a cut stack
+    /// may serve thousands of events, and thousands of deeper stacks that keep its outer frames.
+    #[inline]
+    fn node(&mut self) -> NodeId {
+        self.truncated += self.base as u64;
         NodeId(self.stack.last().copied().unwrap_or(0))
     }
 
@@ -192,7 +198,6 @@ impl Stream {
             self.base = 0;
             if first & STACK_TRUNCATED != 0 {
                 self.base = 1;
-                self.truncated += 1;
                 self.stack.push(tree.child(0, TRUNCATED_PC).0);
             }
         } else {
@@ -280,6 +285,7 @@ impl Stream {
                     time_ns: words[3],
                 });
             }
+            tag::NAME => notes.push(Note::Name(text(&words[1..], usize::from(byte.min(16))))),
             tag::OWN => notes.push(Note::Own(addr, words[1])),
             tag::MODULE_GONE => notes.push(Note::ModuleGone(addr)),
             tag::MODULE => notes.push(Note::Module {
@@ -364,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_what_is_kept_and_what_is_new() {
-        let (stream, _, mut tree) = decode(&[
+        let (mut stream, _, mut tree) = decode(&[
             word(tag::STACK, 0, 3 << 24),
             0x10,
             0x20,
@@ -382,12 +388,15 @@ mod tests {
     fn a_cut_stack_hangs_below_the_node_of_missing_frames() {
         let first = word(tag::STACK, 0, 1 << 24) | STACK_TRUNCATED;
         let keep = word(tag::STACK, 0, 1 << 24 | 1) | STACK_TRUNCATED;
-        let (stream, _, mut tree) = decode(&[first, 0x10, keep, 0x20]);
+        let (mut stream, _, mut tree) = decode(&[first, 0x10, keep, 0x20]);
         let (missing, _) = tree.child(0, TRUNCATED_PC);
         let (outer, _) = tree.child(missing, 0x10);
         let (inner, new) = tree.child(outer, 0x20);
         assert!(!new);
-        assert_eq!((stream.node(), stream.truncated), (NodeId(inner), 1));
+        assert_eq!(stream.truncated, 0, "no event yet");
+        assert_eq!(stream.node(), NodeId(inner));
+        assert_eq!(stream.node(), NodeId(inner));
+        assert_eq!(stream.truncated, 2, "one for each event");
     }
 
     #[test]

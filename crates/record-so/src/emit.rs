@@ -14,7 +14,7 @@ use skinflint_base::ring::{
     long_word, tag, word,
 };
 use skinflint_base::sys;
-use skinflint_unwind::{End, Registers, StackBounds};
+use skinflint_unwind::{Capture, End, Registers, StackBounds};
 
 use crate::thread::ThreadState;
 use crate::{modules, process, thread};
@@ -53,27 +53,27 @@ impl Ring {
         unsafe { &*self.header }
     }
 
-    /// Writes a word of a record for which `room` was asked.
+    /// Makes room for `words` without a seam (W1). `None`: recording is over.
     #[inline(always)]
-    unsafe fn put(&mut self, value: u64) {
-        // SAFETY: the mask keeps the index inside the ring; W1: the word is free.
-        unsafe { self.words.add((self.pos & self.mask) as usize).write(value) };
-        self.pos += 1;
+    fn begin(&mut self, words: usize) -> Option<Cursor> {
+        if self.pos + words as u64 > self.limit && !self.room_slow(words as u64) {
+            return None;
+        }
+        // SAFETY: the mask keeps the index inside the ring.
+        let start = unsafe { self.words.add((self.pos & self.mask) as usize) };
+        Some(Cursor { start, at: start })
     }
 
-    /// Makes room for a record of `words` without a seam (W1). False: recording is over.
+    /// Takes over what a cursor has written. Not yet published.
     #[inline(always)]
-    unsafe fn room(&mut self, words: usize) -> bool {
-        if self.pos + words as u64 <= self.limit {
-            return true;
-        }
-        // SAFETY: as the caller promises.
-        unsafe { self.room_slow(words as u64) }
+    fn end(&mut self, cursor: Cursor) {
+        // SAFETY: both point into the ring, `at` behind `start`.
+        self.pos += unsafe { cursor.at.offset_from(cursor.start) } as u64;
     }
 
     #[cold]
     #[inline(never)]
-    unsafe fn room_slow(&mut self, words: u64) -> bool {
+    fn room_slow(&mut self, words: u64) -> bool {
         let header = self.header();
         self.publish();
         loop {
@@ -169,21 +169,63 @@ impl Ring {
     }
 }
 
-/// Events after which a time stamp is due even if the tick stands still.
-const EVENTS_PER_STAMP: u32 = 4096;
+/// Words being written: a pointer in a register, since the compiler must take each word of the ring
+/// for a possible change of the state, and would load the position again for each.
+#[derive(Clone, Copy)]
+struct Cursor {
+    start: *mut u64,
+    at: *mut u64,
+}
 
-/// Takes the ticket and the time for an event (W3).
+impl Cursor {
+    /// Writes a word.
+    ///
+    /// # Safety
+    /// One of those for which `begin` made room.
+    #[inline(always)]
+    unsafe fn put(&mut self, value: u64) {
+        // SAFETY: W1: the word is inside the ring and free.
+        unsafe {
+            self.at.write(value);
+            self.at = self.at.add(1);
+        }
+    }
+}
+
+/// Words that `before_event` may write.
+const BEFORE_EVENT: usize = 2;
+/// Words of the longest acquisition.
+const ACQUISITION: usize = 3;
+const _: () = assert!(1 + STACK_CHUNK + BEFORE_EVENT + ACQUISITION <= RECORD_WORDS);
+
+/// Words after which a time stamp is due even if the tick stands still.
+const WORDS_PER_STAMP: u64 = 8192;
+
+/// Makes room for an event of `words`, and writes what stands before it.
 ///
 /// # Safety
 /// Between `enter` and `leave`, RECORDING.
 #[inline(always)]
-unsafe fn begin_event(state: *mut ThreadState, words: usize) -> bool {
+unsafe fn begin_event(state: *mut ThreadState, words: usize) -> Option<Cursor> {
     // SAFETY: H1.
     unsafe {
-        if !(*state).ring.room(words + 2) {
+        let Some(mut cursor) = (*state).ring.begin(words + BEFORE_EVENT) else {
             count_lost();
-            return false;
-        }
+            return None;
+        };
+        before_event(state, &mut cursor);
+        Some(cursor)
+    }
+}
+
+/// Takes the ticket and the time for an event (W3).
+///
+/// # Safety
+/// H1, RECORDING, and room for `BEFORE_EVENT` words.
+#[inline(always)]
+unsafe fn before_event(state: *mut ThreadState, cursor: &mut Cursor) {
+    // SAFETY: H1.
+    unsafe {
         let last = (*state).ticket.load(Ordering::Relaxed); // ORDER: Relaxed; own counter.
         // ORDER: Relaxed for MULTI, see G2. Relaxed for the shared counter: the allocator orders a
         // release of an address before its next acquisition, so the tickets, which are taken before
@@ -191,45 +233,58 @@ unsafe fn begin_event(state: *mut ThreadState, words: usize) -> bool {
         let ticket = if process::MULTI.load(Ordering::Relaxed) {
             let ticket = process::TICKET.fetch_add(1, Ordering::Relaxed) + 1;
             if ticket != last + 1 {
-                (*state).ring.put(long_word(tag::TICKET, ticket));
+                cursor.put(long_word(tag::TICKET, ticket));
             }
             ticket
         } else {
             last + 1
         };
         (*state).ticket.store(ticket, Ordering::Relaxed); // ORDER: Relaxed; own counter.
-        stamp(state);
+        // ORDER: Relaxed; published with `tail`.
+        (*state)
+            .ring
+            .header()
+            .ticket
+            .store(ticket, Ordering::Relaxed);
+        stamp(state, cursor);
     }
-    true
 }
 
 /// Writes the time if the collector's tick has moved on.
 #[inline(always)]
-unsafe fn stamp(state: *mut ThreadState) {
+unsafe fn stamp(state: *mut ThreadState, cursor: &mut Cursor) {
     // ORDER: Relaxed; a clock that may be a little behind.
     let session = process::SESSION.load(Ordering::Relaxed);
     // SAFETY: linked, so the page is mapped; H1.
     unsafe {
         let tick = (*session).tick.load(Ordering::Relaxed); // ORDER: Relaxed; as above.
-        if tick == (*state).tick && (*state).until_time != 0 {
-            (*state).until_time -= 1;
+        if tick == (*state).tick && (*state).ring.pos < (*state).time_due {
             return;
         }
+        stamp_slow(state, cursor, tick);
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn stamp_slow(state: *mut ThreadState, cursor: &mut Cursor, tick: u32) {
+    // SAFETY: as for `before_event`.
+    unsafe {
         (*state).tick = tick;
-        (*state).until_time = EVENTS_PER_STAMP;
-        (*state).ring.put(long_word(tag::TIME, sys::monotonic_ns()));
+        (*state).time_due = (*state).ring.pos + WORDS_PER_STAMP;
+        cursor.put(long_word(tag::TIME, sys::monotonic_ns()));
     }
 }
 
 /// Publishes the event.
+///
+/// # Safety
+/// H1; the cursor is of `begin_event`.
 #[inline(always)]
-unsafe fn end_event(state: *mut ThreadState) {
+unsafe fn end_event(state: *mut ThreadState, cursor: Cursor) {
     // SAFETY: H1.
     unsafe {
-        let header = (*state).ring.header();
-        let ticket = (*state).ticket.load(Ordering::Relaxed); // ORDER: Relaxed; own counter.
-        // ORDER: Relaxed; published with `tail`.
-        header.ticket.store(ticket, Ordering::Relaxed);
+        (*state).ring.end(cursor);
         (*state).ring.publish();
     }
 }
@@ -250,16 +305,16 @@ pub struct Caller {
     pub bp: u64,
 }
 
-/// Captures the stack and writes what is new of it.
+/// Captures the stack.
 ///
 /// # Safety
 /// Between `enter` and `leave`, RECORDING; `caller` is of a call that has not returned.
 #[inline(always)]
-pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
+unsafe fn capture<'a>(state: *mut ThreadState, caller: Caller) -> Capture<'a> {
     // SAFETY: H1; the stack above `caller.sp` belongs to the calls that led here.
     unsafe {
         let (lo, hi) = (*state).stack_bounds;
-        let capture = skinflint_unwind::capture(
+        skinflint_unwind::capture(
             modules::rules(),
             modules::finder(),
             &mut (*state).stack,
@@ -268,39 +323,68 @@ pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
                 sp: caller.sp,
                 bp: caller.bp,
             },
-        );
-        let mut left = capture.fresh.len();
-        if left == 0 && capture.total == (*state).depth {
+        )
+    }
+}
+
+/// First word of a `STACK` record of `count` frames behind `keep`.
+#[inline(always)]
+fn stack_word(count: usize, keep: usize, end: End) -> u64 {
+    let flags = if end == End::Complete {
+        0
+    } else {
+        STACK_TRUNCATED
+    };
+    word(tag::STACK, 0, (count as u64) << 24 | keep as u64) | flags
+}
+
+/// Captures the stack and writes what is new of it.
+///
+/// # Safety
+/// As for `capture`.
+pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let captured = capture(state, caller);
+        write_stack(state, &captured)
+    }
+}
+
+/// Writes what is new of a stack, in pieces if need be, and modules that it is the first to meet.
+///
+/// # Safety
+/// H1, RECORDING; `captured` is this thread's newest.
+#[cold]
+#[inline(never)]
+unsafe fn write_stack(state: *mut ThreadState, captured: &Capture<'_>) -> bool {
+    let mut left = captured.fresh.len();
+    // SAFETY: as the caller promises.
+    unsafe {
+        if left == 0 && captured.total == (*state).depth {
             return true;
         }
-        let ring = &raw mut (*state).ring;
-        let flags = if capture.end == End::Complete {
-            0
-        } else {
-            STACK_TRUNCATED
-        };
-        let mut frames = capture.fresh.iter();
-        let mut keep = capture.keep;
+        let mut frames = captured.fresh.iter();
+        let mut keep = captured.keep;
         loop {
             let count = left.min(STACK_CHUNK);
-            if !(*ring).room(1 + count) {
+            let Some(mut cursor) = (*state).ring.begin(1 + count) else {
                 count_lost();
                 return false;
-            }
-            (*ring).put(word(tag::STACK, 0, (count as u64) << 24 | keep as u64) | flags);
+            };
+            cursor.put(stack_word(count, keep, captured.end));
             for pc in frames.by_ref().take(count) {
-                (*ring).put(pc);
+                cursor.put(pc);
             }
+            (*state).ring.end(cursor);
             keep += count;
             left -= count;
             if left == 0 {
                 break;
             }
         }
-        (*state).depth = capture.total;
-        let frames = capture.fresh;
+        (*state).depth = captured.total;
         if (*state).stack.stats.rules_made != (*state).rules_seen {
-            modules::notice(state, frames.iter());
+            modules::notice(state, captured.fresh.iter());
         }
     }
     true
@@ -322,20 +406,39 @@ pub unsafe fn acquired(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        if !stack(state, caller) || !begin_event(state, 3) {
+        let captured = capture(state, caller);
+        let mut count = captured.fresh.len();
+        let mut is_new = count != 0 || captured.total != (*state).depth;
+        if count > STACK_CHUNK || (*state).stack.stats.rules_made != (*state).rules_seen {
+            if !write_stack(state, &captured) {
+                return;
+            }
+            (count, is_new) = (0, false);
+        }
+        // One look at the room for both records.
+        let words = 1 + count + BEFORE_EVENT + ACQUISITION;
+        let Some(mut cursor) = (*state).ring.begin(words) else {
+            count_lost();
             return;
+        };
+        if is_new {
+            cursor.put(stack_word(count, captured.keep, captured.end));
+            for pc in captured.fresh.iter() {
+                cursor.put(pc);
+            }
+            (*state).depth = captured.total;
         }
+        before_event(state, &mut cursor);
         let slop = usable.wrapping_sub(size);
-        let ring = &raw mut (*state).ring;
         if (size | slop) >> 32 == 0 {
-            (*ring).put(word(kind, func, block));
-            (*ring).put(slop << 32 | size);
+            cursor.put(word(kind, func, block));
+            cursor.put(slop << 32 | size);
         } else {
-            (*ring).put(word(kind, func | WIDE, block));
-            (*ring).put(size);
-            (*ring).put(usable);
+            cursor.put(word(kind, func | WIDE, block));
+            cursor.put(size);
+            cursor.put(usable);
         }
-        end_event(state);
+        end_event(state, cursor);
     }
 }
 
@@ -347,9 +450,9 @@ pub unsafe fn acquired(
 pub unsafe fn short(state: *mut ThreadState, kind: u8, byte: u8, low: u64) {
     // SAFETY: as the caller promises.
     unsafe {
-        if begin_event(state, 1) {
-            (*state).ring.put(word(kind, byte, low));
-            end_event(state);
+        if let Some(mut cursor) = begin_event(state, 1) {
+            cursor.put(word(kind, byte, low));
+            end_event(state, cursor);
         }
     }
 }
@@ -357,16 +460,16 @@ pub unsafe fn short(state: *mut ThreadState, kind: u8, byte: u8, low: u64) {
 /// Writes an event of several words.
 ///
 /// # Safety
-/// As for `short`; `rest` has less than `RECORD_WORDS` words.
+/// As for `short`; `rest` has less than `RECORD_WORDS - BEFORE_EVENT` words.
 pub unsafe fn long(state: *mut ThreadState, first: u64, rest: &[u64]) {
     // SAFETY: as the caller promises.
     unsafe {
-        if begin_event(state, 1 + rest.len()) {
-            (*state).ring.put(first);
+        if let Some(mut cursor) = begin_event(state, 1 + rest.len()) {
+            cursor.put(first);
             for &value in rest {
-                (*state).ring.put(value);
+                cursor.put(value);
             }
-            end_event(state);
+            end_event(state, cursor);
         }
     }
 }
@@ -378,12 +481,12 @@ pub unsafe fn long(state: *mut ThreadState, first: u64, rest: &[u64]) {
 pub unsafe fn note(state: *mut ThreadState, first: u64, rest: &[u64]) {
     // SAFETY: as the caller promises.
     unsafe {
-        if (*state).ring.room(1 + rest.len()) {
-            (*state).ring.put(first);
+        if let Some(mut cursor) = (*state).ring.begin(1 + rest.len()) {
+            cursor.put(first);
             for &value in rest {
-                (*state).ring.put(value);
+                cursor.put(value);
             }
-            (*state).ring.publish();
+            end_event(state, cursor);
         }
     }
 }
@@ -431,7 +534,7 @@ pub unsafe fn mark(state: *mut ThreadState, name: &[u8]) {
     unsafe {
         thread::set_busy(state, thread::RECORDING);
         // The time of a mark shall be its own.
-        (*state).until_time = 0;
+        (*state).time_due = 0;
         let first = word(tag::MARK, name.len() as u8, u64::from(index));
         long(state, first, &words[..name.len().div_ceil(8)]);
         thread::set_busy(state, thread::INSIDE);

@@ -18,6 +18,17 @@
 //! O5  A child of `fork` knows itself by a page that the kernel wipes in it ([`process::live`]), so
 //!     every kind of fork is noticed, whatever function made it.
 //!
+//! What it needs of the caller's stack, beyond what the real functions need themselves (painted
+//! stacks, 2026-11-21, glibc 2.36): `free` 50 bytes; `malloc` 400 on the thread's own stack and 720 on
+//! any other (signal stack, fibre); the first pass through a call site, whose unwind table is then
+//! read, up to 2,200. A signal stack of `MINSIGSTKSZ` (2,048) whose handler allocates must leave that
+//! much; one of `SIGSTKSZ` does.
+//!
+//! A `seccomp` filter that kills at `futex`, or strict mode, kills the recorded program too: the
+//! recorder wakes the collector, and waits for it, by `futex`. Filters that allow it, as those of
+//! threaded programs must, do no harm, unless the program allocates on a stack that is not a
+//! thread's own: that is read by `process_vm_readv`.
+//!
 //! Not here: names of functions, compression, files (the collector's work).
 #![no_std]
 

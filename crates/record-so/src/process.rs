@@ -103,11 +103,13 @@ pub fn link() -> bool {
         return false;
     }
     let parent = TOKEN.load(Ordering::Relaxed);
-    let fork_ticket = if MULTI.load(Ordering::Relaxed) {
+    let newest = if MULTI.load(Ordering::Relaxed) {
         TICKET.load(Ordering::Relaxed)
     } else {
         thread::single_ticket()
     };
+    // The first ticket that the child has nothing to do with.
+    let fork_ticket = newest + 1;
     // ORDER: Relaxed; there is one thread.
     MULTI.store(false, Ordering::Relaxed);
     // ORDER: Relaxed; there is one thread.

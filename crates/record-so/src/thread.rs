@@ -16,7 +16,8 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 use skinflint_base::ring::{
-    SLOT_ACTIVE, SLOT_ENDING, SLOT_FREE, SLOTS, SLOTS_OFFSET, SlotHeader, owner, ring_offset,
+    SLOT_ACTIVE, SLOT_ENDING, SLOT_FREE, SLOTS, SLOTS_OFFSET, SlotHeader, owner, ring_offset, tag,
+    word,
 };
 use skinflint_base::sys;
 use skinflint_unwind::StackState;
@@ -45,8 +46,8 @@ pub struct ThreadState {
     pub ticket: AtomicU64,
     /// The session's tick at the last time stamp.
     pub tick: u32,
-    /// Events until the next time stamp, at the latest.
-    pub until_time: u32,
+    /// Position in the ring at which the next time stamp is due, at the latest.
+    pub time_due: u64,
     /// The thread's own stack: lowest and one past the highest address.
     pub stack_bounds: (u64, u64),
     /// Rules made when modules were last looked at.
@@ -290,10 +291,10 @@ pub fn before_second_thread() {
 pub fn single_ticket() -> u64 {
     // ORDER: Relaxed; a count that may be a little old, see `TICKET_GAP`.
     let lone = LONE.load(Ordering::Relaxed);
-    // SAFETY: states are never unmapped; the field is atomic.
     if lone.is_null() {
         0
     } else {
+        // SAFETY: states are never unmapped; the field is atomic. ORDER: Relaxed; as above.
         unsafe { (*lone).ticket.load(Ordering::Relaxed) }
     }
 }
@@ -405,12 +406,11 @@ fn ready_state(slot: &Slot, header: &'static SlotHeader) -> *mut ThreadState {
 /// # Safety
 /// The caller owns the slot.
 unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static SlotHeader) {
-    header.named.store(0, Ordering::Relaxed); // ORDER: Relaxed; a hint for the collector.
     // SAFETY: as the caller promises.
     unsafe {
         (*state).ring = emit::Ring::over(header, slot.ring.load(Ordering::Relaxed)); // ORDER: as above.
         (*state).ticket.store(0, Ordering::Relaxed); // ORDER: Relaxed; own counter.
-        (*state).until_time = 0;
+        (*state).time_due = 0;
         (*state).pending_marks = 0;
         (*state).depth = 0;
         (*state).stack.invalidate();
@@ -466,16 +466,24 @@ pub unsafe extern "C" fn thread_ends(state: *mut c_void) {
     if state.is_null() || state != tls::get() || process::epoch() == 0 {
         return;
     }
-    // SAFETY: H1.
+    let mut name = [0u64; 2];
+    // SAFETY: H1; the kernel writes at most 16 bytes, with their zero.
     unsafe {
-        let header = (*state).ring.header();
-        let mut name = [0u8; 16];
         let at = name.as_mut_ptr() as u64;
         sys::syscall(libc::SYS_prctl, [libc::PR_GET_NAME as u64, at, 0, 0, 0, 0]);
-        let len = name.iter().position(|&byte| byte == 0).unwrap_or(15);
-        header.name.write(&name[..len.min(15)]);
-        // ORDER: Release; pairs with the collector's Acquire of `named`, and with the takeover.
-        header.named.store(1, Ordering::Release);
+        let bytes = name
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .take_while(|&b| b != 0)
+            .count();
+        // ORDER: Relaxed, as in `enter`; a destructor runs outside of every call of ours.
+        if (*state).busy.load(Ordering::Relaxed) == OUTSIDE {
+            set_busy(state, RECORDING);
+            emit::note(state, word(tag::NAME, bytes as u8, 0), &name);
+            set_busy(state, OUTSIDE);
+        }
+        // ORDER: Release; pairs with the takeover's Acquire.
+        let header = (*state).ring.header();
         header
             .owner
             .store(owner(SLOT_ENDING, sys::gettid()), Ordering::Release);

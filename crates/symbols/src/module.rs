@@ -254,6 +254,9 @@ fn best_table(
     }
 }
 
+/// Fewer addresses without a name than these are not worth a hint.
+const FEW: u64 = 5;
+
 /// What would give a module more names.
 pub(crate) fn hint(row: &ModuleSummary) -> Option<String> {
     let name = row.path.rsplit('/').next().unwrap_or(&row.path);
@@ -263,7 +266,9 @@ pub(crate) fn hint(row: &ModuleSummary) -> Option<String> {
              the old file's directory with --debug-dir"
         ));
     }
-    if row.path.starts_with('[') || row.unnamed * 10 < row.addresses.max(1) {
+    // A handful, and a small share, are not worth a word.
+    let few = row.unnamed < FEW || row.unnamed * 10 < row.addresses.max(1);
+    if row.path.starts_with('[') || few {
         return None;
     }
     let what = format!(

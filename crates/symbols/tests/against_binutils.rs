@@ -317,6 +317,11 @@ fn stripped_with_debuglink() {
     // objcopy left `prog.debug` beside it, but nothing points there.
     assert_eq!(frames[0].function, format!("prog+{:#x}", at - 1));
     assert_eq!(symbols.summary()[0].unnamed, 1);
+    assert!(symbols.hints().is_empty(), "one address is worth no hint");
+    for more in 1..5 {
+        symbols.frames(BIAS + at + more, 1, true);
+    }
+    assert_eq!(symbols.summary()[0].unnamed, 5);
     assert!(
         symbols.hints()[0].contains("--debug-dir"),
         "{:?}",

@@ -150,14 +150,8 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            OpenError::Read { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
+/// Without a source: the sentence holds it already, and who prints the chain would say it twice.
+impl std::error::Error for OpenError {}
 
 /// Where the bytes come from.
 pub(crate) enum Source {

@@ -74,6 +74,51 @@ fn snapshot(cause: SnapshotCause) -> Snapshot {
     }
 }
 
+fn thread(name: &str, ended_ns: Option<u64>) -> Thread {
+    Thread {
+        tid: 9,
+        name: name.into(),
+        started_ns: 3,
+        ended_ns,
+    }
+}
+
+fn mark(thread: Option<ThreadId>) -> Mark {
+    Mark {
+        name: "load".into(),
+        time_ns: 11,
+        ticket: 12,
+        thread,
+    }
+}
+
+fn sample(rss_bytes: u64, pss_bytes: Option<u64>) -> RssSample {
+    RssSample {
+        time_ns: 1,
+        ticket: 2,
+        rss_bytes,
+        anon_bytes: 4,
+        file_bytes: 5,
+        shmem_bytes: 6,
+        pss_bytes,
+    }
+}
+
+/// Optional fields are there in turn.
+fn ending(n: usize, exit: Exit) -> Ending {
+    Ending {
+        exit,
+        time_ns: 1,
+        events: 2,
+        lost_events: 3,
+        truncated_stacks: 4,
+        notes: vec!["a note".into(), "another".into()],
+        recorder_bytes: 5,
+        cpu_ns: n.is_multiple_of(2).then_some(6),
+        max_rss_bytes: (n % 2 == 1).then_some(7),
+    }
+}
+
 #[test]
 fn every_field_comes_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,27 +148,6 @@ fn every_field_comes_back() {
             (0, 0),
             (5, 5),
         ];
-        let thread = |name: &str, ended_ns| Thread {
-            tid: 9,
-            name: name.into(),
-            started_ns: 3,
-            ended_ns,
-        };
-        let mark = |thread| Mark {
-            name: "load".into(),
-            time_ns: 11,
-            ticket: 12,
-            thread,
-        };
-        let sample = |rss_bytes, pss_bytes| RssSample {
-            time_ns: 1,
-            ticket: 2,
-            rss_bytes,
-            anon_bytes: 4,
-            file_bytes: 5,
-            shmem_bytes: 6,
-            pss_bytes,
-        };
         let rss = vec![
             sample(9000, None),
             sample(u64::MAX, Some(3)),
@@ -136,18 +160,8 @@ fn every_field_comes_back() {
             SnapshotCause::Exit,
         ];
         let snapshots: Vec<Snapshot> = causes.into_iter().map(snapshot).collect();
-        let ending = Ending {
-            exit: exits[n],
-            time_ns: 1,
-            events: 2,
-            lost_events: 3,
-            truncated_stacks: 4,
-            notes: vec!["a note".into(), "another".into()],
-            recorder_bytes: 5,
-            cpu_ns: (n % 2 == 0).then_some(6),
-            max_rss_bytes: (n % 2 == 1).then_some(7),
-        };
 
+        let ending = ending(n, exits[n]);
         let mut writer = Writer::create(&path, &process).unwrap();
         writer.modules(&modules[..2]).unwrap();
         writer.modules(&[]).unwrap();

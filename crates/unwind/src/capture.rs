@@ -1,34 +1,45 @@
 //! The verified previous-stack cache: a capture costs the new frames, not the depth.
 //!
 //! ```text
-//!   remembered links, outermost first:  [0] [1] [2] … [keep-1] │ changed or gone
-//!   verify: every word of 0..good still holds ─────────────────┘
-//!   walk:   from sp outwards, until a frame equals a verified one   ► that one is keep-1
-//!   now:    [0 .. keep) stay, the walked frames follow from `keep` on, innermost last
+//!   remembered frames, outermost first:  [0] [1] [2] … [keep-1] │ changed or gone
+//!   walk:    from sp outwards, until a frame looks like a remembered one, which would be keep-1
+//!   verify:  every word that led from there to the end still holds? ► it is; else walk on
+//!   now:     [0 .. keep) stay, the walked frames follow from `keep` on, innermost last
 //! ```
 //!
 //! Why this is proof: a step outwards is a function of (pc, sp, rbp) and of the words that it
-//! reads. If the walk leaves a frame with the same slot, rbp slot and rbp as a remembered plain
-//! frame, then pc, sp and rbp outside of it are the same, and all words that were read from there
-//! on were just found unchanged. Idea and measurements: the project's own prototype (2026-11).
+//! reads. If the walk leaves a frame with the same slot, return address, rbp slot and rbp as a
+//! remembered plain frame, then pc, sp and rbp outside of it are the same, and all words that were
+//! read from there on are found unchanged. Idea and first measurements: the project's prototype
+//! (2026-11). Verifying before walking was rejected: its loop ends at an unforeseeable frame, which
+//! costs a mispredicted branch in most captures; after the walk its length is known.
 //!
-//! V1  `links[..len]` have falling slots; `extras` list, by rising index, all other words read.
+//! Whether rbp is the same matters only where the way out depends on it: a frame whose CFA is taken
+//! from rsp, and that finds its caller's rbp in memory or in nobody's use, does not. So most frames
+//! of code without frame pointers have one word to verify.
+//!
+//! V1  `frames[..len]` have falling slots. `words` lists all that what is further out was
+//!     derived from, frame by frame, each word above the slots of all frames further in.
 //! V2  A walk joins only at a plain frame on both sides: elsewhere `sp` is not `slot + 8`.
-//! V3  A frame whose words could not all be listed is behind `limit`: nothing within it is kept.
+//! V3  A frame whose words could not all be listed is not within `len`, nor is any within it.
 //! V4  Own stack use is small; everything large is in the state, touched as deep as stacks go.
-//! Not here: the step itself for rare frames (step.rs), reading foreign stacks (foreign.rs).
+//! Not here: the step itself for rare frames (step.rs, lazy.rs), foreign stacks (foreign.rs, foreign_walk.rs).
 
 use crate::find::Finder;
 use crate::foreign::Window;
+use crate::foreign_walk::capture_foreign;
+use crate::lazy;
 use crate::rule::{Rule, RuleCache, kind};
-use crate::step::{Extra, LOWEST_CODE, Link, Memory, Own, Stepped, rule_slow, shape, step};
+use crate::step::{Extra, LOWEST_CODE, Link, Own, Stepped, rule_slow, shape, step};
 
 /// The most frames that are remembered and reported. Deeper: the outermost are missing.
 pub const MAX_FRAMES: usize = 8192;
 /// What is left of a stack that is too deep: half, so that the next cut is as far away.
-const CUT_FRAMES: usize = MAX_FRAMES / 2;
-/// Frames with more than a link: signal frames and realigned stacks.
+pub(crate) const CUT_FRAMES: usize = MAX_FRAMES / 2;
+/// Frames with more than a link (signal frames, realigned stacks) that one walk can note.
 const MAX_EXTRAS: usize = 512;
+/// Words remembered beside the return addresses: one for each frame, and two for each with more.
+const MAX_WORDS: usize = MAX_FRAMES + 2 * MAX_EXTRAS;
 
 /// The thread's own stack, `[lo, hi)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,66 +93,122 @@ pub struct Stats {
     pub foreign: u64,
 }
 
-/// What a plain frame's caller has in `rbp`, and how the frame was left.
+/// A word of the stack that a derivation read.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct After {
+struct Word {
+    at: u64,
+    value: u64,
+}
+
+impl Word {
+    /// Whether the word is still the same: all bits of the result are 0.
+    ///
+    /// # Safety
+    /// `at` must be readable.
+    #[inline(always)]
+    unsafe fn changed(&self) -> u64 {
+        // SAFETY: as the caller promises.
+        unsafe { (self.at as *const u64).read_unaligned() ^ self.value }
+    }
+}
+
+/// A remembered frame, or one that the walk has just left. Five words, each stored and loaded as a
+/// whole: a load that spans two fresh stores waits for both to reach the cache (22 % of a capture).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Frame {
+    slot: u64,
+    ra: u64,
+    bp_slot: u64,
+    /// What the caller has in `rbp`; if it was loaded, from `bp_slot`.
     bp: u64,
-    shape: u64,
+    /// Of a remembered frame `Info`, else shape and rule.
+    rest: u64,
 }
 
-/// The other words that the derivation of frame `index` read.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Noted {
-    index: usize,
-    extra: Extra,
+impl Frame {
+    #[inline(always)]
+    pub(crate) fn left(link: Link, bp: u64, shape: u32, rule: Rule) -> Frame {
+        let Link {
+            slot, ra, bp_slot, ..
+        } = link;
+        let rest = u64::from(shape) << 32 | u64::from(rule.bits());
+        Frame {
+            slot,
+            ra,
+            bp_slot,
+            bp,
+            rest,
+        }
+    }
+
+    /// In either case the upper half.
+    #[inline(always)]
+    fn shape(&self) -> u32 {
+        (self.rest >> 32) as u32 & shape::ALL
+    }
+
+    /// Of one just left: what leads further out from there.
+    #[inline(always)]
+    fn rule(&self) -> Rule {
+        Rule::from_bits(self.rest as u32)
+    }
+
+    /// Of a remembered one: whether what lies further out depends on `bp`.
+    #[inline(always)]
+    fn needs_bp(&self) -> bool {
+        self.rest >> 63 != 0
+    }
+
+    /// Of a remembered one: where its words end in `words`.
+    #[inline(always)]
+    fn words(&self) -> usize {
+        self.rest as u32 as usize
+    }
 }
 
-/// One thread's remembered stack and scratch. About 800 KB of address space; all-zero memory is
+/// One thread's remembered stack and scratch. About 1 MB of address space; all-zero memory is
 /// a valid, empty state (U4), and pages are touched only as deep as stacks go.
 #[repr(C)]
 pub struct StackState {
     /// Totals since the start.
     pub stats: Stats,
     len: usize,
-    limit: usize,
-    noted: usize,
     hi: u64,
-    end: u32,
-    window: Window,
-    extras: [Noted; MAX_EXTRAS],
-    fresh_extras: [Noted; MAX_EXTRAS],
-    links: [Link; MAX_FRAMES],
-    after: [After; MAX_FRAMES],
-    fresh_links: [Link; MAX_FRAMES],
-    fresh_after: [After; MAX_FRAMES],
+    pub(crate) end: u32,
+    frames: [Frame; MAX_FRAMES],
+    words: [Word; MAX_WORDS],
+    pub(crate) fresh: [Frame; MAX_FRAMES],
+    fresh_extras: [Extra; MAX_EXTRAS],
+    pub(crate) window: Window,
 }
 
 /// The frames of a capture that are new, outermost first.
 #[derive(Clone, Copy)]
 pub struct Fresh<'a> {
-    links: &'a [Link],
-    after: &'a [After],
+    frames: &'a [Frame],
 }
 
 impl<'a> Fresh<'a> {
     /// How many.
+    #[inline(always)]
     pub fn len(&self) -> usize {
-        self.links.len()
+        self.frames.len()
     }
 
     /// True if the stack is the kept frames alone.
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.frames.is_empty()
     }
 
     /// Return addresses, outermost first. An address less one lies in the calling instruction, for
     /// code that a signal interrupted too: there the address is the interrupted pc plus one.
+    #[inline(always)]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + 'a {
-        self.links.iter().zip(self.after).map(|(link, after)| {
-            link.ra
-                .wrapping_add(u64::from(after.shape == shape::SIGNAL))
+        self.frames.iter().map(|frame| {
+            let signal = frame.shape() >> shape::SIGNAL_BIT & 1;
+            frame.ra.wrapping_add(u64::from(signal))
         })
     }
 }
@@ -162,8 +229,9 @@ pub struct Capture<'a> {
 }
 
 /// Captures the stack of the running thread. `state` then remembers it, and `keep` of the next
-/// capture counts from it. Cost: about 0.5 ns a kept and 4 ns a fresh frame; 0.2 to 2 µs for a pc
-/// never seen; on a foreign stack about 1 µs for each 4 KiB.
+/// capture counts from it. Cost: about 0.6 ns a kept and 7 ns a fresh frame, and 10 ns for branches
+/// that nobody could foresee (capture_bench, 2026-11-21); 0.2 to 2 µs for a pc never seen; on a
+/// foreign stack about 1 µs for each 4 KiB.
 ///
 /// # Safety
 /// `start` holds this thread's registers at a call, whose frame is still live; memory from
@@ -185,25 +253,20 @@ pub unsafe fn capture<'a>(
         state.forget();
         state.hi = bounds.hi;
     }
-    let good = state.verify(start.sp);
     let mut memory = Own {
         sp: start.sp,
         hi: bounds.hi,
     };
     // SAFETY: `start.sp` is a mapped word of the own stack (the caller, and the test of `own`).
     let ra = unsafe { (start.sp as *const u64).read_unaligned() };
-    let mut walk = Walk {
-        sp: start.sp + 8,
+    let first = Plain {
+        slot: start.sp,
+        ra,
+        bp_slot: start.sp,
         bp: start.bp,
-        link: Link::bare(start.sp, ra),
-        shape: shape::PLAIN,
-        fresh: 0,
-        good,
-        noted: 0,
-        unlisted: None,
     };
-    let end = walk.run(rules, find, state, &mut memory);
-    state.commit(&walk, end)
+    let walked = walk(rules, find, state, &mut memory, first);
+    state.commit(walked)
 }
 
 /// What it means that no code can lie at a return address: 0 is pushed below the outermost frame.
@@ -211,163 +274,237 @@ fn no_code(ra: u64) -> End {
     if ra == 0 { End::Complete } else { End::NoInfo }
 }
 
-/// A walk outwards: the frame that was just left, and the registers outside of it.
-struct Walk {
-    sp: u64,
-    bp: u64,
-    link: Link,
-    shape: u64,
+/// What a walk found: so many fresh frames in the scratch, behind so many kept ones.
+struct Walked {
     fresh: usize,
-    good: usize,
+    keep: usize,
     noted: usize,
-    /// The outermost fresh frame whose extra words found no room (V3).
-    unlisted: Option<usize>,
+    /// Whether frames that are not plain may be among them.
+    rare: bool,
+    /// `None` if it met a verified frame.
+    end: Option<End>,
 }
 
-impl Walk {
-    /// Walks until a verified frame is met (`None`), or the stack ends.
-    fn run(
-        &mut self,
-        rules: &RuleCache,
-        find: &Finder,
-        state: &mut StackState,
-        memory: &mut Own,
-    ) -> Option<End> {
-        loop {
-            if self.joins(state) {
-                return None;
-            }
-            if self.link.ra < LOWEST_CODE {
-                return Some(no_code(self.link.ra));
-            }
-            if !self.keep_fresh(state) {
-                return Some(End::TooDeep);
-            }
-            let exact = self.shape == shape::SIGNAL;
-            let pc = self.link.ra - u64::from(!exact);
-            let rule = match rules.get(pc) {
-                Some(rule) => rule,
-                None => {
-                    state.stats.rules_made += 1;
-                    rule_slow(rules, find, pc)
-                }
-            };
-            if rule.kind() <= kind::BP && self.plain(rule, memory.hi) {
+/// A frame left by its link alone: the caller's `sp` is `slot + 8`.
+#[derive(Clone, Copy)]
+struct Plain {
+    slot: u64,
+    ra: u64,
+    bp_slot: u64,
+    bp: u64,
+}
+
+/// Walks outwards from the frame just left until a verified frame is met, or the stack ends. All
+/// that changes from frame to frame is in locals, which stay in registers: kept in memory they cost
+/// 4 ns a frame (2026-11-21).
+#[inline(always)]
+fn walk(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &mut StackState,
+    memory: &mut Own,
+    first: Plain,
+) -> Walked {
+    let last = memory.hi - 8;
+    let mut left = first;
+    let (mut fresh, mut keep, mut noted) = (0, state.len, 0);
+    let mut trusted = Trusted {
+        good: 0,
+        bad: usize::MAX,
+    };
+    let mut met_rare = false;
+    let end = loop {
+        if state.joins(&left, &mut keep) && state.holds_outside(keep, &mut trusted) {
+            break None;
+        }
+        if left.ra < LOWEST_CODE {
+            break Some(no_code(left.ra));
+        }
+        let Some(to) = state.fresh.get_mut(fresh) else {
+            break Some(End::TooDeep);
+        };
+        (to.slot, to.ra, to.bp_slot, to.bp) = (left.slot, left.ra, left.bp_slot, left.bp);
+        fresh += 1;
+        if let Some(rule) = rules.common(left.ra) {
+            to.rest = u64::from(rule.bits());
+            if let Some(out) = plain(rule, left.slot + 8, left.bp, last) {
+                left = out;
                 continue;
             }
-            match step(memory, find, rule, pc, self.sp, self.bp) {
-                Ok(stepped) => {
-                    if let Err(end) = self.take(stepped, state, memory.hi) {
-                        return Some(end);
-                    }
-                }
-                Err(end) => return Some(end),
-            }
         }
+        met_rare = true;
+        match rare(rules, find, state, memory, (&mut fresh, &mut noted)) {
+            Ok(out) => left = out,
+            Err(end) => break Some(end),
+        }
+    };
+    Walked {
+        fresh,
+        keep,
+        noted,
+        rare: met_rare,
+        end,
     }
+}
 
-    /// Whether the frame just left is a verified one (V2); drops verified frames further in.
-    #[inline(always)]
-    fn joins(&mut self, state: &StackState) -> bool {
-        while let Some(index) = self.good.checked_sub(1)
-            && let (Some(link), Some(after)) = (state.links.get(index), state.after.get(index))
-        {
-            if link.slot >= self.link.slot {
-                return link.slot == self.link.slot
-                    && link.bp_slot == self.link.bp_slot
-                    && after.bp == self.bp
-                    && (after.shape | self.shape) == shape::PLAIN;
-            }
-            self.good = index;
-        }
-        false
+/// What is known of the remembered frames: the words of the first `good` hold, of the one at `bad`
+/// one does not.
+struct Trusted {
+    good: usize,
+    bad: usize,
+}
+
+/// The common step, on the own stack: two loads at most. `None` if it does not lead outwards
+/// within the stack, whose last word is at `last`.
+#[inline(always)]
+fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Plain> {
+    let base = if rule.kind() == kind::SP {
+        sp
+    } else {
+        // SAFETY: no instruction at all; it keeps the compiler from selecting instead of jumping,
+        // which would make each frame wait for the one before by another cycle or two.
+        unsafe { core::arch::asm!("", options(nomem, nostack, preserves_flags)) };
+        bp
+    };
+    let cfa = base.wrapping_add(rule.a());
+    let slot = cfa.wrapping_sub(8);
+    let saved = rule.b() != 0;
+    let bp_slot = if saved {
+        cfa.wrapping_sub(rule.b())
+    } else {
+        slot
+    };
+    // A `cfa` below 8 or above `hi` puts the slot beyond the last word; a `b` beyond `cfa` puts
+    // the other above it.
+    if slot > last || bp_slot > slot || bp_slot < sp {
+        return None;
     }
+    // SAFETY: U2: sp <= bp_slot <= slot <= last = hi - 8, and sp is at or above the capture's.
+    let (ra, word) = unsafe {
+        (
+            (slot as *const u64).read_unaligned(),
+            (bp_slot as *const u64).read_unaligned(),
+        )
+    };
+    Some(Plain {
+        slot,
+        ra,
+        bp_slot,
+        bp: if saved { word } else { bp },
+    })
+}
 
-    /// Stores the frame just left; false if there is no room.
-    #[inline(always)]
-    fn keep_fresh(&mut self, state: &mut StackState) -> bool {
-        let (Some(link), Some(after)) = (
-            state.fresh_links.get_mut(self.fresh),
-            state.fresh_after.get_mut(self.fresh),
-        ) else {
-            return false;
-        };
-        *link = self.link;
-        *after = After {
-            bp: self.bp,
-            shape: self.shape,
-        };
-        self.fresh += 1;
-        true
-    }
-
-    /// The common step, on the own stack: two loads at most. False, with nothing changed, if it
-    /// does not lead outwards within the stack.
-    #[inline(always)]
-    fn plain(&mut self, rule: Rule, hi: u64) -> bool {
-        let base = if rule.kind() == kind::SP {
-            self.sp
-        } else {
-            self.bp
-        };
-        let cfa = base.wrapping_add(rule.a());
-        if cfa.wrapping_sub(8) < self.sp || cfa > hi || cfa < 8 {
-            return false;
+/// Steps outwards from the newest fresh frame in any way, and over frames that are not plain, to the
+/// next plain one: rules to be made, rare ones, and common ones that led nowhere.
+#[cold]
+#[inline(never)]
+fn rare(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &mut StackState,
+    memory: &mut Own,
+    (fresh, noted): (&mut usize, &mut usize),
+) -> Result<Plain, End> {
+    let newest = state.fresh.get_mut(*fresh - 1).ok_or(End::TooDeep)?;
+    newest.rest = 0;
+    let (mut pc, mut sp, mut bp) = (newest.ra - 1, newest.slot + 8, newest.bp);
+    loop {
+        // The stack ends here: the loader's first frame, which has no table, has nothing beyond.
+        if sp >= memory.hi {
+            return Err(End::Complete);
         }
-        let slot = cfa - 8;
-        let bp_slot = if rule.b() == 0 {
-            slot
-        } else {
-            cfa.wrapping_sub(rule.b())
-        };
-        if bp_slot < self.sp || bp_slot > slot {
-            return false;
+        let rule = any_rule(rules, find, &mut state.stats, pc);
+        if let Some(newest) = state.fresh.get_mut(*fresh - 1) {
+            newest.rest = newest.rest >> 32 << 32 | u64::from(rule.bits());
         }
-        // SAFETY: U2: sp <= bp_slot <= slot <= hi - 8, and sp is at or above the capture's.
-        let (ra, word) = unsafe {
-            (
-                (slot as *const u64).read_unaligned(),
-                (bp_slot as *const u64).read_unaligned(),
-            )
-        };
-        if rule.b() != 0 {
-            self.bp = word;
-        }
-        self.link = Link {
-            slot,
-            ra,
-            bp_slot,
-            bp_value: word,
-        };
-        self.shape = shape::PLAIN;
-        self.sp = cfa;
-        true
-    }
-
-    /// Takes the result of a general step on the own stack.
-    fn take(&mut self, stepped: Stepped, state: &mut StackState, hi: u64) -> Result<(), End> {
+        let out = match step(memory, find, rule, pc, sp, bp) {
+            Err(End::Unsupported) => lazy(state, find, memory, *fresh, [pc, sp, bp]),
+            out => out,
+        }?;
+        let link = out.link;
         // S2, and the walk stays on this stack: a handler runs below what it interrupted.
-        if stepped.sp <= stepped.link.slot || stepped.sp > hi || stepped.link.slot < self.sp {
+        if out.sp <= link.slot || out.sp > memory.hi || link.slot < sp {
             return Err(End::BadFrame);
         }
-        if let Some(extra) = stepped.extra {
-            match state.fresh_extras.get_mut(self.noted) {
-                Some(noted) => {
-                    *noted = Noted {
-                        index: self.fresh,
-                        extra,
-                    };
-                    self.noted += 1;
-                }
-                None => self.unlisted = Some(self.fresh),
-            }
+        if out.shape == shape::PLAIN {
+            return Ok(Plain {
+                slot: link.slot,
+                ra: link.ra,
+                bp_slot: link.bp_slot,
+                bp: out.bp,
+            });
         }
-        self.link = stepped.link;
-        self.shape = stepped.shape;
-        self.sp = stepped.sp;
-        self.bp = stepped.bp;
-        Ok(())
+        if link.ra < LOWEST_CODE {
+            return Err(no_code(link.ra));
+        }
+        let unlisted = out
+            .extra
+            .map_or(0, |extra| state.note_extra(&extra, noted, sp));
+        let to = state.fresh.get_mut(*fresh).ok_or(End::TooDeep)?;
+        *to = Frame::left(link, out.bp, out.shape | unlisted, Rule::NONE);
+        *fresh += 1;
+        let signal = out.shape >> shape::SIGNAL_BIT & 1;
+        (pc, sp, bp) = (link.ra - 1 + u64::from(signal), out.sp, out.bp);
     }
+}
+
+/// The rule for `pc`, made if there is none.
+#[cold]
+#[inline(never)]
+fn any_rule(rules: &RuleCache, find: &Finder, stats: &mut Stats, pc: u64) -> Rule {
+    let rule = rules.get(pc);
+    if rule != Rule::NONE {
+        return rule;
+    }
+    stats.rules_made += 1;
+    rule_slow(rules, find, pc)
+}
+
+/// Leaves a frame whose CFA is in rbx, as far as plain frames within it say what was in there.
+fn lazy(
+    state: &StackState,
+    find: &Finder,
+    memory: &mut Own,
+    fresh: usize,
+    [pc, sp, bp]: [u64; 3],
+) -> Result<Stepped, End> {
+    let frames = state.fresh.get(..fresh).unwrap_or(&[]);
+    let pairs = frames.windows(2).rev().map_while(|pair| match pair {
+        [inner, outer] if outer.shape() == shape::PLAIN => {
+            let signal = inner.shape() >> shape::SIGNAL_BIT & 1;
+            Some((inner.ra - 1 + u64::from(signal), outer.slot + 8))
+        }
+        _ => None,
+    });
+    let caller = lazy::leave(memory, find, pc, sp, bp, pairs).ok_or(End::Unsupported)?;
+    Ok(Stepped {
+        link: Link::bare(caller.slot, caller.ra),
+        shape: shape::WIDE | shape::UNLISTED,
+        sp: caller.slot + 8,
+        bp: caller.bp,
+        extra: None,
+    })
+}
+
+/// Whether no return address has changed. Eight at a time, the last eight in part for the second
+/// time, so that the number of branches seldom changes from capture to capture.
+///
+/// # Safety
+/// All slots must be readable.
+#[inline(always)]
+unsafe fn all_hold(frames: &[Frame]) -> bool {
+    let mut changed = 0;
+    // SAFETY: as the caller promises.
+    let mut look = |f: &Frame| changed |= unsafe { (f.slot as *const u64).read_unaligned() } ^ f.ra;
+    match frames.last_chunk::<8>() {
+        Some(last) => {
+            let (blocks, _) = frames.as_chunks::<8>();
+            blocks.iter().flatten().for_each(&mut look);
+            last.iter().for_each(look);
+        }
+        None => frames.iter().for_each(look),
+    }
+    changed == 0
 }
 
 impl StackState {
@@ -377,94 +514,178 @@ impl StackState {
         self.forget();
     }
 
-    fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.len = 0;
-        self.noted = 0;
-        self.limit = 0;
     }
 
-    /// How many outermost frames have all their words unchanged and at or above `sp`.
+    /// Whether the frame just left looks like a remembered one (V2), which is then `keep - 1`;
+    /// passes by remembered frames further in.
     #[inline(always)]
-    fn verify(&self, sp: u64) -> usize {
-        let mut good = 0;
-        for link in self.links.get(..self.len.min(self.limit)).unwrap_or(&[]) {
-            if link.bp_slot < sp {
-                break;
+    fn joins(&self, left: &Plain, keep: &mut usize) -> bool {
+        while let Some(frame) = self.frames.get(keep.wrapping_sub(1)) {
+            if frame.slot >= left.slot {
+                let bp_differs = (frame.bp_slot ^ left.bp_slot) | (frame.bp ^ left.bp);
+                let needed = ((frame.rest as i64) >> 63) as u64;
+                let differs = (frame.slot ^ left.slot)
+                    | (frame.ra ^ left.ra)
+                    | (bp_differs & needed)
+                    | u64::from(frame.shape());
+                return differs == 0;
             }
-            // SAFETY: U2: both words were within the stack when remembered (`hi` is the same), and
-            // sp <= bp_slot <= slot.
-            let (ra, word) = unsafe {
-                (
-                    (link.slot as *const u64).read_unaligned(),
-                    (link.bp_slot as *const u64).read_unaligned(),
-                )
-            };
-            if (ra ^ link.ra) | (word ^ link.bp_value) != 0 {
-                break;
-            }
-            good += 1;
+            *keep -= 1;
         }
-        if self.noted == 0 {
-            good
-        } else {
-            self.verify_extras(sp, good)
-        }
+        false
     }
 
-    fn verify_extras(&self, sp: u64, good: usize) -> usize {
-        let mut memory = Own { sp, hi: self.hi };
-        for noted in self.extras.get(..self.noted).unwrap_or(&[]) {
-            if noted.index >= good {
-                break;
-            }
-            let same = |&[at, value]: &[u64; 2]| at == 0 || memory.load(at) == Some(value);
-            if !noted.extra.words.iter().all(same) {
-                return noted.index;
-            }
-        }
-        good
-    }
-
-    /// Makes the walk's frames the remembered stack. `end` is `None` if it joined.
+    /// Whether all words outside of frame `keep - 1` are unchanged. Its own were just read.
     #[inline(always)]
-    fn commit(&mut self, walk: &Walk, end: Option<End>) -> Capture<'_> {
-        let mut fresh = walk.fresh;
-        let mut keep = if end.is_none() { walk.good } else { 0 };
+    fn holds_outside(&self, keep: usize, trusted: &mut Trusted) -> bool {
+        let end = keep - 1;
+        if end <= trusted.good {
+            return true;
+        }
+        let frames = self.frames.get(trusted.good..end).unwrap_or(&[]);
+        let words = self.words_of(trusted.good, end);
+        // SAFETY: V1: the words lie above the slot that the walk has come to, hence above the
+        // capture's sp, and below `hi`, which is the same (U2).
+        let changed = |word: &Word| unsafe { word.changed() } != 0;
+        // SAFETY: as above.
+        if end <= trusted.bad && unsafe { all_hold(frames) } && !words.iter().any(changed) {
+            trusted.good = end;
+            return true;
+        }
+        self.distrust(end, trusted);
+        false
+    }
+
+    /// The words of frames `from..end` beside their return addresses.
+    #[inline(always)]
+    fn words_of(&self, from: usize, end: usize) -> &[Word] {
+        let before = |index: usize| {
+            self.frames
+                .get(index.wrapping_sub(1))
+                .map_or(0, Frame::words)
+        };
+        self.words.get(before(from)..before(end)).unwrap_or(&[])
+    }
+
+    /// Finds the outermost frame below `end` that has changed.
+    #[cold]
+    #[inline(never)]
+    fn distrust(&self, end: usize, trusted: &mut Trusted) {
+        while trusted.good < end.min(trusted.bad) {
+            let good = trusted.good;
+            let frame = self.frames.get(good..good + 1).unwrap_or(&[]);
+            let mut words = self.words_of(good, good + 1).iter();
+            // SAFETY: as in `holds_outside`.
+            if unsafe { !all_hold(frame) || words.any(|word| word.changed() != 0) } {
+                trusted.bad = good;
+            } else {
+                trusted.good += 1;
+            }
+        }
+    }
+
+    /// Notes the further words that a step from `sp` read; says with what shape bit if it cannot.
+    #[cold]
+    #[inline(never)]
+    fn note_extra(&mut self, extra: &Extra, noted: &mut usize, sp: u64) -> u32 {
+        // V1: a word further in than this frame cannot be listed with it.
+        let inside = |&[at, _]: &[u64; 2]| at == 0 || at >= sp;
+        match self.fresh_extras.get_mut(*noted) {
+            Some(to) if extra.words.iter().all(inside) => {
+                *to = *extra;
+                *noted += 1;
+                0
+            }
+            _ => shape::UNLISTED,
+        }
+    }
+
+    /// Makes the walk's frames the remembered stack.
+    #[inline(always)]
+    fn commit(&mut self, walked: Walked) -> Capture<'_> {
+        let (mut fresh, mut keep) = (walked.fresh, walked.keep);
         self.stats.fresh_frames += fresh as u64;
-        if let Some(end) = end {
+        if let Some(end) = walked.end {
             self.end = end as u32;
+            keep = 0;
         }
-        if keep + fresh > MAX_FRAMES || end == Some(End::TooDeep) {
+        let mut rare = walked.rare;
+        if keep + fresh > MAX_FRAMES || walked.end == Some(End::TooDeep) {
             (keep, fresh) = self.cut(keep, fresh);
+            rare = true;
         }
-        let total = keep + fresh;
-        self.store(keep, fresh);
-        self.len = total;
-        if self.noted != 0 || walk.noted != 0 || walk.unlisted.is_some() {
-            self.note(keep, fresh, walk);
+        if !rare {
+            self.store::<false>(keep, fresh, 0);
         } else {
-            self.limit = MAX_FRAMES;
+            self.store_noted(keep, fresh, walked.noted);
         }
-        self.report(keep, total, false)
+        self.report(keep, keep + fresh, false)
     }
 
-    /// Copies the fresh frames, innermost first, behind the kept ones, outermost first.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn store_noted(&mut self, keep: usize, fresh: usize, noted: usize) {
+        self.store::<true>(keep, fresh, noted);
+    }
+
+    /// Copies the fresh frames, innermost first, behind the kept ones, outermost first, and lists
+    /// their words behind those of the kept ones. What cannot be listed ends what is remembered.
     #[inline(always)]
-    fn store(&mut self, keep: usize, fresh: usize) {
+    fn store<const NOTED: bool>(&mut self, keep: usize, fresh: usize, mut noted: usize) {
         let total = keep + fresh;
-        let to = self.links.get_mut(keep..total).unwrap_or(&mut []);
-        let from = self.fresh_links.get(..fresh).unwrap_or(&[]);
-        for (to, from) in to.iter_mut().zip(from.iter().rev()) {
-            *to = *from;
+        let (mut count, mut needs_bp) = match self.frames.get(keep.wrapping_sub(1)) {
+            Some(frame) => (frame.words(), frame.needs_bp()),
+            None => (0, self.end != End::Complete as u32),
+        };
+        let mut listed = total;
+        let to = self.frames.get_mut(keep..total).unwrap_or(&mut []);
+        let from = self.fresh.get(..fresh).unwrap_or(&[]);
+        for (index, (to, from)) in to.iter_mut().zip(from.iter().rev()).enumerate() {
+            let (slot, bp_slot, bp) = (from.slot, from.bp_slot, from.bp);
+            needs_bp = from.rule().needs_bp(needs_bp);
+            if needs_bp && bp_slot != slot {
+                match self.words.get_mut(count) {
+                    Some(word) => {
+                        (word.at, word.value) = (bp_slot, bp);
+                        count += 1;
+                    }
+                    None => listed = listed.min(keep + index),
+                }
+            }
+            let shape = if NOTED { from.shape() } else { shape::PLAIN };
+            if NOTED && shape != shape::PLAIN {
+                let extra = match shape & shape::UNLISTED {
+                    0 => {
+                        noted -= 1;
+                        self.fresh_extras.get(noted)
+                    }
+                    _ => None,
+                };
+                match (extra, self.words.get_mut(count..count + 2)) {
+                    (Some(extra), Some(words)) => {
+                        for (word, [at, value]) in words.iter_mut().zip(extra.words) {
+                            // A word that was not read: the return address once more.
+                            (word.at, word.value) = if at == 0 {
+                                (slot, from.ra)
+                            } else {
+                                (at, value)
+                            };
+                        }
+                        count += 2;
+                    }
+                    _ => listed = listed.min(keep + index),
+                }
+            }
+            (to.slot, to.ra, to.bp_slot, to.bp) = (slot, from.ra, bp_slot, bp);
+            to.rest = u64::from(needs_bp) << 63 | u64::from(shape) << 32 | count as u64;
         }
-        let to = self.after.get_mut(keep..total).unwrap_or(&mut []);
-        let from = self.fresh_after.get(..fresh).unwrap_or(&[]);
-        for (to, from) in to.iter_mut().zip(from.iter().rev()) {
-            *to = *from;
-        }
+        self.len = listed;
     }
 
-    fn report(&mut self, keep: usize, total: usize, foreign: bool) -> Capture<'_> {
+    #[inline(always)]
+    pub(crate) fn report(&mut self, keep: usize, total: usize, foreign: bool) -> Capture<'_> {
         let end = match self.end {
             0 => End::Complete,
             1 => End::TooDeep,
@@ -476,8 +697,7 @@ impl StackState {
         self.stats.truncated += u64::from(end != End::Complete);
         self.stats.foreign += u64::from(foreign);
         let fresh = Fresh {
-            links: self.links.get(keep..total).unwrap_or(&[]),
-            after: self.after.get(keep..total).unwrap_or(&[]),
+            frames: self.frames.get(keep..total).unwrap_or(&[]),
         };
         Capture {
             keep,
@@ -498,156 +718,19 @@ impl StackState {
         let mut kept = keep;
         while have < CUT_FRAMES && kept > 0 {
             kept -= 1;
-            if let (Some(l), Some(a)) = (self.links.get(kept), self.after.get(kept))
-                && let Some(to) = self.fresh_links.get_mut(have)
-                && let Some(to_after) = self.fresh_after.get_mut(have)
-            {
-                (*to, *to_after) = (*l, *a);
+            if let (Some(frame), Some(to)) = (self.frames.get(kept), self.fresh.get_mut(have)) {
+                let rule = Rule::that_needs_bp(frame.needs_bp());
+                *to = *frame;
+                to.rest = u64::from(frame.shape()) << 32 | u64::from(rule.bits());
             }
             have += 1;
         }
-        // Words noted for moved frames have other indices now. Rather than renumber, distrust:
-        // `note` sees that kept frames became fresh and puts the limit there.
+        // Further words would have to be noted anew: rather distrust their frames.
+        for left in self.fresh.get_mut(..have).unwrap_or(&mut []) {
+            if left.shape() != shape::PLAIN {
+                left.rest |= u64::from(shape::UNLISTED) << 32;
+            }
+        }
         (0, have)
-    }
-
-    /// Lists the extra words of the new stack (V1), or sets the limit where they do not fit (V3).
-    #[cold]
-    #[inline(never)]
-    fn note(&mut self, keep: usize, fresh: usize, walk: &Walk) {
-        let total = keep + fresh;
-        // After a cut, frames that had been kept are among the fresh ones; if any frame had extra
-        // words, nothing of this stack is trusted next time.
-        let moved = walk.good != 0 && keep == 0 && fresh > walk.fresh;
-        self.limit = MAX_FRAMES;
-        if moved {
-            self.noted = 0;
-            self.limit = 0;
-            return;
-        }
-        let old = self.extras.get(..self.noted).unwrap_or(&[]);
-        self.noted = old.iter().take_while(|n| n.index < keep).count();
-        if let Some(index) = walk.unlisted.filter(|&index| index < fresh) {
-            self.limit = total - index;
-        }
-        for i in (0..walk.noted).rev() {
-            let Some(&Noted { index, extra }) = self.fresh_extras.get(i) else {
-                continue;
-            };
-            if index >= fresh {
-                continue;
-            }
-            let index = total - 1 - index;
-            match self.extras.get_mut(self.noted) {
-                Some(noted) => {
-                    *noted = Noted { index, extra };
-                    self.noted += 1;
-                }
-                None => {
-                    self.limit = self.limit.min(index + 1);
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// A stack that is not the thread's own: every word through the window, nothing kept, and once a
-/// signal frame leads to the own stack, direct loads from there.
-#[cold]
-#[inline(never)]
-fn capture_foreign<'a>(
-    rules: &RuleCache,
-    find: &Finder,
-    state: &'a mut StackState,
-    bounds: StackBounds,
-    start: Registers,
-) -> Capture<'a> {
-    state.forget();
-    state.window.start();
-    let mut at = Foreign {
-        sp: start.sp,
-        bp: start.bp,
-        own: None,
-        frames: 0,
-    };
-    let end = at.run(rules, find, state, bounds);
-    state.end = end as u32;
-    let total = at.frames;
-    state.stats.fresh_frames += total as u64;
-    state.store(0, total);
-    state.report(0, total, true)
-}
-
-struct Foreign {
-    sp: u64,
-    bp: u64,
-    own: Option<Own>,
-    frames: usize,
-}
-
-impl Foreign {
-    fn run(
-        &mut self,
-        rules: &RuleCache,
-        find: &Finder,
-        state: &mut StackState,
-        bounds: StackBounds,
-    ) -> End {
-        let Some(ra) = state.window.load(self.sp) else {
-            return End::Unreadable;
-        };
-        let mut link = Link::bare(self.sp, ra);
-        let mut exact = 0;
-        self.sp = self.sp.wrapping_add(8);
-        loop {
-            let (Some(to), Some(to_after)) = (
-                state.fresh_links.get_mut(self.frames),
-                state.fresh_after.get_mut(self.frames),
-            ) else {
-                self.frames = CUT_FRAMES;
-                return End::TooDeep;
-            };
-            *to = link;
-            *to_after = After {
-                bp: self.bp,
-                shape: exact * shape::SIGNAL,
-            };
-            self.frames += 1;
-            let pc = link.ra - (1 - exact);
-            let rule = rules.get(pc).unwrap_or_else(|| {
-                state.stats.rules_made += 1;
-                rule_slow(rules, find, pc)
-            });
-            let stepped = match &mut self.own {
-                Some(own) => step(own, find, rule, pc, self.sp, self.bp),
-                None => {
-                    let mut memory = &mut state.window;
-                    step(&mut memory, find, rule, pc, self.sp, self.bp).map_err(|e| {
-                        if e == End::BadFrame {
-                            End::Unreadable
-                        } else {
-                            e
-                        }
-                    })
-                }
-            };
-            let stepped = match stepped {
-                Ok(stepped) => stepped,
-                Err(end) => return end,
-            };
-            exact = u64::from(stepped.shape == shape::SIGNAL);
-            // S2: only a signal frame may change the stack.
-            if exact == 0 && stepped.sp <= self.sp {
-                return End::BadFrame;
-            }
-            (link, self.sp, self.bp) = (stepped.link, stepped.sp, stepped.bp);
-            if exact == 1 && self.own.is_none() && bounds.lo <= self.sp && self.sp < bounds.hi {
-                self.own = Some(Own {
-                    sp: self.sp,
-                    hi: bounds.hi,
-                });
-            }
-        }
     }
 }

@@ -13,7 +13,9 @@
 //! C1  Every read is bounded by the module's mapping; a read beyond it yields `None`.
 //! C2  Every loop consumes input, or is bounded by the table's count.
 //! C3  What is not understood yields `None` or a `Bad` rule, never a guessed row.
-//! Not here: `.debug_frame`, registers other than `rsp` and `rbp`.
+//! C4  A row follows one register beside `rsp`: `rbp`, or if asked another, which then stands in its
+//!     place (`Base::Bp`, `Row::bp`).
+//! Not here: `.debug_frame`.
 
 use crate::expr::{Base, Value, evaluate};
 use crate::find::Module;
@@ -204,7 +206,8 @@ struct RawRow {
     ra: Raw,
 }
 
-const RBP: u64 = 6;
+pub(crate) const RBX: u64 = 3;
+pub(crate) const RBP: u64 = 6;
 const RSP: u64 = 7;
 
 struct Cie {
@@ -224,18 +227,19 @@ struct Fde {
     instructions: Reader,
 }
 
-/// The row for `pc` in `module`; `None` if the module says nothing (usable) about it.
+/// The row for `pc` in `module`, following `register` (C4); `None` if the module says nothing
+/// (usable) about it.
 ///
 /// # Safety
 /// The module must stay mapped during the call.
-pub(crate) unsafe fn row_at(module: &Module, pc: u64) -> Option<Row> {
+pub(crate) unsafe fn row_at(module: &Module, pc: u64, register: u64) -> Option<Row> {
     if module.hdr < module.start {
         return None;
     }
     // SAFETY: the caller keeps the module mapped; its bounds are those of the mapping (C1).
     let hdr = unsafe { Reader::new(module.hdr, module.end) };
     let fde = find_fde(hdr, module, pc)?;
-    run(&fde, pc)
+    run(&fde, pc, register)
 }
 
 fn find_fde(hdr: Reader, module: &Module, pc: u64) -> Option<Fde> {
@@ -397,13 +401,15 @@ struct Saves {
 
 struct Machine<'a> {
     cie: &'a Cie,
+    /// The register in `bp`'s place (C4).
+    register: u64,
     row: RawRow,
     initial: RawRow,
     loc: u64,
     pc: u64,
 }
 
-fn run(fde: &Fde, pc: u64) -> Option<Row> {
+fn run(fde: &Fde, pc: u64, register: u64) -> Option<Row> {
     let empty = RawRow {
         cfa_register: u64::MAX,
         cfa_offset: 0,
@@ -414,6 +420,7 @@ fn run(fde: &Fde, pc: u64) -> Option<Row> {
     let cie = &fde.cie;
     let mut machine = Machine {
         cie,
+        register,
         row: empty,
         initial: empty,
         loc: fde.start,
@@ -469,7 +476,7 @@ impl Machine<'_> {
     }
 
     fn set(&mut self, register: u64, raw: Raw) {
-        if register == RBP {
+        if register == self.register {
             self.row.bp = raw;
         } else if register == self.cie.ra_register {
             self.row.ra = raw;
@@ -477,7 +484,7 @@ impl Machine<'_> {
     }
 
     fn restore(&mut self, register: u64) {
-        if register == RBP {
+        if register == self.register {
             self.row.bp = self.initial.bp;
         } else if register == self.cie.ra_register {
             self.row.ra = self.initial.ra;
@@ -580,11 +587,11 @@ impl Machine<'_> {
                 Some(Value::Load { base, offset, add }) => Cfa::Load { base, offset, add },
                 _ => Cfa::Bad,
             },
-            None => match self.row.cfa_register {
-                RSP => Cfa::Reg(Base::Sp, self.row.cfa_offset),
-                RBP => Cfa::Reg(Base::Bp, self.row.cfa_offset),
-                _ => Cfa::Bad,
-            },
+            None if self.row.cfa_register == RSP => Cfa::Reg(Base::Sp, self.row.cfa_offset),
+            None if self.row.cfa_register == self.register => {
+                Cfa::Reg(Base::Bp, self.row.cfa_offset)
+            }
+            None => Cfa::Bad,
         };
         let bp = self.saved(self.row.bp, Saved::Same);
         let ra = self.saved(self.row.ra, Saved::Bad);

@@ -74,7 +74,7 @@ fn compare_module(pc: u64) -> (usize, usize) {
             let want = judge(row, signal);
             for pc in [row.start_address(), row.end_address() - 1] {
                 // SAFETY: as above.
-                let got = unsafe { row_at(&module, pc) };
+                let got = unsafe { row_at(&module, pc, RBP) };
                 match want {
                     Some(want) => assert_eq!(got, Some(want), "pc {pc:x} of {module:x?}"),
                     None => left_out += 1,
@@ -141,7 +141,7 @@ fn damaged_tables_yield_an_answer_or_none() {
     };
     let at = base.wrapping_add(pc.wrapping_sub(real.hdr));
     // SAFETY: the module is the vector.
-    let row = |pc| unsafe { row_at(&module, pc) };
+    let row = |pc| unsafe { row_at(&module, pc, RBP) };
     assert!(row(at).is_some(), "the copy works before it is damaged");
     // Half of the damage goes to the entry of `at` itself, where it is sure to be read.
     // SAFETY: the module is the vector.
@@ -169,6 +169,6 @@ fn damaged_tables_yield_an_answer_or_none() {
             ..module
         };
         // SAFETY: a part of the vector.
-        let _ = unsafe { row_at(&short, at) };
+        let _ = unsafe { row_at(&short, at, RBP) };
     }
 }

@@ -1,12 +1,11 @@
 //! Call stacks of the running thread, cheaply enough for every `malloc`.
 //!
 //! ```text
-//!  capture ──► verify what is remembered of the last stack (outermost inwards, loads only)
-//!     │
-//!     └──► unwind the new frames only ──► RuleCache (pc ► 32-bit rule, one load)
+//!  capture ──► unwind the new frames only ──► RuleCache (pc ► 32-bit rule, one load)
 //!                │                            │ miss
 //!                │                            └──► Finder (pc ► module) ► cfi (rows of .eh_frame)
-//!                └── joins a remembered frame: all older frames are proved equal
+//!                └── meets a remembered frame ──► every word outside of it still holds (loads only):
+//!                                                 all older frames are proved equal
 //! ```
 //!
 //! U1  Nothing here allocates, locks, formats, touches `errno` or a thread-local. One exception:
@@ -15,8 +14,9 @@
 //!     definition; any other stack is read by a system call that fails instead of faulting.
 //! U3  Nothing is written to the program's stack.
 //! U4  All-zero memory is a valid `RuleCache` and a valid `StackState`.
-//! U5  A frame is reported as kept only if every word that its derivation read still holds the
-//!     same value, and the walk reached it with the same registers.
+//! U5  A frame is reported as kept only if every word that it and the frames outside of it depend on
+//!     still holds the same value, and the walk reached it with the same registers, `rbp` included
+//!     where anything outside depends on it.
 //!
 //! Not here: symbols, the stack tree, when modules change (the caller tells us), reentry (the
 //! caller owns the `&mut StackState`; a signal handler that interrupts a capture must not capture).
@@ -28,6 +28,8 @@ mod cfi;
 mod expr;
 mod find;
 mod foreign;
+mod foreign_walk;
+mod lazy;
 mod rule;
 mod step;
 

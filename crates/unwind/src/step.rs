@@ -10,7 +10,7 @@
 //! Not here: the two common kinds on the thread's own stack, which capture.rs does inline.
 
 use crate::capture::End;
-use crate::cfi::{Cfa, Row, Saved, row_at};
+use crate::cfi::{Cfa, RBP, Row, Saved, row_at};
 use crate::expr::Base;
 use crate::find::Finder;
 use crate::foreign::Window;
@@ -78,17 +78,22 @@ pub(crate) struct Extra {
 /// How a frame was left.
 pub(crate) mod shape {
     /// By the link alone, and the caller's `sp` is `slot + 8`.
-    pub(crate) const PLAIN: u64 = 0;
+    pub(crate) const PLAIN: u32 = 0;
     /// With more words (`Extra`).
-    pub(crate) const WIDE: u64 = 1;
+    pub(crate) const WIDE: u32 = 1;
     /// Out of a signal handler: `ra` is the interrupted pc itself.
-    pub(crate) const SIGNAL: u64 = 2;
+    pub(crate) const SIGNAL: u32 = 1 << SIGNAL_BIT;
+    pub(crate) const SIGNAL_BIT: u32 = 1;
+    /// Beside one of the two above: not all words that were read are listed.
+    pub(crate) const UNLISTED: u32 = 4;
+    /// All bits.
+    pub(crate) const ALL: u32 = 7;
 }
 
 /// The result of a step.
 pub(crate) struct Stepped {
     pub(crate) link: Link,
-    pub(crate) shape: u64,
+    pub(crate) shape: u32,
     pub(crate) sp: u64,
     pub(crate) bp: u64,
     pub(crate) extra: Option<Extra>,
@@ -104,7 +109,7 @@ pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64) -> Rule {
     let rule = match find.module(pc) {
         None => Rule::NO_INFO,
         // SAFETY: the program executes in this module, so it stays mapped while we look.
-        Some(module) => match unsafe { row_at(&module, pc) } {
+        Some(module) => match unsafe { row_at(&module, pc, RBP) } {
             Some(row) => Rule::pack(&row),
             None if is_sigreturn(pc, module.start, module.end) => Rule::SIGNAL,
             None => Rule::NO_INFO,
@@ -266,7 +271,7 @@ fn step_wide<M: Memory>(
 ) -> Result<Stepped, End> {
     let module = find.module(pc).ok_or(End::NoInfo)?;
     // SAFETY: as in `rule_slow`: code that is being executed stays mapped.
-    let row: Row = unsafe { row_at(&module, pc) }.ok_or(End::NoInfo)?;
+    let row: Row = unsafe { row_at(&module, pc, RBP) }.ok_or(End::NoInfo)?;
     // A word that was not read is listed as the first one, so that it verifies with it.
     let mut words = [[0u64; 2]; 2];
     let base = |b: Base, cfa: u64| match b {

@@ -70,6 +70,35 @@ fn handlers_on_the_own_stack() {
     assert!(h.kept > 2 * h.state.stats.fresh_frames as usize);
 }
 
+/// The cut moves remembered frames, the signal's among them, whose further words are then not listed.
+#[test]
+fn a_handler_where_the_stack_is_cut() {
+    #[inline(never)]
+    fn down(depth: usize) -> i32 {
+        if depth == 0 {
+            // SAFETY: handled.
+            unsafe { libc::raise(libc::SIGUSR1) }
+        } else {
+            black_box(down(depth - 1)) + 1
+        }
+    }
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    install(libc::SIGUSR1, handler as *const (), 0);
+    let body = || {
+        let h = recorded(|| {
+            with(|h| h.may_truncate = true);
+            // The handler's probes lie at five depths, so one depth in three crosses the limit.
+            for depth in (MAX_FRAMES - 90..MAX_FRAMES).step_by(3) {
+                black_box(down(depth));
+            }
+        });
+        h.expect_right();
+        assert_eq!(h.ends, [End::Complete, End::TooDeep]);
+    };
+    let thread = std::thread::Builder::new().stack_size(16 << 20);
+    thread.spawn(body).unwrap().join().unwrap();
+}
+
 #[test]
 fn handlers_on_an_alternate_stack() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
@@ -232,8 +261,9 @@ fn at_every_instruction() {
         }
     });
     h.expect_right();
-    // In the first pass the dynamic linker binds symbols, below a frame with its CFA in rbx, which
-    // is not followed. In the second only the CFA in r10 at the start of realigned functions is not.
+    // In the first pass the dynamic linker binds symbols, below a frame with its CFA in rbx: where
+    // nobody within has saved that yet, it is not followed. In the second only the CFA in r10 at the
+    // start of realigned functions is not.
     assert!(h.captures > 300, "{}", h.captures);
     assert!(
         h.truncated * 10 < h.captures,

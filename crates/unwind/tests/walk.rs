@@ -131,6 +131,13 @@ fn twenty_thousand_frames_deep() {
             black_box(aligned(3_000));
         });
         h.expect_right();
+        // Past the limit, where frames with further words are cut and moved.
+        let h = recorded(|| {
+            with(|h| h.may_truncate = true);
+            black_box(aligned(10_000));
+        });
+        h.expect_right();
+        assert!(h.ends.contains(&End::TooDeep));
     };
     std::thread::Builder::new()
         .stack_size(64 << 20)

@@ -13,6 +13,7 @@
 //!
 //! Not here: finding anything out (analysis), reading traces (trace), flags and files (cli).
 
+mod advice;
 pub mod html;
 pub mod json;
 mod screen;

@@ -13,19 +13,25 @@
 //! Not here: the flame graph, which keeps every frame (page/flame.js).
 
 use skinflint_analysis::model::{Frame, Report};
+pub use skinflint_analysis::plumbing::{is_plumbing, is_unnamed};
 
 /// The frames of a stack, innermost first. Nodes or frames out of range end it.
 pub fn path(report: &Report, node: u32) -> Vec<&Frame> {
+    let frames = path_indices(report, node).into_iter();
+    frames.map(|index| &report.frames[index as usize]).collect()
+}
+
+fn path_indices(report: &Report, node: u32) -> Vec<u32> {
     let mut frames = Vec::new();
     let mut at = node;
     while at != 0 {
         let Some(entry) = report.nodes.get(at as usize) else {
             break;
         };
-        let Some(frame) = report.frames.get(entry.frame as usize) else {
+        if entry.frame as usize >= report.frames.len() {
             break;
-        };
-        frames.push(frame);
+        }
+        frames.push(entry.frame);
         if entry.parent >= at {
             break;
         }
@@ -34,94 +40,59 @@ pub fn path(report: &Report, node: u32) -> Vec<&Frame> {
     frames
 }
 
-/// The path without the allocator at its inner end, the start-up code at its outer end, and library
-/// internals between (K2).
+/// The path without what only passes an allocation on, and without the start-up code at its outer
+/// end (K2). What passes on is said by the report (`plumbing`), or where it says nothing, by name.
 pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
-    let all = path(report, node);
-    let inner = all
+    let all = path_indices(report, node);
+    let dull = |index: u32| match report.plumbing.is_empty() {
+        true => is_plumbing(&report.frames[index as usize].function),
+        false => report.plumbing.binary_search(&index).is_ok(),
+    };
+    let startup = |index: u32| is_startup(&report.frames[index as usize].function);
+    // The program's own `_start` may have no name: all that lies outside of libc's start goes.
+    let libc = |index: u32| {
+        report.frames[index as usize]
+            .function
+            .starts_with("__libc_start_")
+    };
+    let within = all
         .iter()
-        .take_while(|frame| is_plumbing(&frame.function))
-        .count();
-    let outer = all
+        .position(|index| libc(*index))
+        .unwrap_or(all.len());
+    let outer = all[..within]
         .iter()
         .rev()
-        .take_while(|frame| is_startup(&frame.function))
+        .take_while(|index| startup(**index))
         .count();
-    if inner + outer >= all.len() {
-        return all;
+    let inner = &all[..within - outer];
+    let pick = |skip: &dyn Fn(u32) -> bool| -> Vec<&Frame> {
+        let kept = inner.iter().filter(|index| !skip(**index));
+        kept.map(|index| &report.frames[*index as usize]).collect()
+    };
+    // Where a rule leaves nothing, the list of names may leave something.
+    let own = pick(&dull);
+    if !own.is_empty() {
+        return own;
     }
-    let kept = &all[inner..all.len() - outer];
-    let own: Vec<_> = kept
-        .iter()
-        .copied()
-        .filter(|f| !is_plumbing(&f.function))
-        .collect();
-    if own.is_empty() { all } else { own }
+    let own = pick(&|index| is_plumbing(&report.frames[index as usize].function));
+    if own.is_empty() {
+        path(report, node)
+    } else {
+        own
+    }
 }
 
-/// Function names that only pass an allocation on: the malloc family and the innards of containers.
-pub fn is_plumbing(function: &str) -> bool {
-    const EXACT: [&str; 17] = [
-        "malloc",
-        "calloc",
-        "realloc",
-        "reallocarray",
-        "free",
-        "memalign",
-        "aligned_alloc",
-        "posix_memalign",
-        "valloc",
-        "pvalloc",
-        "strdup",
-        "__strdup",
-        "strndup",
-        "__libc_malloc",
-        "__libc_calloc",
-        "__libc_realloc",
-        "mmap",
-    ];
-    const STARTS: [&str; 22] = [
-        "operator new",
-        "operator delete",
-        "std::allocator",
-        "std::__new_allocator",
-        "std::__allocator",
-        "__gnu_cxx::",
-        "std::_",
-        "std::__",
-        "std::pmr::",
-        "alloc::",
-        "<alloc::",
-        "core::",
-        "<core::",
-        "hashbrown::raw",
-        "__rust_",
-        "__rdl_",
-        "__rg_",
-        "__rustc",
-        "std::alloc::",
-        "<std::alloc::",
-        "void* std::",
-        "auto std::",
-    ];
-    const WITHIN: [&str; 3] = [">::_M_", "::_M_realloc_", " as core::alloc::"];
-    // Wrappers that many C programs write: xmalloc, xcalloc, xrealloc, g_malloc0 and so on.
-    const WRAPPERS: [&str; 9] = [
-        "xmalloc",
-        "xcalloc",
-        "xrealloc",
-        "xstrdup",
-        "g_malloc",
-        "g_malloc0",
-        "g_realloc",
-        "emalloc",
-        "safe_malloc",
-    ];
-    let name = function.split('(').next().unwrap_or(function);
-    EXACT.contains(&name)
-        || WRAPPERS.contains(&name)
-        || STARTS.iter().any(|start| function.starts_with(start))
-        || WITHIN.iter().any(|part| function.contains(part))
+/// As [`interesting`], but of frames without names only the innermost: addresses say little, and
+/// the first function with a name tells which part of the program it is.
+pub fn telling(report: &Report, node: u32) -> Vec<&Frame> {
+    let frames = interesting(report, node);
+    if frames.iter().all(|frame| is_unnamed(&frame.function)) {
+        return frames;
+    }
+    let kept = frames.into_iter().enumerate();
+    kept.filter(|(index, frame)| *index == 0 || !is_unnamed(&frame.function))
+        .map(|(_, frame)| frame)
+        .collect()
 }
 
 /// Function names of the code that runs before `main` or a thread's own function.

@@ -10,20 +10,16 @@
 //!     detail from the smallest up, and what is left out is counted.
 //! T4  Nothing recorded is said to be that; it is never good news.
 //!
-//! Not here: widths and inks (screen.rs), which frames matter (stack.rs).
+//! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs).
 
 use skinflint_analysis::model::{
-    Books, Completeness, Confidence, Finding, Instant, InstantKind, Program, Report,
+    Books, Completeness, FindingKind, Instant, InstantKind, Program, Report,
 };
 
-use crate::screen::{Ink, Line, bar, columns, cut_middle, left, right, wrap};
+use crate::advice::findings;
+use crate::screen::{Ink, Line, bar, columns, left, right, wrap};
 use crate::stack;
-use crate::units::{bytes, count, duration, percent};
-
-/// Findings shown in each list before "and N more".
-const SHOWN_FINDINGS: usize = 8;
-/// Holders shown.
-const SHOWN_HOLDERS: usize = 4;
+use crate::units::{bytes, count, duration, percent, plural};
 
 /// How the screen is to look.
 #[derive(Clone, Debug)]
@@ -118,14 +114,14 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
     let mut also = Vec::new();
     if c.truncated_stacks > 0 {
         also.push(format!(
-            "{} stacks lack their outermost frames",
-            count(c.truncated_stacks)
+            "without its outermost frames, as unwind information ends there: {}",
+            plural(c.truncated_stacks, "stack")
         ));
     }
     if c.unknown_frees > 0 {
         also.push(format!(
-            "{} releases of blocks from before recording",
-            count(c.unknown_frees)
+            "of blocks from before recording: {}",
+            plural(c.unknown_frees, "release")
         ));
     }
     also.extend(c.notes.iter().cloned());
@@ -184,6 +180,7 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
         Some(books) => {
             lines.push(Line::of(Ink::Strong, heading));
             table(books, width, lines);
+            asides(report, books, width, lines);
         }
         None => {
             lines.push(Line::of(Ink::Strong, heading));
@@ -194,8 +191,8 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
         }
     }
     let heap = format!(
-        "live heap then: {} blocks, {} asked for, {} given (slop {})",
-        count(instant.live_blocks),
+        "live heap then: {}, {} asked for, {} given (slop {})",
+        plural(instant.live_blocks, "block"),
         bytes(instant.live_requested_bytes),
         bytes(instant.live_usable_bytes),
         bytes(
@@ -242,21 +239,40 @@ fn table(books: &Books, width: usize, lines: &mut Vec<Line>) {
                 .map(|piece| Line::of(Ink::Warn, piece)),
         );
     }
+}
+
+/// What the table does not show: live blocks without pages, and how near in time the pages were read.
+fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
     let mut asides = Vec::new();
-    if books.live_not_resident_bytes > 0 {
-        asides.push(format!(
+    // A page at the edge of a block is no news.
+    if books.live_not_resident_bytes >= 64 << 10 {
+        let mut text = format!(
             "{} of live blocks are not resident",
             bytes(books.live_not_resident_bytes)
-        ));
+        );
+        let untouched = |f: &&skinflint_analysis::model::Finding| f.kind == FindingKind::Untouched;
+        let largest = report.findings.iter().find(untouched);
+        if let Some(frame) =
+            largest.and_then(|f| stack::interesting(report, f.node?).first().copied())
+        {
+            text += &format!(
+                " (most: {} {})",
+                stack::short_name(&frame.function),
+                stack::place(frame)
+            );
+        }
+        asides.push(text);
     }
-    if books.skew_ns > 0 {
+    if books.skew_ns > 1_000_000 {
         asides.push(format!(
-            "snapshot {} from the instant",
+            "pages read {} from the instant",
             duration(books.skew_ns)
         ));
     }
-    if !asides.is_empty() {
-        lines.push(Line::of(Ink::Faint, format!("  {}", asides.join(" · "))));
+    for piece in wrap(&asides.join(" · "), width - 2, 2) {
+        if !asides.is_empty() {
+            lines.push(Line::of(Ink::Faint, format!("  {piece}")));
+        }
     }
 }
 
@@ -292,310 +308,30 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// How much of a finding is shown.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Detail {
-    /// Its title and the place.
-    Line,
-    /// The change as well.
-    Short,
-    /// More of the change and a few frames.
-    Full,
-    /// Everything.
-    Whole,
-}
-
-struct Section<'a> {
-    heading: &'static str,
-    findings: Vec<&'a Finding>,
-    shown: usize,
-}
-
-fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
-    let gives = |f: &&Finding| f.saved_bytes > 0;
-    let avoids = |f: &&Finding| {
-        f.saved_bytes == 0 && (f.saved_cumulative_bytes > 0 || f.saved_allocations > 0)
-    };
-    let holds = |f: &&Finding| {
-        f.saved_bytes == 0 && f.saved_cumulative_bytes == 0 && f.saved_allocations == 0
-    };
-    let mut gives: Vec<_> = report.findings.iter().filter(gives).collect();
-    gives.sort_by_key(|finding| std::cmp::Reverse(finding.saved_bytes));
-    let mut avoids: Vec<_> = report.findings.iter().filter(avoids).collect();
-    avoids.sort_by_key(|f| std::cmp::Reverse((f.saved_cumulative_bytes, f.saved_allocations)));
-    let mut holds: Vec<_> = report.findings.iter().filter(holds).collect();
-    holds.sort_by_key(|finding| std::cmp::Reverse(finding.now_bytes));
-    let limit = |usual: usize, has: usize| {
-        if style.full_stacks {
-            has
-        } else {
-            usual.min(has)
-        }
-    };
-    let left = SHOWN_FINDINGS.saturating_sub(gives.len()).max(3);
-    [
-        (
-            "What would give memory back (savings may overlap)",
-            SHOWN_FINDINGS,
-            gives,
-        ),
-        (
-            "What would allocate less (over the whole run)",
-            left,
-            avoids,
-        ),
-        ("Who holds it (not waste by itself)", SHOWN_HOLDERS, holds),
-    ]
-    .into_iter()
-    .filter(|(_, _, findings)| !findings.is_empty())
-    .map(|(heading, usual, findings)| Section {
-        heading,
-        shown: limit(usual, findings.len()),
-        findings,
-    })
-    .collect()
-}
-
-fn findings(report: &Report, style: &Style, width: usize, room: usize, lines: &mut Vec<Line>) {
-    let sections = sections(report, style);
-    if sections.is_empty() {
-        lines.push(Line::default());
-        lines.push(Line::of(
-            Ink::Plain,
-            "No pass found anything to change. That covers the passes that ran, not all waste.",
-        ));
-        return;
-    }
-    let count_of =
-        |detail: &[Vec<Detail>]| -> usize { blocks(report, &sections, detail, width).len() };
-    let start = if style.full_stacks {
-        Detail::Whole
-    } else {
-        Detail::Line
-    };
-    let mut detail: Vec<Vec<Detail>> = sections.iter().map(|s| vec![start; s.shown]).collect();
-    if !style.full_stacks {
-        // Largest first: a finding gets its change before the next gets one, and all have it
-        // before any gets more frames.
-        for level in [Detail::Short, Detail::Full] {
-            upgrade(&mut detail, level, |detail| count_of(detail) <= room);
-        }
-    }
-    lines.extend(blocks(report, &sections, &detail, width));
-}
-
-/// Raises findings to `level` in order, up to the first that does not fit.
-fn upgrade(detail: &mut [Vec<Detail>], level: Detail, fits: impl Fn(&[Vec<Detail>]) -> bool) {
-    for section in 0..detail.len() {
-        for index in 0..detail[section].len() {
-            let before = std::mem::replace(&mut detail[section][index], level);
-            if !fits(detail) {
-                detail[section][index] = before;
-                return;
-            }
-        }
-    }
-}
-
-fn blocks(
-    report: &Report,
-    sections: &[Section<'_>],
-    detail: &[Vec<Detail>],
-    width: usize,
-) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (section, detail) in sections.iter().zip(detail) {
-        lines.push(Line::default());
-        lines.push(Line::of(Ink::Strong, section.heading));
-        for (finding, detail) in section.findings.iter().zip(detail) {
-            one_finding(report, finding, *detail, width, &mut lines);
-        }
-        let hidden = section.findings.len() - section.shown;
-        if hidden > 0 {
-            lines.push(Line::of(
-                Ink::Faint,
-                format!(
-                    "  … and {hidden} more: {} See the HTML report.",
-                    hidden_sum(section)
-                ),
-            ));
-        }
-    }
-    lines
-}
-
-/// What the findings that are not shown come to.
-fn hidden_sum(section: &Section<'_>) -> String {
-    let hidden = section.findings.iter().skip(section.shown);
-    let saved: u64 = hidden
-        .clone()
-        .fold(0, |sum, f| sum.saturating_add(f.saved_bytes));
-    let held: u64 = hidden
-        .clone()
-        .fold(0, |sum, f| sum.saturating_add(f.now_bytes));
-    match (saved, held) {
-        (0, 0) => String::new(),
-        (0, held) => format!("{} in all.", bytes(held)),
-        (saved, _) => format!("{} in all.", bytes(saved)),
-    }
-}
-
-fn figure(finding: &Finding) -> String {
-    if finding.saved_bytes > 0 {
-        bytes(finding.saved_bytes)
-    } else if finding.saved_cumulative_bytes > 0 {
-        bytes(finding.saved_cumulative_bytes)
-    } else if finding.saved_allocations > 0 {
-        format!("{} allocs", count(finding.saved_allocations))
-    } else {
-        bytes(finding.now_bytes)
-    }
-}
-
-fn confidence(confidence: Confidence) -> &'static str {
-    match confidence {
-        Confidence::Certain => "certain",
-        Confidence::Likely => "likely",
-        Confidence::Possible => "possible",
-    }
-}
-
-fn one_finding(
-    report: &Report,
-    finding: &Finding,
-    detail: Detail,
-    width: usize,
-    lines: &mut Vec<Line>,
-) {
-    const INDENT: usize = 14;
-    let pad = " ".repeat(INDENT);
-    let room = width - INDENT;
-    let ink = if finding.saved_bytes > 0 {
-        Ink::Good
-    } else {
-        Ink::Strong
-    };
-    let sure = format!(" ({})", confidence(finding.confidence));
-    let lead = |line: Line| line.with(Ink::Plain, "  ");
-    let amount = right(&figure(finding), INDENT - 2);
-    if detail == Detail::Line {
-        let place = first_frame(report, finding)
-            .map(|name| format!(" — {name}"))
-            .unwrap_or_default();
-        let title = cut_middle(&finding.title, room.saturating_sub(columns(&sure)).max(20));
-        let line = lead(Line::of(ink, amount)).with(Ink::Plain, title);
-        lines.push(line.with(Ink::Faint, sure).with(Ink::Faint, place));
-        return;
-    }
-    let limit = match detail {
-        Detail::Line | Detail::Short => 1,
-        Detail::Full => 2,
-        Detail::Whole => usize::MAX,
-    };
-    let mut titles = wrap(&finding.title, room - columns(&sure), limit).into_iter();
-    let first = lead(Line::of(ink, amount)).with(Ink::Plain, titles.next().unwrap_or_default());
-    lines.push(first.with(Ink::Faint, sure));
-    lines.extend(titles.map(|piece| Line::of(Ink::Plain, format!("{pad}{piece}"))));
-    if detail == Detail::Whole && !finding.what.is_empty() {
-        lines.extend(
-            wrap(&finding.what, room, limit)
-                .into_iter()
-                .map(|p| Line::of(Ink::Faint, format!("{pad}{p}"))),
-        );
-    }
-    if !finding.change.is_empty() {
-        for (index, piece) in wrap(&finding.change, room - 2, limit)
-            .into_iter()
-            .enumerate()
-        {
-            let arrow = if index == 0 { "→ " } else { "  " };
-            lines.push(Line::of(Ink::Plain, format!("{pad}{arrow}{piece}")));
-        }
-    }
-    frames(report, finding, detail, width, lines);
-}
-
-fn first_frame(report: &Report, finding: &Finding) -> Option<String> {
-    let frames = stack::interesting(report, finding.node?);
-    frames.first().map(|frame| {
-        format!(
-            "{} {}",
-            stack::short_name(&frame.function),
-            stack::place(frame)
-        )
-    })
-}
-
-fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, lines: &mut Vec<Line>) {
-    const INDENT: usize = 14;
-    let Some(node) = finding.node else { return };
-    let whole = detail == Detail::Whole;
-    let frames = if whole {
-        stack::path(report, node)
-    } else {
-        stack::interesting(report, node)
-    };
-    let shown = match detail {
-        Detail::Line | Detail::Short => 1,
-        Detail::Full => 3,
-        Detail::Whole => frames.len(),
-    };
-    let room = width - INDENT - 3;
-    let others = finding.more_nodes.len();
-    for (index, frame) in frames.iter().take(shown).enumerate() {
-        let name = if whole {
-            frame.function.clone()
-        } else {
-            stack::short_name(&frame.function)
-        };
-        let mut place = stack::place(frame);
-        if whole && frame.inlined {
-            place += " (inlined)";
-        }
-        if index + 1 == shown && !whole {
-            let rest = frames.len().saturating_sub(shown);
-            if detail == Detail::Full && rest > 0 {
-                place += &format!("  +{rest} frames");
-            }
-            if others > 0 {
-                place += &format!("  +{others} stacks");
-            }
-        }
-        let place = cut_middle(&place, room / 2);
-        let name = left(&name, (room - columns(&place) - 2).min(columns(&name)));
-        let lead = format!(
-            "{}{}",
-            " ".repeat(INDENT),
-            if index == 0 { "at " } else { "   " }
-        );
-        lines.push(
-            Line::of(Ink::Faint, lead)
-                .with(Ink::Plain, name)
-                .with(Ink::Faint, format!("  {place}")),
-        );
-    }
-    if whole && others > 0 {
-        let text = format!(
-            "{}… and {others} more stacks: see --json",
-            " ".repeat(INDENT)
-        );
-        lines.push(Line::of(Ink::Faint, text));
-    }
-}
-
 fn tail(report: &Report, width: usize) -> Vec<Line> {
     let t = &report.totals;
     let mut text = format!(
-        "Over the run: {} allocations of {} ({} given), {} frees, {} reallocs, {} temporaries",
-        count(t.allocations),
+        "Over the run: {} of {} ({} given), {}, {}, {}",
+        plural(t.allocations, "allocation"),
         bytes(t.requested_bytes),
         bytes(t.usable_bytes),
-        count(t.frees),
-        count(t.reallocs),
-        count(t.temporaries),
+        plural(t.frees, "free"),
+        plural(t.reallocs, "realloc"),
+        plural(t.temporaries, "temporary"),
     );
     if t.maps > 0 {
-        text += &format!("; {} mmaps of {}", count(t.maps), bytes(t.map_bytes));
+        text += &format!("; {} of {}", plural(t.maps, "mmap"), bytes(t.map_bytes));
+    }
+    let end = report
+        .instants
+        .iter()
+        .find(|one| one.kind == InstantKind::End);
+    match end.map(|end| (end.live_blocks, bytes(end.live_usable_bytes))) {
+        Some((0, _)) => text += "; nothing live at the end",
+        Some((blocks, size)) => {
+            text += &format!("; live at the end: {} of {size}", plural(blocks, "block"));
+        }
+        None => {}
     }
     text.push('.');
     let mut lines = vec![Line::default()];

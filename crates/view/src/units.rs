@@ -52,6 +52,30 @@ pub fn count(count: u64) -> String {
     out
 }
 
+/// `1 block`, `2,000 blocks`, `1 temporary`, `2 temporaries`.
+pub fn plural(n: u64, one: &str) -> String {
+    match (n, one.strip_suffix('y')) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(stem)) => format!("{} {stem}ies", count(n)),
+        _ => format!("{} {one}s", count(n)),
+    }
+}
+
+/// A large count in few columns, to three digits: `999`, `60.0 k`, `2.03 M`.
+pub fn compact(n: u64) -> String {
+    const UNITS: [&str; 5] = ["k", "M", "G", "T", "P"];
+    if n < 1000 {
+        return n.to_string();
+    }
+    let mut value = n as f64 / 1e3;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
 /// `part` of `whole` in percent with one decimal; `–` where there is no whole.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -132,6 +156,13 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(1000), "1,000");
         assert_eq!(count(4_463_142), "4,463,142");
+        assert_eq!(plural(1, "block"), "1 block");
+        assert_eq!(plural(0, "block"), "0 blocks");
+        assert_eq!(plural(2_000, "temporary"), "2,000 temporaries");
+        assert_eq!(compact(999), "999");
+        assert_eq!(compact(60_000), "60.0 k");
+        assert_eq!(compact(999_999), "1.00 M");
+        assert_eq!(compact(2_026_751), "2.03 M");
         assert_eq!(percent(1, 3), "33.3%");
         assert_eq!(percent(1, 1_000_000), "<0.1%");
         assert_eq!(percent(0, 10), "0.0%");

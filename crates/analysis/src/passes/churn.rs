@@ -22,12 +22,16 @@ use crate::model::{Confidence, Finding, FindingKind, Report, Site};
 use crate::pass::{Act, Block, Context, Pass};
 use crate::passes::cells::Sites;
 use crate::passes::ranking::push_ranked;
-use crate::passes::wording::{bytes, count, percent, thousands};
+use crate::passes::wording::{about, bytes, count, percent, thousands};
 
 /// A finding needs this many allocations: at some 50 ns a pair less than a millisecond is spent.
 const MIN_ALLOCATIONS: u64 = 10_000;
 /// And this share of temporaries in per cent: from here on one kept buffer serves nearly all.
 const MIN_TEMPORARY_PERCENT: u64 = 75;
+/// What a pair of malloc and free costs in CPU, nanoseconds, and the least share of the program's CPU
+/// that is worth a change, in per cent: below it nobody would notice.
+const PAIR_NS: u64 = 40;
+const MIN_CPU_PERCENT: u64 = 1;
 /// And this share of the run's allocations in per cent, or else this rate.
 const MIN_SHARE_PERCENT: u64 = 1;
 const MIN_RATE: f64 = 10_000.0;
@@ -127,7 +131,12 @@ impl Pass for Churn {
         }
         let total = report.sites.iter().map(|site| site.allocations).sum();
         let mut suspects: FxHashMap<u32, Suspect<'_>> = FxHashMap::default();
-        for site in report.sites.iter().filter(|site| is_churn(site, total)) {
+        let cpu_ns = report.program.cpu_ns.unwrap_or(0);
+        for site in report
+            .sites
+            .iter()
+            .filter(|site| is_churn(site, total, cpu_ns))
+        {
             suspects.insert(
                 site.node,
                 Suspect {
@@ -163,11 +172,12 @@ struct Suspect<'a> {
     when: Option<Stat>,
 }
 
-fn is_churn(site: &Site, total: u64) -> bool {
+fn is_churn(site: &Site, total: u64, cpu_ns: u64) -> bool {
     let temporary = site.temporaries * 100 >= site.allocations * MIN_TEMPORARY_PERCENT;
     let often = site.allocations * 100 >= total * MIN_SHARE_PERCENT
         || rate(site).is_some_and(|rate| rate >= MIN_RATE);
-    site.allocations >= MIN_ALLOCATIONS && temporary && often
+    let felt = site.temporaries.saturating_mul(PAIR_NS) >= cpu_ns / 100 * MIN_CPU_PERCENT;
+    site.allocations >= MIN_ALLOCATIONS && temporary && often && felt
 }
 
 /// Acquisitions a second (U2): the steps between the first and the last.
@@ -184,17 +194,13 @@ impl Churn {
         } else {
             format!("of {} to {}", bytes(min), bytes(max))
         };
-        let speed = match rate(site) {
-            Some(rate) => format!("{} allocations a second", thousands(rate.round() as u64)),
-            None => count(site.allocations, "allocation"),
-        };
         let share = percent(site.temporaries, site.allocations);
         // In proportion: which of a stack's sizes were the temporaries is not kept.
         let avoided = u128::from(site.requested_bytes) * u128::from(site.temporaries)
             / u128::from(site.allocations.max(1));
         Finding {
             kind: FindingKind::Churn,
-            title: format!("{speed} {sizes}, {share} % temporary"),
+            title: format!("Blocks {sizes}, {share} % of them released before the next is made"),
             what: self.what(suspect, total),
             change: change(max),
             saved_cumulative_bytes: u64::try_from(avoided).unwrap_or(u64::MAX),
@@ -215,6 +221,9 @@ impl Churn {
             bytes(site.requested_bytes),
             thousands(site.temporaries),
         );
+        if let Some(rate) = rate(site) {
+            text += &format!(" About {} a second.", about(rate));
+        }
         if let Some(when) = suspect.when {
             text += &format!(
                 " {} during start-up; busiest {}, with {}.",
@@ -230,13 +239,9 @@ impl Churn {
 fn change(largest: u64) -> String {
     let size = bytes(largest);
     if largest <= STACK_BUFFER_MAX {
-        format!(
-            "Keep one buffer of {size} and use it again, or use a buffer on the stack of that size."
-        )
+        format!("Use one buffer of {size} again and again: outside the loop, or on the stack.")
     } else {
-        format!(
-            "Keep one buffer and use it again: clear it instead of releasing it, and reserve {size} at once."
-        )
+        format!("Clear the buffer instead of releasing it, and reserve {size} at once.")
     }
 }
 
@@ -263,7 +268,12 @@ mod tests {
         // 19,999 steps of 2 us each.
         assert_eq!(
             found[0].title,
-            "500,000 allocations a second of 256 bytes, 100 % temporary"
+            "Blocks of 256 bytes, 100 % of them released before the next is made"
+        );
+        assert!(
+            found[0].what.contains("About 500,000 a second."),
+            "{}",
+            found[0].what
         );
         assert!(
             found[0].what.contains("(50 % of the run's)"),

@@ -83,10 +83,8 @@ impl Cause {
     fn change(self) -> &'static str {
         match self {
             Cause::Terminator => "Count the terminator before rounding up",
-            Cause::StoredSize => "Take the stored size out of the round size, or keep it elsewhere",
-            Cause::Header => {
-                "Take the header out of the round size: let header and payload together be round"
-            }
+            Cause::StoredSize => "Keep the stored size inside the round size, or elsewhere",
+            Cause::Header => "Make header and payload together round",
             Cause::Odd => "Ask for the round size",
         }
     }
@@ -223,15 +221,15 @@ fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
     let (other, other_waste) = elsewhere(key.size);
     let title = if real {
         format!(
-            "{} wasted by requests of {} = {} + {}",
-            bytes(group.now_wasted),
+            "Requests of {} = {} + {}, each given {}",
             thousands(key.size),
             thousands(shoe.base),
-            thousands(shoe.extra)
+            thousands(shoe.extra),
+            thousands(key.usable)
         )
     } else {
         format!(
-            "Requests of {} = {} + {} cost little here, but {} each under {other}",
+            "Requests of {} = {} + {}: under {other} each would lose {}",
             thousands(key.size),
             thousands(shoe.base),
             thousands(shoe.extra),
@@ -254,7 +252,7 @@ fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
             Confidence::Possible
         },
         node: Some(node),
-        more_nodes: Vec::new(),
+        ..Finding::default()
     }
 }
 
@@ -292,11 +290,11 @@ fn what(cause: Cause, group: &Group, other: &str, other_waste: u64) -> String {
 }
 
 fn change(cause: Cause, key: CellKey, shoe: Shoe) -> String {
-    let mut text = format!("{}: ask for {} in all", cause.change(), bytes(shoe.base));
+    let mut text = format!("{}: ask for {} in all.", cause.change(), bytes(shoe.base));
     if key.usable > key.size && shoe.real {
-        text += &format!(", or make use of the {} that are given", bytes(key.usable));
+        text += &format!(" Or use all of the {} that are given.", bytes(key.usable));
     }
-    text + "."
+    text
 }
 
 #[cfg(test)]

@@ -322,21 +322,34 @@ fn finding(row: &Growth, sum: &Sum) -> Option<Finding> {
     };
     Some(Finding {
         kind: FindingKind::Growth,
-        title: format!("Buffers grow {how}: {} asked for, doubling asks for {}", bytes(row.allocated_bytes), bytes(row.doubling_bytes)),
+        title: format!(
+            "Grows {how}: {}, up to {}",
+            count(row.steps, "step"),
+            bytes(row.largest_bytes)
+        ),
         what: format!(
-            "{} grown in {} by {means}, to {} at most. {} % of the steps stayed in place. Growth by 1.5 would have asked for {}.",
+            "{} grown in {} by {means}, to {} at most: {} asked for, where doubling asks for {} and growth by 1.5 for {}. {} % of the steps stayed in place.",
             count(row.chains, "buffer"),
             count(row.steps, "step"),
             bytes(row.largest_bytes),
-            percent(row.in_place_steps, row.steps),
+            bytes(row.allocated_bytes),
+            bytes(row.doubling_bytes),
             bytes(row.one_and_a_half_bytes),
+            percent(row.in_place_steps, row.steps),
         ),
-        change: "Grow the capacity by a factor (2, or 1.5 where memory is tight), or ask for the final size at once where it is known.".to_owned(),
+        change: format!(
+            "Double the capacity at each step (1.5 where memory is tight), or ask for {} at once.",
+            bytes(row.largest_bytes)
+        ),
         saved_cumulative_bytes: saved,
         saved_allocations: row.steps.saturating_sub(sum.doubling.1),
         blocks: row.steps,
         // Steps in place copy nothing: then only calls are saved, and the bytes were never apart.
-        confidence: if row.in_place_steps * 10 >= row.steps * 9 { Confidence::Possible } else { Confidence::Likely },
+        confidence: if row.in_place_steps * 10 >= row.steps * 9 {
+            Confidence::Possible
+        } else {
+            Confidence::Likely
+        },
         node: Some(row.node),
         ..Finding::default()
     })

@@ -29,8 +29,8 @@ mod driver;
 mod growth_shape;
 #[cfg(test)]
 mod phases_judge;
-mod ranking;
-mod wording;
+pub(crate) mod ranking;
+pub(crate) mod wording;
 
 /// Every pass, ready to see its first act.
 pub fn all(facts: &Facts, _options: &Options) -> Vec<Box<dyn Pass>> {

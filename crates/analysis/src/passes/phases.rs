@@ -444,14 +444,10 @@ fn leak(name: &Name, node: u32, sum: &Sum) -> Finding {
     let each = sum.end_usable / name.instances.max(1);
     Finding {
         kind: FindingKind::Leak,
-        title: format!(
-            "Each '{}' leaves about {} behind: {} at the end",
-            name.name,
-            bytes(each),
-            bytes(sum.end_usable)
-        ),
+        title: format!("Every '{}' leaves more behind", name.name),
         what: format!(
-            "{} of this stack were born in {} of '{}' and outlived their end mark; {} are live at the end of the run. Live memory at the end marks went from {} to {}.",
+            "About {} each time. {} of this stack were born in {} of '{}' and outlived their end mark; {} are live at the end of the run. Live memory at the end marks went from {} to {}.",
+            bytes(each),
             count(sum.blocks, "block"),
             count(name.instances, "repetition"),
             name.name,
@@ -475,11 +471,7 @@ fn leak(name: &Name, node: u32, sum: &Sum) -> Finding {
 fn zombie(name: &Name, node: u32, sum: &Sum) -> Finding {
     Finding {
         kind: FindingKind::Zombie,
-        title: format!(
-            "{} outlive '{}' to the end of the run",
-            bytes(sum.end_usable),
-            name.name
-        ),
+        title: format!("Allocated in '{}', outlives it", name.name),
         what: format!(
             "{} ({}) of this stack were born in '{}' and lived at its end mark; {} ({}) of them are live at the end of the run.",
             count(sum.blocks, "block"),
@@ -489,7 +481,7 @@ fn zombie(name: &Name, node: u32, sum: &Sum) -> Finding {
             bytes(sum.end_usable),
         ),
         change: format!(
-            "If they belong to '{}', release them when it ends. If they are a cache, bound it in bytes.",
+            "Release it when '{}' ends, or if it is a cache, bound it in bytes.",
             name.name
         ),
         now_bytes: sum.now_usable,
@@ -646,7 +638,12 @@ mod tests {
             (leaks[0].node, leaks[0].now_bytes, leaks[0].confidence),
             (Some(1), 10_000, Confidence::Likely)
         );
-        assert!(leaks[0].title.contains("1,000 bytes"), "{}", leaks[0].title);
+        assert_eq!(leaks[0].title, "Every 'req' leaves more behind");
+        assert!(
+            leaks[0].what.starts_with("About 1,000 bytes each time."),
+            "{}",
+            leaks[0].what
+        );
     }
 
     #[test]

@@ -165,7 +165,7 @@ fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
     Finding {
         kind: FindingKind::Placebo,
         title: format!(
-            "{} of {} are held while {} more of that size were acquired",
+            "{} of {} lie idle while {} more of that size are made",
             count(u64::from(watch.at_instant), "buffer"),
             bytes(key.size),
             count(watch.reusable, "buffer"),
@@ -175,7 +175,7 @@ fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
             bytes(key.size),
             count(watch.reusable, "acquisition"),
         ),
-        change: "If it is a pool: take from it before allocating, or drop it. Either gives the same speed or better, and dropping it gives the memory back.".to_owned(),
+        change: "If this is a pool, take from it before allocating, or drop it.".to_owned(),
         now_bytes: now,
         saved_bytes: now,
         saved_cumulative_bytes: watch.reusable.saturating_mul(key.size),

@@ -1,7 +1,7 @@
 //! The largest findings of a pass, and the rest in one line.
 //!
 //! ```text
-//!   findings ──► sorted by what they save ──► first TOP, then "N further stacks: together …"
+//!   findings ──► sorted by what they save ──► the first, then "N further stacks: together …"
 //! ```
 //!
 //! K1  The bytes and allocations of what is pushed equal those of what went in.
@@ -10,32 +10,36 @@
 //! Not here: the order between passes (the ledger sorts the report's findings as a whole).
 
 use crate::model::{Finding, FindingKind, Report};
-use crate::passes::wording::{bytes, count};
+use crate::passes::wording::count;
 
-/// Findings a pass may show one by one. Six passes and the ledger
-/// share a screen and a half; the rest is folded into one line.
-pub(super) const TOP: usize = 8;
+/// Findings that a pass hands on. Those of one function are put together afterwards, when frames have
+/// names, and only then cut to a screenful: cut here, a hundred stacks of one function would not be.
+pub(super) const TOP: usize = 2000;
 /// Stacks that the folded finding names.
 const MORE: usize = 50;
 
 /// Adds the findings of one pass and kind to the report.
-pub(super) fn push_ranked(report: &mut Report, mut findings: Vec<Finding>) {
+pub(super) fn push_ranked(report: &mut Report, findings: Vec<Finding>) {
+    report.findings.extend(ranked(findings, TOP));
+}
+
+/// The first `top` findings in order, and one more for the rest (K1).
+pub(crate) fn ranked(mut findings: Vec<Finding>, top: usize) -> Vec<Finding> {
     findings.sort_by_key(|f| {
         std::cmp::Reverse((
             f.saved_bytes,
             f.saved_cumulative_bytes,
             f.saved_allocations,
+            f.now_bytes,
             !f.node.unwrap_or(0),
         ))
     });
-    let rest = findings.split_off(findings.len().min(TOP));
-    report.findings.append(&mut findings);
-    if let Some(folded) = fold(&rest) {
-        report.findings.push(folded);
-    }
+    let rest = findings.split_off(findings.len().min(top));
+    findings.extend(fold(&rest, top));
+    findings
 }
 
-fn fold(rest: &[Finding]) -> Option<Finding> {
+fn fold(rest: &[Finding], top: usize) -> Option<Finding> {
     let first = rest.first()?;
     let mut folded = Finding {
         kind: first.kind,
@@ -49,13 +53,14 @@ fn fold(rest: &[Finding]) -> Option<Finding> {
         folded.saved_allocations += finding.saved_allocations;
         folded.blocks += finding.blocks;
     }
+    folded.stacks = rest.iter().map(|f| f.stacks.max(1)).sum();
     folded.title = format!(
-        "{} with smaller findings of this kind: together {} now",
-        count(rest.len() as u64, "further stack"),
-        bytes(folded.now_bytes)
+        "{} like those above, from {}",
+        count(rest.len() as u64, "smaller finding"),
+        count(folded.stacks, "stack")
     );
     folded.what = format!(
-        "Each is smaller than the {TOP} that are listed as '{}'.",
+        "Each is smaller than the {top} that are listed as '{}'.",
         kind_name(first.kind)
     );
     folded.change = "See to the larger ones first.".to_owned();
@@ -92,17 +97,13 @@ mod tests {
                 ..Finding::default()
             })
             .collect();
-        let mut report = Report::default();
-        push_ranked(&mut report, findings);
-        assert_eq!(report.findings.len(), TOP + 1);
-        assert_eq!(report.findings[0].saved_bytes, 30);
+        let findings = ranked(findings, 8);
+        assert_eq!(findings.len(), 9);
+        assert_eq!(findings[0].saved_bytes, 30);
         // 1 + … + 30 = 465; the folded 22 are 1 … 22 = 253.
-        assert_eq!(
-            report.findings.iter().map(|f| f.saved_bytes).sum::<u64>(),
-            465
-        );
-        assert_eq!(report.findings[TOP].saved_bytes, 253);
-        assert_eq!(report.findings[TOP].now_bytes, 506);
-        assert_eq!(report.findings[TOP].more_nodes.len(), 22);
+        assert_eq!(findings.iter().map(|f| f.saved_bytes).sum::<u64>(), 465);
+        assert_eq!(findings[8].saved_bytes, 253);
+        assert_eq!(findings[8].now_bytes, 506);
+        assert_eq!(findings[8].more_nodes.len(), 22);
     }
 }

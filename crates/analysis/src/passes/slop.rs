@@ -87,11 +87,11 @@ pub(super) fn finish(
     }
     let by_stack = stacks
         .into_iter()
-        .map(|(node, sum)| stack_finding(node, &sum));
+        .map(|(node, sum)| stack_finding(node, &sum, classes));
     let by_size = sizes
         .into_iter()
         .filter(|(_, sum)| sum.large())
-        .map(|(size, sum)| size_finding(size, sum));
+        .map(|(size, sum)| size_finding(size, sum, classes));
     push_ranked(report, by_stack.chain(by_size).collect());
 }
 
@@ -110,14 +110,32 @@ impl Largest for (u64, u64, u64) {
     }
 }
 
-fn stack_finding(node: u32, sum: &Sum) -> Finding {
+/// What to do about requests of one size that are given much more.
+fn trim(size: u64, usable: u64, below: Option<u64>) -> String {
+    let fit = match below {
+        Some(class) if size - class <= class / 2 => format!(
+            "Make them {} smaller: requests of {} fit the class below. Or keep",
+            bytes(size - class),
+            thousands(class)
+        ),
+        _ => "Keep".to_owned(),
+    };
+    format!(
+        "{fit} several in one block of {} or more (an array, an arena).",
+        bytes(usable * 8)
+    )
+}
+
+fn stack_finding(node: u32, sum: &Sum, classes: &Classes) -> Finding {
     let (size, usable, part) = sum.top;
+    let below = classes.class_below(size);
     Finding {
         kind: FindingKind::Slop,
         title: format!(
-            "{} of slop, {} % of what this stack asks for",
-            bytes(sum.slop),
-            percent(sum.slop, sum.requested)
+            "Rounded up: requests of {} are given {}, {} % more",
+            thousands(size),
+            thousands(usable),
+            percent(usable - size, size)
         ),
         what: format!(
             "{} of this stack ask for {} and are given {}. The largest part: requests of {} are given {} ({} of slop).",
@@ -128,11 +146,7 @@ fn stack_finding(node: u32, sum: &Sum) -> Finding {
             bytes(usable),
             bytes(part),
         ),
-        change: format!(
-            "Put several of these objects in one block, or fit the size: {} are paid for at a request of {}.",
-            bytes(usable),
-            thousands(size)
-        ),
+        change: trim(size, usable, below),
         now_bytes: sum.slop,
         saved_bytes: sum.slop,
         saved_cumulative_bytes: sum.total_slop,
@@ -143,20 +157,26 @@ fn stack_finding(node: u32, sum: &Sum) -> Finding {
     }
 }
 
-fn size_finding(size: u64, mut sum: Sum) -> Finding {
+fn size_finding(size: u64, mut sum: Sum, classes: &Classes) -> Finding {
     sum.parts
         .sort_unstable_by_key(|(slop, node)| (std::cmp::Reverse(*slop), *node));
     let nodes: Vec<u32> = sum.parts.iter().map(|(_, node)| *node).collect();
     Finding {
         kind: FindingKind::Slop,
-        title: format!("{} of slop in requests of {}, from {}", bytes(sum.slop), bytes(size), count(nodes.len() as u64, "stack")),
+        title: format!(
+            "Rounded up: requests of {} are given {}, from {}",
+            bytes(size),
+            thousands(sum.top.1),
+            count(nodes.len() as u64, "stack")
+        ),
         what: format!(
             "{} of {} are given {} each. No single stack holds much of it.",
             count(sum.blocks, "live block"),
             bytes(size),
             bytes(sum.top.1)
         ),
-        change: "If they are objects of one type, allocate them in groups, or trim the type to the class below.".to_owned(),
+        change: trim(size, sum.top.1, classes.class_below(size)),
+        stacks: nodes.len() as u64,
         now_bytes: sum.slop,
         saved_bytes: sum.slop,
         saved_cumulative_bytes: sum.total_slop,
@@ -197,7 +217,9 @@ mod tests {
         assert_eq!((found[1].now_bytes, found[1].blocks), (120_000, 8000));
         assert_eq!(found[1].more_nodes.len(), 50);
         assert!(
-            found[1].title.contains("17 bytes, from 80 stacks"),
+            found[1]
+                .title
+                .contains("17 bytes are given 32, from 80 stacks"),
             "{}",
             found[1].title
         );

@@ -4,13 +4,13 @@
 //!   1234 ──► "1,234 bytes"      12345678 ──► "11.8 MiB"      7 of 9 ──► "78 %"
 //! ```
 //!
-//! W1  Below 10,000 bytes a figure is exact; above, it has one decimal and a binary unit. The exact
+//! W1  Below 10,000 bytes a figure is exact; above, it has three digits and a binary unit, as in the views. The exact
 //!     figure is in the finding's fields.
 //!
 //! Not here: tables, colour, widths (the views).
 
 /// `12,345`.
-pub(super) fn thousands(n: u64) -> String {
+pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -23,7 +23,7 @@ pub(super) fn thousands(n: u64) -> String {
 }
 
 /// Bytes for a sentence (W1).
-pub(super) fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if n == 1 {
         return "1 byte".to_owned();
@@ -33,15 +33,30 @@ pub(super) fn bytes(n: u64) -> String {
     }
     let mut value = n as f64 / 1024.0;
     let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
+    while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
     }
-    format!("{value:.1} {}", UNITS[unit])
+    let (decimals, scale) = match value {
+        v if v >= 99.95 => (0, 1.0),
+        v if v >= 9.995 => (1, 10.0),
+        v if v >= 0.9995 => (2, 100.0),
+        _ => (3, 1000.0),
+    };
+    // Halves go up, as in the views.
+    let value = (value * scale).round() / scale;
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// `2,030,000`: a figure that was measured, not counted, to three digits.
+pub(crate) fn about(n: f64) -> String {
+    let digits = n.max(1.0).log10().floor() as i32;
+    let unit = 10f64.powi((digits - 2).max(0));
+    thousands(((n / unit).round() * unit) as u64)
 }
 
 /// `1 block`, `2 blocks`.
-pub(super) fn count(n: u64, one: &str) -> String {
+pub(crate) fn count(n: u64, one: &str) -> String {
     if n == 1 {
         format!("1 {one}")
     } else {
@@ -50,7 +65,7 @@ pub(super) fn count(n: u64, one: &str) -> String {
 }
 
 /// Whole per cent of a whole; 0 of 0 is 0.
-pub(super) fn percent(part: u64, whole: u64) -> u64 {
+pub(crate) fn percent(part: u64, whole: u64) -> u64 {
     if whole == 0 {
         0
     } else {
@@ -72,6 +87,11 @@ mod tests {
         assert_eq!(bytes(9_999), "9,999 bytes");
         assert_eq!(bytes(10_240), "10.0 KiB");
         assert_eq!(bytes(12_345_678), "11.8 MiB");
+        assert_eq!(bytes(8 << 20), "8.00 MiB");
+        assert_eq!(bytes(1000 << 20), "0.977 GiB");
+        assert_eq!(bytes(134_742_016), "129 MiB");
+        assert_eq!(about(2_026_751.3), "2,030,000");
+        assert_eq!(about(87.4), "87");
         assert_eq!(count(1, "block"), "1 block");
         assert_eq!(count(1_000, "block"), "1,000 blocks");
         assert_eq!(percent(7, 9), 78);

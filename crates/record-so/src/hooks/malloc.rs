@@ -33,6 +33,8 @@ pub mod free_func {
 const UNKNOWN: u32 = 0;
 const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
+/// The allocator has no `malloc_usable_size` of its own; another one's must not see its blocks.
+const NOT_AT_ALL: u32 = 3;
 static USABLE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 /// Usable size of a live block. One load for glibc, a call for others.
@@ -57,15 +59,21 @@ unsafe fn usable_size(block: *mut c_void) -> u64 {
 #[inline(never)]
 unsafe fn usable_size_slow(block: *mut c_void) -> u64 {
     // ORDER: Relaxed; as above.
-    if USABLE.load(Ordering::Relaxed) == UNKNOWN {
-        let how = if thread::glibc_headers() {
+    let mut how = USABLE.load(Ordering::Relaxed);
+    if how == UNKNOWN {
+        let asked = real::REAL.malloc_usable_size.get();
+        let malloc = real::REAL.malloc.get();
+        how = if thread::glibc_headers() {
             BY_HEADER
-        } else {
+        } else if !asked.is_null() && real::object_of(asked) == real::object_of(malloc) {
             BY_CALL
+        } else {
+            NOT_AT_ALL
         };
+        // ORDER: Relaxed; as above.
         USABLE.store(how, Ordering::Relaxed);
     }
-    if real::REAL.malloc_usable_size.get().is_null() {
+    if how == NOT_AT_ALL {
         return 0;
     }
     // SAFETY: as the caller promises.

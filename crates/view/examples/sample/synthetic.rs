@@ -198,6 +198,7 @@ fn rows(report: &mut Report, dice: &mut Dice) {
             live_blocks: live,
             live_requested_bytes: live * size,
             live_usable_bytes: live * usable(size),
+            live_resident_bytes: None,
             heap_peak_blocks: peak,
             heap_peak_requested_bytes: peak * size,
             heap_peak_usable_bytes: peak * usable(size),
@@ -434,83 +435,86 @@ fn timeline(report: &mut Report, dice: &mut Dice) {
     }
 }
 
+/// Kind, title, change, how sure, and what part of the largest site it saves.
+type Sample = (FindingKind, &'static str, &'static str, Confidence, u64);
+const KINDS: [Sample; 10] = [
+    (
+        FindingKind::Retained,
+        "malloc keeps free memory after the index is built",
+        "Call malloc_trim(0) after the build, or set M_TRIM_THRESHOLD to 8 MiB.",
+        Confidence::Certain,
+        3,
+    ),
+    (
+        FindingKind::Clownshoes,
+        "requests of 4,104 bytes: 2^12 + 8, a header added to a power of two",
+        "Ask for 4,096 bytes in all: take the 8-byte header out of the block's payload.",
+        Confidence::Certain,
+        4,
+    ),
+    (
+        FindingKind::Growth,
+        "buffer grows by a fixed 4,096 bytes; 4,103 steps to 16.0 MiB",
+        "Double the capacity instead: the same end size takes 13 steps. Where the size is known, reserve it before the loop.",
+        Confidence::Likely,
+        5,
+    ),
+    (
+        FindingKind::Slop,
+        "requests of 13 bytes get 24",
+        "Keep short strings in the struct that points to them.",
+        Confidence::Certain,
+        6,
+    ),
+    (
+        FindingKind::Zombie,
+        "blocks of phase “load” outlive it",
+        "Release the parsed configuration when loading ends.",
+        Confidence::Likely,
+        7,
+    ),
+    (
+        FindingKind::Untouched,
+        "buffers asked for and never touched",
+        "Allocate on first use; 1 of 40 buffers is ever written.",
+        Confidence::Possible,
+        8,
+    ),
+    (
+        FindingKind::Leak,
+        "live bytes grow between all marks",
+        "Bound the cache: its blocks are never released once put.",
+        Confidence::Possible,
+        9,
+    ),
+    (
+        FindingKind::Placebo,
+        "free list of 64 KiB buffers is never taken from",
+        "Remove the free list, or take from it before allocating.",
+        Confidence::Likely,
+        10,
+    ),
+    (
+        FindingKind::Slop,
+        "requests of 65,552 bytes are rounded up",
+        "Ask for 65,536.",
+        Confidence::Certain,
+        14,
+    ),
+    (
+        FindingKind::Untouched,
+        "read-ahead buffer of idle files",
+        "Close files after 30 s idle.",
+        Confidence::Possible,
+        20,
+    ),
+];
+
 fn findings(report: &mut Report) {
     let mut by_live: Vec<&Site> = report.sites.iter().collect();
     by_live.sort_by_key(|site| std::cmp::Reverse(site.live_usable_bytes));
-    let kinds = [
-        (
-            FindingKind::Retained,
-            "malloc keeps free memory after the index is built",
-            "Call malloc_trim(0) after the build, or set M_TRIM_THRESHOLD to 8 MiB.",
-            Confidence::Certain,
-            3,
-        ),
-        (
-            FindingKind::Clownshoes,
-            "requests of 4,104 bytes: 2^12 + 8, a header added to a power of two",
-            "Ask for 4,096 bytes in all: take the 8-byte header out of the block's payload.",
-            Confidence::Certain,
-            4,
-        ),
-        (
-            FindingKind::Growth,
-            "buffer grows by a fixed 4,096 bytes; 4,103 steps to 16.0 MiB",
-            "Double the capacity instead: the same end size takes 13 steps. Where the size is known, reserve it before the loop.",
-            Confidence::Likely,
-            5,
-        ),
-        (
-            FindingKind::Slop,
-            "requests of 13 bytes get 24",
-            "Keep short strings in the struct that points to them.",
-            Confidence::Certain,
-            6,
-        ),
-        (
-            FindingKind::Zombie,
-            "blocks of phase “load” outlive it",
-            "Release the parsed configuration when loading ends.",
-            Confidence::Likely,
-            7,
-        ),
-        (
-            FindingKind::Untouched,
-            "buffers asked for and never touched",
-            "Allocate on first use; 1 of 40 buffers is ever written.",
-            Confidence::Possible,
-            8,
-        ),
-        (
-            FindingKind::Leak,
-            "live bytes grow between all marks",
-            "Bound the cache: its blocks are never released once put.",
-            Confidence::Possible,
-            9,
-        ),
-        (
-            FindingKind::Placebo,
-            "free list of 64 KiB buffers is never taken from",
-            "Remove the free list, or take from it before allocating.",
-            Confidence::Likely,
-            10,
-        ),
-        (
-            FindingKind::Slop,
-            "requests of 65,552 bytes are rounded up",
-            "Ask for 65,536.",
-            Confidence::Certain,
-            14,
-        ),
-        (
-            FindingKind::Untouched,
-            "read-ahead buffer of idle files",
-            "Close files after 30 s idle.",
-            Confidence::Possible,
-            20,
-        ),
-    ];
     let mut findings = Vec::new();
-    for (index, (kind, title, change, confidence, divisor)) in kinds.into_iter().enumerate() {
+    for (index, (kind, title, change, confidence, divisor)) in KINDS.into_iter().enumerate() {
         let site = by_live[index % by_live.len()];
         findings.push(Finding {
             kind,
@@ -562,6 +566,13 @@ fn findings(report: &mut Report) {
         });
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saved_bytes));
+    let nodes: Vec<u32> = by_live.iter().take(5).map(|site| site.node).collect();
+    report.findings = findings;
+    growth_and_zombies(report, &nodes);
+}
+
+/// `nodes`: five stacks.
+fn growth_and_zombies(report: &mut Report, nodes: &[u32]) {
     report.growth = [
         GrowthPattern::FixedStep(4096),
         GrowthPattern::JustEnough,
@@ -571,7 +582,7 @@ fn findings(report: &mut Report) {
     .into_iter()
     .enumerate()
     .map(|(index, pattern)| Growth {
-        node: by_live[index].node,
+        node: nodes[index],
         pattern,
         by_hand: index == 1,
         chains: 4 + index as u64,
@@ -586,14 +597,13 @@ fn findings(report: &mut Report) {
     .collect();
     report.zombies = vec![Zombie {
         phase: "load".into(),
-        node: by_live[4].node,
+        node: nodes[4],
         blocks: 9000,
         requested_bytes: 3 * MIB,
         usable_bytes: 3 * MIB + 90_000,
         end_blocks: 8000,
         end_usable_bytes: 2 * MIB,
     }];
-    report.findings = findings;
 }
 
 fn threads(report: &Report) -> Vec<ThreadRow> {

@@ -1,4 +1,4 @@
-// What to change: savings first, then what would allocate less, then who holds memory.
+// What to change: savings first, then what would allocate less, then who holds memory, then the rest.
 //
 // F1  A finding without a saving is never listed among those that save.
 // F2  Stacks are made when a finding is opened.
@@ -17,20 +17,26 @@ views.push({
     );
     const gives = [],
       less = [],
-      holds = [];
+      holds = [],
+      beside = [];
+    const rest = (f) => f.node === null && f.more_nodes.length > 0;
     for (const f of report.findings)
       (f.saved_bytes > 0
         ? gives
         : f.saved_cumulative_bytes > 0 || f.saved_allocations > 0
           ? less
-          : holds
+          : f.now_bytes > 0 && (f.kind === "holder" || f.kind === "retained")
+            ? holds
+            : beside
       ).push(f);
-    gives.sort((a, b) => b.saved_bytes - a.saved_bytes);
+    gives.sort((a, b) => rest(a) - rest(b) || b.saved_bytes - a.saved_bytes);
     less.sort(
       (a, b) =>
+        rest(a) - rest(b) ||
+        (a.kind === "churn") - (b.kind === "churn") ||
         b.saved_cumulative_bytes - a.saved_cumulative_bytes || b.saved_allocations - a.saved_allocations,
     );
-    holds.sort((a, b) => b.now_bytes - a.now_bytes);
+    holds.sort((a, b) => rest(a) - rest(b) || b.now_bytes - a.now_bytes);
     if (!report.findings.length)
       place.append(
         el(
@@ -43,11 +49,15 @@ views.push({
       );
     this.list(report, place, "What would give memory back", gives, (f) => figures.bytes(f.saved_bytes), true);
     this.list(report, place, "What would allocate less, over the whole run", less, (f) =>
-      f.saved_cumulative_bytes
+      f.saved_cumulative_bytes && f.kind !== "churn"
         ? figures.bytes(f.saved_cumulative_bytes)
         : figures.count(f.saved_allocations) + " ×",
     );
     this.list(report, place, "Who holds it — not waste by itself", holds, (f) => figures.bytes(f.now_bytes));
+    beside.sort((a, b) => b.now_bytes - a.now_bytes);
+    this.list(report, place, "For the record — nothing to give back at this instant", beside, (f) =>
+      f.now_bytes ? figures.bytes(f.now_bytes) : "–",
+    );
   },
   list(report, place, title, findings, figure, saves) {
     if (!findings.length) return;
@@ -65,7 +75,7 @@ views.push({
     place.append(el("h3", {}, title), list, more);
   },
   item(report, f, figure, saves) {
-    const lead = f.node === null ? null : stacks.lead(report, f.node);
+    const lead = f.node === null ? null : stacks.leadText(report, f.node);
     const body = el("div", { class: "body" });
     const details = el(
       "details",
@@ -94,12 +104,13 @@ views.push({
           if (f.node !== null) body.append(stacks.list(report, f.node));
           for (const node of f.more_nodes.slice(0, 10))
             body.append(el("p", { class: "small soft" }, "Also from"), stacks.list(report, node));
-          if (f.more_nodes.length > 10)
+          const others = Math.max(f.stacks - 1, f.more_nodes.length);
+          if (others > 10)
             body.append(
               el(
                 "p",
                 { class: "small soft" },
-                `… and ${figures.count(f.more_nodes.length - 10)} other stacks (see the JSON).`,
+                `… and ${figures.count(others - 10)} other stacks.`,
               ),
             );
         },
@@ -114,7 +125,7 @@ views.push({
           f.title,
           f.change ? el("span", { class: "change small" }, "→ " + f.change) : null,
           lead
-            ? el("span", { class: "change mono" }, `${shorten(lead.function, 110)}  ${stacks.place(lead)}`)
+            ? el("span", { class: "change mono" }, lead)
             : null,
         ),
         el("span", { class: "tag" }, `${f.kind} · ${f.confidence}`),

@@ -30,9 +30,11 @@ function renderHeader(report, place) {
   );
   const notes = [...c.notes];
   if (c.truncated_stacks)
-    notes.unshift(`${figures.count(c.truncated_stacks)} stacks lack their outermost frames.`);
+    notes.unshift(
+      `Stacks without their outermost frames, as unwind information ends there: ${figures.count(c.truncated_stacks)}.`,
+    );
   if (c.unknown_frees)
-    notes.unshift(`${figures.count(c.unknown_frees)} releases of blocks from before recording.`);
+    notes.unshift(`Releases of blocks from before recording: ${figures.count(c.unknown_frees)}.`);
   const facts = [
     ["Ran", figures.duration(p.duration_ns)],
     ["Ended", p.ended],

@@ -28,7 +28,7 @@ views.push({
         y: t.live_usable_bytes.map((v, i) => v - t.live_requested_bytes[i]),
       },
       {
-        name: "Free (anon − live)",
+        name: "Anonymous, not live",
         color: "--c3",
         x: rss,
         y: heap.length ? rss.map((ns, i) => t.anon_bytes[i] - at(heap, t.live_usable_bytes, ns)) : [],
@@ -45,7 +45,7 @@ views.push({
     place.append(
       head(
         this,
-        "Heap lines: the largest within each interval. Dotted: marks. Free reads below zero (drawn at zero) where live blocks are not resident.",
+        "Heap lines: the largest within each interval. Dotted: marks. Anonymous, not live: free memory of the allocator, memory mapped past it, written data; drawn at zero where more is live than resident.",
       ),
     );
     if (!curves.length) {

@@ -9,10 +9,6 @@
 // K4  Damaged trees end: a parent that does not come before its child counts as the root.
 // Not here: drawing (flame.js).
 
-const PLUMBING = new RegExp(
-  "^(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|strdup|__strdup|mmap" +
-    "|x(malloc|calloc|realloc|strdup)|g_(malloc0?|realloc))$|^(operator new|std::allocator|std::_|__gnu_cxx::|<?alloc::|<?core::|__rust_|__rdl_|__rustc|hashbrown::raw)",
-);
 const STARTUP =
   /^(_start|__libc_start|start_thread|_?_?clone|std::rt::|std::panic|std::sys::|core::ops::function::)/;
 
@@ -32,8 +28,13 @@ const stacks = {
     const entry = report.nodes[node];
     return (entry && report.frames[entry.frame]) || { function: "?", module: "" };
   },
-  dull(frame) {
-    return PLUMBING.test(frame.function) || STARTUP.test(frame.function);
+  /** Whether a frame only passes an allocation on (the report says so), or comes before main. */
+  dull(report, frame) {
+    if (this.of !== report) {
+      this.of = report;
+      this.plumbing = new Set(report.plumbing.map((index) => report.frames[index]));
+    }
+    return this.plumbing.has(frame) || STARTUP.test(frame.function);
   },
   place(frame) {
     if (!frame.file) return frame.module;
@@ -43,7 +44,18 @@ const stacks = {
   /** The innermost frame that is not plumbing, or the innermost. */
   lead(report, node) {
     const frames = this.path(report, node).map((n) => this.frame(report, n));
-    return frames.find((frame) => !this.dull(frame)) || frames[0] || { function: "(no stack)", module: "" };
+    return frames.find((frame) => !this.dull(report, frame)) || frames[0] || { function: "(no stack)", module: "" };
+  },
+  /** The lead in words; behind one without a name, the first caller that has one. */
+  leadText(report, node) {
+    const own = this.path(report, node)
+      .map((n) => this.frame(report, n))
+      .filter((frame) => !this.dull(report, frame));
+    const lead = this.lead(report, node);
+    const unnamed = (frame) => /^0x|\+0x/.test(frame.function);
+    const text = (frame) => `${shorten(frame.function, 110)}  ${unnamed(frame) ? "" : this.place(frame)}`;
+    const next = unnamed(lead) && own.find((frame) => !unnamed(frame) && !frame.function.startsWith("__libc_"));
+    return next ? `${text(lead).trim()} ← ${text(next)}` : text(lead).trim();
   },
   /** A list of frames, the dull ones fainter, innermost first. */
   list(report, node) {
@@ -51,7 +63,7 @@ const stacks = {
       const frame = this.frame(report, n);
       return el(
         "li",
-        { class: this.dull(frame) ? "dull" : null },
+        { class: this.dull(report, frame) ? "dull" : null },
         frame.function || "(no name)",
         el("span", { class: "where" }, this.place(frame) + (frame.inlined ? " (inlined)" : "")),
       );

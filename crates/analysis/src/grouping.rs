@@ -1,0 +1,516 @@
+//! After frames have names: one finding for one cause, and who holds most, by function.
+//!
+//! ```text
+//!   finding  kind, stack ──► function that names the stack (plumbing.rs) ──► same kind and function
+//!                                                                           (and title): one finding
+//! ```
+//!
+//! U1  Bytes, blocks and allocations of what is put together are the sums; `stacks` says of how many.
+//!     The words are those of the largest.
+//! U2  At most `Limits::findings_per_kind` of a kind stay; the rest is summed up in one more.
+//! U3  Order: by what is saved now, then over the run, then by what is held; sums of the rest last.
+//! U4  A holder that another finding would shrink by half or more is not told twice.
+//!
+//! Not here: what is a finding (`findings.rs`, the passes).
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::books::largest_parts;
+use crate::facts::Limits;
+use crate::model::{BookPart, Confidence, Finding, FindingKind, Report};
+use crate::passes::ranking::ranked;
+use crate::passes::wording::{bytes, count, percent};
+use crate::plumbing::Naming;
+
+/// Stacks that a finding lists.
+const MORE_NODES: usize = 50;
+/// Free memory between the blocks of one function is worth a line from here, and from a fiftieth of
+/// what is resident: a little lies between the blocks of every heap.
+const PINNED_BYTES: u64 = 512 << 10;
+/// Below this a holder is not worth a line.
+const WORTH_BYTES: u64 = 64 << 10;
+
+/// Puts findings and parts together, adds the holders, and ranks all of it.
+pub(crate) fn settle(report: &mut Report, limits: &Limits) {
+    let naming = Naming::of(report);
+    let plumbing = naming.plumbing.iter().enumerate();
+    report.plumbing = plumbing
+        .filter(|(_, is)| **is)
+        .map(|(frame, _)| frame as u32)
+        .collect();
+    // Before parts are cut to the largest: a heap of its own grows at a thousand stacks.
+    let mapped = mapped(report, &naming);
+    name_parts(report, &naming, limits.parts);
+    let found = std::mem::take(&mut report.findings);
+    report.findings = merge(report, &naming, found);
+    let books = report
+        .instants
+        .get(report.at)
+        .and_then(|one| one.books.as_ref());
+    let least = books
+        .map_or(0, |books| books.resident_bytes / 50)
+        .max(PINNED_BYTES);
+    report.findings.retain(|one| {
+        one.kind != FindingKind::Retained || one.node.is_none() || one.saved_bytes >= least
+    });
+    drop_shoes_of_growth(report, &naming);
+    let mut held = holders(report, &naming);
+    held.extend(mapped);
+    report.findings.extend(held);
+    let mut by_kind: Vec<(FindingKind, Vec<Finding>)> = Vec::new();
+    for finding in std::mem::take(&mut report.findings) {
+        match by_kind.iter_mut().find(|(kind, _)| *kind == finding.kind) {
+            Some((_, same)) => same.push(finding),
+            None => by_kind.push((finding.kind, vec![finding])),
+        }
+    }
+    for (_, same) in by_kind {
+        report
+            .findings
+            .extend(ranked(same, limits.findings_per_kind.max(1)));
+    }
+    report.findings.sort_by_key(|finding| {
+        let size = (
+            finding.saved_bytes,
+            finding.saved_cumulative_bytes,
+            finding.saved_allocations,
+            finding.now_bytes,
+        );
+        (finding.is_rest(), std::cmp::Reverse(size))
+    });
+}
+
+/// Whether findings of this kind are told apart by their title: it names the cause.
+fn title_is_cause(kind: FindingKind) -> bool {
+    matches!(
+        kind,
+        FindingKind::Clownshoes | FindingKind::Zombie | FindingKind::Leak | FindingKind::Retained
+    )
+}
+
+/// One finding for each kind, function and cause (U1).
+fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Finding> {
+    let mut at: FxHashMap<(String, u32, String), usize> = FxHashMap::default();
+    let mut merged: Vec<Finding> = Vec::new();
+    // Largest first, so that the words are those of the largest.
+    for mut finding in ranked(findings, usize::MAX) {
+        finding.stacks = finding
+            .stacks
+            .max(u64::from(finding.node.is_some()) + finding.more_nodes.len() as u64);
+        let function = finding
+            .node
+            .and_then(|node| naming.function_of(report, node));
+        let alone = finding.node.is_none() || !finding.more_nodes.is_empty();
+        let Some(function) = function.filter(|_| !alone) else {
+            merged.push(finding);
+            continue;
+        };
+        let title = match title_is_cause(finding.kind) {
+            true => finding.title.clone(),
+            false => String::new(),
+        };
+        match at.entry((format!("{:?}", finding.kind), function, title)) {
+            std::collections::hash_map::Entry::Occupied(entry) => {
+                absorb(&mut merged[*entry.get()], &finding);
+            }
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(merged.len());
+                merged.push(finding);
+            }
+        }
+    }
+    for finding in merged
+        .iter_mut()
+        .filter(|one| one.stacks > 1 && !one.what.is_empty())
+    {
+        if finding.kind != FindingKind::Leak || finding.saved_bytes > 0 {
+            finding.what = format!(
+                "From {} together; of the largest: {}",
+                count(finding.stacks, "stack"),
+                finding.what
+            );
+        }
+    }
+    merged
+}
+
+fn absorb(into: &mut Finding, other: &Finding) {
+    into.now_bytes = into.now_bytes.saturating_add(other.now_bytes);
+    into.saved_bytes = into.saved_bytes.saturating_add(other.saved_bytes);
+    into.saved_cumulative_bytes = into
+        .saved_cumulative_bytes
+        .saturating_add(other.saved_cumulative_bytes);
+    into.saved_allocations = into
+        .saved_allocations
+        .saturating_add(other.saved_allocations);
+    into.blocks = into.blocks.saturating_add(other.blocks);
+    into.stacks += other.stacks.max(1);
+    if into.more_nodes.len() < MORE_NODES {
+        into.more_nodes.extend(other.node);
+    }
+}
+
+/// What the live blocks of one function come to.
+#[derive(Default)]
+struct Held {
+    nodes: Vec<(u64, u32)>,
+    resident: u64,
+    usable: u64,
+    blocks: u64,
+}
+
+/// A buffer that grows passes through every size, and so through a few that are a little too large:
+/// that is one cause, told as growth, unless its blocks waste memory at the instant.
+fn drop_shoes_of_growth(report: &mut Report, naming: &Naming) {
+    let function = |one: &Finding| one.node.and_then(|node| naming.function_of(report, node));
+    let grows: FxHashSet<u32> = report
+        .findings
+        .iter()
+        .filter(|one| one.kind == FindingKind::Growth)
+        .filter_map(function)
+        .collect();
+    let keep: Vec<bool> = report
+        .findings
+        .iter()
+        .map(|one| {
+            one.kind != FindingKind::Clownshoes
+                || one.saved_bytes > 0
+                || function(one).is_none_or(|function| !grows.contains(&function))
+        })
+        .collect();
+    let mut keep = keep.into_iter();
+    report.findings.retain(|_| keep.next().unwrap_or(true));
+}
+
+/// Functions with a twentieth of the live heap or more, over all of their stacks.
+fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
+    let mut by_function: FxHashMap<u32, Held> = FxHashMap::default();
+    let mut total = 0u64;
+    for site in report.sites.iter().filter(|site| site.live_blocks > 0) {
+        let Some(function) = naming
+            .function_of(report, site.node)
+            .filter(|_| site.node != 0)
+        else {
+            continue;
+        };
+        let resident = site.live_resident_bytes.unwrap_or(site.live_usable_bytes);
+        let held = by_function.entry(function).or_default();
+        held.nodes.push((resident, site.node));
+        held.resident = held.resident.saturating_add(resident);
+        held.usable = held.usable.saturating_add(site.live_usable_bytes);
+        held.blocks += site.live_blocks;
+        total = total.saturating_add(resident);
+    }
+    let books = report
+        .instants
+        .get(report.at)
+        .and_then(|one| one.books.as_ref());
+    let least = WORTH_BYTES.max(books.map_or(0, |books| books.resident_bytes / 100));
+    let large = |held: &Held| held.resident >= least && held.resident >= total / 20;
+    let told = told(report, naming);
+    let mut found: Vec<Finding> = by_function
+        .into_iter()
+        .filter(|(function, held)| {
+            large(held) && told.get(function).copied().unwrap_or(0) < held.resident / 2
+        })
+        .map(|(_, held)| holder(held, total))
+        .collect();
+    found.sort_by_key(|finding| (std::cmp::Reverse(finding.now_bytes), finding.node));
+    found
+}
+
+/// By function, the most that one finding would save of it.
+fn told(report: &Report, naming: &Naming) -> FxHashMap<u32, u64> {
+    let mut told: FxHashMap<u32, u64> = FxHashMap::default();
+    for finding in &report.findings {
+        let function = finding
+            .node
+            .and_then(|node| naming.function_of(report, node));
+        if let Some(function) = function.filter(|_| finding.kind != FindingKind::Retained) {
+            let most = told.entry(function).or_default();
+            *most = (*most).max(finding.saved_bytes);
+        }
+    }
+    told
+}
+
+fn holder(mut held: Held, total: u64) -> Finding {
+    held.nodes
+        .sort_unstable_by_key(|&(bytes, node)| (std::cmp::Reverse(bytes), node));
+    let stacks = held.nodes.len() as u64;
+    let size = held.usable / held.blocks.max(1);
+    let blocks = match held.blocks {
+        1 => format!("one block of {}", bytes(size)),
+        many => format!("{} of about {}", count(many, "block"), bytes(size)),
+    };
+    Finding {
+        kind: FindingKind::Holder,
+        title: format!(
+            "{} % of the live heap in {blocks}",
+            percent(held.resident, total)
+        ),
+        what: format!(
+            "{} given to the blocks of this function, from {}; {} of it resident.",
+            bytes(held.usable),
+            count(stacks, "stack"),
+            bytes(held.resident)
+        ),
+        change: "Not waste by itself: look here first if the program should hold less.".into(),
+        now_bytes: held.resident,
+        blocks: held.blocks,
+        confidence: Confidence::Certain,
+        node: held.nodes.first().map(|(_, node)| *node),
+        more_nodes: held
+            .nodes
+            .iter()
+            .skip(1)
+            .take(MORE_NODES)
+            .map(|(_, node)| *node)
+            .collect(),
+        stacks,
+        ..Finding::default()
+    }
+}
+
+/// Memory that the program mapped itself, where it is a twentieth of what is resident.
+fn mapped(report: &Report, naming: &Naming) -> Vec<Finding> {
+    let books = report
+        .instants
+        .get(report.at)
+        .and_then(|instant| instant.books.as_ref());
+    let Some(books) = books else {
+        return Vec::new();
+    };
+    let parts = books
+        .rows
+        .iter()
+        .find(|row| row.id == "program-maps")
+        .map(|row| &row.parts);
+    let mut by_function: FxHashMap<u32, (u64, u32, u64)> = FxHashMap::default();
+    for part in parts.into_iter().flatten() {
+        let Some(node) = part.node.filter(|node| *node != 0) else {
+            continue;
+        };
+        if let Some(function) = naming.mapper_of(report, node) {
+            let entry = by_function.entry(function).or_insert((0, node, 0));
+            entry.0 += part.bytes;
+            entry.2 += 1;
+        }
+    }
+    let mut found: Vec<Finding> = by_function
+        .into_values()
+        .filter(|(held, _, _)| *held >= WORTH_BYTES && *held >= books.resident_bytes / 20)
+        .map(|(held, node, stacks)| Finding {
+            kind: FindingKind::Holder,
+            title: format!(
+                "{} % of resident memory, mapped by {}",
+                percent(held, books.resident_bytes),
+                naming.mapper_name(report, node)
+            ),
+            what:
+                "Anonymous memory that this function got from mmap: a heap of its own (a virtual \
+                   machine's, an arena), a cache, or a buffer. No block of malloc is in it. The stack is the largest."
+                    .into(),
+            change: "Not waste by itself: see that heap's own limits and reports.".into(),
+            now_bytes: held,
+            confidence: Confidence::Certain,
+            node: Some(node),
+            stacks,
+            ..Finding::default()
+        })
+        .collect();
+    found.sort_by_key(|finding| (std::cmp::Reverse(finding.now_bytes), finding.node));
+    found
+}
+
+/// Parts of the books that are stacks bear the name of their function; the same name is one part.
+fn name_parts(report: &mut Report, naming: &Naming, limit: usize) {
+    let mut instants = std::mem::take(&mut report.instants);
+    for row in instants
+        .iter_mut()
+        .filter_map(|one| one.books.as_mut())
+        .flat_map(|books| &mut books.rows)
+    {
+        let mut at: FxHashMap<String, usize> = FxHashMap::default();
+        let mut parts: Vec<BookPart> = Vec::with_capacity(row.parts.len());
+        for mut part in std::mem::take(&mut row.parts) {
+            if let Some(node) = part.node.filter(|node| *node != 0) {
+                let named = naming
+                    .named
+                    .get(node as usize)
+                    .and_then(|named| report.nodes.get(*named as usize));
+                if let Some(frame) = named.and_then(|named| report.frames.get(named.frame as usize))
+                {
+                    part.name.clone_from(&frame.function);
+                }
+            }
+            match at.get(&part.name).filter(|_| part.node.is_some()) {
+                Some(&index) => parts[index].bytes += part.bytes,
+                None => {
+                    at.insert(part.name.clone(), parts.len());
+                    parts.push(part);
+                }
+            }
+        }
+        row.parts = largest_parts(parts, limit);
+    }
+    report.instants = instants;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Frame, Node, Site};
+
+    /// Two stacks of `parse` (nodes 2, 3) and one of `load` (node 5), below `main` (nodes 1, 4).
+    fn report() -> Report {
+        let frame = |function: &str, line| Frame {
+            function: function.into(),
+            line: Some(line),
+            ..Frame::default()
+        };
+        let node = |parent, frame| Node { parent, frame };
+        Report {
+            frames: vec![
+                Frame::default(),
+                frame("main", 1),
+                frame("parse", 7),
+                frame("parse", 9),
+                frame("load", 3),
+            ],
+            nodes: vec![
+                node(0, 0),
+                node(0, 1),
+                node(1, 2),
+                node(1, 3),
+                node(0, 1),
+                node(4, 4),
+            ],
+            ..Report::default()
+        }
+    }
+
+    fn finding(kind: FindingKind, node: u32, saved_bytes: u64, title: &str) -> Finding {
+        Finding {
+            kind,
+            node: Some(node),
+            saved_bytes,
+            blocks: 1,
+            title: title.into(),
+            what: "Seen.".into(),
+            ..Finding::default()
+        }
+    }
+
+    #[test]
+    fn one_cause_at_two_stacks_of_a_function_is_one_finding() {
+        let mut one = report();
+        one.findings = vec![
+            finding(FindingKind::Slop, 2, 10, "small"),
+            finding(FindingKind::Slop, 3, 30, "large"),
+            finding(FindingKind::Slop, 5, 20, "other"),
+            finding(FindingKind::Clownshoes, 2, 1, "1,025"),
+            finding(FindingKind::Clownshoes, 3, 2, "2,049"),
+        ];
+        settle(&mut one, &Limits::default());
+        let got: Vec<_> = one
+            .findings
+            .iter()
+            .map(|f| (f.title.as_str(), f.saved_bytes, f.blocks, f.stacks))
+            .collect();
+        assert_eq!(
+            got,
+            [
+                ("large", 40, 2, 2),
+                ("other", 20, 1, 1),
+                ("2,049", 2, 1, 1),
+                ("1,025", 1, 1, 1)
+            ]
+        );
+        assert_eq!(
+            (one.findings[0].node, one.findings[0].more_nodes.as_slice()),
+            (Some(3), &[2][..])
+        );
+        assert_eq!(
+            one.findings[0].what,
+            "From 2 stacks together; of the largest: Seen."
+        );
+    }
+
+    #[test]
+    fn a_growing_buffer_is_no_clownshoe_unless_it_wastes_now() {
+        let mut one = report();
+        let mut shoe = finding(FindingKind::Clownshoes, 3, 0, "57,346");
+        shoe.saved_cumulative_bytes = 1 << 30;
+        one.findings = vec![
+            finding(FindingKind::Growth, 2, 0, "grows"),
+            shoe.clone(),
+            finding(FindingKind::Clownshoes, 3, 7, "1,025"),
+            Finding {
+                node: Some(5),
+                ..shoe
+            },
+        ];
+        settle(&mut one, &Limits::default());
+        let got: Vec<_> = one
+            .findings
+            .iter()
+            .map(|f| (f.title.as_str(), f.node))
+            .collect();
+        assert_eq!(
+            got,
+            [("1,025", Some(3)), ("57,346", Some(5)), ("grows", Some(2))]
+        );
+    }
+
+    #[test]
+    fn a_holder_is_a_function_with_all_its_stacks_and_only_what_is_resident() {
+        let mut one = report();
+        let site = |node, live_usable_bytes, resident| Site {
+            node,
+            live_blocks: 2,
+            live_usable_bytes,
+            live_resident_bytes: Some(resident),
+            ..Site::default()
+        };
+        one.sites = vec![
+            site(2, 200_000, 100_000),
+            site(3, 50_000, 50_000),
+            site(5, 9_000_000, 0),
+        ];
+        settle(&mut one, &Limits::default());
+        assert_eq!(one.findings.len(), 1, "{:#?}", one.findings);
+        let held = &one.findings[0];
+        assert_eq!(
+            (
+                held.kind,
+                held.node,
+                held.now_bytes,
+                held.blocks,
+                held.stacks
+            ),
+            (FindingKind::Holder, Some(2), 150_000, 4, 2)
+        );
+        assert_eq!(
+            held.title,
+            "100 % of the live heap in 4 blocks of about 61.0 KiB"
+        );
+    }
+
+    #[test]
+    fn what_another_finding_would_give_back_is_not_told_twice() {
+        let mut one = report();
+        one.sites = vec![Site {
+            node: 5,
+            live_blocks: 1,
+            live_usable_bytes: 100_000,
+            ..Site::default()
+        }];
+        one.findings = vec![finding(FindingKind::Zombie, 5, 50_000, "outlives")];
+        settle(&mut one, &Limits::default());
+        assert_eq!(one.findings.len(), 1);
+        one.findings[0].saved_bytes = 49_999;
+        settle(&mut one, &Limits::default());
+        assert_eq!(one.findings.len(), 2);
+    }
+}

@@ -1,0 +1,148 @@
+//! Other allocators beneath the recorder: `--preload libjemalloc.so.2`.
+//!
+//! ```text
+//!   program ─► recorder ─► jemalloc | mimalloc | tcmalloc ─► libc's mmap
+//! ```
+//!
+//! B1  The program does what it does on that allocator alone, its failures included.
+//! B2  Usable sizes are that allocator's, as `malloc_usable_size` says in the program.
+//! B3  A block of `operator new` is recorded once: not once more inside the allocator.
+
+use std::path::PathBuf;
+
+use crate::report::{Report, number};
+use crate::tool::{Bench, Done, program, run};
+
+/// The allocators, and the Debian packages that bring them.
+const ALLOCATORS: [(&str, &str); 3] = [
+    ("libjemalloc.so.2", "libjemalloc2"),
+    ("libmimalloc.so.2", "libmimalloc2.0"),
+    ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+];
+
+fn alone(bench: &Bench, library: &str, program: PathBuf) -> Done {
+    let mut command = bench.command(program);
+    command.env("LD_PRELOAD", library);
+    run(command)
+}
+
+/// Records a program on each of the allocators and checks B1.
+fn on_each(name: &str, check: impl Fn(&str, &Done, &Report)) {
+    for (library, package) in ALLOCATORS {
+        let bench = Bench::new();
+        let installed = alone(&bench, library, PathBuf::from("/bin/true"));
+        assert_eq!(installed.stderr, "", "{library}: apt-get install {package}");
+        let alone = alone(&bench, library, program(name));
+        let done = run(bench.recording(&["--preload", library], [program(name)]));
+        assert_eq!(done.stdout, alone.stdout, "{library}");
+        assert_eq!(
+            done.shell_status(),
+            alone.shell_status(),
+            "{library}: {done:#?}"
+        );
+        let report = bench.report();
+        assert_eq!(report.number("completeness.lost_events"), 0, "{library}");
+        assert_eq!(report.number("completeness.unknown_frees"), 0, "{library}");
+        let allocator = report.text("program.allocator");
+        assert!(allocator.starts_with(library), "{allocator}, not {library}");
+        check(library, &alone, &report);
+    }
+}
+
+#[test]
+fn usable_sizes_are_the_allocators_own() {
+    on_each("usable", |library, alone, report| {
+        assert_eq!(alone.status.code(), Some(0));
+        let mut seen = 0;
+        for line in alone.stdout.lines() {
+            let (size, usable) = line.split_once(' ').expect("SIZE USABLE");
+            let row = report.size(size.parse().expect("a size"));
+            assert_eq!(
+                number(row, "usable").to_string(),
+                usable,
+                "{library} {size}"
+            );
+            seen += 1;
+        }
+        assert_eq!(seen, 17);
+    });
+}
+
+#[test]
+fn usable_sizes_of_glibc() {
+    let bench = Bench::new();
+    let report = crate::programs::recorded(&bench, "usable");
+    for line in crate::tool::expected("usable").lines() {
+        let (size, usable) = line.split_once(' ').expect("SIZE USABLE");
+        let row = report.size(size.parse().expect("a size"));
+        assert_eq!(number(row, "usable").to_string(), usable, "{size}");
+        assert_eq!(number(row, "allocations"), 1, "{size}");
+    }
+    assert!(report.text("program.allocator").starts_with("glibc 2."));
+}
+
+#[test]
+fn each_operator_new_is_one_block() {
+    on_each("operators", |library, alone, report| {
+        for size in [11, 12, 13, 14, 192, 256, 320, 384] {
+            assert_eq!(report.blocks_of(size), (1, 0), "{library}: {size}");
+        }
+        // mimalloc 2.0 aborts when memory runs out in `operator new`; the others go on.
+        if alone.status.success() {
+            assert_eq!(report.blocks_of(23), (1, 0), "{library}");
+            assert_eq!(report.blocks_of(17), (1, 1), "{library}");
+        } else {
+            assert_eq!(alone.shell_status(), 128 + libc::SIGABRT, "{library}");
+        }
+    });
+}
+
+#[test]
+fn what_is_asked_for_does_not_depend_on_the_allocator() {
+    on_each("predicted", |library, _, report| {
+        report.is_complete();
+        let functions = [
+            ("grow_by_one", 2000, 2_001_000),
+            ("grow_by_hand", 13, 131_056),
+            ("small_sizes", 250, 15_500),
+            ("terminator", 64, 65_600),
+            ("temporary", 5000, 240_000),
+            ("keep", 7, 2100),
+        ];
+        for (function, blocks, bytes) in functions {
+            let found = (
+                report.sum_at(function, "allocations"),
+                report.sum_at(function, "requested_bytes"),
+            );
+            assert_eq!(found, (blocks, bytes), "{library}: {function}");
+        }
+        let usable = report.number("totals.usable_bytes");
+        assert!(
+            usable > report.number("totals.requested_bytes"),
+            "{library}"
+        );
+    });
+}
+
+#[test]
+fn errors_and_odd_calls_stay_what_they_are() {
+    // Each allocator fails another check of this program; B1 holds it to the same one.
+    on_each("family", |library, _, report| {
+        assert!(report.blocks_of(0).0 >= 1, "{library}");
+    });
+}
+
+#[test]
+fn threads_and_remote_frees() {
+    on_each("threads", |library, alone, report| {
+        assert_eq!(alone.status.code(), Some(0));
+        report.is_complete();
+        for (size, all, live) in [(97, 10_000, 5_000), (113, 20_000, 0), (127, 50, 0)] {
+            assert_eq!(report.blocks_of(size), (all, live), "{library}: {size}");
+        }
+        // A slot is used again by later threads: what is counted is per thread.
+        let threads = report.list("threads").iter();
+        let remote: u64 = threads.map(|row| number(row, "remote_frees")).sum();
+        assert!(remote >= 25_000, "{library}: {remote}");
+    });
+}

@@ -1,0 +1,132 @@
+//! Recordings cut short by SIGKILL at seeded moments: the program's, then the collector's.
+//!
+//! ```text
+//!   counted ─ true number of its events ─► file that outlives it
+//!      │ SIGKILL when that number passes the seeded one
+//!      ▼
+//!   report: events read + events said to be lost, against the true number
+//! ```
+//!
+//! X1  Program killed: nothing that it had done is missing in silence.
+//! X2  Collector killed: the program goes on and ends as if alone; the trace says that it is cut.
+//!
+//! Not here: a hundred moments, other programs, both at once (bench/kill.py).
+
+use std::path::Path;
+use std::time::Instant;
+
+use crate::report::{Report, field};
+use crate::tool::{Bench, PATIENCE, Running, root, run, signal};
+
+const ROUNDS: u64 = 5;
+/// More than can be done before the kill, and still soon over for the program that goes on.
+const EVENTS: u64 = 1_000_000;
+const SEED: u64 = 20_110_805;
+/// What the loader and libc may do before the program counts, generously.
+const BEFORE_MAIN: u64 = 100;
+
+/// The moment of a round: this many events (splitmix64, mapped to the first two thirds).
+fn moment(round: u64) -> u64 {
+    let mut bits = SEED.wrapping_add((round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits ^ bits >> 31) % (EVENTS / 3 * 2)
+}
+
+fn build(bench: &Bench) {
+    let mut compiler = bench.command("gcc");
+    let source = root().join("bench/counted.c");
+    compiler.args(["-O2", "-o", "counted"]).arg(source);
+    let built = run(compiler);
+    assert_eq!(built.status.code(), Some(0), "{}", built.stderr);
+}
+
+/// The true number of events so far.
+fn done_so_far(count: &Path) -> u64 {
+    let bytes = std::fs::read(count).unwrap_or_default();
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// Returns as soon as the program has done this many events.
+#[track_caller]
+fn await_events(count: &Path, wanted: u64) {
+    let begun = Instant::now();
+    while done_so_far(count) < wanted {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{wanted} events are not done yet"
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// What the report holds of the heap: mallocs and frees.
+fn heap(report: &Report) -> u64 {
+    let (acquired, released) = report.heap();
+    acquired + released
+}
+
+#[test]
+fn the_program_is_killed() {
+    for round in 0..ROUNDS {
+        let bench = Bench::new();
+        build(&bench);
+        let count = bench.path("count");
+        let script = format!("echo $$; exec ./counted count {EVENTS}");
+        let mut running = Running::start(bench.recording(&[], ["sh", "-c", &script]));
+        let program: i32 = running.line().parse().expect("the process id");
+        await_events(&count, moment(round));
+        signal(program, libc::SIGKILL);
+        let done = running.finish(PATIENCE);
+        let true_events = done_so_far(&count);
+        assert!(
+            true_events < EVENTS,
+            "round {round}: it was done before the kill"
+        );
+        assert_eq!(
+            done.status.code(),
+            Some(128 + 9),
+            "round {round}: {done:#?}"
+        );
+        let report = bench.report();
+        assert_eq!(report.text("program.name"), "counted");
+        assert_eq!(report.text("program.ended"), "signal 9 (SIGKILL)");
+        let lost = report.number("completeness.lost_events");
+        let known = heap(&report) + lost;
+        assert!(
+            known >= true_events && known <= true_events + BEFORE_MAIN,
+            "round {round} (seed {SEED}): {true_events} done, {known} known, {lost} of them lost"
+        );
+    }
+}
+
+#[test]
+fn the_collector_is_killed() {
+    for round in ROUNDS..2 * ROUNDS {
+        let bench = Bench::new();
+        build(&bench);
+        let count = bench.path("count");
+        let script = format!("./counted count {EVENTS}; echo status $?");
+        let mut running = Running::start(bench.recording(&[], ["sh", "-c", &script]));
+        await_events(&count, moment(round).max(1));
+        signal(running.pid, libc::SIGKILL);
+        let before = done_so_far(&count);
+        // X2: it goes on, counts to the end, and is content.
+        assert_eq!(running.line(), format!("done {EVENTS}"), "round {round}");
+        assert_eq!(running.line(), "status 0", "round {round}");
+        assert_eq!(running.finish(PATIENCE).shell_status(), 128 + 9);
+        let traces = bench.traces();
+        let trace = traces
+            .iter()
+            .find(|name| name.starts_with("skinflint.counted."));
+        let Some(trace) = trace else {
+            panic!("round {round}: {traces:?} after {before} events");
+        };
+        let report = bench.report_at(trace, "end");
+        let complete = field(&report.0, "completeness.complete").as_bool();
+        assert_eq!(complete, Some(false), "round {round}");
+        let notes = report.notes().join(" ");
+        assert!(notes.contains("No end mark"), "round {round}: {notes}");
+        assert!(heap(&report) <= EVENTS + BEFORE_MAIN, "round {round}");
+    }
+}

@@ -1,0 +1,93 @@
+//! A disk that fills up while recording: the program does not notice, the report says what is missing.
+//!
+//! D1  Same stdout and status as alone. The tool says on stderr what happened to which trace.
+//! D2  The trace is read up to where the disk was full, and is not called complete.
+
+use crate::report::field;
+use crate::tool::{Bench, Done, root, run};
+
+const EVENTS: u64 = 2_000_000;
+/// Much less than the trace of that many events.
+const ROOM_BYTES: u64 = 256 << 10;
+
+fn build(bench: &Bench) {
+    let mut compiler = bench.command("gcc");
+    let source = root().join("bench/counted.c");
+    compiler.args(["-O2", "-o", "counted"]).arg(source);
+    let built = run(compiler);
+    assert_eq!(built.status.code(), Some(0), "{}", built.stderr);
+}
+
+/// D1, D2; the trace is `full.sft`.
+#[track_caller]
+fn survived(bench: &Bench, done: &Done, reason: &str) {
+    assert_eq!(done.stdout, format!("done {EVENTS}\n"), "{done:#?}");
+    done.says(0, &["full.sft", reason, "the program went on"]);
+    let size = std::fs::metadata(bench.path("full.sft"))
+        .expect("the trace")
+        .len();
+    assert!(size > 0 && size <= ROOM_BYTES, "{size} bytes");
+    let report = bench.report_at("full.sft", "end");
+    let complete = field(&report.0, "completeness.complete").as_bool();
+    assert_eq!(complete, Some(false));
+    let (acquired, released) = report.heap();
+    assert!(acquired + released > 1000, "it is read up to there");
+    assert!(acquired + released < EVENTS);
+    let notes = report.notes().join(" ");
+    assert!(
+        notes.contains("disk was full") || notes.contains("lost"),
+        "{notes}"
+    );
+    let screen = bench.tool(["report", "full.sft"]);
+    assert!(screen.stdout.contains("INCOMPLETE"), "{screen:#?}");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files() {
+    // It holds for shared memory as well, so that the program gets no rings: it runs unrecorded.
+    let bench = Bench::new();
+    build(&bench);
+    let mut limited = bench.command("prlimit");
+    limited
+        .arg(format!("--fsize={ROOM_BYTES}"))
+        .arg(crate::tool::SKINFLINT)
+        .args([
+            "record",
+            "--quiet",
+            "--output",
+            "full.sft",
+            "--",
+            "./counted",
+            "count",
+            "1000",
+        ]);
+    let done = run(limited);
+    assert_eq!(done.stdout, "done 1000\n", "{done:#?}");
+    done.says(0, &["was not recorded", "File too large", "ulimit -f"]);
+    assert!(
+        !done.stderr.contains("never loaded the recorder"),
+        "{done:#?}"
+    );
+}
+
+#[test]
+fn a_full_file_system() {
+    // SAFETY: no memory is involved.
+    if unsafe { libc::geteuid() } != 0 {
+        // Only root may mount; the test above fills the disk for everybody.
+        return;
+    }
+    let bench = Bench::new();
+    build(&bench);
+    std::fs::create_dir(bench.path("small")).expect("its own folder");
+    // A mount of this command's own name space: it goes with it.
+    let script = format!(
+        "mount -t tmpfs -o size={ROOM_BYTES} none small && \
+         {tool} record --quiet --output small/full.sft -- ./counted count {EVENTS}; \
+         status=$?; cp small/full.sft full.sft; exit $status",
+        tool = crate::tool::SKINFLINT
+    );
+    let mut own = bench.command("unshare");
+    own.args(["--mount", "sh", "-c", &script]);
+    survived(&bench, &run(own), "No space left");
+}

@@ -1,0 +1,30 @@
+//! The whole tool on real programs: `skinflint` starts them, the recorder listens, the report is read.
+//!
+//! ```text
+//!   tests/programs ─ make ─► program ─┬─ as it is ───────────► stdout, status ─┐
+//!                                     └─ skinflint record ─┬─► stdout, status ─┴─► the same
+//!                                                          └─► .sft ─► report --json ─► what the
+//!                                                                       program's head predicts
+//! ```
+//!
+//! I1  Every figure is worked out in the head of a test program, never copied from a report.
+//! I2  Every process that a test starts is waited for within a bound, and killed with its group when
+//!     the bound is over ([`tool`]).
+//! I3  What a machine lacks (a compiler, an allocator's package) fails the test that needs it, with
+//!     the name of the package. Nothing is skipped in silence.
+//!
+//! Not here: speed (bench/), the formats by themselves (the crates' own tests).
+
+mod beneath;
+mod cuts;
+mod disk;
+mod marks;
+mod predicted;
+mod processes;
+mod programs;
+mod refused;
+mod report;
+mod stacks;
+mod streams;
+mod tool;
+mod traces;

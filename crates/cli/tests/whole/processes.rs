@@ -1,0 +1,120 @@
+//! Processes that come of processes: each has a trace of its own, with a link to where it came from.
+//!
+//! ```text
+//!   forks ──┬─ fork ──► child: 50 x 333, frees 10 of the 100 x 1000 that it inherited
+//!           ├─ fork, vfork + exec, posix_spawn ──► child: 7 x 777
+//!           ├─ clone without libc, a daemon's grandchild ──► as fork
+//!           └─ 4 x fork ──► child: 30 x 333 kept, frees 20 inherited
+//! ```
+//!
+//! Q1  What a child inherited is known in it: no release in it is of an unknown block.
+
+use crate::programs::recorded;
+use crate::report::{Report, number};
+use crate::tool::{Bench, program};
+
+/// Blocks that the child inherited and has not released.
+fn inherited_at_end(report: &Report) -> u64 {
+    let sites = report.sites().iter();
+    let inherited =
+        sites.filter(|site| report.functions(number(site, "node")) == ["[inherited from parent]"]);
+    inherited.map(|site| number(site, "end_blocks")).sum()
+}
+
+#[test]
+fn every_way_to_make_a_process() {
+    let bench = Bench::new();
+    let parent = recorded(&bench, "forks");
+    parent.is_complete();
+    let pid = parent.number("program.pid");
+    assert_eq!(parent.blocks_of(1000), (100, 0));
+    let (forked, spawned) = (format!("forked from {pid} "), format!("started by {pid} "));
+    let mut kinds = [0; 4];
+    for trace in bench.traces() {
+        if trace == "main.sft" {
+            continue;
+        }
+        let report = bench.report_at(&trace, "end");
+        let origin = report.text("program.origin");
+        assert_eq!(report.number("completeness.lost_events"), 0);
+        assert_eq!(report.number("completeness.unknown_frees"), 0, "{trace}");
+        let ended = report.text("program.ended");
+        match report.heap() {
+            (50, 60) => {
+                kinds[0] += 1;
+                assert_eq!(report.blocks_of(333), (50, 0));
+                assert_eq!(report.blocks_of(1000), (0, 90));
+                assert!(inherited_at_end(&report) >= 90);
+                // The grandchild is nobody's child any more: newer kernels tell its status.
+                assert!(matches!(ended, "exit 42" | "exit 0" | "unknown"), "{ended}");
+            }
+            (7, 0) => {
+                kinds[1] += 1;
+                assert_eq!(report.blocks_of(777), (7, 7));
+                assert!(origin.starts_with(&spawned), "{trace}: {origin}");
+                assert_eq!((inherited_at_end(&report), ended), (0, "exit 42"));
+                report.is_complete();
+                continue;
+            }
+            (0, 0) => {
+                kinds[2] += 1;
+                assert!(inherited_at_end(&report) >= 100);
+                assert_eq!(ended, "exit 42");
+            }
+            (30, 20) => {
+                kinds[3] += 1;
+                assert_eq!(report.blocks_of(333), (30, 30));
+                assert_eq!(report.blocks_of(1000), (0, 80));
+                assert_eq!(ended, "exit 42");
+            }
+            other => panic!("{trace}: {other:?} blocks acquired and released"),
+        }
+        assert!(origin.starts_with(&forked), "{trace}: {origin}");
+        report.is_complete();
+    }
+    // fork, clone, grandchild; exec, vfork, spawn; the daemon's parent; the server's.
+    assert_eq!(kinds, [3, 3, 1, 4]);
+}
+
+#[test]
+fn a_program_that_becomes_another_has_two_traces() {
+    let bench = Bench::new();
+    let script = format!("exec {} child", program("forks").display());
+    let done = bench.record(["sh", "-c", &script]);
+    assert_eq!(done.status.code(), Some(42), "{done:#?}");
+    // The name that was asked for goes to what it became.
+    let report = bench.report();
+    report.is_complete();
+    assert_eq!(report.text("program.name"), "forks");
+    assert_eq!(report.blocks_of(777), (7, 7));
+    let pid = report.number("program.pid");
+    let origin = report.text("program.origin");
+    assert!(
+        origin.starts_with(&format!("was, before exec, {pid} ")),
+        "{origin}"
+    );
+    let traces = bench.traces();
+    assert_eq!(traces.len(), 2, "{traces:?}");
+    assert_eq!(traces[1], format!("skinflint.sh.{pid}.sft"));
+    let before = bench.report_at(&traces[1], "end");
+    assert_eq!(before.text("program.ended"), "exec");
+}
+
+#[test]
+fn a_child_is_understood_without_its_parent_as_far_as_it_goes() {
+    let bench = Bench::new();
+    recorded(&bench, "forks");
+    std::fs::remove_file(bench.path("main.sft")).expect("the parent's trace");
+    let mut freed = 0;
+    for trace in bench.traces() {
+        let report = bench.report_at(&trace, "end");
+        if report.text("program.origin").starts_with("started by") {
+            continue;
+        }
+        let notes = report.notes().join(" ");
+        assert!(notes.contains("the trace of the parent"), "{notes}");
+        freed += report.number("completeness.unknown_frees");
+    }
+    // fork, clone and the grandchild freed 10 each, the server's four children 20 each.
+    assert_eq!(freed, 3 * 10 + 4 * 20);
+}

@@ -1,0 +1,196 @@
+//! What cannot be recorded is refused before it starts, with the reason and the next step.
+//!
+//! U1  Status 2, one sentence on stderr, nothing on stdout, no trace.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::tool::{Bench, Done, SKINFLINT, recorder, run};
+
+/// That a program is refused, with each of these in the sentence (U1).
+#[track_caller]
+fn refused(bench: &Bench, program: &str, texts: &[&str]) {
+    for subcommand in ["record", "run"] {
+        refusal(bench, &bench.tool([subcommand, "--", program]), texts);
+    }
+}
+
+#[track_caller]
+fn refusal(bench: &Bench, done: &Done, texts: &[&str]) {
+    done.says(2, texts);
+    assert!(done.stderr.starts_with("skinflint: "), "{done:#?}");
+    assert_eq!(
+        (done.stderr.lines().count(), &*done.stdout),
+        (1, ""),
+        "{done:#?}"
+    );
+    assert_eq!(bench.traces(), Vec::<String>::new());
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32) {
+    std::fs::write(path, bytes).expect("its own folder");
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("its own file");
+}
+
+/// The first bytes of an ELF program: 64 of header, one program header.
+fn elf(class: u8, machine: u8, segment: u8) -> Vec<u8> {
+    let mut head = vec![0u8; 64 + 56];
+    head[..7].copy_from_slice(b"\x7fELF\0\x01\x01");
+    head[4] = class;
+    head[16] = 2;
+    head[18] = machine;
+    head[32] = 64;
+    head[54] = 56;
+    head[56] = 1;
+    head[64] = segment;
+    head
+}
+
+#[test]
+fn no_such_program() {
+    let bench = Bench::new();
+    refused(
+        &bench,
+        "no-such-program-anywhere",
+        &["no such program in PATH", "check"],
+    );
+    refused(
+        &bench,
+        "./nothing-here",
+        &["./nothing-here", "no such program", "check the path"],
+    );
+    refused(&bench, "", &["name is empty"]);
+}
+
+#[test]
+fn what_cannot_be_executed() {
+    let bench = Bench::new();
+    write(&bench.path("text"), b"hello\n", 0o644);
+    refused(&bench, "./text", &["not executable", "chmod +x ./text"]);
+    refused(&bench, "/", &["folder"]);
+}
+
+#[test]
+fn a_static_program() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("empty.c"), "int main(void) { return 0; }\n").expect("a file");
+    let mut compiler = bench.command("gcc");
+    compiler.args(["-static", "-o", "static", "empty.c"]);
+    let built = run(compiler);
+    assert_eq!(
+        built.status.code(),
+        Some(0),
+        "apt-get install libc6-dev: {}",
+        built.stderr
+    );
+    refused(
+        &bench,
+        "./static",
+        &["statically linked", "LD_PRELOAD cannot see it"],
+    );
+    // A script is judged by its interpreter.
+    let script = format!("#!{}\n", bench.path("static").display());
+    write(&bench.path("script"), script.as_bytes(), 0o755);
+    refused(&bench, "./script", &["statically linked"]);
+}
+
+#[test]
+fn a_program_for_another_machine() {
+    let bench = Bench::new();
+    write(&bench.path("small"), &elf(1, 3, 3), 0o755);
+    refused(&bench, "./small", &["32-bit", "64-bit build"]);
+    write(&bench.path("foreign"), &elf(2, 183, 3), 0o755);
+    refused(&bench, "./foreign", &["another machine", "183"]);
+}
+
+/// As root, another user must be made: a copy of the tool where everybody can reach it.
+#[test]
+fn a_program_that_changes_its_user() {
+    let bench = Bench::new();
+    // SAFETY: no memory is involved.
+    if unsafe { libc::getuid() } != 0 {
+        refused(&bench, "/bin/su", &["set-user-id", "LD_PRELOAD", "user 0"]);
+        return;
+    }
+    let open = tempfile::Builder::new()
+        .prefix("skinflint-whole-")
+        .permissions(PermissionsExt::from_mode(0o777))
+        .tempdir_in("/tmp")
+        .expect("a folder in /tmp");
+    let copy = |from: &Path, name: &str, mode| {
+        let to = open.path().join(name);
+        std::fs::copy(from, &to).expect("a copy");
+        std::fs::set_permissions(&to, PermissionsExt::from_mode(mode)).expect("its own file");
+        to
+    };
+    let tool = copy(Path::new(SKINFLINT), "skinflint", 0o755);
+    let library = copy(recorder(), "libskinflint_record.so", 0o755);
+    let program = copy(Path::new("/bin/true"), "changes-user", 0o4755);
+    let mut command = bench.command("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(&tool)
+        .args(["record", "--"])
+        .arg(&program)
+        .env("SKINFLINT_RECORDER", library)
+        .current_dir(open.path());
+    refusal(
+        &bench,
+        &run(command),
+        &["set-user-id", "ignores LD_PRELOAD", "user 0"],
+    );
+    // For its owner nothing changes.
+    let done = bench.record([&program]);
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written() {
+    let bench = Bench::new();
+    write(&bench.path("file"), b"", 0o644);
+    for place in [
+        &["--dir", "no/such/folder"][..],
+        &["--dir", "file"],
+        &["--dir", "/proc"],
+        &["--output", "no/such/folder/x.sft"],
+        &["--output", "/proc/x.sft"],
+    ] {
+        let mut tool = bench.skinflint(["record"]);
+        tool.args(place).args(["--", "touch", "ran"]);
+        refusal(&bench, &run(tool), &["cannot be written here", "--dir"]);
+    }
+    assert!(!bench.path("ran").exists(), "refused, and yet it ran");
+}
+
+#[test]
+fn options_that_make_no_sense() {
+    let bench = Bench::new();
+    for signal in ["KILL", "9", "nonsense", "0"] {
+        let done = bench.tool(["record", "--mark-signal", signal, "--", "true"]);
+        refusal(&bench, &done, &["--mark-signal", signal, "USR1"]);
+    }
+    for arguments in [
+        &["record"][..],
+        &["record", "--level", "20", "--", "true"],
+        &["report"],
+        &["counts", "x.sft", "--weight", "gold"],
+        &["nonsense"],
+        &[],
+    ] {
+        let done = bench.tool(arguments);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}: {done:#?}");
+        assert_eq!(done.stdout, "");
+    }
+}
+
+#[test]
+fn a_recorder_that_is_not_there() {
+    let bench = Bench::new();
+    let mut tool = bench.skinflint(["record", "--", "true"]);
+    tool.env("SKINFLINT_RECORDER", "/nowhere/recorder.so");
+    refusal(
+        &bench,
+        &run(tool),
+        &["/nowhere/recorder.so", "SKINFLINT_RECORDER"],
+    );
+}

@@ -1,0 +1,113 @@
+//! Walking a stack that is not the thread's own: a signal stack, a fibre.
+//!
+//! ```text
+//!   sp, through the window ──► … ──► a signal frame that leads to the own stack ──► direct loads
+//! ```
+//!
+//! X1  Nothing is kept, before or after: such a stack may be another one at the next capture.
+//! Not here: reading it (foreign.rs), the own stack (capture.rs).
+
+use crate::capture::{CUT_FRAMES, Capture, End, Frame, Registers, StackBounds, StackState};
+use crate::find::Finder;
+use crate::rule::{Rule, RuleCache};
+use crate::step::{Link, Own, rule_slow, shape, step};
+
+/// A stack that is not the thread's own: every word through the window, nothing kept, and once a
+/// signal frame leads to the own stack, direct loads from there.
+#[cold]
+#[inline(never)]
+pub(crate) fn capture_foreign<'a>(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &'a mut StackState,
+    bounds: StackBounds,
+    start: Registers,
+) -> Capture<'a> {
+    state.forget();
+    state.window.start();
+    let mut at = Foreign {
+        sp: start.sp,
+        bp: start.bp,
+        own: None,
+        frames: 0,
+    };
+    let end = at.run(rules, find, state, bounds);
+    state.end = end as u32;
+    let total = at.frames;
+    state.stats.fresh_frames += total as u64;
+    state.store_noted(0, total, 0);
+    state.forget();
+    state.report(0, total, true)
+}
+
+struct Foreign {
+    sp: u64,
+    bp: u64,
+    own: Option<Own>,
+    frames: usize,
+}
+
+impl Foreign {
+    fn run(
+        &mut self,
+        rules: &RuleCache,
+        find: &Finder,
+        state: &mut StackState,
+        bounds: StackBounds,
+    ) -> End {
+        let Some(ra) = state.window.load(self.sp) else {
+            return End::Unreadable;
+        };
+        let mut link = Link::bare(self.sp, ra);
+        let mut exact = 0;
+        self.sp = self.sp.wrapping_add(8);
+        loop {
+            let Some(to) = state.fresh.get_mut(self.frames) else {
+                self.frames = CUT_FRAMES;
+                return End::TooDeep;
+            };
+            *to = Frame::left(
+                link,
+                self.bp,
+                exact as u32 * (shape::SIGNAL | shape::UNLISTED),
+                Rule::NONE,
+            );
+            self.frames += 1;
+            let pc = link.ra - (1 - exact);
+            let mut rule = rules.get(pc);
+            if rule == Rule::NONE {
+                state.stats.rules_made += 1;
+                rule = rule_slow(rules, find, pc);
+            }
+            let stepped = match &mut self.own {
+                Some(own) => step(own, find, rule, pc, self.sp, self.bp),
+                None => {
+                    let mut memory = &mut state.window;
+                    step(&mut memory, find, rule, pc, self.sp, self.bp).map_err(|e| {
+                        if e == End::BadFrame {
+                            End::Unreadable
+                        } else {
+                            e
+                        }
+                    })
+                }
+            };
+            let stepped = match stepped {
+                Ok(stepped) => stepped,
+                Err(end) => return end,
+            };
+            exact = u64::from(stepped.shape == shape::SIGNAL);
+            // S2: only a signal frame may change the stack.
+            if exact == 0 && stepped.sp <= self.sp {
+                return End::BadFrame;
+            }
+            (link, self.sp, self.bp) = (stepped.link, stepped.sp, stepped.bp);
+            if exact == 1 && self.own.is_none() && bounds.lo <= self.sp && self.sp < bounds.hi {
+                self.own = Some(Own {
+                    sp: self.sp,
+                    hi: bounds.hi,
+                });
+            }
+        }
+    }
+}

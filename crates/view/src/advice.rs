@@ -1,0 +1,466 @@
+//! The findings on the terminal: what would give memory back, what would allocate less, who holds it.
+//!
+//! ```text
+//!     12.0 MiB  Requests of 1,040 = 1,024 + 16, each given 1,280 (certain)     figure, title
+//!               → Make header and payload together round.                      the change
+//!               at read_page  src/pager.c:33 ← load  src/pager.c:80            the place
+//! ```
+//!
+//! A1  Largest first within a section, by the figure that is shown.
+//! A2  A change is shown in whole sentences or not at all: half of an advice is none.
+//! A3  As many lines as there is room for: first the change of each finding, from the largest down,
+//!     then more frames. What is not listed is counted and summed.
+//! A4  Savings of less than a five-hundredth of resident memory, or of what was ever asked for, are
+//!     summed up, not listed.
+//!
+//! Not here: the books (text.rs), blocks that live at exit and untouched ones (a line of text.rs each).
+
+use std::cmp::Reverse;
+
+use skinflint_analysis::model::{Confidence, Finding, FindingKind, Report};
+
+use crate::screen::{Ink, Line, columns, cut_middle, left, right, wrap};
+use crate::stack;
+use crate::text::Style;
+use crate::units::{bytes, compact};
+
+/// Findings that would give memory back, before "and N more".
+const SHOWN_FINDINGS: usize = 6;
+/// Findings that would allocate less.
+const SHOWN_LESS: usize = 3;
+/// Holders.
+const SHOWN_HOLDERS: usize = 5;
+/// Findings of one kind among those that give memory back, while there are others.
+const OF_ONE_KIND: usize = 3;
+/// One part in so many of the whole is worth a line.
+const WORTH: u64 = 500;
+/// Columns before a title.
+const INDENT: usize = 14;
+
+/// How much of a finding is shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Detail {
+    /// Its title and the place.
+    Line,
+    /// The change as well.
+    Short,
+    /// More frames.
+    Full,
+    /// Everything.
+    Whole,
+}
+
+struct Section<'a> {
+    heading: &'static str,
+    findings: Vec<&'a Finding>,
+    shown: usize,
+}
+
+fn allocates_less(finding: &Finding) -> bool {
+    finding.saved_bytes == 0
+        && (finding.saved_cumulative_bytes > 0 || finding.saved_allocations > 0)
+}
+
+fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
+    let books = report
+        .instants
+        .get(report.at)
+        .and_then(|one| one.books.as_ref());
+    let floor = books.map_or(0, |books| books.resident_bytes / WORTH);
+    let mut gives: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|f| f.saved_bytes > 0)
+        .collect();
+    gives.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
+    // Variety: the fourth of a kind is listed after all other kinds, if it is.
+    let mut of_kind: Vec<(FindingKind, bool)> = Vec::new();
+    gives.sort_by_cached_key(|finding| {
+        let kind = (finding.kind, finding.node.is_some());
+        let before = of_kind.iter().filter(|known| **known == kind).count();
+        of_kind.push(kind);
+        before >= OF_ONE_KIND || finding.saved_bytes < floor || finding.is_rest()
+    });
+    let listed = gives.len().min(SHOWN_FINDINGS);
+    gives[..listed].sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
+    let past: fn(&&&Finding, u64) -> bool = |f, floor| f.saved_bytes >= floor && !f.is_rest();
+    let worth = gives.iter().filter(|f| past(f, floor)).count();
+    let mut less: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|f| allocates_less(f))
+        .collect();
+    // Bytes before counts: the two are no common measure.
+    less.sort_by_key(|f| {
+        let counts = f.kind == FindingKind::Churn;
+        (
+            counts,
+            Reverse(if counts { 0 } else { f.saved_cumulative_bytes }),
+            Reverse(f.saved_allocations),
+        )
+    });
+    let held = |f: &&Finding| {
+        f.saved_bytes == 0
+            && !allocates_less(f)
+            && f.now_bytes > 0
+            && matches!(f.kind, FindingKind::Holder | FindingKind::Retained)
+    };
+    let mut holds: Vec<_> = report.findings.iter().filter(held).collect();
+    holds.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));
+    let floor = report.totals.requested_bytes / WORTH;
+    let felt = |f: &&&Finding| f.kind == FindingKind::Churn || f.saved_cumulative_bytes >= floor;
+    let less_worth = less.iter().filter(felt).count();
+    // What is not worth a line goes last, whatever its measure.
+    less.sort_by_key(|f| !felt(&f));
+    let holds_worth = holds.iter().filter(|f| !f.is_rest()).count();
+    let limit = |usual: usize, has: usize, all: usize| {
+        if style.full_stacks {
+            all
+        } else {
+            usual.min(has)
+        }
+    };
+    [
+        (
+            "What would give memory back (savings may overlap)",
+            SHOWN_FINDINGS,
+            worth,
+            gives,
+        ),
+        (
+            "What would allocate less (over the whole run)",
+            SHOWN_LESS,
+            less_worth,
+            less,
+        ),
+        (
+            "Who holds it (not waste by itself)",
+            SHOWN_HOLDERS,
+            holds_worth,
+            holds,
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, _, _, findings)| !findings.is_empty())
+    .map(|(heading, usual, worth, findings)| Section {
+        heading,
+        shown: limit(usual, worth, findings.len()),
+        findings,
+    })
+    .collect()
+}
+
+/// Adds the sections, in `room` lines where that is possible.
+pub(crate) fn findings(
+    report: &Report,
+    style: &Style,
+    width: usize,
+    room: usize,
+    lines: &mut Vec<Line>,
+) {
+    let sections = sections(report, style);
+    if sections.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::of(
+            Ink::Plain,
+            "No pass found anything to change. That covers the passes that ran, not all waste.",
+        ));
+        return;
+    }
+    let count_of =
+        |detail: &[Vec<Detail>]| -> usize { blocks(report, &sections, detail, width).len() };
+    let start = if style.full_stacks {
+        Detail::Whole
+    } else {
+        Detail::Line
+    };
+    let mut detail: Vec<Vec<Detail>> = sections.iter().map(|s| vec![start; s.shown]).collect();
+    if !style.full_stacks {
+        for level in [Detail::Short, Detail::Full] {
+            upgrade(&mut detail, level, |detail| count_of(detail) <= room);
+        }
+    }
+    lines.extend(blocks(report, &sections, &detail, width));
+}
+
+/// Raises findings to `level` in order, leaving out those that do not fit.
+fn upgrade(detail: &mut [Vec<Detail>], level: Detail, fits: impl Fn(&[Vec<Detail>]) -> bool) {
+    for section in 0..detail.len() {
+        for index in 0..detail[section].len() {
+            let before = std::mem::replace(&mut detail[section][index], level);
+            if !fits(detail) {
+                detail[section][index] = before;
+            }
+        }
+    }
+}
+
+fn blocks(
+    report: &Report,
+    sections: &[Section<'_>],
+    detail: &[Vec<Detail>],
+    width: usize,
+) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (section, detail) in sections.iter().zip(detail) {
+        lines.push(Line::default());
+        lines.push(Line::of(Ink::Strong, section.heading));
+        for (finding, detail) in section.findings.iter().zip(detail) {
+            one_finding(report, finding, *detail, width, &mut lines);
+        }
+        let beyond = section.findings.iter().skip(section.shown);
+        // A sum of the rest stands for as many as it has stacks.
+        let hidden: u64 = beyond
+            .map(|f| if f.is_rest() { f.stacks.max(1) } else { 1 })
+            .sum();
+        if hidden > 0 {
+            let lead = if section.shown == 0 {
+                "nothing of weight;"
+            } else {
+                "… and"
+            };
+            let text = format!(
+                "  {lead} {hidden} smaller{}: see the HTML report",
+                hidden_sum(section)
+            );
+            lines.push(Line::of(Ink::Faint, text));
+        }
+    }
+    lines
+}
+
+/// What the findings that are not shown come to.
+fn hidden_sum(section: &Section<'_>) -> String {
+    let hidden = section.findings.iter().skip(section.shown);
+    let sum = |of: fn(&Finding) -> u64| {
+        hidden
+            .clone()
+            .fold(0u64, |sum, f| sum.saturating_add(of(f)))
+    };
+    let held = if section.findings.iter().any(|f| allocates_less(f)) {
+        0
+    } else {
+        sum(|f| f.now_bytes)
+    };
+    match (sum(|f| f.saved_bytes), held) {
+        (0, 0) => String::new(),
+        (0, held) => format!(", {} in all", bytes(held)),
+        (saved, _) => format!(", {} in all", bytes(saved)),
+    }
+}
+
+fn figure(finding: &Finding) -> String {
+    if finding.saved_bytes > 0 {
+        bytes(finding.saved_bytes)
+    } else if finding.saved_cumulative_bytes > 0 && finding.kind != FindingKind::Churn {
+        bytes(finding.saved_cumulative_bytes)
+    } else if finding.saved_allocations > 0 {
+        format!("{} ×", compact(finding.saved_allocations))
+    } else {
+        bytes(finding.now_bytes)
+    }
+}
+
+fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Certain => "certain",
+        Confidence::Likely => "likely",
+        Confidence::Possible => "possible",
+    }
+}
+
+/// As many whole sentences as fit into `limit` lines (A2). If not even the first one does, it is
+/// given as many lines as it needs.
+fn sentences(text: &str, room: usize, limit: usize) -> Vec<String> {
+    let ends = text
+        .match_indices(". ")
+        .map(|(at, _)| at + 1)
+        .chain([text.len()]);
+    let mut best = Vec::new();
+    for end in ends {
+        let lines = wrap(&text[..end], room, usize::MAX);
+        if lines.len() > limit && !best.is_empty() {
+            break;
+        }
+        best = lines;
+    }
+    // A single sentence of any length could fill the screen.
+    if best.len() > limit + 2 {
+        best = wrap(text, room, limit + 2);
+    }
+    best
+}
+
+fn one_finding(
+    report: &Report,
+    finding: &Finding,
+    detail: Detail,
+    width: usize,
+    lines: &mut Vec<Line>,
+) {
+    let pad = " ".repeat(INDENT);
+    let room = width - INDENT;
+    let holder = finding.kind == FindingKind::Holder;
+    let ink = if finding.saved_bytes > 0 {
+        Ink::Good
+    } else {
+        Ink::Strong
+    };
+    // What somebody holds is counted, not concluded.
+    let sure = match holder {
+        true => String::new(),
+        false => format!(" ({})", confidence(finding.confidence)),
+    };
+    let amount = right(&figure(finding), INDENT - 2);
+    let lead = Line::of(ink, amount).with(Ink::Plain, "  ");
+    if detail == Detail::Line {
+        let place = place_of(report, finding).unwrap_or_default();
+        let title = cut_middle(&finding.title, room.saturating_sub(columns(&sure)).max(20));
+        let used = columns(&title) + columns(&sure) + 3;
+        let line = lead.with(Ink::Plain, title).with(Ink::Faint, sure);
+        lines.push(match room.saturating_sub(used) {
+            left if left >= 12 && !place.is_empty() => {
+                // Where there is no room for all of it, the function says more than half a path.
+                let name = match columns(&place) <= left {
+                    true => place.as_str(),
+                    false => place.split("  ").next().unwrap_or_default(),
+                };
+                line.with(Ink::Faint, format!(" · {}", cut_middle(name, left)))
+            }
+            _ => line,
+        });
+        return;
+    }
+    let (title_lines, change_lines) = match detail {
+        Detail::Whole => (usize::MAX, usize::MAX - 2),
+        _ => (1, 2),
+    };
+    let mut titles = wrap(&finding.title, room - columns(&sure), title_lines).into_iter();
+    let first = lead.with(Ink::Plain, titles.next().unwrap_or_default());
+    lines.push(first.with(Ink::Faint, sure));
+    lines.extend(titles.map(|piece| Line::of(Ink::Plain, format!("{pad}{piece}"))));
+    if detail == Detail::Whole && !finding.what.is_empty() {
+        let what = wrap(&finding.what, room, usize::MAX);
+        lines.extend(
+            what.into_iter()
+                .map(|p| Line::of(Ink::Faint, format!("{pad}{p}"))),
+        );
+    }
+    if !finding.change.is_empty() && (!holder || detail == Detail::Whole) {
+        for (index, piece) in sentences(&finding.change, room - 2, change_lines)
+            .into_iter()
+            .enumerate()
+        {
+            let arrow = if index == 0 { "→ " } else { "  " };
+            lines.push(Line::of(Ink::Plain, format!("{pad}{arrow}{piece}")));
+        }
+    }
+    frames(report, finding, detail, width, lines);
+}
+
+/// The function that names the finding, and where it is; of one without a name also the first that
+/// has one.
+fn place_of(report: &Report, finding: &Finding) -> Option<String> {
+    let frames = stack::telling(report, finding.node?);
+    let text = |frame: &skinflint_analysis::model::Frame| {
+        let name = stack::short_name(&frame.function);
+        match stack::place(frame) {
+            place if stack::is_unnamed(&name) || place.is_empty() => name,
+            place => format!("{name}  {place}"),
+        }
+    };
+    let first = frames.first()?;
+    Some(
+        match frames.get(1).filter(|_| stack::is_unnamed(&first.function)) {
+            Some(next) => format!("{} ← {}", text(first), text(next)),
+            None => text(first),
+        },
+    )
+}
+
+fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, lines: &mut Vec<Line>) {
+    let Some(node) = finding.node else { return };
+    let whole = detail == Detail::Whole;
+    let frames = if whole {
+        stack::path(report, node)
+    } else {
+        stack::telling(report, node)
+    };
+    let shown = match detail {
+        Detail::Line | Detail::Short => 1,
+        Detail::Full => 3,
+        Detail::Whole => frames.len(),
+    };
+    let room = width - INDENT - 3;
+    let others = finding
+        .stacks
+        .saturating_sub(1)
+        .max(finding.more_nodes.len() as u64);
+    if shown == 1 {
+        let mut place = place_of(report, finding).unwrap_or_default();
+        let more = match others {
+            0 => String::new(),
+            1 => "  and another stack".to_owned(),
+            many => format!("  and {many} other stacks"),
+        };
+        place = cut_middle(&place, room.saturating_sub(columns(&more)));
+        let lead = format!("{}at ", " ".repeat(INDENT));
+        lines.push(
+            Line::of(Ink::Faint, lead)
+                .with(Ink::Plain, place)
+                .with(Ink::Faint, more),
+        );
+        return;
+    }
+    for (index, frame) in frames.iter().take(shown).enumerate() {
+        let name = if whole {
+            frame.function.clone()
+        } else {
+            stack::short_name(&frame.function)
+        };
+        let mut place = stack::place(frame);
+        if whole && frame.inlined {
+            place += " (inlined)";
+        }
+        if stack::is_unnamed(&name) && frame.file.is_none() {
+            place.clear();
+        }
+        if index + 1 == shown.min(frames.len()) && !whole && others > 0 {
+            place += &match others {
+                1 => "  and another stack".to_owned(),
+                many => format!("  and {many} other stacks"),
+            };
+        }
+        let place = cut_middle(&place, room / 2);
+        let name = left(&name, (room - columns(&place) - 2).min(columns(&name)));
+        let lead = if index == 0 { "at " } else { "   " };
+        let line =
+            Line::of(Ink::Faint, format!("{}{lead}", " ".repeat(INDENT))).with(Ink::Plain, name);
+        lines.push(line.with(Ink::Faint, format!("  {place}")));
+    }
+    if whole && others > 0 {
+        let text = format!("{}… and {others} more: see --json", " ".repeat(INDENT));
+        lines.push(Line::of(Ink::Faint, text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_cut_between_sentences_only() {
+        let text = "Do this now. Or that instead. Or nothing at all.";
+        assert_eq!(sentences(text, 13, 1), ["Do this now."]);
+        assert_eq!(sentences(text, 30, 1), ["Do this now. Or that instead."]);
+        assert_eq!(
+            sentences(text, 13, 3),
+            ["Do this now.", "Or that", "instead."]
+        );
+        // The first sentence is given up to two lines more than there is room for.
+        assert_eq!(
+            sentences("Do this now, please", 8, 1),
+            ["Do this", "now,", "please"]
+        );
+    }
+}
