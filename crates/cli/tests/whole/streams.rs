@@ -115,7 +115,8 @@ fn a_run_reports_on_stderr_and_writes_a_page() {
     for text in [
         "complete: 14,870 events, none lost",
         "= resident",
-        "Buffers grow by just enough",
+        "Grows by just enough",
+        "grow_by_one",
         "trace",
     ] {
         assert!(done.stderr.contains(text), "no {text:?} in {}", done.stderr);
