@@ -161,7 +161,9 @@ impl<O: Outside> Writer<O> {
         loop {
             // ORDER: Acquire for both; they pair with the Releases in `Unread::give_back`. `drained`
             // is raised after `head` was stored, so a wait on a value read before `head` cannot
-            // sleep through the change. ring_model: growth, a_full_ring.
+            // sleep through the change. The reader's load of the capacity must lie before our change
+            // of it; ring_model: growth passes without this Acquire too, since loom never shows a
+            // load a store that is still to come.
             let drained = header.head.drained.load(Ordering::Acquire);
             let head = header.head.words.load(Ordering::Acquire);
             if may_grow && head == self.pos {
