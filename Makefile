@@ -2,6 +2,7 @@
 #
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make test      everything that must hold: builds, all tests, the rules of the repository
+#   make model-test  the rings under loom: every order in which two threads can meet (a minute)
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #
@@ -14,7 +15,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps build demo test check bench bench-deps browser-test screenshots install clean
+.PHONY: help deps build demo test model-test check bench bench-deps browser-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -51,6 +52,11 @@ test: deps build
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory check
 	@echo "make test: everything held"
+
+# A directory of its own: the flag would have everything else built anew.
+model-test:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+	  $(CARGO) test --locked -p skinflint-base --release --test ring_model ring_model
 
 check:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \

@@ -3,6 +3,7 @@
 //! ```text
 //!   sys   raw system calls: never touch errno, never allocate
 //!   ring  the shared memory between a recorded program and the collector
+//!   sync  its atomics, which the model checker can swap
 //!   env   every environment variable that Skinflint reads, in one table
 //! ```
 //!
@@ -11,8 +12,9 @@
 //! B2  Nothing here changes `errno`: system calls are made by hand.
 //!
 //! Not here: anything that a program outside of `malloc` could get from the standard library.
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, loom)), no_std)]
 
 pub mod env;
 pub mod ring;
+pub mod sync;
 pub mod sys;

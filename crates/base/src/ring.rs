@@ -21,9 +21,33 @@
 //!     the recorder waits for the collector only for bounded times.
 //! R5  Both sides are built from this file; [`LAYOUT`] is checked when they meet.
 //!
+//! Why these orderings are enough:
+//!
+//! - A word is written, then `tail` stored (Release); the reader loads `tail` (Acquire), then the
+//!   word. So it never reads what is not written. The capacity travels the same way (R3).
+//! - A word is read, then `head` stored (Release); the writer loads `head` (Acquire), then writes the
+//!   word again, or changes the capacity. So it never overwrites what is not read, and the reader's
+//!   load of the capacity lies before the writer's change of it.
+//! - Waiting. The writer loads `drained`, then `head`, stores `waiting`, wakes the collector, and
+//!   sleeps while `drained` is what it was. The reader stores `head`, raises `drained`, then looks at
+//!   `waiting`. If it raises `drained` before the writer sleeps, the kernel refuses the sleep. If
+//!   after, and does not see `waiting` yet — nothing orders its load against the writer's store —
+//!   the wake is lost. A fence on both sides would forbid that; the sleep's time-out, which is needed
+//!   anyway for a collector that has died, bounds its cost (R4), on a path taken only when the ring
+//!   is full.
+//!
+//! `tests/ring_model.rs` of this crate tries the interleavings of a small ring (`make model-test`),
+//! `tests/ring_threads.rs` runs two threads over millions of records.
+//!
 //! Not here: what is kept (the trace), and who decides when to drain (the collector).
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64};
+
+mod reader;
+mod writer;
+
+pub use reader::{Nonsense, Unread, unread};
+pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
 pub const LAYOUT: u32 = 1;
@@ -143,8 +167,36 @@ pub struct Reader {
     pub drained: AtomicU32,
 }
 
+impl SlotHeader {
+    /// Nobody's, with no capacity yet: what zeroed memory means. The collector's regions are zeroed;
+    /// this is for tests.
+    pub fn new() -> SlotHeader {
+        SlotHeader {
+            tail: AtomicU64::new(0),
+            ticket: AtomicU64::new(0),
+            capacity: AtomicU64::new(0),
+            owner: AtomicU64::new(0),
+            waiting: AtomicU32::new(0),
+            _line: [],
+            head: Reader {
+                words: AtomicU64::new(0),
+                drained: AtomicU32::new(0),
+            },
+        }
+    }
+}
+
+impl Default for SlotHeader {
+    fn default() -> SlotHeader {
+        SlotHeader::new()
+    }
+}
+
 const HEADERS_BYTES: usize = 4096;
+// Loom's atomics are larger than words.
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<ProcessHeader>() <= 1024);
+#[cfg(not(loom))]
 const _: () = assert!(SLOTS_OFFSET + SLOTS * size_of::<SlotHeader>() <= HEADERS_BYTES);
 const _: () = assert!(RING_WORDS.is_power_of_two() && FIRST_CAPACITY.is_power_of_two());
 const _: () = assert!(RECORD_WORDS > STACK_CHUNK + 1);

@@ -7,11 +7,11 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
 
+pub use skinflint_base::ring::Nonsense;
 use skinflint_base::ring::{
-    FIRST_CAPACITY, ProcessHeader, REGION_BYTES, RING_WORDS, SESSION_BYTES, SLOTS, SLOTS_OFFSET,
-    SessionPage, SlotHeader, ring_offset,
+    self, FIRST_CAPACITY, ProcessHeader, REGION_BYTES, RING_WORDS, SESSION_BYTES, SLOTS,
+    SLOTS_OFFSET, SessionPage, SlotHeader, ring_offset,
 };
 
 /// A shared mapping of a memfd of ours.
@@ -131,53 +131,29 @@ impl Region {
     /// its room back. Returns whether anything was copied, or `Err` if the positions make no sense.
     pub fn take(&self, index: usize, buffer: &mut Vec<u64>) -> Result<bool, Nonsense> {
         let slot = self.slot(index);
-        // ORDER: Relaxed; only we write `head`.
-        let head = slot.head.words.load(Ordering::Relaxed);
-        // ORDER: Acquire; pairs with the recorder's Release: the words below `tail` are written.
-        let tail = slot.tail.load(Ordering::Acquire);
-        if head == tail {
+        let Some(unread) = ring::unread(slot, FIRST_CAPACITY, RING_WORDS as u64)? else {
             return Ok(false);
-        }
-        // ORDER: Relaxed; published with `tail` (R3).
-        let capacity = slot.capacity.load(Ordering::Relaxed);
-        let sound = capacity.is_power_of_two()
-            && (FIRST_CAPACITY..=RING_WORDS as u64).contains(&capacity)
-            && tail.wrapping_sub(head) <= capacity;
-        if !sound {
-            return Err(Nonsense);
-        }
-        let at = (head & (capacity - 1)) as usize;
-        let count = (tail - head).min(capacity - at as u64) as usize;
-        buffer.reserve(count);
-        // SAFETY: `at + count <= capacity <= RING_WORDS`, so inside the ring; `buffer` has the room.
-        // The words were published, and a recorder that writes them again breaks only its own trace.
+        };
+        buffer.reserve(unread.count);
+        // SAFETY: `at + count <= RING_WORDS` (D1), so inside the ring; `buffer` has the room. The
+        // words were published, and a recorder that writes them again breaks only its own trace.
         unsafe {
             let ring = self.0.start.add(ring_offset(index)).cast::<u64>();
             let to = buffer.as_mut_ptr().add(buffer.len());
-            std::ptr::copy_nonoverlapping(ring.add(at), to, count);
-            buffer.set_len(buffer.len() + count);
+            std::ptr::copy_nonoverlapping(ring.add(unread.at), to, unread.count);
+            buffer.set_len(buffer.len() + unread.count);
         }
-        // ORDER: Release; pairs with the recorder's Acquire: the words have been copied.
-        slot.head
-            .words
-            .store(head + count as u64, Ordering::Release);
-        slot.head.drained.fetch_add(1, Ordering::Release);
-        // ORDER: Relaxed; a thread that begins to wait just now wakes by its time-out.
-        if slot.waiting.load(Ordering::Relaxed) != 0 {
-            slot.waiting.store(0, Ordering::Relaxed);
+        if unread.give_back(slot) {
             skinflint_base::sys::futex_wake(&slot.head.drained);
         }
         Ok(true)
     }
 }
 
-/// A ring's positions contradict each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Nonsense;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn positions_that_make_no_sense_are_refused() {

@@ -1,17 +1,15 @@
 //! Writing events into the thread's ring.
 //!
-//! W1  `pos` is this thread's copy of `tail`; words below `limit` may be written without looking at
-//!     anything shared. `limit` is never beyond the end of the lap, the room left by the collector,
-//!     or a quarter of the capacity from the last look.
-//! W2  `tail` is published after each event, and only behind whole records.
+//! W1, W2  See `skinflint_base::ring::writer`, which owns the positions: what is written lies in room
+//!     that was made for it, and `tail` is published after each event, behind whole records.
 //! W3  Every event takes exactly one ticket; a `TICKET` record stands before it when that is not its
 //!     predecessor's plus one.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use skinflint_base::ring::{
-    MARK_NAME_BYTES, RECORD_WORDS, RING_WORDS, STACK_CHUNK, STACK_TRUNCATED, SlotHeader, WIDE,
-    long_word, tag, word,
+    Cursor, FIRST_CAPACITY, MARK_NAME_BYTES, Outside, RECORD_WORDS, RING_WORDS, STACK_CHUNK,
+    STACK_TRUNCATED, SessionPage, SlotHeader, WIDE, Writer, long_word, tag, word,
 };
 use skinflint_base::sys;
 use skinflint_unwind::{Capture, End, Registers, StackBounds};
@@ -19,176 +17,66 @@ use skinflint_unwind::{Capture, End, Registers, StackBounds};
 use crate::thread::ThreadState;
 use crate::{modules, process, thread};
 
-/// The writer's end of a ring.
-pub struct Ring {
-    pos: u64,
-    limit: u64,
-    words: *mut u64,
-    mask: u64,
-    header: *const SlotHeader,
+/// The writer's end of a thread's ring. What it does is in `ring::writer`, where two threads and a
+/// model checker test it; change it there.
+pub type Ring = Writer<Recorder>;
+
+/// What the writer needs from the recorder.
+pub struct Recorder;
+
+/// How long a thread has waited for a sign of life.
+pub struct Patience {
+    session: &'static SessionPage,
+    tick: u32,
+    since: u64,
 }
 
-impl Ring {
-    /// Goes on where the slot's last owner stopped.
-    pub fn over(header: &'static SlotHeader, words: *mut u64) -> Ring {
-        // ORDER: Relaxed; the last owner has ended, and the takeover was an Acquire.
-        let mut capacity = header.capacity.load(Ordering::Relaxed);
-        if capacity == 0 {
-            capacity = skinflint_base::ring::FIRST_CAPACITY;
-            header.capacity.store(capacity, Ordering::Relaxed);
-        }
-        let pos = header.tail.load(Ordering::Relaxed);
-        Ring {
-            pos,
-            limit: pos,
-            words,
-            mask: capacity - 1,
-            header,
+impl Outside for Recorder {
+    const FIRST_CAPACITY: u64 = FIRST_CAPACITY;
+    const LAST_CAPACITY: u64 = RING_WORDS as u64;
+    const RECORD_WORDS: u64 = RECORD_WORDS as u64;
+    type Patience = Patience;
+
+    fn wake_reader(&self) {
+        if let Some(session) = process::session() {
+            process::wake_collector(session);
         }
     }
 
-    /// The shared half.
-    pub fn header(&self) -> &'static SlotHeader {
-        // SAFETY: made from a 'static reference.
-        unsafe { &*self.header }
+    fn patience(&self) -> Option<Patience> {
+        let session = process::session()?;
+        Some(Patience {
+            session,
+            tick: session.tick.load(Ordering::Relaxed), // ORDER: Relaxed; a heartbeat.
+            since: sys::monotonic_ns(),
+        })
     }
 
-    /// Makes room for `words` without a seam (W1). `None`: recording is over.
-    #[inline(always)]
-    fn begin(&mut self, words: usize) -> Option<Cursor> {
-        if self.pos + words as u64 > self.limit && !self.room_slow(words as u64) {
-            return None;
-        }
-        // SAFETY: the mask keeps the index inside the ring.
-        let start = unsafe { self.words.add((self.pos & self.mask) as usize) };
-        Some(Cursor { start, at: start })
-    }
-
-    /// Takes over what a cursor has written. Not yet published.
-    #[inline(always)]
-    fn end(&mut self, cursor: Cursor) {
-        // SAFETY: both point into the ring, `at` behind `start`.
-        self.pos += unsafe { cursor.at.offset_from(cursor.start) } as u64;
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn room_slow(&mut self, words: u64) -> bool {
-        let header = self.header();
-        self.publish();
-        loop {
-            let capacity = self.mask + 1;
-            let lap_end = (self.pos | self.mask) + 1;
-            // ORDER: Acquire; pairs with the collector's Release: words below head have been read.
-            let head = header.head.words.load(Ordering::Acquire);
-            let seam = self.pos + words > lap_end;
-            let wanted = if seam { lap_end } else { self.pos + words };
-            if wanted > head + capacity {
-                if !self.wait_for_room(wanted) {
-                    return false;
-                }
-                continue;
-            }
-            if seam {
-                // SAFETY: the words up to the end of the lap are free, as just checked; a reader
-                // skips as many as the first one says.
-                unsafe {
-                    let at = self.words.add((self.pos & self.mask) as usize);
-                    at.write(word(tag::PAD, 0, lap_end - self.pos));
-                }
-                self.pos = lap_end;
-                self.publish();
-                continue;
-            }
-            if self.pos - head >= capacity / 4
-                && let Some(session) = process::session()
-            {
-                process::wake_collector(session);
-            }
-            let next_look = self.pos + (capacity / 4).max(RECORD_WORDS as u64);
-            self.limit = lap_end.min(head + capacity).min(next_look);
-            return true;
-        }
-    }
-
-    /// Waits until the collector has read enough; a ring that was full grows once it is empty (R3).
-    fn wait_for_room(&mut self, wanted: u64) -> bool {
+    fn wait(&self, slot: &SlotHeader, seen: u32, patience: &mut Patience) -> bool {
         // Without a heartbeat: so long if the collector is gone, so long if it may only be stopped.
         const GONE_NS: u64 = 300_000_000;
         const PATIENCE_NS: u64 = 5_000_000_000;
-        let header = self.header();
-        let Some(session) = process::session() else {
+        let session = patience.session;
+        // ORDER: Relaxed; the futex call that follows orders it for the collector's sleep.
+        session.wake.fetch_add(1, Ordering::Relaxed);
+        sys::futex_wake(&session.wake);
+        sys::futex_wait(&slot.head.drained, seen, 20_000_000);
+        let tick = session.tick.load(Ordering::Relaxed); // ORDER: Relaxed; a heartbeat.
+        let now = sys::monotonic_ns();
+        if tick != patience.tick {
+            patience.tick = tick;
+            patience.since = now;
+            return true;
+        }
+        let silent_ns = now - patience.since;
+        // ORDER: Relaxed; a constant of the session, and a flag.
+        let collector = session.collector_pid.load(Ordering::Relaxed);
+        let gone = silent_ns > GONE_NS && !sys::process_exists(collector);
+        if gone || silent_ns > PATIENCE_NS || process::OFF.load(Ordering::Relaxed) {
+            process::give_up();
             return false;
-        };
-        let mut tick = session.tick.load(Ordering::Relaxed); // ORDER: Relaxed; a heartbeat.
-        let mut since = sys::monotonic_ns();
-        let may_grow = (self.mask as usize) + 1 < RING_WORDS;
-        loop {
-            // ORDER: Acquire for both; `drained` is raised after `head` was stored, so a wait on a
-            // value read before `head` cannot sleep through the change.
-            let drained = header.head.drained.load(Ordering::Acquire);
-            let head = header.head.words.load(Ordering::Acquire);
-            if may_grow && head == self.pos {
-                self.mask = self.mask * 2 + 1;
-                // ORDER: Relaxed; published by the next Release of `tail` (R3).
-                header.capacity.store(self.mask + 1, Ordering::Relaxed);
-                return true;
-            }
-            if !may_grow && wanted <= head + self.mask + 1 {
-                return true;
-            }
-            // ORDER: Relaxed; the collector looks at it after it has stored `head`; a wake that is
-            // missed costs one time-out.
-            header.waiting.store(1, Ordering::Relaxed);
-            session.wake.fetch_add(1, Ordering::Relaxed);
-            sys::futex_wake(&session.wake);
-            sys::futex_wait(&header.head.drained, drained, 20_000_000);
-            let now_tick = session.tick.load(Ordering::Relaxed);
-            let now = sys::monotonic_ns();
-            if now_tick != tick {
-                tick = now_tick;
-                since = now;
-                continue;
-            }
-            let silent_ns = now - since;
-            // ORDER: Relaxed; a constant of the session, and a flag.
-            let collector = session.collector_pid.load(Ordering::Relaxed);
-            let gone = silent_ns > GONE_NS && !sys::process_exists(collector);
-            if gone || silent_ns > PATIENCE_NS || process::OFF.load(Ordering::Relaxed) {
-                process::give_up();
-                return false;
-            }
         }
-    }
-
-    /// Shows the collector everything up to here.
-    #[inline(always)]
-    fn publish(&self) {
-        // ORDER: Release; pairs with the collector's Acquire: it sees the words below `tail`.
-        self.header().tail.store(self.pos, Ordering::Release);
-    }
-}
-
-/// Words being written: a pointer in a register, since the compiler must take each word of the ring
-/// for a possible change of the state, and would load the position again for each.
-#[derive(Clone, Copy)]
-struct Cursor {
-    start: *mut u64,
-    at: *mut u64,
-}
-
-impl Cursor {
-    /// Writes a word.
-    ///
-    /// # Safety
-    /// One of those for which `begin` made room.
-    #[inline(always)]
-    unsafe fn put(&mut self, value: u64) {
-        // SAFETY: W1: the word is inside the ring and free.
-        unsafe {
-            self.at.write(value);
-            self.at = self.at.add(1);
-        }
+        true
     }
 }
 
@@ -258,7 +146,7 @@ unsafe fn stamp(state: *mut ThreadState, cursor: &mut Cursor) {
     // SAFETY: linked, so the page is mapped; H1.
     unsafe {
         let tick = (*session).tick.load(Ordering::Relaxed); // ORDER: Relaxed; as above.
-        if tick == (*state).tick && (*state).ring.pos < (*state).time_due {
+        if tick == (*state).tick && (*state).ring.pos() < (*state).time_due {
             return;
         }
         stamp_slow(state, cursor, tick);
@@ -271,7 +159,7 @@ unsafe fn stamp_slow(state: *mut ThreadState, cursor: &mut Cursor, tick: u32) {
     // SAFETY: as for `before_event`.
     unsafe {
         (*state).tick = tick;
-        (*state).time_due = (*state).ring.pos + WORDS_PER_STAMP;
+        (*state).time_due = (*state).ring.pos() + WORDS_PER_STAMP;
         cursor.put(long_word(tag::TIME, sys::monotonic_ns()));
     }
 }

@@ -408,7 +408,8 @@ fn ready_state(slot: &Slot, header: &'static SlotHeader) -> *mut ThreadState {
 unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static SlotHeader) {
     // SAFETY: as the caller promises.
     unsafe {
-        (*state).ring = emit::Ring::over(header, slot.ring.load(Ordering::Relaxed)); // ORDER: as above.
+        let words = slot.ring.load(Ordering::Relaxed).cast(); // ORDER: as above.
+        (*state).ring = emit::Ring::over(header, words, emit::Recorder);
         (*state).ticket.store(0, Ordering::Relaxed); // ORDER: Relaxed; own counter.
         (*state).time_due = 0;
         (*state).pending_marks = 0;
