@@ -2,7 +2,7 @@
 #
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make test      everything that must hold: builds, all tests, the rules of the repository
-#   make model-test  the rings under loom: every order in which two threads can meet (a minute)
+#   make model-test  the rings under loom: all orders of up to three preemptions in which two threads can meet (a minute)
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #
