@@ -124,9 +124,14 @@ fn retained(report: &Report, facts: &Facts, giveback: &GiveBack) -> Vec<Finding>
     }
     if giveback.tops_bytes >= least {
         let title = "Free ends of threads' arenas, which malloc_trim does not give back";
-        let change =
-            "Use fewer arenas: MALLOC_ARENA_MAX=2, or mallopt(M_ARENA_MAX, 2) at the start.";
-        found.push(process(title, giveback.tops_bytes, change));
+        let change = "Try fewer arenas: MALLOC_ARENA_MAX=2, or mallopt(M_ARENA_MAX, 2) at the start. \
+                      What the threads need at the same time is needed in any arena, so much less \
+                      than this may come back.";
+        // How much of it the threads use at once, an instant cannot tell: it is no promise.
+        let mut ends = process(title, giveback.tops_bytes, change);
+        ends.saved_bytes = 0;
+        ends.confidence = Confidence::Possible;
+        found.push(ends);
     }
     let pins = giveback.pins.iter().filter(|pin| pin.free_bytes >= PAGE);
     found.extend(pins.map(|pin| pinned(pin, &instant.label)));

@@ -246,7 +246,7 @@ fn holder(mut held: Held, total: u64) -> Finding {
     Finding {
         kind: FindingKind::Holder,
         title: format!(
-            "{} % of the live heap in {blocks}",
+            "{} % of resident live blocks: {blocks}",
             percent(held.resident, total)
         ),
         what: format!(
@@ -493,7 +493,7 @@ mod tests {
         );
         assert_eq!(
             held.title,
-            "100 % of the live heap in 4 blocks of about 61.0 KiB"
+            "100 % of resident live blocks: 4 blocks of about 61.0 KiB"
         );
     }
 

@@ -78,6 +78,21 @@ pub(crate) fn missing(facts: &Facts, counts: &Counts, parked: u64) -> Vec<String
 
 fn nothing_recorded(facts: &Facts, counts: &Counts) -> String {
     let mut text = String::from("Nothing was recorded: ");
+    match &facts.ending {
+        // The recorder was there to the end: what it did not see, did not pass through malloc.
+        Some(ending) if ending.exit != Exit::Unknown => {
+            return "Nothing was recorded: the program made no heap call that could be seen. Small \
+                    programs make none; others bring an allocator of their own that does not export \
+                    malloc."
+                .into();
+        }
+        None => {
+            return "Nothing was recorded before the trace was cut: record again, and let skinflint \
+                    end by itself."
+                .into();
+        }
+        _ => {}
+    }
     if counts.events > 0 {
         text.push_str("there are events, but no allocation among them. ");
     }

@@ -46,7 +46,7 @@ fn record(args: &RecordArgs) -> Result<u8> {
     let outcome = launch::record(&args.record)?;
     if !args.record.quiet {
         for trace in &outcome.recorded {
-            eprintln!("skinflint: {}", one_line(trace));
+            say!("skinflint: {}", one_line(trace));
         }
     }
     complain(&outcome, &args.record);
@@ -76,14 +76,14 @@ fn one_line(trace: &Recorded) -> String {
 fn complain(outcome: &Outcome, options: &RecordOptions) {
     for trace in &outcome.recorded {
         if let Some(error) = &trace.error {
-            eprintln!(
+            say!(
                 "skinflint: {}: {error}; the program went on, the trace holds what was written before",
                 trace.path.display()
             );
         }
     }
     if let Some(error) = &outcome.refused {
-        eprintln!(
+        say!(
             "skinflint: a process or thread was not recorded: no shared memory for it: {error}; look at \
              `ulimit -f` and at the room in memory"
         );
@@ -93,12 +93,12 @@ fn complain(outcome: &Outcome, options: &RecordOptions) {
     }
     let program = options.command[0].to_string_lossy();
     match outcome.status & 0x7f {
-        0 => eprintln!(
+        0 => say!(
             "skinflint: nothing was recorded: {program} never loaded the recorder. It may be a script \
              or wrapper for a statically linked or set-user-id program, or it clears its environment \
              (LD_PRELOAD); name the program itself after --"
         ),
-        signal => eprintln!(
+        signal => say!(
             "skinflint: nothing was recorded: {program} was killed by signal {signal} before it reached \
              the recorder. If it does not die so without skinflint, please report it; \
              --preload libraries are loaded before the program and may be the cause"
@@ -112,7 +112,7 @@ fn run(args: &RunArgs) -> Result<u8> {
     if let Some(main) = most_interesting(&outcome) {
         // The program's status counts, whatever becomes of the report.
         if let Err(error) = report_of_run(args, &outcome, main) {
-            eprintln!("skinflint: {}: {error:#}", main.path.display());
+            say!("skinflint: {}: {error:#}", main.path.display());
         }
     }
     Ok(outcome.exit_code())
@@ -142,10 +142,13 @@ fn most_interesting(outcome: &Outcome) -> Option<&Recorded> {
 fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
     let analysed = analyse::analyse(&main.path, &args.analysis)?;
     let mut html_path = None;
+    let mut html_error = None;
     if !args.no_html {
         let path = main.path.with_extension("html");
-        write_html(&analysed.report, &path)?;
-        html_path = Some(path);
+        match write_html(&analysed.report, &path, "choose another folder with --dir") {
+            Ok(()) => html_path = Some(path),
+            Err(error) => html_error = Some(error),
+        }
     }
     let others: Vec<&Recorded> = outcome
         .recorded
@@ -162,6 +165,9 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
     writeln!(out)?;
     out.write_all(text::render(&analysed.report, &style).as_bytes())?;
     hints(&mut out, &analysed)?;
+    if let Some(error) = html_error {
+        writeln!(out, "skinflint: {error:#}")?;
+    }
     if !others.is_empty() {
         writeln!(out, "Also recorded ({} processes):", others.len())?;
         const SHOWN: usize = 8;
@@ -225,20 +231,23 @@ fn style(
     }
 }
 
-fn write_html(report: &Report, path: &Path) -> Result<()> {
+/// Writes the page; a disk that fills leaves no half of it behind. `next` is what to do then.
+fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
     let page = html::render(report, &html::HtmlOptions::default())?;
-    std::fs::write(path, page).with_context(|| {
-        format!(
-            "{}: cannot be written; name another file with --html",
-            path.display()
-        )
-    })
+    let existed = path.exists();
+    std::fs::write(path, page)
+        .inspect_err(|_| {
+            if !existed {
+                let _ = std::fs::remove_file(path);
+            }
+        })
+        .with_context(|| format!("{}: the page cannot be written; {next}", path.display()))
 }
 
 fn report(args: &ReportArgs) -> Result<u8> {
     let analysed = analyse::analyse(&args.trace, &args.analysis)?;
     if let Some(path) = &args.html {
-        write_html(&analysed.report, path)?;
+        write_html(&analysed.report, path, "name another file with --html")?;
     }
     let mut out = io::stdout().lock();
     if args.json {
@@ -264,7 +273,7 @@ fn counts(args: &CountsArgs) -> Result<u8> {
     let trace = analyse::open(&args.trace)?;
     let (cells, missing) = count_cells(&trace, &args.when)?;
     for missing in missing {
-        eprintln!("skinflint: {}: {missing}", args.trace.display());
+        say!("skinflint: {}: {missing}", args.trace.display());
     }
     let options = CountsOptions {
         scheme,

@@ -182,15 +182,34 @@ fn folder_of(options: &RecordOptions) -> Result<PathBuf> {
         (None, Some(folder)) => folder.to_owned(),
         (None, None) => std::env::current_dir().context("the current folder cannot be found")?,
     };
+    let option = if options.dir.is_none() && options.output.is_some() {
+        "-o"
+    } else {
+        "--dir"
+    };
     let probe = folder.join(format!(".skinflint-{}", std::process::id()));
     std::fs::write(&probe, b"").with_context(|| {
         format!(
-            "{}: traces cannot be written here; choose a folder with --dir",
+            "{}: traces cannot be written here; choose another folder with {option}",
             folder.display()
         )
     })?;
     let _ = std::fs::remove_file(&probe);
     std::path::absolute(&folder).context("the folder's path")
+}
+
+/// The file that `--output` names: a new one, or one that may be replaced. A device or a folder must not
+/// be: the trace is renamed to this name.
+fn trace_file(path: &Path) -> Result<PathBuf> {
+    if let Ok(meta) = std::fs::symlink_metadata(path)
+        && !meta.is_file()
+    {
+        bail!(
+            "{}: is there and is no plain file; name a file of its own with --output",
+            path.display()
+        );
+    }
+    Ok(std::path::absolute(path)?)
 }
 
 /// Records a program until it and all that it started have ended.
@@ -209,11 +228,7 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
         .as_deref()
         .map(signal_number)
         .transpose()?;
-    let file = options
-        .output
-        .as_ref()
-        .map(std::path::absolute)
-        .transpose()?;
+    let file = options.output.as_deref().map(trace_file).transpose()?;
     let session = Session::start(Options {
         folder,
         file,
@@ -344,7 +359,7 @@ fn wait_for_the_rest(session: &Session, quiet: bool) {
         if !said && begun.elapsed() > Duration::from_secs(1) {
             said = true;
             let plural = if living == 1 { "process" } else { "processes" };
-            eprintln!(
+            say!(
                 "skinflint: the program has ended and left {living} {plural} running; still \
                  recording (Ctrl-C stops recording, they go on)"
             );

@@ -9,6 +9,14 @@
 //! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
 //! when nothing could be started; 1 when an analysis failed.
 
+/// Says something on stderr. A closed stderr is no reason to fail (`eprintln!` would panic).
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod analyse;
 mod args;
 mod commands;
@@ -33,7 +41,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("skinflint: {error:#}");
+            say!("skinflint: {error:#}");
             ExitCode::from(commands::exit_code(&error))
         }
     }

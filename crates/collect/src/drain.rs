@@ -80,6 +80,7 @@ struct Draining {
     notes: Vec<String>,
     child: Option<ChildEnd>,
     exec: bool,
+    zombie_status: Option<i32>,
     ended_at: Option<Instant>,
 }
 
@@ -219,6 +220,7 @@ impl Drain {
             notes: Vec::new(),
             child: self.children.get(&process.pid).copied(),
             exec: false,
+            zombie_status: None,
             ended_at: None,
             process,
         };
@@ -283,7 +285,12 @@ impl Drain {
             // waits is about to tell; else the kernel tells once it is no zombie any more.
             let ours = draining.process.info.ppid == std::process::id();
             let waited_for = proc::stat(draining.process.pid).is_none();
-            let known = draining.child.is_some() || waited_for && !ours;
+            if !ours && !waited_for {
+                // Nobody may ever wait for it (a daemon whose new parent does not): a zombie tells too.
+                draining.zombie_status = proc::zombie_status(draining.process.pid);
+            }
+            let told = waited_for || draining.zombie_status.is_some();
+            let known = draining.child.is_some() || told && !ours;
             if known || since.elapsed() > STATUS_PATIENCE {
                 self.finish(index);
             }
@@ -499,7 +506,17 @@ impl Draining {
         );
     }
 
+    /// Modules go out before the events whose stacks run through them: of a trace that is cut, what
+    /// can be read has names.
+    fn flush_modules(&mut self, output: &Output) {
+        let modules = self.modules.take_fresh();
+        if !modules.is_empty() {
+            output.send(self.process.index, Job::Modules(modules));
+        }
+    }
+
     fn flush_stream(&mut self, at: usize, output: &Output) {
+        self.flush_modules(output);
         let Some(stream) = self.slots[at].stream.as_mut() else {
             return;
         };
@@ -528,10 +545,7 @@ impl Draining {
 
     fn flush(&mut self, output: &Output) {
         let index = self.process.index;
-        let modules = self.modules.take_fresh();
-        if !modules.is_empty() {
-            output.send(index, Job::Modules(modules));
-        }
+        self.flush_modules(output);
         for at in 0..self.slots.len() {
             self.flush_stream(at, output);
             if let Some(stream) = &self.slots[at].stream {
@@ -648,7 +662,9 @@ impl Draining {
         }
         let pidfd = self.process.pidfd.as_ref();
         let status = pidfd.and_then(|fd| server::exit_status(fd.as_raw_fd()));
-        status.map_or(Exit::Unknown, from_status)
+        status
+            .or(self.zombie_status)
+            .map_or(Exit::Unknown, from_status)
     }
 
     fn recorder_bytes(&self) -> u64 {

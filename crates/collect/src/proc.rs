@@ -128,6 +128,20 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// Wait status of a process that has ended and was not waited for; `None` if it is none, or not ours
+/// to know.
+pub fn zombie_status(pid: u32) -> Option<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    parse_zombie(&text)
+}
+
+fn parse_zombie(text: &str) -> Option<i32> {
+    const EXIT_CODE: usize = 49;
+    let rest = &text[text.rfind(')')? + 1..];
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    (*fields.first()? == "Z").then(|| fields.get(EXIT_CODE)?.parse().ok())?
+}
+
 /// `/proc/PID/status`, kept open: about 15 µs a reading.
 pub struct Status(File);
 
@@ -340,6 +354,9 @@ mod tests {
             }
         );
         assert_eq!(parse_stat("12 (a"), None);
+        let ended = format!("12 (a) Z {} 768", "0 ".repeat(48).trim());
+        assert_eq!(parse_zombie(&ended), Some(768));
+        assert_eq!(parse_zombie(&ended.replace(" Z ", " S ")), None);
     }
 
     #[test]

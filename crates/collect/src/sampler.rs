@@ -1,7 +1,7 @@
 //! The sampler thread: resident memory over time, and snapshots of all mappings.
 //!
 //! P1  Snapshots that the program waits for come first.
-//! P2  Reading takes at most about a twenty-fifth of the time: the pause after a snapshot is that many times
+//! P2  Reading takes at most about a tenth of the time while memory rises: the pause after a snapshot is that many times
 //!     what it cost.
 //! P3  Of a rising peak only the newest snapshot is kept; it is written once a second, when memory
 //!     has fallen, and at the end.
@@ -27,9 +27,9 @@ const PSS_INTERVAL: Duration = Duration::from_millis(500);
 /// How often all mappings are read, at most, when nothing else asks for it.
 const PERIOD: Duration = Duration::from_secs(2);
 /// The pause after a snapshot is this many times its cost (P2).
-const PAUSE_FACTOR: u32 = 25;
+const PAUSE_FACTOR: u32 = 10;
 /// The same while memory rises by a tenth and more: a peak may be short.
-const HASTE_FACTOR: u32 = 5;
+const HASTE_FACTOR: u32 = 3;
 /// Larger mappings are not looked at page by page.
 const RUNS_LIMIT: u64 = 64 << 30;
 /// How long samples are gathered before they are written, after the first.

@@ -182,7 +182,7 @@ impl Symbols {
             None => {
                 self.outside += 1;
                 // The address as recorded: there is no call instruction to point at.
-                Arc::new([outside(recorded)])
+                Arc::new([outside(recorded, !self.modules.is_empty())])
             }
         };
         self.cache.insert(key, Arc::clone(&frames));
@@ -234,8 +234,10 @@ impl Symbols {
 }
 
 /// A frame outside every module. The lowest 64 KiB are never mapped: no code was there.
-fn outside(pc: u64) -> Frame {
-    if pc >= 1 << 16 {
+fn outside(pc: u64, modules_known: bool) -> Frame {
+    if !modules_known {
+        bare(format!("unknown module {pc:#x}"), "")
+    } else if pc >= 1 << 16 {
         bare(format!("[jit] {pc:#x}"), "")
     } else {
         bare(format!("{pc:#x}"), "")

@@ -145,10 +145,10 @@ fn empty(width: usize, lines: &mut Vec<Line>) {
         Ink::Warn,
         "Nothing was recorded, so nothing can be said about this program's memory.",
     ));
-    let why = "It may be that the program is statically linked or setuid, so that LD_PRELOAD cannot \
-               reach it; that it brings its own allocator and never calls malloc or mmap; that it \
-               started another program, which has a trace of its own; or that it ended before its \
-               first allocation.";
+    let why = "It may be that it made no heap call before it ended, or before the recording was cut; \
+               that it brings its own allocator and never calls malloc or mmap; that it started \
+               another program, which has a trace of its own; or that it is statically linked or \
+               setuid, so that LD_PRELOAD cannot reach it.";
     for piece in wrap(why, width, 8) {
         lines.push(Line::of(Ink::Plain, piece));
     }
@@ -345,10 +345,14 @@ fn tail(report: &Report, width: usize) -> Vec<Line> {
 
 fn files(report: &Report, style: &Style, width: usize, lines: &mut Vec<Line>) {
     let p = &report.program;
-    let mut own = format!(
-        "The recorder itself held {} inside the program",
-        bytes(p.recorder_bytes)
-    );
+    // A trace that was cut does not say.
+    let mut own = match p.recorder_bytes {
+        0 => "What the recorder itself held inside the program is not known".to_owned(),
+        held => format!(
+            "The recorder itself held {} inside the program",
+            bytes(held)
+        ),
+    };
     if p.trace_bytes > 0 {
         own += &format!("; the trace is {}", bytes(p.trace_bytes));
         if report.completeness.events > 0 {

@@ -7,7 +7,8 @@
 //!
 //! W1  A power of two or a class itself is never one: c is at least 1.
 //! W2  Wasted bytes are usable - requested, as the allocator that ran gave them. What is saved is the
-//!     difference between what it gave and what it gives for the base, and may be less.
+//!     difference between what it gave and what it gives for the base, and may be less. Where most of
+//!     that difference is in use (533 bytes of 536 given), only the waste counts as saved.
 //! W3  A request that costs nothing under the allocator that ran, but would under another, is told
 //!     as `Possible`, with the real (small) figures in its fields and the other's in its words.
 //!
@@ -147,7 +148,8 @@ struct Group {
 impl Group {
     fn add(&mut self, key: CellKey, shoe: Shoe, count: CellBlocks, classes: &Classes) {
         let waste = key.usable.saturating_sub(key.size);
-        let saved = key.usable.saturating_sub(classes.usable_of(shoe.base));
+        let less = key.usable.saturating_sub(classes.usable_of(shoe.base));
+        let saved = if waste * 2 >= less { less } else { waste };
         self.now_wasted += waste * count.at_instant;
         self.now_saved += saved * count.at_instant;
         self.run_wasted += waste * count.total;
