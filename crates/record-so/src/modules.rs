@@ -76,7 +76,7 @@ pub fn prepare() -> bool {
         RULES.store(rules.cast(), Ordering::Relaxed);
         // SAFETY: a look-up by name.
         let find = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Relaxed; one thread, see `prepare`.
         FIND_OBJECT.store(find, Ordering::Relaxed);
         // SAFETY: see `Find`.
         unsafe { *FINDER.0.get() = Finder::resolve() };
@@ -136,7 +136,7 @@ pub unsafe fn notice(state: *mut ThreadState, frames: impl Iterator<Item = u64>)
                 report(state, pc);
             }
         }
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Release; ends the try-lock, pairs with the Acquire of its swap.
         WRITING.store(false, Ordering::Release);
     }
 }
@@ -160,11 +160,11 @@ unsafe fn report(state: *mut ThreadState, pc: u64) {
             .start
             .store(found.start as u64, Ordering::Relaxed);
         KNOWN[count].end.store(found.end as u64, Ordering::Relaxed);
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Relaxed; WRITING is held.
         KNOWN[count]
             .link_map
             .store(found.link_map as u64, Ordering::Relaxed);
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Relaxed; WRITING is held.
         KNOWN_COUNT.store(count + 1, Ordering::Relaxed);
     }
     // SAFETY: a frame of this thread lies in the object, so it stays loaded meanwhile, and so do
@@ -286,22 +286,22 @@ pub unsafe fn after_dlclose(state: *mut ThreadState) {
         }
         // SAFETY: as the caller promises.
         unsafe { emit::note(state, word(tag::MODULE_GONE, 0, start), &[]) };
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Relaxed; WRITING is held.
         let last = KNOWN_COUNT.load(Ordering::Relaxed).min(MAX_KNOWN) - 1;
         let other = &KNOWN[last];
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Relaxed; WRITING is held.
         known
             .start
             .store(other.start.load(Ordering::Relaxed), Ordering::Relaxed);
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Relaxed; WRITING is held.
         known
             .end
             .store(other.end.load(Ordering::Relaxed), Ordering::Relaxed);
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Relaxed; WRITING is held.
         known
             .link_map
             .store(other.link_map.load(Ordering::Relaxed), Ordering::Relaxed);
-        // ORDER: Relaxed; as said above, WRITING is held or there is one thread.
+        // ORDER: Relaxed; WRITING is held.
         KNOWN_COUNT.store(last, Ordering::Relaxed);
     }
     WRITING.store(false, Ordering::Release); // ORDER: Release; ends the try-lock.

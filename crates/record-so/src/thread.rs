@@ -182,7 +182,7 @@ unsafe fn catch_up(state: *mut ThreadState) -> bool {
 /// `state` is what `enter` returned, not null.
 #[inline(always)]
 pub unsafe fn leave(state: *mut ThreadState) {
-    // ORDER: Relaxed; as said above: own slot, or a constant by now.
+    // ORDER: SeqCst for the compiler alone: it must not move the ring's stores across `busy`.
     compiler_fence(Ordering::SeqCst);
     // SAFETY: H1.
     unsafe {
@@ -200,7 +200,7 @@ pub unsafe fn leave(state: *mut ThreadState) {
 /// Between `enter` and `leave`.
 #[inline(always)]
 pub unsafe fn set_busy(state: *mut ThreadState, busy: u8) {
-    // ORDER: Relaxed; as said above: own slot, or a constant by now.
+    // ORDER: SeqCst for the compiler alone: it must not move the ring's stores across `busy`.
     compiler_fence(Ordering::SeqCst);
     // SAFETY: H1. ORDER: Relaxed, as in `enter`.
     unsafe { (*state).busy.store(busy, Ordering::Relaxed) };
@@ -252,7 +252,7 @@ fn register(may_allocate: bool) -> *mut ThreadState {
             return nobody();
         }
         crate::hooks::process_begins();
-    // ORDER: Relaxed; as said above: own slot, or a constant by now.
+    // ORDER: Relaxed; see G2: whoever comes second makes it true first.
     } else if !process::MULTI.load(Ordering::Relaxed) {
         before_second_thread();
     }
@@ -323,14 +323,14 @@ pub fn add_region(region: *mut u8) -> bool {
         // SAFETY: offsets inside the region, by the layout of `ring`.
         unsafe {
             let header = region.add(SLOTS_OFFSET).cast::<SlotHeader>().add(index);
-            // ORDER: Relaxed; as said above: own slot, or a constant by now.
+            // ORDER: Relaxed; published by `header` below.
             slot.ring
                 .store(region.add(ring_offset(index)).cast(), Ordering::Relaxed);
-            // ORDER: Relaxed; as said above: own slot, or a constant by now.
+            // ORDER: Release; pairs with the Acquire of `header` in `claim_among_known`.
             slot.header.store(header, Ordering::Release);
         }
     }
-    // ORDER: Relaxed; as said above: own slot, or a constant by now.
+    // ORDER: AcqRel; pairs with the Acquire of the count in `claim_among_known`.
     SLOT_COUNT.fetch_max(first + SLOTS, Ordering::AcqRel);
     true
 }
@@ -371,7 +371,7 @@ fn claim_among_known(look_at_active: bool) -> *mut ThreadState {
             _ => look_at_active && (old_tid == tid || !sys::thread_exists(pid, old_tid)),
         };
         let ours = owner(SLOT_ACTIVE, tid);
-        // ORDER: Relaxed; as said above: own slot, or a constant by now.
+        // ORDER: AcqRel; as said at `owner` above; a lost race needs no order.
         if may_take
             && header
                 .owner
@@ -497,9 +497,8 @@ unsafe extern "C" {
 
 /// Bounds of the calling thread's own stack; (0, 0) if they cannot be learned.
 fn own_stack(may_allocate: bool) -> (u64, u64) {
-    // ORDER: Relaxed; as said above: own slot, or a constant by now.
+    // ORDER: Relaxed; set by `process::link` before any registration.
     if process::PID.load(Ordering::Relaxed) == sys::gettid() {
-        // ORDER (above): Relaxed; set before any registration.
         // SAFETY: the loader sets it before anything runs.
         let end = unsafe { __libc_stack_end } as u64;
         return (end.saturating_sub(main_stack_limit()), end);
