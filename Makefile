@@ -2,11 +2,12 @@
 #
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make test      everything that must hold: builds, all tests, the rules of the repository
-#   make model-test  the rings under loom: all orders of up to three preemptions in which two threads can meet (a minute)
+#   make model-test  the rings under loom: all meetings of two threads with up to three preemptions (a minute)
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #
-# Needed: cargo (Rust 1.90 or later), gcc, g++, python3, sqlite3. As root on Debian what is missing is
+# Needed: cargo (Rust 1.90 or later), gcc, g++, python3, sqlite3; for the tests also dwz and three other
+# allocators (test-deps below). As root on Debian what is missing is
 # installed; otherwise the line that installs it is printed.
 
 CARGO ?= cargo
@@ -15,7 +16,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps build demo test model-test check bench bench-deps browser-test screenshots install clean
+.PHONY: help deps test-deps build demo test model-test check bench bench-deps browser-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -25,6 +26,12 @@ help:
 
 deps:
 	@sh bench/need.sh gcc:gcc g++:g++ python3:python3 sqlite3:sqlite3 git:git $(CARGO):cargo
+
+# What the tests take as real parts: other allocators beneath the recorder, binutils and dwz as judges of
+# the symbols.
+test-deps: deps
+	@sh bench/need.sh make:make objcopy:binutils dwz:dwz libjemalloc.so.2:libjemalloc2 \
+	  libmimalloc.so.2:libmimalloc2.0 libtcmalloc_minimal.so.4:libtcmalloc-minimal4
 
 bench-deps: deps
 	@sh bench/need.sh heaptrack:heaptrack valgrind:valgrind zstd:zstd redis-server:redis-server \
@@ -46,7 +53,7 @@ demo: deps build
 	@echo "The trace:          $(CURDIR)/$(DEMO)/sqlite3.sft"
 	@echo "Your own program:   $(RELEASE)/skinflint run -- CMD ARGS…"
 
-test: deps build
+test: test-deps build
 	$(CARGO) test --workspace --locked
 	python3 -B bench/selftest.py
 	@if [ -x tests/run ]; then tests/run; fi

@@ -1,13 +1,21 @@
 #!/bin/sh
-# need.sh COMMAND:PACKAGE...   makes sure that each command exists.
+# need.sh COMMAND:PACKAGE...   makes sure that each command exists, or each library (a name with .so in it).
 #
 # Root on a system with apt-get: what is missing is installed. Otherwise: prints the one line that does it,
 # and fails. cargo is never installed from a package when a newer toolchain could be meant: it is only named.
 set -eu
 
+# Whether a command or a library is there.
+has() {
+    case "$1" in
+    *.so*) PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q "$1 " ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
 packages=""
 for pair in "$@"; do
-    command -v "${pair%%:*}" >/dev/null 2>&1 && continue
+    has "${pair%%:*}" && continue
     if [ "${pair##*:}" = cargo ]; then
         echo "missing: cargo. Install Rust 1.90 or later: https://rustup.rs" >&2
         exit 1

@@ -183,7 +183,7 @@ fn folder_of(options: &RecordOptions) -> Result<PathBuf> {
         (None, None) => std::env::current_dir().context("the current folder cannot be found")?,
     };
     let option = if options.dir.is_none() && options.output.is_some() {
-        "-o"
+        "--output"
     } else {
         "--dir"
     };
