@@ -88,6 +88,10 @@ fn threads_that_come_and_go() {
     assert_eq!(remote, 20_000 + 5_000);
     let named = |name: &str| threads.iter().filter(|row| row["name"] == name).count();
     assert_eq!((named("producer"), named("consumer")), (1, 1));
+    // Part 3's threads live for a moment: each says its name on its way out.
+    for index in 0..50 {
+        assert_eq!(named(&format!("tls-{index:02}")), 1, "tls-{index:02}");
+    }
     // Main, part 1's, the two, part 3's: each that acquired anything.
     let acquired = threads.iter().filter(|row| number(row, "allocations") > 0);
     assert_eq!(acquired.count(), 1 + 10_000 + 1 + 50);
