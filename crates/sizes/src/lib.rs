@@ -16,9 +16,11 @@
 //! Not here: alignment requests (`memalign` may cost more), headers kept outside the block, caches
 //! and spans, whose cost is retained memory and not slop.
 
+#![cfg_attr(not(test), no_std)]
+
 mod schemes;
 
-use std::fmt;
+use core::fmt;
 
 /// The rounding of one allocator.
 #[derive(Clone, Copy)]

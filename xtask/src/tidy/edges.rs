@@ -25,6 +25,9 @@ const RECORD_SO: &str = "record-so";
 const FLOORS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("sizes", &["base"]),
+    ("pages", &["base"]),
+    ("alloc", &["base", "pages", "sizes"]),
+    ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("trace", &[]),
     ("symbols", &["trace"]),
