@@ -66,13 +66,13 @@ impl fmt::Display for ClassKind {
 }
 
 /// No scheme has this name. Its text lists the names there are.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnknownScheme {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownScheme<'a> {
     /// What was asked for.
-    pub asked: String,
+    pub asked: &'a str,
 }
 
-impl fmt::Display for UnknownScheme {
+impl fmt::Display for UnknownScheme<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -86,7 +86,7 @@ impl fmt::Display for UnknownScheme {
     }
 }
 
-impl std::error::Error for UnknownScheme {}
+impl core::error::Error for UnknownScheme<'_> {}
 
 impl Scheme {
     /// Every scheme, in the order in which help texts list them.
@@ -98,13 +98,11 @@ impl Scheme {
     ///
     /// # Errors
     /// [`UnknownScheme`], whose text lists the valid names.
-    pub fn by_name(name: &str) -> Result<&'static Scheme, UnknownScheme> {
+    pub fn by_name(name: &str) -> Result<&'static Scheme, UnknownScheme<'_>> {
         Self::all()
             .iter()
             .find(|scheme| scheme.name == name)
-            .ok_or_else(|| UnknownScheme {
-                asked: name.to_owned(),
-            })
+            .ok_or(UnknownScheme { asked: name })
     }
 
     /// The scheme of a recorded allocator, by its name or the file that provides it
@@ -121,8 +119,13 @@ impl Scheme {
             ("libc.so.6", "glibc"),
             ("libc-2.", "glibc"),
         ];
-        let allocator = allocator.to_ascii_lowercase();
-        let (_, name) = KEYS.iter().find(|(key, _)| allocator.contains(key))?;
+        let contains = |key: &str| {
+            allocator
+                .as_bytes()
+                .windows(key.len())
+                .any(|part| part.eq_ignore_ascii_case(key.as_bytes()))
+        };
+        let (_, name) = KEYS.iter().find(|(key, _)| contains(key))?;
         Self::by_name(name).ok()
     }
 
@@ -151,7 +154,7 @@ impl Scheme {
             let next = usable(class.checked_add(1)?);
             (next > *class).then_some(next)
         };
-        std::iter::successors(Some(usable(1)), step).take_while(move |class| *class <= limit)
+        core::iter::successors(Some(usable(1)), step).take_while(move |class| *class <= limit)
     }
 }
 
