@@ -262,15 +262,21 @@ pub unsafe fn before_growing(heap: &Heap) {
     if pages < SEARCH_PAGES || pages < heap.search_at.load(Ordering::Relaxed) {
         return;
     }
-    let mut batch = Batch::new();
+    // Only tried for: it comes before a heap's lock in the order, and this heap's is held.
+    if !purger::PURGE_LOCK.try_lock(heap.who()) {
+        return;
+    }
+    // SAFETY: the lock is held.
+    let batch = unsafe { purger::batch() };
     let mut done = Walked::default();
     for class in 0..class::count() {
         for list in [&heap.partial[class], &heap.full[class]] {
-            // SAFETY: the lock is held.
-            unsafe { search(list, &mut batch, &mut done) };
+            // SAFETY: the heap's lock is held.
+            unsafe { search(list, batch, &mut done) };
         }
     }
     batch.flush();
+    purger::PURGE_LOCK.unlock();
     let part = if done.purged > pages / 64 { 16 } else { 4 };
     // ORDER: the owner's own.
     heap.search_at.store(pages + pages / part, Ordering::Relaxed);

@@ -18,6 +18,7 @@
 //! Not here: what may be purged (`holes`, `pages`).
 
 use core::arch::naked_asm;
+use core::cell::UnsafeCell;
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
@@ -44,6 +45,22 @@ const STACK_BYTES: usize = 64 * 1024;
 
 /// Held for every pass (U3).
 pub static PURGE_LOCK: Lock = Lock::new();
+
+struct BatchCell(UnsafeCell<Batch>);
+// SAFETY: reached only under PURGE_LOCK.
+unsafe impl Sync for BatchCell {}
+
+/// The one batch: 8 KiB, which is too much for a program's stack.
+static BATCH: BatchCell = BatchCell(UnsafeCell::new(Batch::new()));
+
+/// The batch.
+///
+/// # Safety
+/// PURGE_LOCK is held, and there is no other reference.
+pub unsafe fn batch() -> &'static mut Batch {
+    // SAFETY: as the caller promises.
+    unsafe { &mut *BATCH.0.get() }
+}
 static RUNNING: AtomicU32 = AtomicU32::new(0);
 /// The kernel's id of the thread while it lives; the kernel clears it at its end.
 static TID: AtomicU32 = AtomicU32::new(0);
@@ -219,11 +236,12 @@ fn pass(demand: &mut Demand) -> bool {
     }
     // ORDER: only this thread counts.
     let tick = TICK.fetch_add(1, Ordering::Relaxed) + 1;
-    let mut batch = Batch::new();
+    // SAFETY: the lock is held.
+    let batch = unsafe { batch() };
     let mut purged = 0;
     let mut pending = 0;
     for heap in heaps() {
-        let walked = holes::walk(heap, PURGER, Zeal::Quiet, &mut batch);
+        let walked = holes::walk(heap, PURGER, Zeal::Quiet, batch);
         purged += walked.purged;
         pending += walked.pending;
     }
@@ -231,7 +249,7 @@ fn pass(demand: &mut Demand) -> bool {
         pool.set_tick(tick);
         demand.note(pool.reused_dirty_total)
     });
-    purged += purge_pool(PURGER, tick.saturating_sub(DECAY_TICKS), keep.unwrap_or(0), &mut batch);
+    purged += purge_pool(PURGER, tick.saturating_sub(DECAY_TICKS), keep.unwrap_or(0), batch);
     let dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
     PURGE_LOCK.unlock();
     PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
@@ -274,7 +292,8 @@ pub fn trim() -> bool {
         return false;
     }
     let mine = crate::tls::get();
-    let mut batch = Batch::new();
+    // SAFETY: the lock is held.
+    let batch = unsafe { batch() };
     let mut purged = 0;
     for heap in heaps() {
         if core::ptr::eq(heap, mine) && heap.lock.lock(who) {
@@ -286,9 +305,9 @@ pub fn trim() -> bool {
             }
             heap.lock.unlock();
         }
-        purged += holes::walk(heap, who, Zeal::All, &mut batch).purged;
+        purged += holes::walk(heap, who, Zeal::All, batch).purged;
     }
-    purged += purge_pool(who, u32::MAX, 0, &mut batch);
+    purged += purge_pool(who, u32::MAX, 0, batch);
     PURGE_LOCK.unlock();
     PURGED.fetch_add(u64::from(purged), Ordering::Relaxed); // ORDER: a statistic
     purged > 0

@@ -291,6 +291,19 @@ impl Region {
         Some(self.bump(bytes.next_multiple_of(UNIT)))
     }
 
+    /// Maps a range of HEAP anew: its pages go, and so does whatever kept it apart from its neighbours in
+    /// the kernel's list of mappings (a move by `mremap`). `false`: the kernel refused, nothing changed.
+    ///
+    /// # Safety
+    /// The range is whole pages of HEAP that nobody uses.
+    pub unsafe fn map_anew(&mut self, addr: usize, bytes: usize) -> bool {
+        let anew = os::place_at(addr, bytes, true).is_ok();
+        if anew && !self.huge_pages {
+            os::advise_huge(addr, bytes, false);
+        }
+        anew
+    }
+
     /// Sets how many units are kept for runs that are given back, having made sure of them.
     pub(crate) fn keep(&mut self, units: u32) -> bool {
         if !self.ensure(0, units as usize) {
