@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
+//!   exec: the program itself, on libskinflint.so
 //! ```
 //!
 //! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
@@ -20,6 +21,7 @@ macro_rules! say {
 mod analyse;
 mod args;
 mod commands;
+mod exec;
 mod launch;
 mod preflight;
 
