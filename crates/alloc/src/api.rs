@@ -48,11 +48,10 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
             return malloc_sampled(heap, n);
         }
         let class = class::of_slice(slice);
-        let block = (*heap).pop_block(class);
-        if block.is_null() {
-            return malloc_slow(heap, n);
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(heap, n),
         }
-        block
     }
 }
 
@@ -102,11 +101,10 @@ pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
     let class = class::of_slice((n - 1) >> 4);
     // SAFETY: as the caller promises.
     unsafe {
-        let block = (*heap).pop_block(class);
-        if block.is_null() {
-            return malloc_slow(heap, n);
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(heap, n),
         }
-        block
     }
 }
 

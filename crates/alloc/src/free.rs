@@ -18,7 +18,7 @@
 use skinflint_base::sync::Ordering;
 
 use crate::fault::{self, Fault};
-use crate::heap::{Heap, usage};
+use crate::heap::{Entry, Heap, usage};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{at, base, descriptor, descriptor_from, fast_limit, limit, meta, offset_of};
 use crate::{harden, holes, large, tls};
@@ -45,12 +45,12 @@ pub unsafe fn free(p: *mut u8) {
         return unsafe { free_other(p, span) };
     }
     // SAFETY: the heap is this thread's, and the span is small, since its owner is a heap.
-    unsafe { free_own(heap, span, p) }
+    unsafe { free_own(heap, span, p, distance) }
 }
 
 #[inline(always)]
-unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
-    let Some(slot) = span.slot_of(p as usize) else {
+unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
+    let Some(slot) = span.slot_at(distance) else {
         return fault::report(Fault::Misaligned, p);
     };
     let bit = 1u64 << (slot % 64);
@@ -60,7 +60,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     let free = trio.free.load(Ordering::Relaxed);
     let cached = trio.cached.load(Ordering::Relaxed); // ORDER: own (S2)
     if (free | cached) & bit != 0 {
-        return fault::report(Fault::Double, p);
+        return not_live(span, slot, p);
     }
     // SAFETY: a thread's heap stays (G4).
     let heap = unsafe { &*heap };
@@ -71,9 +71,8 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
         trio.cached.store(cached | bit, Ordering::Relaxed); // ORDER: own (S2)
         // SAFETY: there is room below `end`.
         unsafe {
-            (*top).block.store(p, Ordering::Relaxed); // ORDER: as above
             let word = core::ptr::from_ref(&trio.cached) as u64;
-            (*top).bit.store(word << 6 | (slot % 64) as u64, Ordering::Relaxed); // ORDER: as above
+            top.write(Entry::new(p, word << 6 | (slot % 64) as u64));
             magazine.top.store(top.add(1), Ordering::Relaxed); // ORDER: as above
         }
         return;
@@ -88,6 +87,12 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
         // SAFETY: the owner calls.
         unsafe { event_slow(heap, span) };
     }
+}
+
+#[cold]
+fn not_live(span: &Span, slot: usize, p: *mut u8) {
+    let inside = slot >= span.slots as usize;
+    fault::report(if inside { Fault::Misaligned } else { Fault::Double }, p);
 }
 
 /// Puts a block that is in no bitmap into F.
@@ -143,7 +148,7 @@ pub unsafe fn free_checked(p: *mut u8) {
         let heap = tls::get();
         // ORDER: as in `free`.
         if span.owner.load(Ordering::Relaxed) == heap as usize as u32 {
-            free_own(heap, span, p);
+            free_own(heap, span, p, distance);
         } else {
             free_other(p, span);
         }
