@@ -89,6 +89,11 @@ fn packed(class: u32) -> u64 {
     all.map(cost).min().unwrap_or(u64::MAX)
 }
 
+/// What the scheme `skinflint` gives for a request without earned classes; above 32 KiB whole pages.
+pub fn base_class(size: u64) -> u64 {
+    skinflint(size)
+}
+
 /// Whether `size` is a class of the scheme `skinflint` without being earned.
 pub fn is_base_class(size: u32) -> bool {
     (1..=SMALL_MAX).contains(&size) && skinflint(u64::from(size)) == u64::from(size)
