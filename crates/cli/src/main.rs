@@ -3,6 +3,7 @@
 //! Glue only: the work is done by `collect` (recording), `analysis`, `symbols` and `view`.
 //!
 //! ```text
+//!   fit: traces ► analysis::fit ► a profile for the allocator
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
 //! ```
 //!
@@ -20,6 +21,7 @@ macro_rules! say {
 mod analyse;
 mod args;
 mod commands;
+mod fit;
 mod launch;
 mod preflight;
 

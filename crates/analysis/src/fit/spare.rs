@@ -260,10 +260,10 @@ mod tests {
             state % limit
         };
         let mut positive = 0;
-        for round in 0..300 {
+        for round in 0..80 {
             let (gap, high) = (1 + next(120), 1 + next(1 << 30));
             let mut at = next(200);
-            let levels: Vec<_> = (0..1 + next(400))
+            let levels: Vec<_> = (0..1 + next(200))
                 .map(|_| {
                     at += if next(50) == 0 { next(6000) } else { next(gap) };
                     (at, next(high))
@@ -275,6 +275,6 @@ mod tests {
             assert!(close, "round {round}: {ours} and {judges}");
             positive += u64::from(ours > 0);
         }
-        assert!(positive > 200, "{positive}");
+        assert!(positive > 50, "{positive}");
     }
 }
