@@ -18,6 +18,7 @@ use crate::args::{
     AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight,
     When,
 };
+use crate::exec;
 use crate::fit;
 use crate::launch::{self, Outcome};
 
@@ -31,6 +32,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => record(&args),
         Command::Report(args) => report(&args),
         Command::Counts(args) => counts(&args),
+        Command::Exec(args) => exec::exec(&args),
         Command::Fit(args) => fit::fit(&args),
     }
 }

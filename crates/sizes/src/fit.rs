@@ -10,7 +10,7 @@
 //! F2  No input makes it panic, loop, allocate or read outside of the slice. A file is at most
 //!     [`FILE_BYTES_MAX`] long.
 //! F3  What is accepted cannot harm: each earned class is a multiple of 16 from 272 to 32,752 that the
-//!     base scheme lacks, each span length belongs to a class that exists and holds a block of it.
+//!     base scheme lacks, each span length belongs to a class that exists and may have it (`spans`, S1).
 //! F4  A fault has a variant of its own, so that its text can say what to do.
 //!
 //! Every byte is written down in FIT.md beside this crate. Not here: learning (`analysis`), opening
@@ -132,7 +132,7 @@ pub enum FitError {
     SpanCount(usize),
     /// A span length for a size that is no class.
     SpanClass(u16),
-    /// A span length out of range, or too short for a block of its class.
+    /// A span length out of range, too short for a block of its class, or for too many.
     SpanPages {
         /// The class.
         class: u16,

@@ -118,7 +118,7 @@ fn the_emptiest_and_the_fullest() {
     let mut spans: Vec<(u16, u8)> = (16..=32_768u32)
         .step_by(16)
         .filter(|class| is_base_class(*class))
-        .map(|class| (class as u16, 16))
+        .map(|class| (class as u16, crate::spans::pages_max(class) as u8))
         .collect();
     // 72 base classes and 120 earned ones: there are no others to give a length to.
     assert_eq!(spans.len(), 72);

@@ -5,7 +5,7 @@
 //!   span of 16 pages:                   [ block | block | … 15 of them … | tail 16 ]     0.02 %
 //! ```
 //!
-//! S1  A span has 1 to [`SPAN_PAGES_MAX`] pages and holds at least one block. No function here
+//! S1  A span has 1 to [`SPAN_PAGES_MAX`] pages and holds 1 to [`SLOTS_MAX`] blocks. No function here
 //!     divides by zero or panics, whatever it is given.
 //! S2  Blocks lie side by side from the start of the span: no header, nothing between them.
 //! S3  Only pages that hold a part of a block are ever touched; a tail of whole pages costs
@@ -20,6 +20,8 @@ pub const PAGE_BYTES: u32 = 4096;
 /// Longest span: 64 KiB. With longer ones most of what could be given back while survivors live is
 /// held by them.
 pub const SPAN_PAGES_MAX: u32 = 16;
+/// Most blocks in a span: each costs two bits in its descriptor, which is not to grow with every length.
+pub const SLOTS_MAX: u32 = 1024;
 /// Largest block that lives in a span; larger ones are runs of pages of their own.
 pub const SMALL_MAX: u32 = 32 << 10;
 /// One span is about this part of its class's live bytes: 32 spans let a class waste 3 % in one
@@ -53,28 +55,38 @@ pub const fn pages_min(class: u32) -> u32 {
     if pages == 0 { 1 } else { pages }
 }
 
+/// Most pages that a span of `class` may have: small blocks fill [`SLOTS_MAX`] earlier.
+pub const fn pages_max(class: u32) -> u32 {
+    match class.saturating_mul(SLOTS_MAX) / PAGE_BYTES {
+        0 => 1,
+        pages if pages < SPAN_PAGES_MAX => pages,
+        _ => SPAN_PAGES_MAX,
+    }
+}
+
 /// Whether a span of `pages` is one that a class may have (S1).
 pub const fn is_span(class: u32, pages: u32) -> bool {
-    class > 0 && pages >= pages_min(class) && pages <= SPAN_PAGES_MAX
+    class > 0 && pages >= pages_min(class) && pages <= pages_max(class)
 }
 
 /// The span length for a class of which `live_bytes` live at most: about a thirty-second of them,
 /// then the next length whose tail is small enough, or else the next shorter one, or else the one
 /// with the least tail. Cost: a few divisions; not for a fast path.
 pub fn pages_for(class: u32, live_bytes: u64, earned: bool) -> u32 {
-    let least = pages_min(class).min(SPAN_PAGES_MAX);
+    let most = pages_max(class);
+    let least = pages_min(class).min(most);
     let wanted = live_bytes.div_ceil(SPANS_PER_CLASS * u64::from(PAGE_BYTES));
-    let wanted = wanted.clamp(u64::from(least), u64::from(SPAN_PAGES_MAX)) as u32;
+    let wanted = wanted.clamp(u64::from(least), u64::from(most)) as u32;
     let hot = earned || live_bytes / u64::from(TAIL_SHARE) > WORTH_BYTES;
     let share = if hot { TAIL_SHARE_HOT } else { TAIL_SHARE };
     let small_tail = |pages: &u32| tail_bytes(class, *pages) * share <= pages * PAGE_BYTES;
-    let longer = (wanted..=SPAN_PAGES_MAX).find(small_tail);
+    let longer = (wanted..=most).find(small_tail);
     let shorter = || (least..wanted).rev().find(small_tail);
     longer.or_else(shorter).unwrap_or_else(|| {
         // Compared as fractions; `min_by_key` takes the first, so the shortest, of equal ones.
         let waste =
             |pages: &u32| u64::from(tail_bytes(class, *pages)) * 720_720 / u64::from(*pages);
-        (least..=SPAN_PAGES_MAX).min_by_key(waste).unwrap_or(least)
+        (least..=most).min_by_key(waste).unwrap_or(least)
     })
 }
 
@@ -85,8 +97,11 @@ fn packed(class: u32) -> u64 {
         let used = slots * u64::from(class);
         used.next_multiple_of(u64::from(PAGE_BYTES)) * 65_536 / slots
     };
-    let all = pages_min(class).min(SPAN_PAGES_MAX)..=SPAN_PAGES_MAX;
-    all.map(cost).min().unwrap_or(u64::MAX)
+    let most = pages_max(class);
+    (pages_min(class).min(most)..=most)
+        .map(cost)
+        .min()
+        .unwrap_or(u64::MAX)
 }
 
 /// What the scheme `skinflint` gives for a request without earned classes; above 32 KiB whole pages.
@@ -121,7 +136,7 @@ mod tests {
         assert_eq!((slots(4368, 16), tail_bytes(4368, 16)), (15, 16));
         assert_eq!((slots(4368, 9), tail_bytes(4368, 9)), (8, 1920));
         assert_eq!((pages_min(1), pages_min(4096), pages_min(4097)), (1, 1, 2));
-        assert!(is_span(4097, 2) && !is_span(4097, 1) && !is_span(16, 17) && !is_span(0, 1));
+        assert!(is_span(4097, 2) && !is_span(4097, 1) && !is_span(64, 17) && !is_span(0, 1));
         // 300 blocks: 40,950 B a span, 10 pages. Tails of 1,648, 1,376, 1,104 are above a 64th; 832
         // in 13 pages is a 64th exactly.
         assert_eq!(pages_for(4368, 300 * 4368, true), 13);
@@ -132,7 +147,10 @@ mod tests {
         assert_eq!(pages_for(16, 0, false), 1);
         assert_eq!(pages_for(16, 64 << 10, false), 1);
         assert_eq!(pages_for(16, (128 << 10) + 1, false), 2);
-        assert_eq!(pages_for(16, u64::MAX, false), 16);
+        // 1,024 blocks of 16 fill 4 pages, and more is not allowed; 64 bytes may have 16.
+        assert_eq!(pages_for(16, u64::MAX, false), 4);
+        assert_eq!((pages_max(16), pages_max(48), pages_max(64)), (4, 12, 16));
+        assert!(is_span(16, 4) && !is_span(16, 5));
         assert_eq!(pages_for(32_768, 1, false), 8);
         // No length has a tail below a 64th: 2 blocks of 24,592 in 13 pages leave 4,064 (7.6 %).
         assert_eq!(pages_for(24_592, 24_592, true), 13);
@@ -161,7 +179,12 @@ mod tests {
             ] {
                 let pages = pages_for(class, live, earned);
                 assert!(is_span(class, pages), "{class}: {pages}");
-                assert!(slots(class, pages) >= 1, "{class}: {pages}");
+                // Classes are multiples of 16; below, even one page holds more blocks than may be.
+                let slots = slots(class, pages);
+                assert!(
+                    slots >= 1 && (slots <= SLOTS_MAX || class < 4),
+                    "{class}: {pages}"
+                );
             }
             if is_base_class(class) {
                 let pages = pages_for(class, 1 << 30, false);
