@@ -140,121 +140,64 @@ fn the_emptiest_and_the_fullest() {
     assert_eq!(view.spans().collect::<Vec<_>>(), spans);
 }
 
+/// The file by hand with other bytes at one place.
+fn with(at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut file = by_hand();
+    file[at..at + bytes.len()].copy_from_slice(bytes);
+    file
+}
+
+#[track_caller]
+fn faulty(bytes: &[u8], wanted: FitError) {
+    assert_eq!(parse(bytes).expect_err("damaged"), wanted);
+}
+
 #[test]
-fn each_fault_has_its_own_error() {
-    let with = |at: usize, with: &[u8]| {
-        let mut bytes = by_hand();
-        bytes[at..at + with.len()].copy_from_slice(with);
-        bytes
-    };
-    let fault = |bytes: Vec<u8>| parse(&bytes).expect_err("damaged");
-    assert_eq!(fault(vec![]), FitError::Empty);
-    assert_eq!(fault(with(1, b"X")), FitError::NotAProfile);
-    assert_eq!(
-        fault(b"\x89SFT\r\n\x1a\n\x01".to_vec()),
-        FitError::NotAProfile
-    );
-    assert_eq!(fault(with(8, &[2])), FitError::Version(2));
+fn each_fault_of_the_whole_has_its_own_error() {
+    faulty(&[], FitError::Empty);
+    faulty(&with(1, b"X"), FitError::NotAProfile);
+    faulty(b"\x89SFT\r\n\x1a\n\x01", FitError::NotAProfile);
+    faulty(&with(8, &[2]), FitError::Version(2));
     // Another version may have another checksum somewhere else: it is not looked at.
-    assert_eq!(fault(resealed(with(8, &[0, 1]))), FitError::Version(256));
-    assert_eq!(fault(resealed(with(10, &[9]))), FitError::Scheme(9));
-    assert_eq!(
-        fault(by_hand()[..5].to_vec()),
-        FitError::Cut {
-            bytes: 5,
-            needed: 68
-        }
-    );
-    assert_eq!(
-        fault(by_hand()[..70].to_vec()),
-        FitError::Cut {
-            bytes: 70,
-            needed: 93
-        }
-    );
+    faulty(&resealed(with(8, &[0, 1])), FitError::Version(256));
+    faulty(&resealed(with(10, &[9])), FitError::Scheme(9));
+    let cut = |bytes, needed| FitError::Cut { bytes, needed };
+    faulty(&by_hand()[..5], cut(5, 68));
+    faulty(&by_hand()[..70], cut(70, 93));
     let mut longer = by_hand();
     longer.push(0);
-    assert_eq!(
-        fault(longer),
-        FitError::TooLong {
-            bytes: 94,
-            needed: 93
-        }
-    );
-    assert_eq!(fault(with(80, &[0])), FitError::Checksum);
-    assert_eq!(
-        fault(resealed(with(16, &[121]))),
-        FitError::EarnedCount(121)
-    );
-    assert_eq!(fault(resealed(with(18, &[1, 1]))), FitError::SpanCount(257));
-    assert_eq!(fault(resealed(with(21, &[65]))), FitError::BuildId(65));
-    assert_eq!(
-        fault(resealed(with(20, &[8]))),
-        FitError::Length {
-            said: 93,
-            needed: 94
-        }
-    );
-    assert_eq!(
-        fault(resealed(with(64, &[0x61]))),
-        FitError::EarnedStep(609)
-    );
-    assert_eq!(
-        fault(resealed(with(64, &[0x00, 1]))),
-        FitError::EarnedRange(256)
-    );
-    assert_eq!(
-        fault(resealed(with(66, &[0x10, 0x80]))),
-        FitError::EarnedRange(32_784)
-    );
-    assert_eq!(
-        fault(resealed(with(64, &[0x80, 2]))),
-        FitError::EarnedIsBase(640)
-    );
-    assert_eq!(
-        fault(resealed(with(66, &[0x60, 2]))),
-        FitError::EarnedOrder(608)
-    );
-    assert_eq!(fault(resealed(with(68, &[24]))), FitError::SpanClass(24));
-    assert_eq!(
-        fault(resealed(with(72, &[0x70, 2]))),
-        FitError::SpanClass(624)
-    );
-    assert_eq!(
-        fault(resealed(with(70, &[0]))),
-        FitError::SpanPages {
-            class: 16,
-            pages: 0
-        }
-    );
-    assert_eq!(
-        fault(resealed(with(70, &[17]))),
-        FitError::SpanPages {
-            class: 16,
-            pages: 17
-        }
-    );
-    assert_eq!(
-        fault(resealed(with(78, &[1]))),
-        FitError::SpanPages {
-            class: 4368,
-            pages: 1
-        }
-    );
-    assert_eq!(fault(resealed(with(72, &[16, 0]))), FitError::SpanOrder(16));
-    assert_eq!(
-        fault(resealed(with(27, &[8]))),
-        FitError::Spare((8 << 24) + 2048)
-    );
-    assert_eq!(fault(resealed(with(80, &[0xff]))), FitError::Program);
+    let (bytes, needed) = (94, 93);
+    faulty(&longer, FitError::TooLong { bytes, needed });
+    faulty(&with(80, &[0]), FitError::Checksum);
+    let (said, needed) = (93, 94);
+    faulty(&resealed(with(20, &[8])), FitError::Length { said, needed });
+}
+
+#[test]
+fn each_fault_of_a_field_has_its_own_error() {
+    let field = |at, bytes: &[u8], wanted| faulty(&resealed(with(at, bytes)), wanted);
+    let pages = |class, pages| FitError::SpanPages { class, pages };
+    field(16, &[121], FitError::EarnedCount(121));
+    field(18, &[1, 1], FitError::SpanCount(257));
+    field(21, &[65], FitError::BuildId(65));
+    field(64, &[0x61], FitError::EarnedStep(609));
+    field(64, &[0x00, 1], FitError::EarnedRange(256));
+    field(66, &[0x10, 0x80], FitError::EarnedRange(32_784));
+    field(64, &[0x80, 2], FitError::EarnedIsBase(640));
+    field(66, &[0x60, 2], FitError::EarnedOrder(608));
+    field(68, &[24], FitError::SpanClass(24));
+    field(72, &[0x70, 2], FitError::SpanClass(624));
+    field(70, &[0], pages(16, 0));
+    field(70, &[5], pages(16, 5));
+    field(74, &[17], pages(608, 17));
+    field(78, &[1], pages(4368, 1));
+    field(72, &[16, 0], FitError::SpanOrder(16));
+    field(27, &[8], FitError::Spare((8 << 24) + 2048));
+    field(80, &[0xff], FitError::Program);
     for reserved in [23, 56, 63, 71] {
-        assert_eq!(
-            fault(resealed(with(reserved, &[1]))),
-            FitError::Reserved,
-            "{reserved}"
-        );
+        field(reserved, &[1], FitError::Reserved);
     }
-    assert_eq!(fault(resealed(with(22, &[4]))), FitError::Reserved);
+    field(22, &[4], FitError::Reserved);
 }
 
 #[test]

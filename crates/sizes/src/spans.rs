@@ -123,7 +123,7 @@ pub fn saved_by_earning(size: u32, blocks: u64) -> u64 {
     }
     let base = skinflint(u64::from(size)) as u32;
     let each = packed(base).saturating_sub(packed(size));
-    (u128::from(each) * u128::from(blocks) >> 16) as u64
+    ((u128::from(each) * u128::from(blocks)) >> 16) as u64
 }
 
 #[cfg(test)]
