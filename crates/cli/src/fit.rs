@@ -58,6 +58,10 @@ impl std::error::Error for Unfit {}
 pub fn fit(args: &FitArgs) -> Result<u8> {
     match (&args.show, &args.output) {
         (Some(profile), _) => show(profile, args.json),
+        // Many tools mean stdout by it; here it would become a file of that name.
+        (None, Some(output)) if output.as_os_str() == "-" => {
+            bail!("-o -: a profile is a file for later; name one, as in -o app.fit")
+        }
         (None, Some(output)) => learn(&args.traces, output, args.json),
         (None, None) => {
             bail!("-o FILE is missing: name the profile to be written, as in -o app.fit")
@@ -237,7 +241,7 @@ impl Learned {
     fn judge(&self) -> u8 {
         let incomplete = self.sources.iter().any(|one| !one.missing().is_empty());
         let short = self.acquisitions() < SHORT_ACQUISITIONS || self.longest_ns() < SHORT_NS;
-        u8::from(incomplete) * FLAG_INCOMPLETE | u8::from(short) * FLAG_SHORT
+        (u8::from(incomplete) * FLAG_INCOMPLETE) | (u8::from(short) * FLAG_SHORT)
     }
 
     /// What the reader should know before he believes it, a sentence each.

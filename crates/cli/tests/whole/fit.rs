@@ -368,6 +368,8 @@ fn what_cannot_be_learned_or_written_is_refused() {
         &nowhere,
         &["no/such/new.fit", "another file with -o"],
     );
+    refused(&bench, 2, &["-o", "-", "main.sft"], &["-o -", "app.fit"]);
+    assert!(!bench.path("-").exists());
     // A profile is no trace.
     learned(&bench, &["main.sft"]);
     refused(
