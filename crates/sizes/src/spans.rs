@@ -140,6 +140,9 @@ mod tests {
         // 300 blocks: 40,950 B a span, 10 pages. Tails of 1,648, 1,376, 1,104 are above a 64th; 832
         // in 13 pages is a 64th exactly.
         assert_eq!(pages_for(4368, 300 * 4368, true), 13);
+        // 120 blocks: 16,380 B, 4 pages. Not hot, so a 16th will do, which 9 pages have; earned, a 64th.
+        assert_eq!(pages_for(4368, 120 * 4368, false), 9);
+        assert_eq!(pages_for(4368, 120 * 4368, true), 13);
         // Not earned and small: a 16th will do, and 3 pages hold 5 blocks of 2,304 with 768 left.
         assert_eq!(pages_for(2304, 2304, false), 3);
         // 30,720: two fit into 15 pages; 16 would have a tail of a page.

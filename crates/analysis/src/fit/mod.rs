@@ -318,7 +318,7 @@ mod tests {
 
         fn acquire(&mut self, blocks: std::ops::Range<u64>, size: u64) {
             for block in blocks {
-                let addr = 0x10_0000 + block * 0x10_0000;
+                let addr = 0x10_0000 + block * 0x1_0000;
                 let (func, node, usable) = (AllocFn::Malloc, NodeId(1), size);
                 self.push(
                     0,
@@ -335,7 +335,7 @@ mod tests {
 
         fn release(&mut self, blocks: std::ops::Range<u64>) {
             for block in blocks {
-                let addr = 0x10_0000 + block * 0x10_0000;
+                let addr = 0x10_0000 + block * 0x1_0000;
                 self.push(
                     0,
                     EventKind::Free {
@@ -347,7 +347,7 @@ mod tests {
         }
 
         fn regrow(&mut self, block: u64, size: u64) {
-            let addr = 0x10_0000 + block * 0x10_0000;
+            let addr = 0x10_0000 + block * 0x1_0000;
             self.push(0, EventKind::ReallocRelease { addr });
             self.push(
                 0,
@@ -467,11 +467,24 @@ mod tests {
         let mut script = Script::default();
         script.acquire(0..200, 4368);
         (0..200).for_each(|block| script.regrow(block, 600));
-        (0..200).for_each(|block| script.regrow(block, 4368));
+        // At no time are there more than 200 of 4,368; 350 is what comes of old sizes that stay.
+        script.acquire(200..350, 4368);
+        (0..50).for_each(|block| script.regrow(block, 4368));
         let (earned, _, outcomes) = learn(&[script]);
         assert_eq!((earned.len(), earned[0].most_live_blocks), (1, 200));
-        assert_eq!(outcomes[0].acquisitions, 600);
-        assert_eq!(outcomes[0].at_peak.requested_bytes, 200 * 4368);
+        assert_eq!(outcomes[0].acquisitions, 200 + 200 + 150 + 50);
+        let (at_peak, all) = (outcomes[0].at_peak.requested_bytes, 200 * 4368 + 150 * 600);
+        assert_eq!(at_peak, all);
+    }
+
+    #[test]
+    fn of_equal_peaks_the_first_is_told() {
+        let mut script = Script::default();
+        script.acquire(0..10, 4368);
+        script.release(0..10);
+        script.acquire(0..10, 4600);
+        let (_, _, outcomes) = learn(&[script]);
+        assert_eq!(outcomes[0].at_peak.requested_bytes, 43_680);
     }
 
     #[test]
