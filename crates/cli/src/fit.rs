@@ -304,7 +304,7 @@ impl Learned {
 
     fn say_earned(&self) {
         if self.earned.is_empty() {
-            say!("  earned classes: none; no size costs more than 32 KiB by being rounded up");
+            say!("  earned classes: none: no size would save 32 KiB by a class of its own");
             return;
         }
         say!("  earned classes: {}", self.earned.len());
