@@ -86,8 +86,6 @@ pub enum FitError {
     Open(i32),
     /// The system refused to read it.
     Read(i32),
-    /// It is longer than any profile.
-    TooLong,
     /// Its bytes are not good.
     Format(format::FitError),
     /// It is another program's (P4).
@@ -105,7 +103,6 @@ impl FitError {
             FitError::Open(_) => Some("it cannot be opened"),
             FitError::Read(libc::EISDIR) => Some("it is a directory"),
             FitError::Read(_) => Some("it cannot be read"),
-            FitError::TooLong => Some("it is longer than any profile"),
             FitError::Format(error) => Some(error.reason()),
             FitError::OtherProgram | FitError::Secure => None,
         }
@@ -124,7 +121,8 @@ pub fn load(path: &CStr, out: &mut Plan) -> Result<(), FitError> {
     }
     let mut file = [0; FILE_BYTES_MAX + 1];
     let len = read_file(path, &mut file)?;
-    let bytes = file.get(..len).ok_or(FitError::TooLong)?;
+    // One byte more than a profile may have was asked for, so what is too long is seen to be.
+    let bytes = file.get(..len).unwrap_or(&[]);
     let view = format::parse(bytes).map_err(FitError::Format)?;
     if !is_this_program(view.program()) {
         return Err(FitError::OtherProgram);
@@ -166,7 +164,7 @@ pub fn complain(path: &CStr, error: &FitError) {
     sys::stderr(line.bytes());
 }
 
-/// Reads all of a file that must be shorter than the buffer. Bytes read.
+/// Reads a file, as far as the buffer goes. Bytes read.
 fn read_file(path: &CStr, buffer: &mut [u8]) -> Result<usize, FitError> {
     let fd = sys::open_to_read(path);
     if sys::is_error(fd) {
@@ -182,7 +180,7 @@ fn read_all(fd: i32, buffer: &mut [u8]) -> Result<usize, FitError> {
     let mut done = 0;
     for _ in 0..READS_MAX {
         let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) else {
-            return Err(FitError::TooLong);
+            return Ok(done);
         };
         match sys::read(fd, rest) {
             0 => return Ok(done),
@@ -339,7 +337,14 @@ mod tests {
         }
         let empty = loaded(b"", "empty.fit").0;
         assert_eq!(empty, Err(FitError::Format(format::FitError::Empty)));
-        assert_eq!(loaded(&[0x89; 5000], "long.fit").0, Err(FitError::TooLong));
+        let mut long = good.clone();
+        long.resize(5000, 0);
+        let long = loaded(&long, "long.fit").0;
+        let too_long = Err(FitError::Format(format::FitError::TooLong {
+            bytes: FILE_BYTES_MAX + 1,
+            needed: good.len(),
+        }));
+        assert_eq!(long, too_long);
         let longest = loaded(&[7; FILE_BYTES_MAX], "longest.fit").0;
         assert_eq!(
             longest,
@@ -360,7 +365,8 @@ mod tests {
             Err(FitError::Open(libc::ENOENT))
         );
         assert_eq!(of(Path::new("/")), Err(FitError::Read(libc::EISDIR)));
-        assert_eq!(of(Path::new("/dev/zero")), Err(FitError::TooLong));
+        let zero = of(Path::new("/dev/zero"));
+        assert_eq!(zero, Err(FitError::Format(format::FitError::NotAProfile)));
         assert_eq!(
             of(Path::new("/dev/null")),
             Err(FitError::Format(format::FitError::Empty))
