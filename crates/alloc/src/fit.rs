@@ -141,6 +141,18 @@ pub fn load(path: &CStr, out: &mut Plan) -> Result<(), FitError> {
     Ok(())
 }
 
+/// Takes what the profile at `path` asks for, or says why not. To be called once, while the process has
+/// one thread; earlier blocks stay as they are.
+pub fn begin(path: &CStr) {
+    let mut plan = Plan::new();
+    match load(path, &mut plan) {
+        Ok(()) => {
+            crate::state::with_pool(crate::large::who(), |_| crate::class::take_profile(&plan));
+        }
+        Err(error) => complain(path, &error),
+    }
+}
+
 /// Says on stderr, in one line, that a profile was left alone and why; nothing where that is no news.
 pub fn complain(path: &CStr, error: &FitError) {
     let Some(reason) = error.reason() else {

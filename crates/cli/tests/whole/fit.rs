@@ -12,7 +12,7 @@ use serde_json::Value;
 use skinflint_sizes::fit::{FLAG_INCOMPLETE, FLAG_SHORT, parse};
 
 use crate::report::{Report, field, list, number, text};
-use crate::tool::{Bench, Done, PATIENCE, Running, expected, program, run, run_within};
+use crate::tool::{Bench, Done, PATIENCE, Running, allocator, expected, program, run, run_within};
 
 /// Records a program that prints what it should.
 #[track_caller]
@@ -431,4 +431,57 @@ fn what_is_said_is_what_was_learned() {
     quiet.env("LC_ALL", "C.UTF-8");
     assert_eq!(run(quiet).status.code(), Some(0));
     assert!(std::path::Path::new("/dev/null").exists());
+}
+
+/// What `given` prints on our allocator with this profile, and what is said.
+fn given(bench: &Bench, program: &std::path::Path, profile: Option<&str>) -> (String, String) {
+    let mut command = bench.command(program);
+    command.env("LD_PRELOAD", allocator());
+    command.env_remove("SKINFLINT_FIT");
+    if let Some(profile) = profile {
+        command.env("SKINFLINT_FIT", profile);
+    }
+    let done = run(command);
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    (done.stdout, done.stderr)
+}
+
+#[test]
+fn the_allocator_takes_it_and_only_its_own() {
+    let bench = Bench::new();
+    let own = program("given");
+    let record = bench.record([own.as_os_str(), "fill".as_ref()]);
+    assert_eq!(record.status.code(), Some(0), "{record:#?}");
+    learned(&bench, &["main.sft"]);
+    // The base classes; and with 4,368 between 4,096 and 4,608, for all that it holds.
+    let base = "4096: 4096\n4340: 4608\n4360: 4608\n4369: 4608\n300: 320\n".to_owned();
+    let fitted = "4096: 4096\n4340: 4368\n4360: 4368\n4369: 4608\n300: 320\n".to_owned();
+    let nothing = String::new();
+    assert_eq!(given(&bench, &own, None), (base.clone(), nothing.clone()));
+    assert_eq!(
+        given(&bench, &own, Some("")),
+        (base.clone(), nothing.clone())
+    );
+    assert_eq!(
+        given(&bench, &own, Some("app.fit")),
+        (fitted, nothing.clone())
+    );
+    // The same program by another name is another program.
+    std::fs::copy(&own, bench.path("taken")).expect("its own folder");
+    let taken = given(&bench, &bench.path("taken"), Some("app.fit"));
+    assert_eq!(taken, (base.clone(), nothing));
+    let mut file = profile(&bench);
+    file[64] ^= 16;
+    std::fs::write(bench.path("bad.fit"), &file).expect("its own folder");
+    for (profile, reason) in [
+        ("bad.fit", "the checksum is wrong"),
+        ("absent.fit", "no such file"),
+        ("main.sft", "no fit profile"),
+    ] {
+        let (printed, said) = given(&bench, &own, Some(profile));
+        assert_eq!(printed, base);
+        let line = format!("skinflint: SKINFLINT_FIT={profile} is ignored: ");
+        assert!(said.starts_with(&line) && said.contains(reason), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }
