@@ -17,6 +17,8 @@ use core::cell::UnsafeCell;
 use skinflint_base::sync::{AtomicU8, AtomicU32, Ordering};
 use skinflint_pages::PAGE;
 
+use crate::fit::Plan;
+
 /// Largest small size; above it blocks are page runs.
 pub const SMALL_MAX: usize = 32 * 1024;
 /// Entries of the table: one for each 16 bytes.
@@ -240,6 +242,36 @@ pub fn earn(slice: usize) {
     // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and the
     // data dependency through the class holds it elsewhere.
     TABLE[slice].store(class as u8, Ordering::Release);
+}
+
+/// Takes a fit profile's classes, and its span lengths for the classes there are then. To be called under
+/// the pool's lock, while the process has one thread: lengths of base classes are written in place.
+pub fn take_profile(plan: &Plan) {
+    for size in plan.classes() {
+        let slice = usize::from(*size).div_ceil(16).wrapping_sub(1);
+        if slice >= SLICES {
+            continue;
+        }
+        earn(slice);
+        let class = of_slice(slice);
+        if get(class).size != u32::from(*size) {
+            continue;
+        }
+        // Smaller sizes that had to make do with a larger class fit it better, too (C1).
+        for smaller in (0..slice).rev() {
+            if get(of_slice(smaller)).size <= u32::from(*size) {
+                break;
+            }
+            // ORDER: as in `earn`.
+            TABLE[smaller].store(class as u8, Ordering::Release);
+        }
+    }
+    for class in 0..count() {
+        if let Some(pages) = plan.pages_of(get(class).size as u16) {
+            // SAFETY: there is no other thread that could read it meanwhile, as the caller promises.
+            unsafe { (*INFO.0.get())[class].pages = [pages; 4] };
+        }
+    }
 }
 
 #[cfg(test)]
