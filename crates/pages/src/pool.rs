@@ -20,7 +20,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::buckets::{Buckets, bucket_of, is_exact};
-use crate::{KIND_FREE, KIND_NONE, MAX_PAGES, PAGE, PAGE_SHIFT, Region, UNIT, purge};
+use crate::{KIND_FREE, MAX_PAGES, PAGE, PAGE_SHIFT, Region, UNIT, purge};
 
 /// Runs that are looked at in a bucket of several lengths before the next bucket is tried.
 const LOOKED_AT: u32 = 8;
@@ -344,9 +344,6 @@ impl Pool {
     }
 
     pub(crate) fn forget(&mut self, offset: u32) {
-        let run = self.at(offset);
-        // ORDER: no partner: a pointer into a free run is a mistake whenever it is looked up.
-        run.kind.store(KIND_NONE, Ordering::Relaxed);
         self.region.desc_free(offset, 1);
     }
 
@@ -362,7 +359,7 @@ impl Pool {
         let run = self.at(offset);
         run.state.set(state);
         run.tick.set(tick);
-        // ORDER: no partner: see `forget`.
+        // ORDER: no partner: a pointer into a free run is a mistake whenever it is looked up.
         run.kind.store(KIND_FREE, Ordering::Relaxed);
         self.describe(offset, page, pages);
         Some(offset)
@@ -521,9 +518,12 @@ impl Pool {
     /// The first page from here on whose address is a multiple of `align` pages.
     #[inline]
     fn aligned(&self, page: u32, align: u32) -> Option<u32> {
+        if align == 1 {
+            return Some(page);
+        }
         let base = self.region.base() >> PAGE_SHIFT;
-        let number = (base + page as usize).checked_next_multiple_of(align as usize)?;
-        u32::try_from(number - base).ok()
+        let mask = align as usize - 1;
+        u32::try_from(((base + page as usize + mask) & !mask) - base).ok()
     }
 
     /// A run of this state that fits well: of the right bucket the shortest among the first few, else the

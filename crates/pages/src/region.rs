@@ -20,7 +20,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::os::{self, Refusal};
-use crate::{Header, MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
+use crate::{Header, KIND_NONE, MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
 
 /// Bases lie in this range: above what the kernel gives to programs at fixed places and Go's heap,
 /// below what it gives to libraries and stacks, and far from the shadows of the sanitizers.
@@ -305,6 +305,7 @@ impl Region {
     }
 
     /// Sets how many units are kept for runs that are given back, having made sure of them.
+    #[inline]
     pub(crate) fn keep(&mut self, units: u32) -> bool {
         if !self.ensure(0, units as usize) {
             return false;
@@ -313,10 +314,10 @@ impl Region {
         true
     }
 
-    /// A zeroed unit out of what is kept (R4). `None`: all that was kept is used up, and the
-    /// kernel refused more.
+    /// A unit out of what is kept (R4), zero only in kind and owner. `None`: all that was kept is
+    /// used up, and the kernel refused more.
     pub(crate) fn desc_alloc_kept(&mut self) -> Option<u32> {
-        if let Some(offset) = self.pop(1) {
+        if let Some(offset) = self.pop_unclean(1) {
             return Some(offset);
         }
         if self.ensure(1, 1) {
@@ -324,13 +325,14 @@ impl Region {
         }
         // Cut the shortest of the longer ones.
         let units = (2..=UNITS_LISTED as u32).find(|&units| self.list(units) != 0)?;
-        let offset = self.pop(units)?;
+        let offset = self.pop_unclean(units)?;
         self.desc_free(offset + UNIT as u32, units - 1);
         Some(offset)
     }
 
     /// Makes sure of `fresh` units at the end of META, and of `all` units when free single ones are
     /// counted as well.
+    #[inline]
     fn ensure(&mut self, fresh: usize, all: usize) -> bool {
         let wanted = fresh.max(all.saturating_sub(self.singles as usize));
         let room = self.room();
@@ -353,20 +355,24 @@ impl Region {
     }
 
     fn push(&mut self, offset: u32, units: u32) {
+        let header = self.at::<Header>(offset);
         let Some(head) = self.free.get_mut(units as usize - 1) else {
             return;
         };
-        let words = self.base - MAP_SPAN - META_SPAN + offset as usize;
-        zero(words, UNIT);
-        let header = core::ptr::with_exposed_provenance_mut::<Header>(words);
         // SAFETY: P2: the descriptor is mapped, and the caller gave it back; nobody else writes to
-        // it, and the field lies beside what others may read.
-        unsafe { (*header).own = [*head, 0] };
+        // it, and the link lies beside what others may read.
+        // ORDER: no partner: an entry of MAP that leads here now was looked up by mistake (R5).
+        unsafe {
+            (*header).owner.store(0, Ordering::Relaxed);
+            (*header).kind.store(KIND_NONE, Ordering::Relaxed);
+            (*header).own = [*head, 0];
+        }
         *head = offset;
         self.singles += u32::from(units == 1);
     }
 
-    fn pop(&mut self, units: u32) -> Option<u32> {
+    /// A free descriptor as it was left, but for kind and owner.
+    fn pop_unclean(&mut self, units: u32) -> Option<u32> {
         let offset = self.list(units);
         if offset == 0 {
             return None;
@@ -376,8 +382,13 @@ impl Region {
         if let Some(head) = self.free.get_mut(units as usize - 1) {
             *head = next;
         }
-        zero(self.meta() + offset as usize, units as usize * UNIT);
         self.singles -= u32::from(units == 1);
+        Some(offset)
+    }
+
+    fn pop(&mut self, units: u32) -> Option<u32> {
+        let offset = self.pop_unclean(units)?;
+        zero(self.meta() + offset as usize, units as usize * UNIT);
         Some(offset)
     }
 
@@ -452,6 +463,12 @@ impl Region {
         }
         self.heap_bytes = at + bytes;
         ((at >> PAGE_SHIFT) as u32, (bytes >> PAGE_SHIFT) as u32)
+    }
+
+    /// Single descriptors that are free; for checks of P7.
+    #[cfg(test)]
+    pub(crate) fn singles(&self) -> u32 {
+        self.singles
     }
 
     /// Unmaps all of it, HEAP beyond a hole excepted. For tests and benches, which have many.

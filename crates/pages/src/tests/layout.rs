@@ -143,6 +143,16 @@ fn what_is_dirty_goes_first_then_pairs_then_what_is_clean() {
     let pair = pool.take(16, 1).expect("memory");
     assert_eq!((pair.page, pair.clean), (runs[4], false));
     assert_eq!(pool.touched_pages, before + 6);
+    // Of two lengths of one bucket the shorter, in whatever order they came.
+    for lengths in [[66, 71], [71, 66]] {
+        let mut pool = fresh(180);
+        let runs = lengths.map(|pages| (take(&mut pool, pages), take(&mut pool, 1)).0);
+        runs.iter()
+            .zip(lengths)
+            .for_each(|(&page, pages)| pool.give(page, pages, true));
+        let shorter = runs[usize::from(lengths[0] > lengths[1])];
+        assert_eq!(take(&mut pool, 65), shorter);
+    }
     // Nothing dirty is a quarter of this.
     let clean = pool.take(40, 1).expect("memory");
     assert_eq!((clean.page, clean.clean), (after + 6, true));
@@ -156,6 +166,11 @@ fn a_pair_may_also_begin_with_the_clean_run() {
     let (rest, tail) = (pool.clean_pages, pool.dirty_pages);
     assert_eq!(tail, 0);
     let filler = take(&mut pool, rest);
+    pool.give(runs[0], 8, false);
+    pool.give(runs[1], 4, true);
+    // Both to the last page.
+    let whole = pool.take(12, 1).expect("memory");
+    assert_eq!((whole.page, whole.clean), (runs[0], false));
     pool.give(runs[0], 8, false);
     pool.give(runs[1], 4, true);
     let pair = pool.take(7, 1).expect("memory");
@@ -345,8 +360,13 @@ fn the_heap_goes_on_behind_what_somebody_else_has_mapped() {
     assert_eq!(pool.check(), Ok(()));
     // The ten pages before the hole are still to be had, and do not join what lies behind it.
     assert_eq!(free_around(&pool, all - 1), Some((all - 10, 10, CLEAN)));
-    let aligned = pool.take(600, 64).expect("memory");
-    assert_eq!(pool.region.page_addr(aligned.page) % (64 * PAGE), 0);
+    let end = pool.region.base() + pool.region.heap_bytes();
+    os::place_at(end, 8 * PAGE, false).expect("a place for another one");
+    let jumps = pool.region.jumps;
+    // Wider than the jump, so what lies behind it is not aligned by chance.
+    let aligned = pool.take(600, 1 << 15).expect("memory");
+    assert_eq!(pool.region.page_addr(aligned.page) % (PAGE << 15), 0);
+    assert_eq!(pool.region.jumps, jumps + 1);
     assert_eq!(pool.check(), Ok(()));
     os::unplace(foreign, 8 * PAGE);
     let beyond = pool.region.base() + (all as usize) * PAGE;
@@ -369,7 +389,7 @@ fn descriptors_are_zero_and_used_again() {
     let mut seen = Vec::new();
     for units in 1..=40u32 {
         let offset = region.desc_alloc(units).expect("memory");
-        assert!(offset > 0 && offset % 64 == 0);
+        assert!(offset > 0 && offset.is_multiple_of(64));
         assert!(filled(region, offset, units as usize));
         seen.push((offset, units));
     }
