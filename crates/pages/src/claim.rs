@@ -115,7 +115,7 @@ impl Pool {
         }
     }
 
-    /// Frees the descriptor of a claimed run; false if this is none.
+    /// Frees the descriptor of a claimed run, whose tags `insert` clears; false if this is none.
     fn forget_claimed(&mut self, run: &Run) -> bool {
         let Some(offset) = self.free_tag(run.page) else {
             debug_assert!(false, "not a claimed run");
@@ -130,7 +130,6 @@ impl Pool {
             return false;
         }
         self.count(CLAIMED, -i64::from(run.pages));
-        self.clear_tags(offset);
         self.forget(offset);
         true
     }

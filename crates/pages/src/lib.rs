@@ -30,8 +30,10 @@
 //! P5  A clean page reads as zero.
 //! P6  Whoever holds the `Pool` holds its lock: entries of MAP are written by nobody else, except
 //!     those of a run in use, which are its owner's.
-//! P7  There is always a descriptor for a run that is given back: none is asked of the kernel at
-//!     that moment, which may be the moment when the kernel has nothing ([`Region`] keeps them).
+//! P7  There is a descriptor for whatever is given back, whole or in parts: none is asked of the
+//!     kernel at that moment, which may be the moment when the kernel has nothing. ([`Region`]
+//!     keeps them. In a heap of more than 512 MiB the kernel would have to refuse tens of
+//!     thousands of times in a row before a run that joins no other were lost, and counted.)
 //! P8  A refusal of the kernel leaves everything as it was.
 //!
 //! Files: [`region`] addresses and descriptors · `buckets` runs by length · [`pool`] take, give and

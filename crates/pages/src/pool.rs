@@ -34,8 +34,11 @@ const PAIR_SHARE: u32 = 4;
 /// Free runs, one after the other, that `extend` may go through.
 const CHAIN: usize = 8;
 
-/// Units kept beyond one for each run in use (R4): a take may split twice, a claim once.
+/// Units kept (R4): one for every second page in use, which is as many islands as they can become,
+/// and a few, since a take may split twice and a claim once. They are mapped, not touched.
 const KEPT: u32 = 6;
+/// More are not kept: 4 MiB of descriptors, for 512 MiB in use.
+const KEPT_MAX: u32 = 1 << 16;
 
 /// A run of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,8 +99,6 @@ pub struct Pool {
     pub(crate) tick: u32,
     /// Pages of HEAP that are accounted for here.
     pub(crate) known_pages: u32,
-    /// Runs taken and not given back.
-    pub runs: u32,
     /// Pages taken and not given back.
     pub used_pages: u32,
     /// Pages in use, dirty or being purged: what may be resident.
@@ -112,7 +113,7 @@ pub struct Pool {
     pub claimed_pages: u32,
     /// Pages of HEAP that somebody else has mapped.
     pub hole_pages: u32,
-    /// Pages that no descriptor could be had for; always 0 while runs are given back whole (P7).
+    /// Pages that no descriptor could be had for; see P7.
     pub lost_pages: u32,
     /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum.
     pub slack_pages: u32,
@@ -139,7 +140,6 @@ impl Pool {
             youngest: 0,
             tick: 0,
             known_pages: 0,
-            runs: 0,
             used_pages: 0,
             touched_pages: 0,
             touched_max: 0,
@@ -169,7 +169,7 @@ impl Pool {
             return None;
         }
         self.absorb();
-        if !self.region.keep(self.runs + 1 + KEPT) {
+        if !self.keep_descriptors(pages) {
             return None;
         }
         let run = self
@@ -178,7 +178,6 @@ impl Pool {
             .or_else(|| self.take_fitting(CLEAN, pages, align_pages))
             .or_else(|| self.take_grown(pages, align_pages))
             .or_else(|| self.take_purged(pages, align_pages))?;
-        self.runs += 1;
         self.hold_down();
         Some(run)
     }
@@ -190,7 +189,6 @@ impl Pool {
     /// Cost: two loads for the neighbours, and some twenty stores.
     pub fn give(&mut self, page: u32, pages: u32, dirty: bool) {
         debug_assert!(pages > 0 && page + pages <= self.known_pages);
-        self.runs = self.runs.saturating_sub(1);
         self.used_pages -= pages;
         let state = if dirty { DIRTY } else { CLEAN };
         if !dirty {
@@ -207,7 +205,7 @@ impl Pool {
             return Some(true);
         }
         self.absorb();
-        if self.region.base() == 0 || !self.region.keep(self.runs + KEPT) {
+        if self.region.base() == 0 || !self.keep_descriptors(more) {
             return None;
         }
         let (mut reached, end) = self.reach(end_page, more);
@@ -226,6 +224,13 @@ impl Pool {
     /// The time, in ticks of the caller's; it never falls.
     pub fn set_tick(&mut self, tick: u32) {
         self.tick = tick.max(self.tick);
+    }
+
+    /// Makes sure that what is in use, with `more` pages, can be given back in any parts (P7).
+    #[inline]
+    fn keep_descriptors(&mut self, more: u32) -> bool {
+        let islands = self.used_pages.saturating_add(more) / 2;
+        self.region.keep(islands.saturating_add(KEPT).min(KEPT_MAX))
     }
 
     /// The descriptor at an offset, which must be that of a free run.
@@ -416,7 +421,7 @@ impl Pool {
         self.at(offset).pages.get()
     }
 
-    pub(crate) fn clear_tags(&mut self, offset: u32) {
+    fn clear_tags(&mut self, offset: u32) {
         let run = self.at(offset);
         self.set_tag(run.page.get(), 0);
         self.set_tag(run.end() - 1, 0);
