@@ -31,12 +31,12 @@
 //! P6  Whoever holds the `Pool` holds its lock: entries of MAP are written by nobody else, except
 //!     those of a run in use, which are its owner's.
 //! P7  There is a descriptor for whatever is given back, whole or in parts: none is asked of the
-//!     kernel at that moment, which may be the moment when the kernel has nothing. ([`Region`]
+//!     kernel at that moment, which may be the moment when the kernel has nothing. (`units`
 //!     keeps them. In a heap of more than 512 MiB the kernel would have to refuse tens of
 //!     thousands of times in a row before a run that joins no other were lost, and counted.)
 //! P8  A refusal of the kernel leaves everything as it was.
 //!
-//! Files: [`region`] addresses and descriptors · `buckets` runs by length · [`pool`] take, give and
+//! Files: [`region`] addresses · `units` descriptors · `buckets` runs by length · [`pool`] take, give and
 //! extend · `claim` what is purged and when · `check` the invariants by brute force · [`purge`]
 //! the system call that gives pages back · [`os`] mapping, and its refusals in tests.
 //!
@@ -52,6 +52,7 @@ pub mod purge;
 pub mod region;
 #[cfg(test)]
 mod tests;
+mod units;
 
 use core::sync::atomic::{AtomicU8, AtomicU32};
 

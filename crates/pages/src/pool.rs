@@ -34,7 +34,7 @@ const PAIR_SHARE: u32 = 4;
 /// Free runs, one after the other, that `extend` may go through.
 const CHAIN: usize = 8;
 
-/// Units kept (R4): one for every second page in use, which is as many islands as they can become,
+/// Units kept (U1): one for every second page in use, which is as many islands as they can become,
 /// and a few, since a take may split twice and a claim once. They are mapped, not touched.
 const KEPT: u32 = 6;
 /// More are not kept: 4 MiB of descriptors, for 512 MiB in use.

@@ -237,6 +237,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_done_is_taken_off() {
+        let ranges =
+            || [(1, 2), (5, 1), (9, 3)].map(|(at, pages)| range_of(at * PAGE, pages * PAGE));
+        let rest = |done: usize| {
+            let mut ranges = ranges();
+            let whole = skip(&mut ranges, done * PAGE);
+            let rest = ranges
+                .get(whole)
+                .map(|r| (r.iov_base as usize / PAGE, r.iov_len / PAGE));
+            (whole, rest)
+        };
+        assert_eq!(rest(0), (0, Some((1, 2))));
+        assert_eq!(rest(1), (0, Some((2, 1))));
+        assert_eq!(rest(2), (1, Some((5, 1))));
+        assert_eq!(rest(3), (2, Some((9, 3))));
+        assert_eq!(rest(5), (2, Some((11, 1))));
+        assert_eq!(rest(6), (3, None));
+    }
+
+    #[test]
     fn locked_pages_are_zeroed_by_hand_and_not_counted() {
         let start = memory(64);
         // SAFETY: a lock on the test's own pages.

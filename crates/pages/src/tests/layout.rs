@@ -272,7 +272,7 @@ fn a_run_has_the_age_of_its_larger_part() {
 }
 
 /// Pages of a range that are resident.
-fn resident(addr: usize, pages: u32) -> usize {
+pub(super) fn resident(addr: usize, pages: u32) -> usize {
     let mut seen = vec![0u8; pages as usize];
     // SAFETY: the vector has a byte for each page, and the range is mapped.
     let result = unsafe { libc::mincore(addr as *mut _, pages as usize * PAGE, seen.as_mut_ptr()) };
@@ -408,6 +408,11 @@ fn descriptors_are_zero_and_used_again() {
     for &(offset, units) in seen.iter().filter(|one| one.1 > 8 && one.1 < 32) {
         assert_eq!(region.desc_alloc(units), Some(offset));
         assert!(filled(region, offset, units as usize));
+    }
+    // Longer ones are cut, before anything new is taken.
+    for _ in 0..100 {
+        let offset = region.desc_alloc(2).expect("memory");
+        assert!(filled(region, offset, 2));
     }
     assert_eq!(region.meta_used_bytes(), before);
     let heap = region.meta_alloc(10_000, PAGE).expect("memory");

@@ -265,7 +265,7 @@ impl Model {
         assert!(whole == Some(all) || holes > 0, "seed {}", self.seed);
         // All descriptors are free but the one of that run; the first unit is nobody's.
         let units = self.pool.region.meta_used_bytes() / crate::UNIT;
-        let free = self.pool.region.singles() as usize;
+        let free = self.pool.region.free_units();
         assert!(
             free + 2 == units || holes > 0,
             "{free} of {units}, seed {}",

@@ -19,7 +19,7 @@ use crate::os::faults::{self, FOR_EVER};
 static ARMED: Mutex<()> = Mutex::new(());
 
 /// F2.
-fn alone() -> MutexGuard<'static, ()> {
+pub(super) fn alone() -> MutexGuard<'static, ()> {
     ARMED
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -106,6 +106,59 @@ fn where_no_base_works_the_kernel_chooses() {
     faults::arm(0, 20);
     assert_eq!(place(5).region.base(), 0);
     faults::disarm();
+    // A reservation in which a piece is refused is given up, and the next smaller one made.
+    let before = mapped_pages();
+    faults::arm(0, 16);
+    faults::also(18);
+    let mut pool = place(5);
+    faults::disarm();
+    assert_eq!(pool.take((4 << 18) + 1, 1), None);
+    let reserved = mapped_pages() - before;
+    assert!(((4 << 18)..(8 << 18)).contains(&reserved), "{reserved}");
+}
+
+/// The size of the process.
+fn mapped_pages() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    let size = statm.split(' ').next().and_then(|pages| pages.parse().ok());
+    size.expect("a number")
+}
+
+#[test]
+fn the_heap_does_not_grow_beyond_its_map() {
+    let _alone = alone();
+    let mut pool = fresh(93);
+    // The first piece of MAP is for 16,384 pages.
+    take(&mut pool, 16_000);
+    assert!(pool.region.keep(20_000));
+    let heap = pool.region.heap_pages();
+    // Its next piece is refused as usual and as little, for a large piece of HEAP and a small one.
+    faults::arm(0, 4);
+    assert_eq!(pool.take(1_000, 1), None);
+    assert_eq!(faults::disarm(), 4);
+    assert_eq!((pool.region.heap_pages(), pool.check()), (heap, Ok(())));
+    assert!(pool.take(1_000, 1).is_some());
+    assert_eq!(pool.check(), Ok(()));
+}
+
+#[test]
+fn a_range_that_is_mapped_anew_is_zero() {
+    let _alone = alone();
+    let mut pool = fresh(94);
+    let page = take(&mut pool, 4);
+    (page..page + 4).for_each(|page| write(&pool, page, 9));
+    let addr = pool.region.page_addr(page + 1);
+    faults::arm(0, 1);
+    // SAFETY: the pages are the test's own.
+    assert!(!unsafe { pool.region.map_anew(addr, 2 * PAGE) });
+    faults::disarm();
+    assert_eq!(read(&pool, page + 1), 9);
+    // SAFETY: as above.
+    assert!(unsafe { pool.region.map_anew(addr, 2 * PAGE) });
+    let now = [0, 1, 2, 3].map(|index| read(&pool, page + index));
+    assert_eq!(now, [9, 0, 0, 9]);
+    pool.give(page, 4, true);
+    assert_eq!(pool.check(), Ok(()));
 }
 
 #[test]
