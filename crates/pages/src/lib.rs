@@ -15,9 +15,10 @@
 //!
 //! A page's entry in MAP is the offset from META of the descriptor of what the page belongs to, so
 //! `free` finds it with one load, and a run that is given back finds its neighbours with two. Split
-//! and coalesce take constant time whatever the heap holds. Until 2008 jemalloc kept its runs in
-//! red-black trees; Jason Evans told that year how a map of pages took their place, and the trees
-//! still serve as the other side of this crate's bench (`bench/pages`).
+//! and coalesce take constant time whatever the heap holds. The idea is jemalloc's, whose runs were
+//! kept in red-black trees until a map of pages took their place; Jason Evans told why in 2008. What
+//! the trees would cost here is measured by `cargo bench -p skinflint-pages` (`benches/runs`): the
+//! same requests of real programs, answered by this pool, by a red-black tree and by a treap.
 //!
 //! P1  Every page of HEAP below [`Region::heap_bytes`] has its entry in mapped memory, and META is
 //!     mapped at offset 0, so an address below the limit can be looked up whatever it is. What lies

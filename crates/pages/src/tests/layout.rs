@@ -360,18 +360,31 @@ fn the_heap_goes_on_behind_what_somebody_else_has_mapped() {
     assert_eq!(pool.check(), Ok(()));
     // The ten pages before the hole are still to be had, and do not join what lies behind it.
     assert_eq!(free_around(&pool, all - 1), Some((all - 10, 10, CLEAN)));
-    let end = pool.region.base() + pool.region.heap_bytes();
-    os::place_at(end, 8 * PAGE, false).expect("a place for another one");
-    let jumps = pool.region.jumps;
-    // Wider than the jump, so what lies behind it is not aligned by chance.
-    let aligned = pool.take(600, 1 << 15).expect("memory");
-    assert_eq!(pool.region.page_addr(aligned.page) % (PAGE << 15), 0);
-    assert_eq!(pool.region.jumps, jumps + 1);
     assert_eq!(pool.check(), Ok(()));
     os::unplace(foreign, 8 * PAGE);
     let beyond = pool.region.base() + (all as usize) * PAGE;
     // The rest of the heap is behind the hole, where `release` does not reach.
     os::unplace(beyond, pool.region.heap_bytes() - all as usize * PAGE);
+}
+
+#[test]
+fn an_alignment_is_met_behind_a_hole() {
+    let mut pool = fresh(187);
+    // The heap ends a little before 256 MiB; somebody else is there, and at 256 MiB as well, so it
+    // goes on at 384 MiB, where nothing is a multiple of 256.
+    let end = (1 << 16) - 10;
+    take(&mut pool, end);
+    assert_eq!(pool.region.heap_pages(), end);
+    let foreign = [end, 1 << 16].map(|page| pool.region.page_addr(page));
+    for addr in foreign {
+        os::place_at(addr, 8 * PAGE, false).expect("a place for the other mapping");
+    }
+    let run = pool.take(600, 1 << 16).expect("memory");
+    assert_eq!((run.page, run.clean), (2 << 16, true));
+    assert_eq!((pool.check(), pool.region.jumps), (Ok(()), 1));
+    write(&pool, run.page + 599, 1);
+    let last = pool.region.base() + pool.region.heap_bytes();
+    os::unplace(foreign[0], last - foreign[0]);
 }
 
 #[test]
