@@ -358,6 +358,19 @@ impl Region {
         self.units.listed as usize + self.units.empty_units()
     }
 
+    /// Whether the counts of what is in lists are right.
+    #[cfg(test)]
+    pub(crate) fn lists_counted(&self) -> bool {
+        let length = |units: u32| {
+            let next = |offset: &u32| Some(self.next_free(*offset));
+            core::iter::successors(Some(self.list(units)), next).take_while(|offset| *offset != 0)
+        };
+        let listed: u32 = (1..=UNITS_LISTED as u32)
+            .map(|units| units * length(units).count() as u32)
+            .sum();
+        (self.units.singles, self.units.listed) == (length(1).count() as u32, listed)
+    }
+
     /// Whether the bitmap of empty pages is there.
     #[cfg(test)]
     pub(crate) fn has_been_purged(&self) -> bool {

@@ -48,6 +48,7 @@ fn balance(region: &Region, given: &Given, seed: u64) {
         0
     };
     let all = region.meta_used_bytes() / UNIT;
+    assert!(region.lists_counted(), "seed {seed}");
     // The first unit is nobody's.
     assert_eq!(out + region.free_units() + map + 1, all, "seed {seed}");
 }
@@ -57,6 +58,12 @@ fn units_are_given_out_once_and_zero() {
     for seed in 1..=6 {
         let (mut pool, mut dice, mut given) = (fresh(seed + 300), Dice(seed), Given::new());
         let region = &mut pool.region;
+        alloc(region, &mut given, 5, seed);
+        // A thread heap; what lies before it, to the page, is not lost.
+        let heap = region.meta_alloc(PAGE, PAGE).expect("memory");
+        units_of(region, heap, 64).fill(99);
+        given.push((heap, 64, 99));
+        balance(region, &given, seed);
         for act in 0..6_000 {
             let filling = act / 1_000 % 2 == 0;
             let draw = dice.below(10);
