@@ -32,8 +32,11 @@ use crate::{fault, harden, large, reserve, sample, thread, tls};
 pub unsafe fn malloc(n: usize) -> *mut u8 {
     // 0 wraps around, and goes the other way.
     let slice = n.wrapping_sub(1) >> 4;
+    if slice >= SLICES {
+        return malloc_unusual(n);
+    }
     let heap = tls::get();
-    if slice >= SLICES || heap.is_null() {
+    if heap.is_null() {
         return malloc_unusual(n);
     }
     // SAFETY: a thread's heap stays (G4), and is this thread's.
@@ -340,7 +343,11 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
     unsafe {
         let have = (*large).pages as usize * 4096;
         if n <= SMALL_MAX {
-            return if n > have / 2 { p } else { move_block(p, have, n) };
+            return if n > have / 2 {
+                p
+            } else {
+                move_block(p, have, n)
+            };
         }
         if harden::is_plain(p) && large::resize_in_place(large, n) {
             return p;

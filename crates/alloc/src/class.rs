@@ -115,15 +115,14 @@ struct Table(UnsafeCell<[Info; MAX_CLASSES]>);
 unsafe impl Sync for Table {}
 
 static INFO: Table = Table(UnsafeCell::new(base_infos()));
-#[cfg(not(loom))]
+// By name and hidden, for the reason given at `state::RANGE`.
+#[unsafe(export_name = "skinflint_class_table")]
 static TABLE: [AtomicU8; SLICES] = base_table();
-#[cfg(not(loom))]
+core::arch::global_asm!(".hidden skinflint_class_table");
 static COUNT: AtomicU32 = AtomicU32::new(BASE_CLASSES as u32);
 /// Pages in spans of each class, over all heaps: the population.
-#[cfg(not(loom))]
 static PAGES: [AtomicU32; MAX_CLASSES] = [const { AtomicU32::new(0) }; MAX_CLASSES];
 /// Slop seen at refills for each 16-byte size; `u32::MAX`: it has its own class, or cannot get one.
-#[cfg(not(loom))]
 static SLOP: [AtomicU32; SLICES] = [const { AtomicU32::new(0) }; SLICES];
 
 const fn base_infos() -> [Info; MAX_CLASSES] {
@@ -140,7 +139,6 @@ const fn base_infos() -> [Info; MAX_CLASSES] {
     all
 }
 
-#[cfg(not(loom))]
 const fn base_table() -> [AtomicU8; SLICES] {
     let mut table = [const { AtomicU8::new(0) }; SLICES];
     let mut slice = 0;
@@ -155,10 +153,19 @@ const fn base_table() -> [AtomicU8; SLICES] {
 #[inline(always)]
 pub fn of_slice(slice: usize) -> usize {
     debug_assert!(slice < SLICES);
+    let table: *const AtomicU8;
+    // SAFETY: the address of TABLE.
+    unsafe {
+        core::arch::asm!(
+            "lea {table}, [rip + skinflint_class_table]",
+            table = out(reg) table,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
     // SAFETY: the caller compared the slice with SLICES.
     // ORDER: a byte that only ever changes to a better class (C1); its INFO is found through the
     // span, which the heap's lock publishes.
-    unsafe { TABLE.get_unchecked(slice) }.load(Ordering::Relaxed) as usize
+    unsafe { &*table.add(slice) }.load(Ordering::Relaxed) as usize
 }
 
 /// What is known of a class.
@@ -206,7 +213,9 @@ pub fn slop_seen(slice: usize, class: usize, blocks: u32) -> bool {
     if before == u32::MAX {
         return false;
     }
-    let now = before.saturating_add((size - own).saturating_mul(blocks)).min(u32::MAX - 1);
+    let now = before
+        .saturating_add((size - own).saturating_mul(blocks))
+        .min(u32::MAX - 1);
     // ORDER: as above.
     SLOP[slice].store(now, Ordering::Relaxed);
     now >= EARN_BYTES
@@ -241,7 +250,11 @@ mod tests {
         let scheme = skinflint_sizes::Scheme::by_name("skinflint").expect("known");
         for size in 1..=SMALL_MAX {
             let class = base_class(size);
-            assert_eq!(base_size(class) as u64, scheme.usable(size as u64), "{size}");
+            assert_eq!(
+                base_size(class) as u64,
+                scheme.usable(size as u64),
+                "{size}"
+            );
         }
         assert_eq!(base_class(SMALL_MAX), BASE_CLASSES - 1);
     }
@@ -253,7 +266,11 @@ mod tests {
             for offset in (0..16 * PAGE).step_by(8) {
                 let product = offset as u64 * u64::from(info.mul);
                 assert_eq!((product >> 32) as usize, offset / size, "{offset} / {size}");
-                assert_eq!((product as u32) < info.mul, offset % size == 0, "{offset} % {size}");
+                assert_eq!(
+                    (product as u32) < info.mul,
+                    offset % size == 0,
+                    "{offset} % {size}"
+                );
             }
         }
     }

@@ -88,7 +88,8 @@ pub unsafe extern "C" fn child() {
             // SAFETY: its thread is gone, and nobody else runs.
             unsafe { holes::release_current(heap) };
         }
-        heap.next_idle.store(IDLE.load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above
+        heap.next_idle
+            .store(IDLE.load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above
         IDLE.store(offset_of(heap), Ordering::Relaxed); // ORDER: as above
     }
 }

@@ -20,7 +20,7 @@ use skinflint_base::sync::Ordering;
 use crate::fault::{self, Fault};
 use crate::heap::{Heap, usage};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
-use crate::state::{at, base, descriptor, fast_limit, limit, meta, offset_of};
+use crate::state::{at, base, descriptor, descriptor_from, fast_limit, limit, meta, offset_of};
 use crate::{harden, holes, large, tls};
 
 /// Frees a block. Null is nothing. Cost for a small block of this thread: five loads that depend on each
@@ -30,13 +30,14 @@ use crate::{harden, holes, large, tls};
 /// `p` is null or a block that nothing uses afterwards; what is neither is reported (F1).
 #[inline(always)]
 pub unsafe fn free(p: *mut u8) {
-    let distance = (p as usize).wrapping_sub(base());
+    let base = base();
+    let distance = (p as usize).wrapping_sub(base);
     if distance >= fast_limit() {
         // SAFETY: as the caller promises.
         return unsafe { free_unusual(p) };
     }
     // SAFETY: below the limit.
-    let span = unsafe { &*descriptor(distance) };
+    let span = unsafe { descriptor_from(base, distance) };
     let heap = tls::get();
     // ORDER: Relaxed: the owner of a live block's span changes only while its heap has no thread.
     if span.owner.load(Ordering::Relaxed) != heap as usize as u32 {
@@ -64,9 +65,9 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     // program's last write to it.
     word.store(bits | bit, Ordering::Release);
     // ORDER: own (S2).
-    let left = span.left.load(Ordering::Relaxed).wrapping_sub(1);
-    span.left.store(left, Ordering::Relaxed); // ORDER: own (S2)
-    if left == 0 {
+    let left = span.left.load(Ordering::Relaxed);
+    span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
+    if left == 1 {
         // SAFETY: the owner calls.
         unsafe { event_slow(&*heap, span) };
     }

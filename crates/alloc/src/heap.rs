@@ -14,7 +14,9 @@
 //!
 //! Not here: frees (`free`), threads (`thread`), giving pages back (`holes`).
 
-use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use skinflint_base::sync::{
+    AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
+};
 
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
@@ -186,7 +188,9 @@ impl Heap {
         span.next.store(head, Ordering::Relaxed);
         span.prev.store(tail, Ordering::Relaxed);
         // SAFETY: as above.
-        unsafe { &*at::<Span>(tail) }.next.store(offset, Ordering::Relaxed);
+        unsafe { &*at::<Span>(tail) }
+            .next
+            .store(offset, Ordering::Relaxed);
         first.prev.store(offset, Ordering::Relaxed);
         if !back {
             list.store(offset, Ordering::Relaxed);
@@ -292,7 +296,8 @@ impl Heap {
             let freed = this.collect();
             // ORDER: own (S2).
             let left = this.left.load(Ordering::Relaxed);
-            this.left.store(left.wrapping_sub(freed as u16), Ordering::Relaxed); // ORDER: own (S2)
+            this.left
+                .store(left.wrapping_sub(freed as u16), Ordering::Relaxed); // ORDER: own (S2)
             if this.next_word() {
                 return true;
             }
@@ -374,7 +379,11 @@ impl Heap {
             }
             holes::before_growing(self);
             let span = self.new_span(class);
-            if span.is_null() { span } else { self.make_current(span) }
+            if span.is_null() {
+                span
+            } else {
+                self.make_current(span)
+            }
         }
     }
 
@@ -394,7 +403,8 @@ impl Heap {
             let other = unsafe { &*at::<Heap>(next) };
             next = other.next_idle.load(Ordering::Acquire); // ORDER: as above
             // ORDER: a look.
-            if other.partial[class].load(Ordering::Relaxed) == 0 || !other.lock.try_lock(self.who()) {
+            if other.partial[class].load(Ordering::Relaxed) == 0 || !other.lock.try_lock(self.who())
+            {
                 continue;
             }
             let mut found = None;
@@ -493,7 +503,8 @@ impl Heap {
                 pool.region.map_entry(page).store(0, Ordering::Relaxed);
             }
             // SAFETY: no entry of the page map leads here now.
-            this.owner.store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: as above
+            this.owner
+                .store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: as above
             pool.region.desc_free(offset_of(span), units);
             let mut page = 0;
             while page < pages {

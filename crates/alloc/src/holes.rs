@@ -38,7 +38,9 @@ static VISIT: AtomicU32 = AtomicU32::new(0);
 #[inline]
 pub fn hint(pages: u32) {
     // ORDER: a hint.
-    let now = RECLAIM.fetch_add(pages, Ordering::Relaxed).wrapping_add(pages);
+    let now = RECLAIM
+        .fetch_add(pages, Ordering::Relaxed)
+        .wrapping_add(pages);
     if now >= purger::START_PAGES {
         purger::wanted();
     }
@@ -279,7 +281,8 @@ pub unsafe fn before_growing(heap: &Heap) {
     purger::PURGE_LOCK.unlock();
     let part = if done.purged > pages / 64 { 16 } else { 4 };
     // ORDER: the owner's own.
-    heap.search_at.store(pages + pages / part, Ordering::Relaxed);
+    heap.search_at
+        .store(pages + pages / part, Ordering::Relaxed);
 }
 
 /// # Safety
@@ -321,7 +324,11 @@ pub unsafe fn release_current(heap: &Heap) {
                 heap.move_to(this, state::PARTIAL, true);
                 free::emptied(heap, this);
             } else {
-                let to = if this.free_slots() > 0 { state::PARTIAL } else { state::FULL };
+                let to = if this.free_slots() > 0 {
+                    state::PARTIAL
+                } else {
+                    state::FULL
+                };
                 // ORDER: own (S2): due at the next free, which sets it right.
                 this.left.store(1, Ordering::Relaxed);
                 heap.move_to(this, to, true);

@@ -109,7 +109,9 @@ pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
             (*large).kind.store(KIND_LARGE, Ordering::Relaxed); // ORDER: published below
         }
         // ORDER: Release: whoever finds the descriptor finds it filled.
-        pool.region.map_entry(run.page).store(offset, Ordering::Release);
+        pool.region
+            .map_entry(run.page)
+            .store(offset, Ordering::Release);
         Some((start as *mut u8, run.clean))
     });
     match made.flatten() {
@@ -250,7 +252,9 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
         holes::hint(have - want);
         return true;
     }
-    let grown = with_pool(who(), |pool| pool.extend(page + have, want - have).is_some());
+    let grown = with_pool(who(), |pool| {
+        pool.extend(page + have, want - have).is_some()
+    });
     if grown != Some(true) {
         return false;
     }
@@ -321,7 +325,14 @@ unsafe fn move_pages(from: usize, to: *mut u8, bytes: usize) -> bool {
     let result = unsafe {
         sys::syscall(
             libc::SYS_mremap,
-            [from as u64, bytes as u64, bytes as u64, flags as u64, to as u64, 0],
+            [
+                from as u64,
+                bytes as u64,
+                bytes as u64,
+                flags as u64,
+                to as u64,
+                0,
+            ],
         )
     };
     result == to as i64

@@ -83,12 +83,9 @@ impl Lock {
             let held = self.0.load(Ordering::Relaxed);
             if held == 0 {
                 // ORDER: Acquire, as in `try_lock`; the mark stays (K2).
-                let taken = self.0.compare_exchange(
-                    0,
-                    who.0 | 1,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                );
+                let taken =
+                    self.0
+                        .compare_exchange(0, who.0 | 1, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
                     return true;
                 }

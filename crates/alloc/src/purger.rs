@@ -100,7 +100,10 @@ fn start() {
         return;
     }
     // ORDER: one thread wins.
-    if RUNNING.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+    if RUNNING
+        .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
+        .is_err()
+    {
         return;
     }
     // SAFETY: RUNNING is ours.
@@ -141,7 +144,10 @@ unsafe fn spawn() -> bool {
     // SAFETY: the masks are ours; the stack is used by nobody (RUNNING, TID).
     unsafe {
         let set = |how: i32, new: *const u64, old: *mut u64| {
-            sys::syscall(libc::SYS_rt_sigprocmask, [how as u64, new as u64, old as u64, 8, 0, 0])
+            sys::syscall(
+                libc::SYS_rt_sigprocmask,
+                [how as u64, new as u64, old as u64, 8, 0, 0],
+            )
         };
         if set(libc::SIG_BLOCK, &all, &mut old) != 0 {
             return false;
@@ -183,7 +189,12 @@ unsafe extern "C" fn clone_thread(flags: u64, stack: usize, tid: usize, tls: usi
 extern "C" fn main() {
     const NAME: &[u8] = b"skinflint\0";
     // SAFETY: the name outlives the call.
-    unsafe { sys::syscall(libc::SYS_prctl, [libc::PR_SET_NAME as u64, NAME.as_ptr() as u64, 0, 0, 0, 0]) };
+    unsafe {
+        sys::syscall(
+            libc::SYS_prctl,
+            [libc::PR_SET_NAME as u64, NAME.as_ptr() as u64, 0, 0, 0, 0],
+        )
+    };
     let mut demand = Demand::default();
     let mut quiet = 0;
     let mut delay_ns = TICK_MS * 1_000_000;
@@ -195,14 +206,20 @@ extern "C" fn main() {
         let worked = pass(&mut demand);
         let took = sys::monotonic_ns() - begin;
         delay_ns = (TICK_MS * 1_000_000).max(took * 100);
-        quiet = if worked || hint >= START_PAGES { 0 } else { quiet + 1 };
+        quiet = if worked || hint >= START_PAGES {
+            0
+        } else {
+            quiet + 1
+        };
         if quiet < QUIET_TICKS {
             continue;
         }
         // ORDER: gives RUNNING back; a hint that came since is looked at once more.
         RUNNING.store(0, Ordering::SeqCst);
         if holes::peek_hint() < START_PAGES
-            || RUNNING.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err()
+            || RUNNING
+                .compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed)
+                .is_err()
         {
             return;
         }
@@ -221,7 +238,9 @@ struct Demand {
 impl Demand {
     /// Notes the pool's count of dirty pages taken again; returns how many pages to keep.
     fn note(&mut self, reused_total: u64) -> u32 {
-        let now = reused_total.wrapping_sub(self.reused_total).min(u64::from(u32::MAX));
+        let now = reused_total
+            .wrapping_sub(self.reused_total)
+            .min(u64::from(u32::MAX));
         self.reused_total = reused_total;
         self.ticks[self.at] = now as u32;
         self.at = (self.at + 1) % DEMAND_TICKS;
@@ -249,7 +268,12 @@ fn pass(demand: &mut Demand) -> bool {
         pool.set_tick(tick);
         demand.note(pool.reused_dirty_total)
     });
-    purged += purge_pool(PURGER, tick.saturating_sub(DECAY_TICKS), keep.unwrap_or(0), batch);
+    purged += purge_pool(
+        PURGER,
+        tick.saturating_sub(DECAY_TICKS),
+        keep.unwrap_or(0),
+        batch,
+    );
     let dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
     PURGE_LOCK.unlock();
     PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
@@ -261,7 +285,11 @@ fn pass(demand: &mut Demand) -> bool {
 ///
 /// PURGE_LOCK is held (U3).
 fn purge_pool(who: Who, until: u32, keep: u32, batch: &mut Batch) -> u32 {
-    const NONE: Run = Run { page: 0, pages: 0, clean: false };
+    const NONE: Run = Run {
+        page: 0,
+        pages: 0,
+        clean: false,
+    };
     let mut runs = [NONE; 64];
     let mut purged = 0;
     loop {

@@ -14,7 +14,10 @@ pub fn take(heap: &Heap, _n: usize) {
 /// A large request.
 pub fn large(heap: &Heap, n: usize) {
     // ORDER: this thread's own (H1).
-    let budget = heap.budget.load(Ordering::Relaxed).saturating_sub_unsigned(n as u64);
+    let budget = heap
+        .budget
+        .load(Ordering::Relaxed)
+        .saturating_sub_unsigned(n as u64);
     heap.budget.store(budget, Ordering::Relaxed); // ORDER: as above
     if budget < 0 {
         refill(heap);
@@ -27,6 +30,7 @@ fn refill(heap: &Heap) {
     let missing = budget.min(0).unsigned_abs();
     let rounds = missing / SAMPLE_BYTES as u64 + 1;
     let bytes = rounds * SAMPLE_BYTES as u64;
-    heap.budget.store(budget.saturating_add_unsigned(bytes), Ordering::Relaxed); // ORDER: as above
+    heap.budget
+        .store(budget.saturating_add_unsigned(bytes), Ordering::Relaxed); // ORDER: as above
     heap.requested.fetch_add(bytes, Ordering::Relaxed); // ORDER: a statistic
 }

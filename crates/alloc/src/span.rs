@@ -137,7 +137,11 @@ impl Span {
     #[inline]
     fn all_bits(&self, i: usize) -> u64 {
         let left = self.slots as usize - i * 64;
-        if left >= 64 { u64::MAX } else { (1 << left) - 1 }
+        if left >= 64 {
+            u64::MAX
+        } else {
+            (1 << left) - 1
+        }
     }
 
     /// Fills a zeroed descriptor: every slot free.
@@ -189,7 +193,10 @@ impl Span {
         // ORDER: as above; the purger does not look at Current spans (S5).
         word.store(bits & (bits - 1), Ordering::Relaxed);
         // ORDER: own (S2).
-        self.left.store(self.left.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.left.store(
+            self.left.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
         let slot = bits.trailing_zeros();
         // ORDER: own (S2).
         let offset = self.cur_off.load(Ordering::Relaxed) + slot * u32::from(self.size);
@@ -217,7 +224,8 @@ impl Span {
         // ORDER: own (S2).
         self.cur.store(i as u8, Ordering::Relaxed);
         // ORDER: own (S2).
-        self.cur_off.store(i as u32 * 64 * u32::from(self.size), Ordering::Relaxed);
+        self.cur_off
+            .store(i as u32 * 64 * u32::from(self.size), Ordering::Relaxed);
     }
 
     /// Moves what other threads freed from R to F; returns how many blocks that were.

@@ -29,11 +29,39 @@ static POOL: PoolCell = PoolCell(UnsafeCell::new(Pool::new()));
 /// The lock of the pool, of IDLE, and of the class table.
 pub static POOL_LOCK: Lock = Lock::new();
 
-static BASE: AtomicUsize = AtomicUsize::new(0);
-static LIMIT: AtomicUsize = AtomicUsize::new(0);
-/// Bytes by which the fast path of `free` is allowed to look: LIMIT, or 0 while every call shall go the
-/// slow way.
-static FAST_LIMIT: AtomicUsize = AtomicUsize::new(0);
+/// What every free reads: one cache line, reached by one address.
+#[repr(C, align(64))]
+struct Range {
+    base: AtomicUsize,
+    /// LIMIT, or 0 while every call shall go the slow way.
+    fast_limit: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+// Under its own name and hidden, so that it is reached from the instruction pointer, and not through the
+// table of addresses that a crate of its own would take: one load less in every call.
+#[unsafe(export_name = "skinflint_range")]
+static RANGE: Range = Range {
+    base: AtomicUsize::new(0),
+    fast_limit: AtomicUsize::new(0),
+    limit: AtomicUsize::new(0),
+};
+core::arch::global_asm!(".hidden skinflint_range");
+
+#[inline(always)]
+fn range() -> &'static Range {
+    let range: *const Range;
+    // SAFETY: the address of RANGE.
+    unsafe {
+        core::arch::asm!(
+            "lea {range}, [rip + skinflint_range]",
+            range = out(reg) range,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+        &*range
+    }
+}
+
 static SLOW_MODE: AtomicU32 = AtomicU32::new(0);
 /// Newest heap; they are linked through `next_heap` (G4).
 pub static HEAPS: AtomicU32 = AtomicU32::new(0);
@@ -47,7 +75,7 @@ pub const OWNER_NONE: u32 = 1;
 #[inline(always)]
 pub fn base() -> usize {
     // ORDER: Relaxed: whoever holds a block got it after BASE was set (G1).
-    BASE.load(Ordering::Relaxed)
+    range().base.load(Ordering::Relaxed)
 }
 
 /// Address of META.
@@ -60,14 +88,14 @@ pub fn meta() -> usize {
 #[inline(always)]
 pub fn limit() -> usize {
     // ORDER: Relaxed: whoever holds a block below it got it after LIMIT grew (G2).
-    LIMIT.load(Ordering::Relaxed)
+    range().limit.load(Ordering::Relaxed)
 }
 
 /// As [`limit`], but 0 while every free shall go the slow way.
 #[inline(always)]
 pub fn fast_limit() -> usize {
     // ORDER: as `limit`.
-    FAST_LIMIT.load(Ordering::Relaxed)
+    range().fast_limit.load(Ordering::Relaxed)
 }
 
 /// Sends every free the slow way, where it is checked further.
@@ -75,7 +103,7 @@ pub fn set_slow_mode() {
     // ORDER: set at start, before there are threads.
     SLOW_MODE.store(1, Ordering::Relaxed);
     // ORDER: as above.
-    FAST_LIMIT.store(0, Ordering::Relaxed);
+    range().fast_limit.store(0, Ordering::Relaxed);
 }
 
 /// Whether every call goes the slow way.
@@ -95,6 +123,21 @@ pub fn at<T>(offset: u32) -> *mut T {
 #[inline(always)]
 pub fn offset_of<T>(object: *const T) -> u32 {
     (object as usize - meta()) as u32
+}
+
+/// As [`descriptor`], with the base and the distance at hand.
+///
+/// # Safety
+/// `distance < limit()`, and `base` is [`base()`].
+#[inline(always)]
+pub unsafe fn descriptor_from<'a>(base: usize, distance: usize) -> &'a Span {
+    // SAFETY: G2: MAP is mapped for every page below LIMIT, and leads to descriptors.
+    unsafe {
+        let entry = &*((base - MAP_SPAN + (distance >> 12) * 4) as *const AtomicU32);
+        // ORDER: Relaxed: whoever holds the block got it, directly or not, after the entry was written.
+        let offset = entry.load(Ordering::Relaxed);
+        &*((base - MAP_SPAN - META_SPAN + offset as usize) as *const Span)
+    }
 }
 
 /// The page map's entry for an address of HEAP, given as its distance from BASE.
@@ -139,10 +182,10 @@ fn publish(pool: &Pool) {
         return;
     }
     // ORDER: Release, though readers need none (G2).
-    LIMIT.store(bytes, Ordering::Release);
+    range().limit.store(bytes, Ordering::Release);
     if !slow_mode() {
         // ORDER: as above.
-        FAST_LIMIT.store(bytes, Ordering::Release);
+        range().fast_limit.store(bytes, Ordering::Release);
     }
 }
 
@@ -162,7 +205,7 @@ pub fn start(who: Who) -> bool {
             return false;
         }
         // ORDER: G1; the lock's release publishes it to those who come through here.
-        BASE.store(pool.region.base(), Ordering::Release);
+        range().base.store(pool.region.base(), Ordering::Release);
         // SAFETY: offset 0 of META is the dummy descriptor, which nobody else writes.
         let dummy = unsafe { &*at::<Header>(0) };
         // ORDER: as above.
@@ -213,7 +256,8 @@ pub fn new_heap(who: Who) -> *mut Heap {
         // SAFETY: initialised just now.
         let heap = unsafe { &*at::<Heap>(offset) };
         // ORDER: POOL_LOCK is held by every writer.
-        heap.next_heap.store(HEAPS.load(Ordering::Relaxed), Ordering::Relaxed);
+        heap.next_heap
+            .store(HEAPS.load(Ordering::Relaxed), Ordering::Relaxed);
         // ORDER: Release meets the Acquire of `heaps`.
         HEAPS.store(offset, Ordering::Release);
         Some(at::<Heap>(offset))

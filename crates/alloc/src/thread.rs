@@ -62,7 +62,9 @@ pub fn adopt() -> *mut Heap {
         let first = IDLE.load(Ordering::Relaxed);
         if first != 0 {
             // SAFETY: heaps stay (G4).
-            let next = unsafe { &*at::<Heap>(first) }.next_idle.load(Ordering::Relaxed); // ORDER: as above
+            let next = unsafe { &*at::<Heap>(first) }
+                .next_idle
+                .load(Ordering::Relaxed); // ORDER: as above
             IDLE.store(next, Ordering::Release); // ORDER: meets the Acquire in `Heap::steal`
         }
         first
@@ -104,7 +106,8 @@ pub fn leave(heap: *mut Heap) {
     }
     with_pool(NOBODY, |_| {
         // ORDER: the pool's lock is held.
-        this.next_idle.store(IDLE.load(Ordering::Relaxed), Ordering::Release);
+        this.next_idle
+            .store(IDLE.load(Ordering::Relaxed), Ordering::Release);
         IDLE.store(offset_of(heap), Ordering::Release); // ORDER: meets the Acquire in `Heap::steal`
     });
 }
