@@ -69,7 +69,7 @@ fn operators_that_the_program_replaces() {
 /// glibc may hang here, so only ours is asked.
 #[test]
 fn signal_handlers_that_allocate() {
-    let done = ours(contract("handlers"), &[]);
+    let done = ours(contract("handlers"), &["crash"]);
     assert_eq!((done.shell_status(), &*done.stdout), (0, "handlers ok\n"));
     assert_eq!(done.stderr, "");
 }
