@@ -181,14 +181,15 @@ pub fn count() -> usize {
     COUNT.load(Ordering::Acquire) as usize
 }
 
-/// Pages that a new span of the class should have, by how many the class has: about a 32nd.
+/// Pages that a new span of the class should have, by how many the class has: between a 4th and a
+/// 16th, since what of a span is not touched costs nothing.
 pub fn pages_for(class: usize) -> u32 {
     // ORDER: a hint.
     let population = PAGES[class].load(Ordering::Relaxed);
     let tier = match population {
-        0..=127 => 0,
-        128..=255 => 1,
-        256..=511 => 2,
+        0..=15 => 0,
+        16..=63 => 1,
+        64..=255 => 2,
         _ => 3,
     };
     u32::from(get(class).pages[tier])
@@ -200,9 +201,9 @@ pub fn population(class: usize, pages: i32) {
     PAGES[class].fetch_add(pages as u32, Ordering::Relaxed);
 }
 
-/// Notes that `blocks` blocks were handed out for requests of this slice; says whether the size has
-/// now earned a class of its own.
-pub fn slop_seen(slice: usize, class: usize, blocks: u32) -> bool {
+/// Notes that a magazine is about to be filled for a request of this slice; says whether the size has now
+/// earned a class of its own.
+pub fn slop_seen(slice: usize, class: usize) -> bool {
     let own = (slice as u32 + 1) * 16;
     let size = get(class).size;
     if size == own {
@@ -214,7 +215,7 @@ pub fn slop_seen(slice: usize, class: usize, blocks: u32) -> bool {
         return false;
     }
     let now = before
-        .saturating_add((size - own).saturating_mul(blocks))
+        .saturating_add((size - own) * crate::heap::magazine_entries(size).div_ceil(2))
         .min(u32::MAX - 1);
     // ORDER: as above.
     SLOP[slice].store(now, Ordering::Relaxed);

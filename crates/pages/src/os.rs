@@ -113,22 +113,25 @@ use faults::refused;
 /// Refusals on demand.
 #[cfg(any(test, feature = "faults"))]
 pub mod faults {
-    use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
+    use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
     use skinflint_base::sys;
 
     static THREAD: AtomicU32 = AtomicU32::new(0);
-    static LEFT: AtomicI64 = AtomicI64::new(i64::MAX);
-    static FOR_EVER: AtomicBool = AtomicBool::new(false);
     static ASKED: AtomicI64 = AtomicI64::new(0);
+    static FIRST: AtomicI64 = AtomicI64::new(0);
+    static COUNT: AtomicI64 = AtomicI64::new(0);
+
+    /// For all that are to be refused.
+    pub const FOR_EVER: i64 = i64::MAX;
 
     /// Of the requests for memory that this thread makes from now on, lets `granted` through and
-    /// refuses the next one, and with `for_ever` all after it. One thread at a time may do so.
-    pub fn arm(granted: i64, for_ever: bool) {
+    /// refuses the next `refused`. One thread at a time may do so.
+    pub fn arm(granted: i64, refused: i64) {
         // ORDER: only the thread that arms looks at the rest, so no partner is needed.
         THREAD.store(sys::gettid(), Relaxed);
-        LEFT.store(granted, Relaxed);
-        FOR_EVER.store(for_ever, Relaxed);
         ASKED.store(0, Relaxed);
+        FIRST.store(granted, Relaxed);
+        COUNT.store(refused, Relaxed);
     }
 
     /// No refusals any more. Returns how many requests were made since [`arm`].
@@ -143,9 +146,8 @@ pub mod faults {
         if THREAD.load(Relaxed) != sys::gettid() {
             return false;
         }
-        ASKED.fetch_add(1, Relaxed);
-        let left = LEFT.fetch_sub(1, Relaxed);
         // ORDER: as in `arm`.
-        left == 0 || (left < 0 && FOR_EVER.load(Relaxed))
+        let later = ASKED.fetch_add(1, Relaxed) - FIRST.load(Relaxed);
+        later >= 0 && later < COUNT.load(Relaxed)
     }
 }

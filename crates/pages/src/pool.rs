@@ -697,7 +697,7 @@ impl Pool {
     }
 
     /// How many free pages follow one another from here on, up to `more`, and where they end.
-    pub(crate) fn reach(&self, page: u32, more: u32) -> (u32, u32) {
+    fn reach(&self, page: u32, more: u32) -> (u32, u32) {
         let (mut end, mut reached) = (page, 0);
         for _ in 0..CHAIN {
             let Some(offset) = self.free_at(end).filter(|_| reached < more) else {

@@ -13,9 +13,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::{KIND_FREE, Options, PAGE, Pool, Run};
+use crate::{Options, PAGE, Pool, Run};
 
+mod layout;
 mod model;
+mod refusals;
 
 /// The pool of a test; its memory goes with it.
 struct Fresh(Pool);
@@ -85,9 +87,14 @@ fn write(pool: &Pool, page: u32, value: u64) {
     unsafe { word(pool, page).write_volatile(value) }
 }
 
-/// Whether a page is in a free run, dirty or clean.
-fn is_free(pool: &Pool, page: u32) -> bool {
-    // SAFETY: descriptors are mapped.
-    let header = unsafe { &*pool.region.at::<crate::Header>(pool.tag(page)) };
-    header.kind.load(std::sync::atomic::Ordering::SeqCst) == KIND_FREE // ORDER: one thread.
+/// Taken with no alignment.
+fn take(pool: &mut Pool, pages: u32) -> u32 {
+    pool.take(pages, 1).expect("memory").page
+}
+
+/// The free run that covers a page: first page, pages, state. Looked for from both sides.
+fn free_around(pool: &Pool, page: u32) -> Option<(u32, u32, u8)> {
+    let first = (0..=page).rev().find_map(|at| pool.free_tag(at))?;
+    let run = pool.at(first);
+    (run.end() > page).then(|| (run.page.get(), run.pages.get(), run.state.get()))
 }
