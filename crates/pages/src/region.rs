@@ -44,6 +44,10 @@ const PIECE_MAX: usize = 4 << 20;
 /// Pieces of HEAP are an eighth of what is there, between these.
 const HEAP_PIECE_MIN: usize = 1 << 20;
 const HEAP_PIECE_MAX: usize = 64 << 20;
+/// Bytes of HEAP for which a byte of META is mapped ahead: room for a span's descriptor and a free run's
+/// on each page. Once a limit on the address space is reached META cannot grow, and without descriptors
+/// free pages are of no use (tests/contract/limit.c: 25 of 64 MiB could be had again in other sizes).
+const HEAP_PER_META: usize = 32;
 
 /// First jump over somebody else's mapping that lies at the end of HEAP; jumps double.
 const JUMP: usize = 64 << 20;
@@ -312,7 +316,9 @@ impl Region {
     }
 
     fn map_heap(&mut self, at: usize, bytes: usize) -> Result<usize, Refusal> {
-        if !self.grow_map(at + bytes) {
+        let meta_bytes = ((at + bytes) / HEAP_PER_META).min(META_SPAN);
+        let more_meta = meta_bytes.saturating_sub(self.meta_bytes);
+        if !self.grow_map(at + bytes) || (more_meta > 0 && !self.grow_meta(more_meta)) {
             return Err(Refusal::Nothing);
         }
         os::place_at(self.base + at, bytes, self.reserved)?;
