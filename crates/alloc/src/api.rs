@@ -20,7 +20,7 @@ use crate::class::{self, SLICES, SMALL_MAX};
 use crate::free::free;
 use crate::heap::Heap;
 use crate::span::{KIND_LARGE, KIND_SMALL, Span};
-use crate::state::{base, descriptor, limit, with_pool};
+use crate::state::{base, descriptor, fast_limit, with_pool};
 use crate::{fault, harden, large, reserve, sample, thread, tls};
 
 /// Allocates `n` bytes. Cost for a small size: seven loads, four stores, three branches, no locked
@@ -79,6 +79,10 @@ fn malloc_unusual(n: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
+    if harden::is_on() {
+        // SAFETY: the heap is this thread's, or stands for one that ends.
+        return unsafe { harden::malloc(heap, n) };
+    }
     if thread::is_ended(heap) {
         return thread::with_borrowed(|heap| {
             // SAFETY: the heap is borrowed for this call.
@@ -87,9 +91,6 @@ unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
     }
     // SAFETY: a thread's heap stays (G4).
     sample::take(unsafe { &*heap }, n);
-    if let Some(block) = harden::malloc(n) {
-        return block;
-    }
     // SAFETY: the heap is this thread's.
     unsafe { small(heap, n) }
 }
@@ -170,10 +171,15 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     let heap = tls::get();
     if !thread::is_ended(heap) {
         // SAFETY: a thread's heap stays (G4).
-        sample::large(unsafe { &*heap }, n);
+        let this = unsafe { &*heap };
+        if harden::is_on() {
+            harden::count_large(this, n);
+        } else {
+            sample::large(this, n);
+        }
     }
-    if let Some(block) = harden::malloc_large(n, align) {
-        return (block, true);
+    if let Some(made) = harden::malloc_large(n, align) {
+        return made;
     }
     loop {
         let made = large::malloc(n, align);
@@ -239,6 +245,9 @@ pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
     if n > isize::MAX as usize || align > isize::MAX as usize {
         return fail();
     }
+    if let Some(block) = harden::memalign(align, n.max(1)) {
+        return block;
+    }
     let rounded = n.max(1).next_multiple_of(align);
     if align <= 4096 && rounded <= SMALL_MAX {
         // Spans begin on pages, and the class of a multiple of a power of two is one too, up to a page.
@@ -247,7 +256,7 @@ pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
         if block as usize & (align - 1) == 0 {
             return block;
         }
-        // A hardened block, or one for a signal handler.
+        // One for a signal handler.
         // SAFETY: the block is ours.
         unsafe { free(block) };
     }
@@ -263,7 +272,8 @@ enum Block {
 
 fn find(p: *mut u8) -> Block {
     let distance = (p as usize).wrapping_sub(base());
-    if distance >= limit() {
+    // Of a hardened process nothing is known here (harden Y1).
+    if distance >= fast_limit() {
         return Block::Unknown;
     }
     // SAFETY: below the limit; MAP leads to descriptors.
@@ -284,10 +294,10 @@ fn find(p: *mut u8) -> Block {
 /// `p` is null or a live block, or not ours.
 pub unsafe fn usable_size(p: *const u8) -> usize {
     match find(p.cast_mut()) {
-        Block::Small(span) => harden::usable(p, span.size as usize),
+        Block::Small(span) => span.size as usize,
         // SAFETY: a live large block.
         Block::Large(large) => unsafe { (*large).pages as usize * 4096 },
-        Block::Unknown => 0,
+        Block::Unknown => harden::usable(p).unwrap_or(0),
     }
 }
 
@@ -310,9 +320,12 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
             return fail();
         }
         let have = match find(p) {
-            Block::Small(span) => harden::usable(p, span.size as usize),
+            Block::Small(span) => span.size as usize,
             Block::Large(large) => return realloc_large(large, p, n),
             Block::Unknown => {
+                if let Some(new) = harden::realloc(p, n) {
+                    return new;
+                }
                 fault::foreign(p);
                 return fail();
             }
@@ -349,10 +362,10 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
                 move_block(p, have, n)
             };
         }
-        if harden::is_plain(p) && large::resize_in_place(large, n) {
+        if large::resize_in_place(large, n) {
             return p;
         }
-        if n < have || !harden::is_plain(p) {
+        if n < have {
             return move_block(p, have, n);
         }
         // An eighth more than asked: untouched pages cost nothing, and the next steps stay in place.

@@ -47,6 +47,8 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
             Some(alloc::fork::child),
         );
     }
+    // SAFETY: as the caller promises; the loader calls before there are threads.
+    unsafe { alloc::options::begin(envp) };
     // SAFETY: as the caller promises; the value is a C string.
     let wanted = unsafe {
         let value = variable(envp, env::STATS.name().as_bytes());
