@@ -1,8 +1,8 @@
 //! malloc, calloc, realloc, memalign: the fast paths, and which slow one comes next.
 //!
 //! ```text
-//!   malloc(n) ── n <= 32 KiB ──► this thread's heap ── budget? ── current span ── a bit ──► block
-//!                  └ else ► large      └ none ► enter     └ used up ► sample  └ none ► next span
+//!   malloc(n) ── n <= 32 KiB ──► this thread's heap ── budget? ── magazine ──► block
+//!                  └ else ► large      └ none ► enter     └ used up ► sample  └ empty ► current span, next span
 //! ```
 //!
 //! A1  A failing call returns null and sets `errno` to ENOMEM; a succeeding one leaves it alone.
@@ -48,11 +48,10 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
             return malloc_sampled(heap, n);
         }
         let class = class::of_slice(slice);
-        let block = (*(*heap).current(class)).take();
-        if block.is_null() {
-            return malloc_slow(heap, n);
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(heap, n),
         }
-        block
     }
 }
 
@@ -103,15 +102,14 @@ pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
     let class = class::of_slice((n - 1) >> 4);
     // SAFETY: as the caller promises.
     unsafe {
-        let block = (*(*heap).current(class)).take();
-        if block.is_null() {
-            return malloc_slow(heap, n);
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(heap, n),
         }
-        block
     }
 }
 
-/// The class's word has no free slot: another word, what others freed, another span.
+/// The magazine is empty.
 ///
 /// # Safety
 /// The heap is this thread's; `n` is from 1 to [`SMALL_MAX`].
@@ -123,37 +121,18 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
     // SAFETY: a thread's heap stays (G4), and is this thread's (S2).
     unsafe {
         let this = &*heap;
-        let span = &*this.current(class);
-        if span.next_word() {
-            return span.take();
-        }
-        let freed = span.collect();
-        if freed > 0 {
-            // ORDER: own (S2, S6).
-            let left = span.left.load(Ordering::Relaxed).wrapping_sub(freed as u16);
-            span.left.store(left, Ordering::Relaxed); // ORDER: as above
-            span.next_word();
-            return span.take();
-        }
-        if !Heap::is_none(core::ptr::from_ref(span).cast_mut())
-            && class::slop_seen(slice, class, u32::from(span.slots))
-        {
+        if class::slop_seen(slice, class) {
             with_pool(this.who(), |_| class::earn(slice));
             if class::of_slice(slice) != class {
                 return small(heap, n);
             }
         }
         loop {
-            if !this.lock.lock(this.who()) {
-                return emergency(n);
-            }
-            let span = this.next_span(class);
-            this.lock.unlock();
-            if !span.is_null() {
-                return (*span).take();
-            }
-            if !reserve::out_of_memory(n) {
-                return fail();
+            match this.refill(class) {
+                None => return emergency(n),
+                Some(block) if !block.is_null() => return block,
+                Some(_) if reserve::out_of_memory(n) => {}
+                Some(_) => return fail(),
             }
         }
     }

@@ -89,7 +89,10 @@ pub unsafe extern "C" fn child() {
         // ORDER: as above.
         if heap.usage.swap(usage::IDLE, Ordering::Relaxed) == usage::THREAD {
             // SAFETY: its thread is gone, and nobody else runs.
-            unsafe { holes::release_current(heap) };
+            unsafe {
+                heap.forget_magazines();
+                holes::release_current(heap);
+            }
         }
         heap.next_idle
             .store(IDLE.load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above

@@ -127,7 +127,7 @@ fn remember_early() -> bool {
         // ORDER: one thread (Y2).
         if span.kind.load(Ordering::Relaxed) == KIND_SMALL {
             for slot in 0..span.slots as usize {
-                let p = span.start + slot * span.size as usize;
+                let p = span.start() + slot * span.size as usize;
                 if span.is_live(slot) {
                     let Some(word) = EARLY.0.get((p - base()) / 16 / 64) else {
                         return false;

@@ -221,7 +221,7 @@ unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked
         return;
     }
     // ORDER: as above.
-    let changed = span.seen.swap(free as u16, Ordering::Relaxed) != free as u16;
+    let changed = span.seen.swap(free as u8, Ordering::Relaxed) != free as u8;
     if zeal == Zeal::Quiet && changed {
         done.pending += 1;
         return;
@@ -245,7 +245,7 @@ unsafe fn purge_span(span: &Span, batch: &mut Batch) -> u32 {
         if batch.is_full() {
             batch.flush();
         }
-        batch.add(span.start + first as usize * PAGE, run as usize * PAGE);
+        batch.add(span.start() + first as usize * PAGE, run as usize * PAGE);
         rest &= !((((1u32 << run) - 1) << first) as u16);
     }
     span.clean.store(clean | pages, Ordering::Relaxed); // ORDER: as above
@@ -308,6 +308,8 @@ unsafe fn search(list: &AtomicU32, batch: &mut Batch, done: &mut Walked) {
 /// # Safety
 /// The heap's lock is held by its owner (or it has none).
 pub unsafe fn release_current(heap: &Heap) {
+    // SAFETY: as the caller promises.
+    unsafe { heap.empty_magazines() };
     for class in 0..class::count() {
         let span = heap.current(class);
         if Heap::is_none(span) {

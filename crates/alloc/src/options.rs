@@ -16,12 +16,12 @@
 use core::ffi::{CStr, c_char};
 
 use skinflint_base::env::{self, Variable};
-use skinflint_base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use skinflint_base::sync::{AtomicUsize, Ordering};
 use skinflint_base::sys;
 
 use crate::fault::{Line, Policy, set_policy};
 use crate::harden::{self, mode};
-use crate::{purger, state};
+use crate::{fit, purger, state};
 
 /// What was chosen; the defaults where nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ struct Settings {
     decay_ms: u32,
     huge_pages: bool,
     reserve_bytes: usize,
+    /// Path of a fit profile.
+    profile: Option<&'static CStr>,
 }
 
 impl Settings {
@@ -47,20 +49,12 @@ impl Settings {
             decay_ms: 500,
             huge_pages: false,
             reserve_bytes: 0,
+            profile: None,
         }
     }
 }
 
-static FIT: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 static RESERVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// Path of the fit profile that the environment names.
-pub fn fit_path() -> Option<&'static CStr> {
-    // ORDER: set at start (O4).
-    let path = FIT.load(Ordering::Relaxed);
-    // SAFETY: a string of the environment that the kernel left, which stays.
-    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
-}
 
 /// Bytes that the environment wants kept back.
 pub fn reserve_bytes() -> usize {
@@ -82,11 +76,12 @@ pub unsafe fn begin(envp: *const *const c_char) {
     // SAFETY: as the caller promises.
     unsafe {
         while !(*at).is_null() {
-            let entry = CStr::from_ptr(*at);
+            let entry: &'static CStr = CStr::from_ptr(*at);
             if let Some(rest) = entry.to_bytes().strip_prefix(b"SKINFLINT_") {
                 let name = rest.split(|&byte| byte == b'=').next().unwrap_or(rest);
                 if name.len() < rest.len() {
-                    let value = &rest[name.len() + 1..];
+                    // The value ends where the entry does.
+                    let value = CStr::from_ptr(rest.as_ptr().add(name.len() + 1).cast());
                     take(&mut settings, name, value);
                 }
             }
@@ -97,7 +92,7 @@ pub unsafe fn begin(envp: *const *const c_char) {
 }
 
 /// Takes one variable, named without its prefix, or says what is wrong with it.
-fn take(settings: &mut Settings, name: &[u8], value: &[u8]) {
+fn take(settings: &mut Settings, name: &[u8], value: &'static CStr) {
     let known = env::ALL
         .iter()
         .find(|variable| variable.name().as_bytes().strip_prefix(b"SKINFLINT_") == Some(name));
@@ -106,7 +101,7 @@ fn take(settings: &mut Settings, name: &[u8], value: &[u8]) {
     };
     // An empty value is as none: the way to take a variable back in a shell.
     if !value.is_empty() && parse(settings, variable.name(), value).is_none() {
-        sys::stderr(refusal(variable, value).bytes());
+        sys::stderr(refusal(variable, value.to_bytes()).bytes());
     }
 }
 
@@ -129,7 +124,8 @@ fn refusal(variable: &Variable, value: &[u8]) -> Line {
 }
 
 /// `None`: no value of this variable; the settings are as they were.
-fn parse(settings: &mut Settings, name: &str, value: &[u8]) -> Option<()> {
+fn parse(settings: &mut Settings, name: &str, text: &'static CStr) -> Option<()> {
+    let value = text.to_bytes();
     if name == env::BAD_FREE.name() {
         settings.bad_free = policy(value)?;
     } else if name == env::HARDEN.name() {
@@ -147,8 +143,7 @@ fn parse(settings: &mut Settings, name: &str, value: &[u8]) -> Option<()> {
     } else if name == env::RESERVE.name() {
         settings.reserve_bytes = bytes(value)?;
     } else if name == env::FIT.name() {
-        // ORDER: O4. The value ends where the entry does.
-        FIT.store(value.as_ptr().cast_mut().cast(), Ordering::Relaxed);
+        settings.profile = Some(text);
     }
     Some(())
 }
@@ -227,6 +222,9 @@ fn follow(settings: &Settings) {
     if settings.huge_pages {
         state::allow_huge_pages();
     }
+    if let Some(path) = settings.profile {
+        fit::begin(path);
+    }
     // ORDER: O4.
     RESERVE_BYTES.store(settings.reserve_bytes, Ordering::Relaxed);
     harden::begin(
@@ -242,7 +240,8 @@ mod tests {
 
     fn taken(name: &str, value: &str) -> Option<Settings> {
         let mut settings = Settings::new();
-        parse(&mut settings, name, value.as_bytes()).map(|()| settings)
+        let text = std::ffi::CString::new(value).unwrap().into_boxed_c_str();
+        parse(&mut settings, name, Box::leak(text)).map(|()| settings)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What happens when the library is loaded, and when the program ends.
 //!
 //! ```text
-//!   loader ─► first of all constructors ─► fork handlers ─► … main … ─► exit ─► figures, if asked for
+//!   loader ─► first of all constructors ─► fork handlers, fit profile ─► … main … ─► exit ─► figures, if asked for
 //! ```
 //!
 //! B1  The fork handlers are registered before any other library's constructor runs (`-z initfirst`): so

@@ -205,15 +205,13 @@ fn slot_start(slot: usize) -> usize {
     POOL.load(Ordering::Relaxed) + PAGE + slot * STRIDE
 }
 
-/// The slot nearest to an address of the pool: its own, or beside a guard page the one whose block is.
+/// The slot of an address of the pool: the one it lies in, or, in a guard page or in a slot that never had a
+/// block, the one whose block is nearer.
 fn slot_at(address: usize) -> usize {
     // ORDER: set at start.
     let distance = address - POOL.load(Ordering::Relaxed);
     let right = (distance / STRIDE).min(SLOTS - 1);
-    if distance % STRIDE >= PAGE || right == 0 {
-        return right;
-    }
-    // A guard page: ours are the blocks on both sides.
+    let left = (distance / STRIDE).saturating_sub(1);
     let far = |slot: usize| {
         // ORDER: a look.
         let start = TABLE[slot].start.load(Ordering::Relaxed);
@@ -221,11 +219,12 @@ fn slot_at(address: usize) -> usize {
         match start {
             0 => usize::MAX,
             _ if address < start => start - address,
-            _ => address - (start + bytes).min(address),
+            _ => address.saturating_sub(start + bytes),
         }
     };
-    if distance / STRIDE >= SLOTS || far(right - 1) <= far(right) {
-        distance / STRIDE - 1
+    let is_guard = distance % STRIDE < PAGE;
+    if (is_guard || far(right) == usize::MAX) && far(left) <= far(right) {
+        left
     } else {
         right
     }
