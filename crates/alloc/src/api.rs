@@ -335,7 +335,8 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
     unsafe {
         let have = (*large).pages as usize * 4096;
         if n <= SMALL_MAX {
-            return if n > have / 2 {
+            // An alignment makes large blocks of few bytes, too.
+            return if n <= have && n > have / 2 {
                 p
             } else {
                 move_block(p, have, n)
