@@ -26,7 +26,7 @@ use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
 use crate::span::{Span, state, units_for};
 use crate::state::{at, offset_of, with_pool};
-use crate::{free, holes};
+use crate::{free, harden, holes};
 
 /// Requested bytes between two samples of a heap: one in some thousands of blocks, so that the cost
 /// cannot be seen; see `sample` for the error that this leaves.
@@ -109,6 +109,8 @@ pub struct Heap {
     pub refills_seen: AtomicU32,
     /// Pages at which to search for holes again (`holes`).
     pub search_at: AtomicU32,
+    /// Blocks until the next guarded one (`harden`).
+    pub sample_left: AtomicU32,
     /// Rounds of thread destructors seen (`thread`).
     pub exit_rounds: AtomicU32,
     /// Newest large block of a tenant.
@@ -153,6 +155,7 @@ impl Heap {
         }
         // ORDER: as above.
         this.budget.store(SAMPLE_BYTES, Ordering::Relaxed);
+        harden::new_heap(this);
     }
 
     /// What spans of this heap carry as their owner.

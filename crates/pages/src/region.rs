@@ -188,6 +188,12 @@ impl Region {
         self.base
     }
 
+    /// Lets HEAP be backed by huge pages from now on: what is mapped already, too.
+    pub fn allow_huge_pages(&mut self) {
+        self.huge_pages = true;
+        os::advise_huge(self.base, self.unbroken_bytes, true);
+    }
+
     /// How far HEAP is mapped (holes included): the limit below which MAP may be asked (P1).
     #[inline]
     pub fn heap_bytes(&self) -> usize {
