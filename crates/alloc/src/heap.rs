@@ -170,6 +170,12 @@ impl Heap {
         Who(self.id())
     }
 
+    /// As whom the thread that has this heap's lock takes further ones: the purger and other holders are
+    /// not the owner, who may have the pool's lock at the same moment.
+    pub fn holder(&self) -> Who {
+        self.lock.holder(self.who())
+    }
+
     /// A class's magazine.
     #[inline(always)]
     pub fn magazine(&self, class: usize) -> &Magazine {
@@ -575,7 +581,8 @@ impl Heap {
             let other = unsafe { &*at::<Heap>(next) };
             next = other.next_idle.load(Ordering::Acquire); // ORDER: as above
             // ORDER: a look.
-            if other.partial[class].load(Ordering::Relaxed) == 0 || !other.lock.try_lock(self.who())
+            if other.partial[class].load(Ordering::Relaxed) == 0
+                || !other.lock.try_lock(self.holder())
             {
                 continue;
             }
@@ -627,7 +634,7 @@ impl Heap {
 
     unsafe fn try_span(&self, class: usize, pages: u32) -> *mut Span {
         let slots = pages as usize * 4096 / class::get(class).size as usize;
-        let made = with_pool(self.who(), |pool| {
+        let made = with_pool(self.holder(), |pool| {
             let units = units_for(slots);
             let offset = pool.region.desc_alloc(units)?;
             let Some(run) = pool.take(pages, 1) else {
@@ -668,7 +675,7 @@ impl Heap {
         let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
         let units = units_for(this.slots as usize);
         holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
-        with_pool(self.who(), |pool| {
+        with_pool(self.holder(), |pool| {
             for page in first..first + pages {
                 // ORDER: nobody may use these addresses any more.
                 pool.region.map_entry(page).store(0, Ordering::Relaxed);

@@ -266,7 +266,7 @@ pub unsafe fn before_growing(heap: &Heap) {
         return;
     }
     // Only tried for: it comes before a heap's lock in the order, and this heap's is held.
-    if !purger::PURGE_LOCK.try_lock(heap.who()) {
+    if !purger::PURGE_LOCK.try_lock(heap.holder()) {
         return;
     }
     // SAFETY: the lock is held.
