@@ -1,0 +1,2 @@
+def rows(bench, have, quick): return {}, {}
+def table(*a): return ""
