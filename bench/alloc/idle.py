@@ -9,7 +9,6 @@ K2  The page floor is the number of distinct 4 KiB pages that hold a live heap b
 K3  Busy phases run one at a time; idle ones overlap: an idle process does not disturb another's memory.
 K4  Every byte that lives is checked at the end: what was given back too early is seen.
 """
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -52,7 +51,7 @@ WORKLOADS = {
     "thrchurn": Workload(["{idle}", "thrchurn"], own_floor=True),
     "pyfrag": objects("pymalloc"),
     "pyfragm": objects("malloc"),
-    "redis": Workload(["/usr/bin/redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize",
+    "redis-idle": Workload(["/usr/bin/redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize",
                        "no", "--port", "{port}"], idle_s=REDIS_IDLE_S),
 }
 
@@ -85,20 +84,17 @@ def rss_kb(pid):
 
 
 def cpu_ns(pid):
-    """CPU of all threads that live, to the nanosecond."""
-    total = 0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{task}/schedstat") as file:
-            total += int(file.read().split()[0])
-    return total
+    """CPU of the process with all its threads, those that have ended too: its clock, as clock_getcpuclockid names it."""
+    return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 class Program:
     """A running idle workload: what is said to it and what it answers, every wait bounded."""
 
-    def __init__(self, command, environment):
-        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, start_new_session=True)
+    def __init__(self, command, environment, silent):
+        streams = subprocess.DEVNULL if silent else subprocess.PIPE
+        self.process = subprocess.Popen(command, env=environment, stdin=streams, stdout=streams, stderr=streams,
+                                        start_new_session=True)
         self.timer = threading.Timer(LIMIT_S, self.kill)
         self.timer.start()
 
@@ -121,14 +117,16 @@ class Program:
 
     def end(self):
         self.timer.cancel()
-        self.process.stdin.close()
+        if self.process.stdin:
+            self.process.stdin.close()
         try:
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             self.kill()
             self.process.wait()
-        self.process.stdout.close()
-        self.process.stderr.close()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
 
 
 class Redis:
@@ -210,19 +208,23 @@ def started(bench, workload, allocator, extra):
     if extra:
         before = environment.get("LD_PRELOAD")
         environment.update(extra, LD_PRELOAD=extra["LD_PRELOAD"] + (":" + before if before else ""))
-    program = Program(command, environment)
-    if command[0].endswith("redis-server"):
-        program.process.stdout.close()
-        program.process.stdout = open(os.devnull, "rb")
+    is_redis = command[0].endswith("redis-server")
+    program = Program(command, environment, silent=is_redis)
+    if is_redis:
         try:
             workloads.wait_for_redis(port, lambda: program.process.poll() is None)
             redis = Redis(port)
             redis.fill_and_delete()
         except (RuntimeError, OSError, measure.Failed) as error:
             program.kill()
+            program.end()
             raise measure.Failed(f"redis-server: {error}") from None
         return program, redis
-    program.expect("dropped")
+    try:
+        program.expect("dropped")
+    except measure.Failed:
+        program.end()
+        raise
     return program, None
 
 

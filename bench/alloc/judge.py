@@ -127,8 +127,8 @@ def judge_idle(rows, subject):
     out.append(verdict(below(ratio, IDLE_MEAN), f"RSS while idle / page floor, geometric mean over {count}: {said(ratio, 3)} (bar {IDLE_MEAN})"))
     ratio, count = idle_ratio(rows, subject, "trim")
     out.append(verdict(below(ratio, IDLE_MEAN), f"RSS after malloc_trim / page floor, geometric mean over {count}: {said(ratio, 3)} (bar {IDLE_MEAN})"))
-    redis = value(rows.get("redis", {}), subject, "idle")
-    if "redis" in rows:
+    redis = value(rows.get("redis-idle", {}), subject, "idle")
+    if "redis-idle" in rows:
         mib = redis / 1024 if redis else None
         out.append(verdict(below(mib, REDIS_IDLE_MIB), f"redis 30 s idle: {said(mib, 0)} MiB (bar {REDIS_IDLE_MIB})"))
     return out

@@ -202,13 +202,21 @@ static int program_called(void *caller) {
     return table && base != own_code && base != libc_code && base != allocator_code;
 }
 
-void *mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset) {
+static void *map_noted(void *at, size_t bytes, int protection, int flags, int file, off_t offset, void *caller) {
     start();
     void *fresh = real_mmap(at, bytes, protection, flags, file, offset);
-    if (fresh != MAP_FAILED && (flags & MAP_ANONYMOUS) && (protection & PROT_WRITE) &&
-        program_called(__builtin_return_address(0)))
+    if (fresh != MAP_FAILED && (flags & MAP_ANONYMOUS) && (protection & PROT_WRITE) && program_called(caller))
         note(fresh, bytes);
     return fresh;
+}
+
+void *mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset) {
+    return map_noted(at, bytes, protection, flags, file, offset, __builtin_return_address(0));
+}
+
+/* Programs built for large files call this name. */
+void *mmap64(void *at, size_t bytes, int protection, int flags, int file, off_t offset) {
+    return map_noted(at, bytes, protection, flags, file, offset, __builtin_return_address(0));
 }
 
 int munmap(void *at, size_t bytes) {
