@@ -170,7 +170,7 @@ class Redis:
     def hashes(self):
         for number in range(HASHES):
             words = [b"HSET", b"hash:%d" % number]
-            for field in range(20):
+            for field in range(10):
                 words += [b"field:%d" % field, self.value(field, self.rng.randrange(65, 200))]
             yield words
 

@@ -1,14 +1,14 @@
 """Start-up, forks, and the instructions of the fast path.
 
     nothing ──► RSS        /bin/true × 200 ──► CPU, paired with glibc's        forks ──► CPU and wall
-    pair48 of N and of 2N pairs under callgrind ──► the difference ÷ N = instructions of a malloc and a free
+    pair48 and pair-null of N and of 2N pairs under callgrind ──► instructions of a malloc and a free
 
 B1  /bin/true and forks are measured in pairs, the C library's malloc and another's in turn, and compared by the
     median of the pairs' ratios: what else the machine does falls on both.
 B2  `…_noise` is half the distance between the quartiles of the pairs' ratios, over the square root of their number:
     a ratio that is above its bar by less than that is not called missed.
-B3  callgrind counts the same on every machine and at any load; the program's own few instructions per pair are in
-    the count, the same for all (they are what `empty` says, a malloc of our own that does nothing).
+B3  callgrind counts the same on every machine and at any load. What start-up costs goes out with the difference of
+    two lengths, and the loop with pair-null: what is left is executed inside malloc(48) and free.
 """
 import os
 import json
@@ -76,19 +76,32 @@ def compare(samples, name):
     return statistics.median(own), statistics.median(ratios), noise
 
 
-def instructions(bench, allocator):
-    """Instructions of one malloc(48) and free, by callgrind; None if valgrind is not there."""
-    if not shutil.which("valgrind"):
-        return None
+# Of pair-null's own instructions, those in its two functions; and the jumps through the procedure linkage table.
+NULL_OWN, LINKAGE = 3, 2
+
+
+def counted(bench, allocator, pattern):
+    """Instructions per turn of a pattern's loop, by callgrind."""
     counts = []
-    for pairs in (20_000, 40_000):
+    for turns in (20_000, 40_000):
         with bench.scratch() as scratch:
             out = os.path.join(scratch, "callgrind.out")
-            run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", speed.pattern_binary(bench), "pair48", str(pairs)],
+            run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", speed.pattern_binary(bench), pattern, str(turns)],
                 speed.environment(allocator), 300)
             with open(out) as file:
-                counts.append(int(re.search(r"^(?:totals|summary): (\d+)", file.read(), re.M).group(1)))
+                found = re.search(r"^(?:totals|summary): (\d+)", file.read(), re.M)
+            if not found:
+                raise measure.Failed("callgrind left no count")
+            counts.append(int(found.group(1)))
     return (counts[1] - counts[0]) / 20_000
+
+
+def instructions(bench, allocator):
+    """Instructions of one malloc(48) and one free (B3)."""
+    if not shutil.which("valgrind"):
+        raise measure.Failed("valgrind is not installed; run: apt-get install -y valgrind")
+    loop = counted(bench, allocator, "pair-null") - NULL_OWN + LINKAGE
+    return counted(bench, allocator, "pair48") - loop
 
 
 def rows(bench, allocators, quick):
@@ -113,7 +126,7 @@ def rows(bench, allocators, quick):
             row[f"forks_{key}_s"], row[f"forks_{key}"], row[f"forks_{key}_noise"] = compare(samples, allocator.name)
         try:
             row["pair_instructions"] = instructions(bench, allocator)
-        except (measure.Failed, subprocess.TimeoutExpired, AttributeError) as error:
+        except (measure.Failed, subprocess.TimeoutExpired) as error:
             failed["callgrind", allocator.name] = str(error)
         print(f"  {allocator.name:12} {row}", flush=True)
     return out, failed
@@ -126,7 +139,7 @@ COLUMNS = (("rss_kb", "RSS KiB", 0), ("true_ms", "true ms", 3), ("true_cpu", "×
 
 def table(rows_of, names):
     out = ["Start-up: RSS of a program that does nothing; /bin/true, CPU each; 300 forks of a process whose four threads allocate; "
-           "instructions of malloc(48) + free with the loop around them"]
+           "instructions inside malloc(48) and free"]
     out.append(f"{'':12}" + "".join(f"{title:>14}" for _, title, _ in COLUMNS))
     for name in (name for name in names if name in rows_of):
         out.append(f"{name:12}" + "".join(f"{judge.said(rows_of[name].get(key), digits):>14}" for key, _, digits in COLUMNS))

@@ -118,10 +118,10 @@ void queue_close(queue_t *queue) {
     pthread_mutex_unlock(&queue->lock);
 }
 
-static const pattern_t *const groups[] = {single_patterns, thread_patterns, handed_patterns};
+static const pattern_t *const groups[] = {single_patterns, thread_patterns, handed_patterns, hidden_patterns};
 
 static const pattern_t *find(const char *name) {
-    for (size_t g = 0; g < 3; g++)
+    for (size_t g = 0; g < 4; g++)
         for (const pattern_t *p = groups[g]; p->name; p++)
             if (!strcmp(p->name, name)) return p;
     return NULL;

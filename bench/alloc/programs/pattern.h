@@ -93,5 +93,7 @@ typedef struct {
 extern const pattern_t single_patterns[];
 extern const pattern_t thread_patterns[];
 extern const pattern_t handed_patterns[];
+/* Found by name, not listed: what other figures are corrected by. */
+extern const pattern_t hidden_patterns[];
 
 #endif
