@@ -1,4 +1,95 @@
 //! The allocator's engine: thread-owned spans with bitmaps outside the blocks.
 //!
+//! ```text
+//!   api ──► heap (a thread's) ──► span (bits) ──► page run ──► pages::Pool ──► the OS
+//!   free ─┘        │ notified ◄── other threads                  │
+//!                holes, purger ──── 4 KiB pages back to the OS ──┘
+//! ```
+//!
 //! Not here: the C symbols (`malloc-so`), page runs (`pages`).
 #![cfg_attr(not(test), no_std)]
+
+mod api;
+mod class;
+mod fault;
+pub mod fit;
+pub mod fork;
+mod free;
+mod harden;
+mod heap;
+mod holes;
+mod large;
+mod lock;
+mod purger;
+mod reserve;
+mod sample;
+mod span;
+mod state;
+mod tenant;
+mod thread;
+mod tls;
+
+pub use api::{calloc, malloc, memalign, realloc, usable_size};
+pub use fault::{Line, Policy, set_policy};
+pub use free::free;
+pub use purger::{allow as allow_purger, trim};
+
+/// The allocator for Rust programs.
+///
+/// ```ignore
+/// #[global_allocator]
+/// static HEAP: skinflint_alloc::Skinflint = skinflint_alloc::Skinflint;
+/// ```
+pub struct Skinflint;
+
+// SAFETY: blocks are aligned as asked, unique, and stay until they are freed.
+unsafe impl core::alloc::GlobalAlloc for Skinflint {
+    #[inline]
+    unsafe fn alloc(&self, layout: core::alloc::Layout) -> *mut u8 {
+        // SAFETY: as the trait demands of the caller.
+        unsafe {
+            if layout.align() <= 16 {
+                malloc(layout.size())
+            } else {
+                memalign(layout.align(), layout.size())
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, p: *mut u8, _layout: core::alloc::Layout) {
+        // SAFETY: as above.
+        unsafe { free(p) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: core::alloc::Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe {
+            if layout.align() <= 16 {
+                return calloc(1, layout.size());
+            }
+            let block = self.alloc(layout);
+            if !block.is_null() {
+                core::ptr::write_bytes(block, 0, layout.size());
+            }
+            block
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, p: *mut u8, layout: core::alloc::Layout, n: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe {
+            if layout.align() <= 16 {
+                return realloc(p, n);
+            }
+            let new = memalign(layout.align(), n);
+            if !new.is_null() {
+                core::ptr::copy_nonoverlapping(p, new, layout.size().min(n));
+                free(p);
+            }
+            new
+        }
+    }
+}

@@ -39,8 +39,26 @@ pub const RECORDER: Variable = Variable {
     meaning: "skinflint: path of libskinflint_record.so, if it is not beside the program or in ../lib/skinflint",
 };
 
+/// Where the allocator library is, if not beside the program.
+pub const ALLOCATOR: Variable = Variable {
+    name_z: b"SKINFLINT_ALLOCATOR\0",
+    meaning: "skinflint: path of libskinflint.so, if it is not beside the program or in ../lib/skinflint",
+};
+
+/// Figures at the end of the program.
+pub const STATS: Variable = Variable {
+    name_z: b"SKINFLINT_STATS\0",
+    meaning: "allocator: figures on stderr when the program ends; set by `skinflint exec --stats`",
+};
+
+/// What an earlier run taught.
+pub const FIT: Variable = Variable {
+    name_z: b"SKINFLINT_FIT\0",
+    meaning: "allocator: path of a fit profile (`skinflint fit`), read once at the start",
+};
+
 /// All of them.
-pub const ALL: &[Variable] = &[SOCKET, MARK_SIGNAL, RECORDER];
+pub const ALL: &[Variable] = &[SOCKET, MARK_SIGNAL, RECORDER, ALLOCATOR, STATS, FIT];
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@
 //!     Sent to us alone, they are passed on, as TERM and HUP are. USR1 marks. Any of them, after the
 //!     program has ended, stops waiting for what it left running.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ use crate::args::RecordOptions;
 use crate::preflight;
 
 /// Name of the recorder's library.
-const RECORDER: &str = "libskinflint_record.so";
+pub const RECORDER: &str = "libskinflint_record.so";
 
 /// What recording gave.
 pub struct Outcome {
@@ -103,9 +103,11 @@ fn install_handlers() {
     }
 }
 
-/// Where the recorder is: named by the environment, beside this program, or in `../lib/skinflint`.
-fn find_recorder() -> Result<PathBuf> {
-    let variable = skinflint_base::env::RECORDER.name();
+/// Where a library of ours is: named by the environment, beside this program, or in `../lib/skinflint`.
+///
+/// # Errors
+/// In none of these.
+pub fn find_library(library: &str, variable: &str) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(variable) {
         let path = PathBuf::from(path);
         return std::fs::canonicalize(&path)
@@ -115,27 +117,35 @@ fn find_recorder() -> Result<PathBuf> {
     let own = own.canonicalize().unwrap_or(own);
     let folder = own.parent().unwrap_or(Path::new("/"));
     let places = [
-        folder.join(RECORDER),
-        folder.join("../lib/skinflint").join(RECORDER),
+        folder.join(library),
+        folder.join("../lib/skinflint").join(library),
     ];
     places
         .iter()
         .find_map(|place| std::fs::canonicalize(place).ok())
         .with_context(|| {
             format!(
-                "{RECORDER} is neither in {} nor in ../lib/skinflint; build it with \
+                "{library} is neither in {} nor in ../lib/skinflint; build it with \
              `cargo build --release`, or name it by {variable}",
                 folder.display()
             )
         })
 }
 
-fn preload_list(recorder: &Path, preload: &[OsString]) -> Result<OsString> {
-    let shown = recorder.to_string_lossy();
+/// A path as `LD_PRELOAD` can name it.
+///
+/// # Errors
+/// If it cannot.
+pub fn preloadable(path: &Path) -> Result<&OsStr> {
+    let shown = path.to_string_lossy();
     if shown.contains(':') || shown.contains(' ') {
         bail!("{shown}: LD_PRELOAD cannot name a path with spaces or colons; move it elsewhere");
     }
-    let mut list = recorder.as_os_str().to_owned();
+    Ok(path.as_os_str())
+}
+
+fn preload_list(recorder: &Path, preload: &[OsString]) -> Result<OsString> {
+    let mut list = preloadable(recorder)?.to_owned();
     let inherited = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty());
     for library in preload.iter().chain(inherited.iter()) {
         list.push(":");
@@ -220,8 +230,8 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
     let Some(program) = options.command.first() else {
         bail!("no program given; as in: skinflint run -- ls -l");
     };
-    preflight::check(program)?;
-    let recorder = find_recorder()?;
+    preflight::check(program, &preflight::RECORD)?;
+    let recorder = find_library(RECORDER, skinflint_base::env::RECORDER.name())?;
     let folder = folder_of(options)?;
     let mark_signal = options
         .mark_signal

@@ -3,7 +3,9 @@
 //! Glue only: the work is done by `collect` (recording), `analysis`, `symbols` and `view`.
 //!
 //! ```text
+//!   fit: traces ► analysis::fit ► a profile for the allocator
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
+//!   exec: the program itself, on libskinflint.so
 //! ```
 //!
 //! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
@@ -20,6 +22,8 @@ macro_rules! say {
 mod analyse;
 mod args;
 mod commands;
+mod exec;
+mod fit;
 mod launch;
 mod preflight;
 

@@ -11,35 +11,69 @@ use anyhow::{Context, Result, bail};
 /// Programs that a script may name as its interpreter, one after the other.
 const INTERPRETERS: usize = 4;
 
-/// Finds the program and refuses what cannot be recorded, saying why and what to do.
+/// What the program is started for: the words of a refusal.
+pub struct Purpose {
+    /// The subcommand, for examples.
+    subcommand: &'static str,
+    /// What is preloaded.
+    library: &'static str,
+    /// What comes of it if the loader ignores the library.
+    in_vain: &'static str,
+    /// What the user wants to do with a program.
+    verb: &'static str,
+}
+
+/// Recording it.
+pub const RECORD: Purpose = Purpose {
+    subcommand: "run",
+    library: "recorder",
+    in_vain: "nothing would be recorded",
+    verb: "record",
+};
+
+/// Running it on our allocator.
+pub const EXEC: Purpose = Purpose {
+    subcommand: "exec",
+    library: "allocator",
+    in_vain: "it would keep its own allocator",
+    verb: "run",
+};
+
+/// Finds the program and refuses what no library can be preloaded into, saying why and what to do.
 ///
 /// # Errors
 /// No such program; not executable; statically linked; 32-bit; set-user-id; not for this machine.
-pub fn check(command: &OsStr) -> Result<PathBuf> {
-    let found = find(command)?;
+pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
+    let Purpose {
+        library,
+        in_vain,
+        verb,
+        ..
+    } = purpose;
+    let found = find(command, purpose)?;
     let mut path = found.clone();
     for _ in 0..INTERPRETERS {
         match Kind::of(&path).with_context(|| format!("{}: cannot be read", path.display()))? {
             Kind::Script(interpreter) => {
                 let what = format!("{}: its interpreter", path.display());
-                path = find(interpreter.as_os_str()).context(what)?;
+                path = find(interpreter.as_os_str(), purpose).context(what)?;
             }
             Kind::Dynamic => {
-                refuse_setuid(&path)?;
+                refuse_setuid(&path, purpose)?;
                 return Ok(found);
             }
             Kind::Static => bail!(
-                "{}: statically linked, so LD_PRELOAD cannot see it and nothing would be recorded; \
-                 build it with dynamic linking, or record a program that loads libc.so",
+                "{}: statically linked, so LD_PRELOAD cannot see it and {in_vain}; \
+                 build it with dynamic linking, or {verb} a program that loads libc.so",
                 path.display()
             ),
             Kind::Bits32 => bail!(
-                "{}: a 32-bit program; the recorder is built for x86-64 and the loader would \
+                "{}: a 32-bit program; the {library} is built for x86-64 and the loader would \
                  ignore it; use a 64-bit build",
                 path.display()
             ),
             Kind::Foreign(machine) => bail!(
-                "{}: built for another machine (ELF machine {machine}); only x86-64 can be recorded",
+                "{}: built for another machine (ELF machine {machine}); the {library} is for x86-64",
                 path.display()
             ),
             // Whatever the kernel makes of it (binfmt): let it try.
@@ -49,10 +83,13 @@ pub fn check(command: &OsStr) -> Result<PathBuf> {
     Ok(found)
 }
 
-fn find(command: &OsStr) -> Result<PathBuf> {
+fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     let shown = command.to_string_lossy();
     if shown.is_empty() {
-        bail!("the program's name is empty; give it after --, as in: skinflint run -- ls -l");
+        bail!(
+            "the program's name is empty; give it after --, as in: skinflint {} -- ls -l",
+            purpose.subcommand
+        );
     }
     if Path::new(command).components().count() > 1 || shown.contains('/') {
         let path = PathBuf::from(command);
@@ -143,7 +180,26 @@ impl Kind {
     }
 }
 
-fn refuse_setuid(path: &Path) -> Result<()> {
+/// Refuses a library that the loader would ignore: it says so in a line among the program's own, and
+/// starts the program all the same.
+///
+/// # Errors
+/// Not readable; not a library; not for this machine.
+pub fn check_library(path: &Path) -> Result<()> {
+    match Kind::of(path).with_context(|| format!("{}: cannot be read", path.display()))? {
+        Kind::Static | Kind::Dynamic => Ok(()),
+        Kind::Script(_) | Kind::Other => bail!(
+            "{}: no library; name libskinflint.so, as built by `cargo build --release`",
+            path.display()
+        ),
+        Kind::Bits32 | Kind::Foreign(_) => bail!(
+            "{}: built for another machine; the loader would ignore it. Name one for x86-64",
+            path.display()
+        ),
+    }
+}
+
+fn refuse_setuid(path: &Path, purpose: &Purpose) -> Result<()> {
     let meta = fs::metadata(path)?;
     // SAFETY: no memory is involved.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
@@ -151,14 +207,16 @@ fn refuse_setuid(path: &Path) -> Result<()> {
     let changes_group = meta.mode() & libc::S_ISGID != 0 && meta.gid() != gid;
     if changes_user || changes_group {
         bail!(
-            "{}: a set-user-id program, for which the loader ignores LD_PRELOAD, so nothing would \
-             be recorded; run skinflint as the program's owner ({}), or record a copy without the bit",
+            "{}: a set-user-id program, for which the loader ignores LD_PRELOAD, so {}; run skinflint \
+             as the program's owner ({}), or {} a copy without the bit",
             path.display(),
+            purpose.in_vain,
             if changes_user {
                 format!("user {}", meta.uid())
             } else {
                 format!("group {}", meta.gid())
-            }
+            },
+            purpose.verb
         );
     }
     Ok(())
@@ -200,12 +258,12 @@ mod tests {
 
     #[test]
     fn a_name_is_found_in_path_and_a_wrong_one_says_what_to_do() {
-        assert!(check(OsStr::new("sh")).is_ok());
-        let error = check(OsStr::new("no-such-program-here")).expect_err("not there");
+        assert!(check(OsStr::new("sh"), &RECORD).is_ok());
+        let error = check(OsStr::new("no-such-program-here"), &RECORD).expect_err("not there");
         assert!(format!("{error:#}").contains("check the name"));
-        let error = check(OsStr::new("/etc/passwd")).expect_err("not executable");
+        let error = check(OsStr::new("/etc/passwd"), &RECORD).expect_err("not executable");
         assert!(format!("{error:#}").contains("chmod +x"));
-        let error = check(OsStr::new("/etc/")).expect_err("a folder");
+        let error = check(OsStr::new("/etc/"), &RECORD).expect_err("a folder");
         assert!(format!("{error:#}").contains("folder"));
     }
 }

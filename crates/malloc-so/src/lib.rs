@@ -1,7 +1,29 @@
 //! `libskinflint.so`: the allocator as a drop-in for the C library's.
 //!
-//! Not here: the allocator (`alloc`).
+//! ```text
+//!   unchanged program ──malloc, free, …──────► family ─────┐
+//!                     ──new, delete──────────► operators ──┼──► alloc (the engine)
+//!                     ──mallinfo, malloc_info► reports ────┘
+//!   loader ──constructor──► begin: fork handlers, figures at exit
+//! ```
+//!
+//! M1  Everything that glibc exports to acquire, release or measure a block is here: one name missing,
+//!     and a block of glibc's would meet our `free`, or the other way round.
+//! M2  Where allocators differ, the answer is glibc 2.36's. Programs were tested with that one.
+//! M3  Nothing is exported but what the modules name: no symbol versions, nothing of the engine.
+//! M4  No exported function calls another one by its name: what stands in front of us (a recorder, the
+//!     program's own `operator new`) sees each call once. The operators that the C++ standard defines
+//!     by another operator are the exception, on purpose ([`operators`]).
+//!
+//! Not here: the allocator (`alloc`), what its figures mean (`alloc`).
 #![no_std]
+
+mod begin;
+mod family;
+mod operators;
+mod reports;
+mod text;
+mod totals;
 
 /// A panic has no way out of someone's `malloc`: say where, and stop.
 #[panic_handler]

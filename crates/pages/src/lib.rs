@@ -1,4 +1,98 @@
-//! Runs of OS pages: a linear page map, split and coalesce in constant time, purge.
+//! Runs of OS pages: where the allocator's memory comes from and goes back to.
 //!
-//! Not here: blocks within pages (`alloc`).
+//! ```text
+//!   BASE - 1.5 GiB         BASE - 512 MiB        BASE                            BASE + 512 GiB
+//!   | META ───────────►    | MAP ───────────►    | HEAP ───────────────────────────────────► |
+//!   | descriptors,         | a u32 for each      | pages of 4 KiB, grown at the end           |
+//!   | thread heaps         | page of HEAP        |                                            |
+//!
+//!   HEAP   │ used │ dirty free run  │ used │ clean │ dirty │ used … │ grown later …
+//!   MAP    │ d  d │ a   0   0   a   │ e  0 │ b   b │ c   c │ f  f   │ 0
+//!            ▲      ▲           ▲     ▲
+//!            │      └───────────┴─ boundary tags: what lies beside a run is one load away
+//!            └─ the caller's own descriptors: every page of a small span, the first of a large run
+//! ```
+//!
+//! A page's entry in MAP is the offset from META of the descriptor of what the page belongs to, so
+//! `free` finds it with one load, and a run that is given back finds its neighbours with two. Split
+//! and coalesce take constant time whatever the heap holds. Until 2008 jemalloc kept its runs in
+//! red-black trees; Jason Evans told that year how a map of pages took their place, and the trees
+//! still serve as the other side of this crate's bench (`bench/pages`).
+//!
+//! P1  Every page of HEAP below [`Region::heap_bytes`] has its entry in mapped memory, and META is
+//!     mapped at offset 0, so an address below the limit can be looked up whatever it is. What lies
+//!     at offset 0 of META is 64 zero bytes: a descriptor of kind [`KIND_NONE`] that nobody owns.
+//! P2  Descriptors are never unmapped and never move; one that is free reads as kind [`KIND_NONE`]
+//!     and owner 0. Its first 64 bytes begin with a [`Header`], whatever it describes.
+//! P3  A page is used, dirty, clean, claimed, or a hole that is not ours. A free run's descriptor
+//!     stands at the entries of its first and its last page, and entries between them are 0.
+//! P4  No two neighbouring runs are both dirty or both clean.
+//! P5  A clean page reads as zero.
+//! P6  Whoever holds the `Pool` holds its lock: entries of MAP are written by nobody else, except
+//!     those of a run in use, which are its owner's.
+//! P7  There is always a descriptor for a run that is given back: none is asked of the kernel at
+//!     that moment, which may be the moment when the kernel has nothing ([`Region`] keeps them).
+//! P8  A refusal of the kernel leaves everything as it was.
+//!
+//! Files: [`region`] addresses and descriptors · `buckets` runs by length · [`pool`] take, give and
+//! extend · `claim` what is purged and when · `check` the invariants by brute force · [`purge`]
+//! the system call that gives pages back · [`os`] mapping, and its refusals in tests.
+//!
+//! Not here: blocks within pages, threads, locks, and when to purge (`alloc`).
 #![cfg_attr(not(test), no_std)]
+
+mod buckets;
+mod check;
+mod claim;
+pub mod os;
+pub mod pool;
+pub mod purge;
+pub mod region;
+#[cfg(test)]
+mod tests;
+
+use core::sync::atomic::{AtomicU8, AtomicU32};
+
+pub use pool::{Pool, Run};
+pub use region::{Options, Region};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// log2 of [`PAGE`].
+pub const PAGE_SHIFT: u32 = 12;
+/// Address space set aside for META.
+pub const META_SPAN: usize = 1 << 30;
+/// Address space set aside for MAP.
+pub const MAP_SPAN: usize = 512 << 20;
+/// Pages that HEAP may have at most.
+pub const MAX_PAGES: u32 = 1 << 27;
+/// Bytes of a unit, in which descriptors are measured.
+pub const UNIT: usize = 64;
+
+const _: () = assert!(MAX_PAGES as usize * size_of::<AtomicU32>() == MAP_SPAN);
+
+/// A descriptor that describes nothing.
+pub const KIND_NONE: u8 = 0;
+/// A run that nobody uses. All other kinds are the caller's.
+pub const KIND_FREE: u8 = 1;
+
+/// What may be read of any descriptor before knowing its kind (P2).
+#[repr(C, align(64))]
+pub struct Header {
+    /// Address of the first page.
+    pub start: usize,
+    /// The kind's own.
+    pub own: [u32; 2],
+    /// The thread heap that a small span belongs to, as an offset from META; else 0.
+    pub owner: AtomicU32,
+    /// [`KIND_NONE`], [`KIND_FREE`], or one of the caller's kinds.
+    pub kind: AtomicU8,
+    /// The kind's own.
+    pub state: u8,
+    /// The kind's own.
+    pub rest: [u8; 42],
+}
+
+const _: () = assert!(size_of::<Header>() == UNIT);
+const _: () = assert!(core::mem::offset_of!(Header, owner) == 16);
+const _: () = assert!(core::mem::offset_of!(Header, kind) == 20);

@@ -13,12 +13,17 @@
 //! Z3  A scheme answers "what would this allocator give", never "what was given": a trace holds the
 //!     recorded usable sizes, and those win wherever both exist.
 //!
-//! Not here: alignment requests (`memalign` may cost more), headers kept outside the block, caches
-//! and spans, whose cost is retained memory and not slop.
+//! Beside the schemes: the spans that classes are cut from (`spans`), and what is kept of a program's
+//! sizes from one run to the next (`fit`).
+//!
+//! Not here: alignment requests (`memalign` may cost more), headers kept outside the block, caches,
+//! whose cost is retained memory and not slop.
 
 #![cfg_attr(not(test), no_std)]
 
+pub mod fit;
 mod schemes;
+pub mod spans;
 
 use core::fmt;
 
@@ -66,13 +71,13 @@ impl fmt::Display for ClassKind {
 }
 
 /// No scheme has this name. Its text lists the names there are.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnknownScheme {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownScheme<'a> {
     /// What was asked for.
-    pub asked: String,
+    pub asked: &'a str,
 }
 
-impl fmt::Display for UnknownScheme {
+impl fmt::Display for UnknownScheme<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -86,7 +91,7 @@ impl fmt::Display for UnknownScheme {
     }
 }
 
-impl std::error::Error for UnknownScheme {}
+impl core::error::Error for UnknownScheme<'_> {}
 
 impl Scheme {
     /// Every scheme, in the order in which help texts list them.
@@ -98,13 +103,11 @@ impl Scheme {
     ///
     /// # Errors
     /// [`UnknownScheme`], whose text lists the valid names.
-    pub fn by_name(name: &str) -> Result<&'static Scheme, UnknownScheme> {
+    pub fn by_name(name: &str) -> Result<&'static Scheme, UnknownScheme<'_>> {
         Self::all()
             .iter()
             .find(|scheme| scheme.name == name)
-            .ok_or_else(|| UnknownScheme {
-                asked: name.to_owned(),
-            })
+            .ok_or(UnknownScheme { asked: name })
     }
 
     /// The scheme of a recorded allocator, by its name or the file that provides it
@@ -121,8 +124,13 @@ impl Scheme {
             ("libc.so.6", "glibc"),
             ("libc-2.", "glibc"),
         ];
-        let allocator = allocator.to_ascii_lowercase();
-        let (_, name) = KEYS.iter().find(|(key, _)| allocator.contains(key))?;
+        let contains = |key: &str| {
+            allocator
+                .as_bytes()
+                .windows(key.len())
+                .any(|part| part.eq_ignore_ascii_case(key.as_bytes()))
+        };
+        let (_, name) = KEYS.iter().find(|(key, _)| contains(key))?;
         Self::by_name(name).ok()
     }
 
@@ -151,7 +159,7 @@ impl Scheme {
             let next = usable(class.checked_add(1)?);
             (next > *class).then_some(next)
         };
-        std::iter::successors(Some(usable(1)), step).take_while(move |class| *class <= limit)
+        core::iter::successors(Some(usable(1)), step).take_while(move |class| *class <= limit)
     }
 }
 

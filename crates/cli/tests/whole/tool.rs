@@ -48,19 +48,27 @@ fn target() -> PathBuf {
 /// The recorder, built by now (T2).
 pub fn recorder() -> &'static Path {
     static RECORDER: OnceLock<PathBuf> = OnceLock::new();
-    RECORDER.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command
-            .args(["build", "--release", "--quiet", "-p", "skinflint-record-so"])
-            .arg("--target-dir")
-            .arg(target())
-            .current_dir(root());
-        succeed(command, BUILD_PATIENCE);
-        let built = target().join("release/libskinflint_record.so");
-        assert!(built.exists(), "{} was not built", built.display());
-        built
-    })
+    RECORDER.get_or_init(|| library("skinflint-record-so", "libskinflint_record.so"))
+}
+
+/// The allocator, built by now (T2).
+pub fn allocator() -> &'static Path {
+    static ALLOCATOR: OnceLock<PathBuf> = OnceLock::new();
+    ALLOCATOR.get_or_init(|| library("skinflint-malloc-so", "libskinflint.so"))
+}
+
+fn library(package: &str, file: &str) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--release", "--quiet", "-p", package])
+        .arg("--target-dir")
+        .arg(target())
+        .current_dir(root());
+    succeed(command, BUILD_PATIENCE);
+    let built = target().join("release").join(file);
+    assert!(built.exists(), "{} was not built", built.display());
+    built
 }
 
 /// The folder of the built test programs.

@@ -1,0 +1,347 @@
+//! malloc, calloc, realloc, memalign: the fast paths, and which slow one comes next.
+//!
+//! ```text
+//!   malloc(n) ── n <= 32 KiB ──► this thread's heap ── budget? ── magazine ──► block
+//!                  └ else ► large      └ none ► enter     └ used up ► sample  └ empty ► current span, next span
+//! ```
+//!
+//! A1  A failing call returns null and sets `errno` to ENOMEM; a succeeding one leaves it alone.
+//! A2  Every block is aligned to 16 bytes at least, and all of its usable size may be written.
+//! A3  A signal handler that interrupts a slow path of its own thread gets memory that is never used
+//!     again (`emergency`): it does not wait for ever. Interrupting a fast path and allocating is as
+//!     wrong here as with every other allocator.
+//!
+//! Not here: free (`free`), the C names (`malloc-so`).
+
+use skinflint_base::sync::Ordering;
+use skinflint_base::sys;
+
+use crate::class::{self, SLICES, SMALL_MAX};
+use crate::free::free;
+use crate::heap::Heap;
+use crate::span::{KIND_LARGE, KIND_SMALL, Span};
+use crate::state::{base, descriptor, limit, with_pool};
+use crate::{fault, harden, large, reserve, sample, thread, tls};
+
+/// Allocates `n` bytes. Cost for a small size: seven loads, four stores, three branches, no locked
+/// instruction.
+///
+/// # Safety
+/// May be called by anybody; unsafe since the block must be freed by this allocator.
+#[inline(always)]
+pub unsafe fn malloc(n: usize) -> *mut u8 {
+    // 0 wraps around, and goes the other way.
+    let slice = n.wrapping_sub(1) >> 4;
+    if slice >= SLICES {
+        return malloc_unusual(n);
+    }
+    let heap = tls::get();
+    if heap.is_null() {
+        return malloc_unusual(n);
+    }
+    // SAFETY: a thread's heap stays (G4), and is this thread's.
+    unsafe {
+        // ORDER: this thread's own (H1).
+        let budget = (*heap).budget.load(Ordering::Relaxed) - n as i64;
+        (*heap).budget.store(budget, Ordering::Relaxed); // ORDER: as above
+        if budget < 0 {
+            return malloc_sampled(heap, n);
+        }
+        let class = class::of_slice(slice);
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(heap, n),
+        }
+    }
+}
+
+/// No heap yet, no bytes, or many.
+#[cold]
+#[inline(never)]
+fn malloc_unusual(n: usize) -> *mut u8 {
+    let heap = tls::get();
+    if heap.is_null() {
+        if thread::enter().is_null() {
+            return fail();
+        }
+        // SAFETY: now the thread has a heap.
+        return unsafe { malloc(n) };
+    }
+    if n == 0 {
+        // SAFETY: as above.
+        return unsafe { malloc(1) };
+    }
+    malloc_large(n, 1).0
+}
+
+/// The budget is used up: a sample is due, or the thread has ended, or every call is checked.
+#[cold]
+#[inline(never)]
+unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
+    if thread::is_ended(heap) {
+        return thread::with_borrowed(|heap| {
+            // SAFETY: the heap is borrowed for this call.
+            unsafe { small(core::ptr::from_ref(heap).cast_mut(), n) }
+        });
+    }
+    // SAFETY: a thread's heap stays (G4).
+    sample::take(unsafe { &*heap }, n);
+    if let Some(block) = harden::malloc(n) {
+        return block;
+    }
+    // SAFETY: the heap is this thread's.
+    unsafe { small(heap, n) }
+}
+
+/// Allocates from a heap, past budget and checks; `n` is from 1 to [`SMALL_MAX`].
+///
+/// # Safety
+/// The heap is this thread's.
+pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
+    let class = class::of_slice((n - 1) >> 4);
+    // SAFETY: as the caller promises.
+    unsafe {
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(heap, n),
+        }
+    }
+}
+
+/// The magazine is empty.
+///
+/// # Safety
+/// The heap is this thread's; `n` is from 1 to [`SMALL_MAX`].
+#[cold]
+#[inline(never)]
+unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
+    let slice = (n - 1) >> 4;
+    let class = class::of_slice(slice);
+    // SAFETY: a thread's heap stays (G4), and is this thread's (S2).
+    unsafe {
+        let this = &*heap;
+        if class::slop_seen(slice, class) {
+            with_pool(this.who(), |_| class::earn(slice));
+            if class::of_slice(slice) != class {
+                return small(heap, n);
+            }
+        }
+        loop {
+            match this.refill(class) {
+                None => return emergency(n),
+                Some(block) if !block.is_null() => return block,
+                Some(_) if reserve::out_of_memory(n) => {}
+                Some(_) => return fail(),
+            }
+        }
+    }
+}
+
+/// A large block; the second value says whether it is known to be zero.
+pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
+    if n > isize::MAX as usize {
+        return (fail(), false);
+    }
+    let heap = tls::get();
+    if heap.is_null() && thread::enter().is_null() {
+        return (fail(), false);
+    }
+    let heap = tls::get();
+    if !thread::is_ended(heap) {
+        // SAFETY: a thread's heap stays (G4).
+        sample::large(unsafe { &*heap }, n);
+    }
+    if let Some(block) = harden::malloc_large(n, align) {
+        return (block, true);
+    }
+    loop {
+        let made = large::malloc(n, align);
+        if !made.0.is_null() {
+            return made;
+        }
+        if !reserve::out_of_memory(n) {
+            return (fail(), false);
+        }
+    }
+}
+
+/// Null, with errno (A1).
+#[cold]
+#[inline(never)]
+pub fn fail() -> *mut u8 {
+    // SAFETY: the thread's own errno.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    core::ptr::null_mut()
+}
+
+/// Memory for a signal handler that interrupted this thread's own slow path (A3): fresh from the kernel.
+/// Its free does nothing.
+#[cold]
+fn emergency(n: usize) -> *mut u8 {
+    let block = sys::map_private(n);
+    if block.is_null() { fail() } else { block }
+}
+
+/// Allocates `count * n` bytes of zeroes.
+///
+/// # Safety
+/// As for [`malloc`].
+#[inline]
+pub unsafe fn calloc(count: usize, n: usize) -> *mut u8 {
+    let Some(bytes) = count.checked_mul(n) else {
+        return fail();
+    };
+    if bytes > SMALL_MAX {
+        let (block, zero) = malloc_large(bytes, 1);
+        if !zero && !block.is_null() {
+            // SAFETY: the block has this many bytes.
+            unsafe { core::ptr::write_bytes(block, 0, bytes) };
+        }
+        return block;
+    }
+    // SAFETY: as the caller promises; the block has this many bytes.
+    unsafe {
+        let block = malloc(bytes);
+        if !block.is_null() {
+            core::ptr::write_bytes(block, 0, bytes);
+        }
+        block
+    }
+}
+
+/// Allocates `n` bytes at a multiple of `align`, a power of two.
+///
+/// # Safety
+/// As for [`malloc`].
+pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
+    debug_assert!(align.is_power_of_two());
+    if n > isize::MAX as usize || align > isize::MAX as usize {
+        return fail();
+    }
+    let rounded = n.max(1).next_multiple_of(align);
+    if align <= 4096 && rounded <= SMALL_MAX {
+        // Spans begin on pages, and the class of a multiple of a power of two is one too, up to a page.
+        // SAFETY: as the caller promises.
+        let block = unsafe { malloc(rounded) };
+        if block as usize & (align - 1) == 0 {
+            return block;
+        }
+        // A hardened block, or one for a signal handler.
+        // SAFETY: the block is ours.
+        unsafe { free(block) };
+    }
+    malloc_large(n.max(1), align).0
+}
+
+/// A descriptor that may be asked about a block.
+enum Block {
+    Small(&'static Span),
+    Large(*mut large::Large),
+    Unknown,
+}
+
+fn find(p: *mut u8) -> Block {
+    let distance = (p as usize).wrapping_sub(base());
+    if distance >= limit() {
+        return Block::Unknown;
+    }
+    // SAFETY: below the limit; MAP leads to descriptors.
+    unsafe {
+        let span = &*descriptor(distance);
+        // ORDER: the kind of a live block's descriptor does not change.
+        match span.kind.load(Ordering::Relaxed) {
+            KIND_SMALL => Block::Small(span),
+            KIND_LARGE => large::find(p).map_or(Block::Unknown, Block::Large),
+            _ => Block::Unknown,
+        }
+    }
+}
+
+/// Bytes of a block that may be used: at least what was asked for. 0 for null and for what is not ours.
+///
+/// # Safety
+/// `p` is null or a live block, or not ours.
+pub unsafe fn usable_size(p: *const u8) -> usize {
+    match find(p.cast_mut()) {
+        Block::Small(span) => harden::usable(p, span.size as usize),
+        // SAFETY: a live large block.
+        Block::Large(large) => unsafe { (*large).pages as usize * 4096 },
+        Block::Unknown => 0,
+    }
+}
+
+/// Resizes a block, in place where that is possible. `realloc(p, 0)` frees and returns null, as glibc's
+/// does; on failure the block is as it was.
+///
+/// # Safety
+/// `p` is null or a live block; it is given up if the call succeeds.
+pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises, throughout.
+    unsafe {
+        if p.is_null() {
+            return malloc(n);
+        }
+        if n == 0 {
+            free(p);
+            return core::ptr::null_mut();
+        }
+        if n > isize::MAX as usize {
+            return fail();
+        }
+        let have = match find(p) {
+            Block::Small(span) => harden::usable(p, span.size as usize),
+            Block::Large(large) => return realloc_large(large, p, n),
+            Block::Unknown => {
+                fault::foreign(p);
+                return fail();
+            }
+        };
+        // Half a block is kept where it is: a copy costs more than the slop, which a next growth uses.
+        if n <= have && (n > have / 2 || have <= 32) {
+            return p;
+        }
+        // A block that grows beyond the small sizes will grow on: see `large::move_to`.
+        move_block(p, have, n)
+    }
+}
+
+unsafe fn move_block(p: *mut u8, have: usize, n: usize) -> *mut u8 {
+    // SAFETY: as for `realloc`.
+    unsafe {
+        let new = malloc(n);
+        if !new.is_null() {
+            core::ptr::copy_nonoverlapping(p, new, have.min(n));
+            free(p);
+        }
+        new
+    }
+}
+
+unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut u8 {
+    // SAFETY: as for `realloc`.
+    unsafe {
+        let have = (*large).pages as usize * 4096;
+        if n <= SMALL_MAX {
+            return if n > have / 2 {
+                p
+            } else {
+                move_block(p, have, n)
+            };
+        }
+        if harden::is_plain(p) && large::resize_in_place(large, n) {
+            return p;
+        }
+        if n < have || !harden::is_plain(p) {
+            return move_block(p, have, n);
+        }
+        // An eighth more than asked: untouched pages cost nothing, and the next steps stay in place.
+        let mut new = large::move_to(large, n.saturating_add(n / 8).min(isize::MAX as usize));
+        while new.is_null() {
+            if !reserve::out_of_memory(n) {
+                return fail();
+            }
+            new = large::move_to(large, n);
+        }
+        new
+    }
+}

@@ -1,0 +1,321 @@
+//! Size classes: a table that grows while the program runs.
+//!
+//! ```text
+//!   request n ──(n-1)>>4──► TABLE ──► class ──► INFO[class]: size, reciprocal, span lengths
+//!      16..256 by 16 │ 8 per doubling to 32 KiB │ earned: 16-byte sizes whose slop passed a threshold
+//! ```
+//!
+//! C1  `INFO[TABLE[i]].size >= 16 * (i + 1)`, always: an entry changes only to a class that fits better.
+//! C2  Base classes are sorted by size and never change; earned ones are appended and never removed.
+//! C3  `mul = ceil(2^32 / size)`: for offsets below 64 KiB, `offset * mul >> 32` is the slot, and the
+//!     low half is below `mul` exactly if the offset is a multiple of the size (walked in the tests).
+//!
+//! Not here: which spans a class has (`heap`).
+
+use core::cell::UnsafeCell;
+
+use skinflint_base::sync::{AtomicU8, AtomicU32, Ordering};
+use skinflint_pages::PAGE;
+
+use crate::fit::Plan;
+
+/// Largest small size; above it blocks are page runs.
+pub const SMALL_MAX: usize = 32 * 1024;
+/// Entries of the table: one for each 16 bytes.
+pub const SLICES: usize = SMALL_MAX / 16;
+/// Classes there may be.
+pub const MAX_CLASSES: usize = 192;
+/// Classes there are from the start.
+pub const BASE_CLASSES: usize = 72;
+/// Longest span.
+pub const SPAN_PAGES_MAX: usize = 16;
+/// Most blocks in a span: 16 words of bits.
+pub const SLOTS_MAX: usize = 1024;
+/// Slop at which a 16-byte size gets a class of its own: 32 KiB, as measured on seven programs; half of
+/// it gains nothing and costs classes, twice of it loses a tenth of the gain.
+const EARN_BYTES: u32 = 32 * 1024;
+
+/// What is known of a class.
+#[derive(Clone, Copy)]
+pub struct Info {
+    /// Bytes of a block.
+    pub size: u32,
+    /// `ceil(2^32 / size)` (C3).
+    pub mul: u32,
+    /// Pages of a span, for small, middling, large and very large populations.
+    pub pages: [u8; 4],
+}
+
+/// Size of a base class.
+pub const fn base_size(class: usize) -> usize {
+    if class < 16 {
+        (class + 1) * 16
+    } else {
+        let doubling = (class - 16) / 8;
+        let step = 32 << doubling;
+        (256 << doubling) + ((class - 16) % 8 + 1) * step
+    }
+}
+
+/// Base class of a size from 1 to [`SMALL_MAX`].
+pub const fn base_class(size: usize) -> usize {
+    if size <= 256 {
+        return (size - 1) / 16;
+    }
+    let doubling = (size - 1).ilog2() as usize - 8;
+    let step = 32 << doubling;
+    16 + doubling * 8 + (size - 1 - (256 << doubling)) / step
+}
+
+/// Pages of a span that aims at `target` pages: the first length from there on that wastes at most a
+/// 32nd of itself at its end, else the least wasteful.
+pub const fn span_pages(size: usize, target: usize) -> u8 {
+    let least = size.div_ceil(PAGE);
+    let mut pages = if target > least { target } else { least };
+    let mut best = pages;
+    let mut best_waste = usize::MAX;
+    while pages <= SPAN_PAGES_MAX {
+        let bytes = pages * PAGE;
+        if bytes / size > SLOTS_MAX {
+            break;
+        }
+        // In 1/1024 of the span.
+        let waste = (bytes % size) * 1024 / bytes;
+        if waste <= 32 {
+            return pages as u8;
+        }
+        if waste < best_waste {
+            best_waste = waste;
+            best = pages;
+        }
+        pages += 1;
+    }
+    while best * PAGE / size > SLOTS_MAX {
+        best -= 1;
+    }
+    best as u8
+}
+
+/// Spans begin small, so that a class with few blocks does not hold many pages, and that one survivor
+/// pins little.
+const fn info(size: usize) -> Info {
+    let first = if size <= 512 { 1 } else { 2 };
+    Info {
+        size: size as u32,
+        mul: (1u64 << 32).div_ceil(size as u64) as u32,
+        pages: [
+            span_pages(size, first),
+            span_pages(size, 4),
+            span_pages(size, 8),
+            span_pages(size, 16),
+        ],
+    }
+}
+
+struct Table(UnsafeCell<[Info; MAX_CLASSES]>);
+// SAFETY: entries are written before their number is published in TABLE, under the pool's lock (C2).
+unsafe impl Sync for Table {}
+
+static INFO: Table = Table(UnsafeCell::new(base_infos()));
+// By name and hidden, for the reason given at `state::RANGE`.
+#[unsafe(export_name = "skinflint_class_table")]
+static TABLE: [AtomicU8; SLICES] = base_table();
+core::arch::global_asm!(".hidden skinflint_class_table");
+static COUNT: AtomicU32 = AtomicU32::new(BASE_CLASSES as u32);
+/// Pages in spans of each class, over all heaps: the population.
+static PAGES: [AtomicU32; MAX_CLASSES] = [const { AtomicU32::new(0) }; MAX_CLASSES];
+/// Slop seen at refills for each 16-byte size; `u32::MAX`: it has its own class, or cannot get one.
+static SLOP: [AtomicU32; SLICES] = [const { AtomicU32::new(0) }; SLICES];
+
+const fn base_infos() -> [Info; MAX_CLASSES] {
+    let mut all = [Info {
+        size: 0,
+        mul: 0,
+        pages: [0; 4],
+    }; MAX_CLASSES];
+    let mut class = 0;
+    while class < BASE_CLASSES {
+        all[class] = info(base_size(class));
+        class += 1;
+    }
+    all
+}
+
+const fn base_table() -> [AtomicU8; SLICES] {
+    let mut table = [const { AtomicU8::new(0) }; SLICES];
+    let mut slice = 0;
+    while slice < SLICES {
+        table[slice] = AtomicU8::new(base_class((slice + 1) * 16) as u8);
+        slice += 1;
+    }
+    table
+}
+
+/// Class of a slice, `(n - 1) >> 4`. Cost: one load.
+#[inline(always)]
+pub fn of_slice(slice: usize) -> usize {
+    debug_assert!(slice < SLICES);
+    let table: *const AtomicU8;
+    // SAFETY: the address of TABLE.
+    unsafe {
+        core::arch::asm!(
+            "lea {table}, [rip + skinflint_class_table]",
+            table = out(reg) table,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    // SAFETY: the caller compared the slice with SLICES.
+    // ORDER: a byte that only ever changes to a better class (C1); its INFO is found through the
+    // span, which the heap's lock publishes.
+    unsafe { &*table.add(slice) }.load(Ordering::Relaxed) as usize
+}
+
+/// What is known of a class.
+#[inline]
+pub fn get(class: usize) -> Info {
+    // SAFETY: C2: entries below the count are never written again; `class` came from TABLE or a span.
+    unsafe { (*INFO.0.get())[class] }
+}
+
+/// Number of classes there are now.
+pub fn count() -> usize {
+    // ORDER: Acquire meets the Release in `earn`: the entries below it are complete.
+    COUNT.load(Ordering::Acquire) as usize
+}
+
+/// Pages that a new span of the class should have, by how many the class has: between a 4th and a
+/// 16th, since what of a span is not touched costs nothing.
+pub fn pages_for(class: usize) -> u32 {
+    // ORDER: a hint.
+    let population = PAGES[class].load(Ordering::Relaxed);
+    let tier = match population {
+        0..=15 => 0,
+        16..=63 => 1,
+        64..=255 => 2,
+        _ => 3,
+    };
+    u32::from(get(class).pages[tier])
+}
+
+/// A span of the class came (`pages > 0`) or went.
+pub fn population(class: usize, pages: i32) {
+    // ORDER: a statistic.
+    PAGES[class].fetch_add(pages as u32, Ordering::Relaxed);
+}
+
+/// Notes that a magazine is about to be filled for a request of this slice; says whether the size has now
+/// earned a class of its own.
+pub fn slop_seen(slice: usize, class: usize) -> bool {
+    let own = (slice as u32 + 1) * 16;
+    let size = get(class).size;
+    if size == own {
+        return false;
+    }
+    // ORDER: a statistic; threads may lose each other's additions.
+    let before = SLOP[slice].load(Ordering::Relaxed);
+    if before == u32::MAX {
+        return false;
+    }
+    let now = before
+        .saturating_add((size - own) * crate::heap::magazine_entries(size).div_ceil(2))
+        .min(u32::MAX - 1);
+    // ORDER: as above.
+    SLOP[slice].store(now, Ordering::Relaxed);
+    now >= EARN_BYTES
+}
+
+/// Gives the slice a class of its own. To be called under the pool's lock (C2). Nothing happens when
+/// there is no room.
+pub fn earn(slice: usize) {
+    // ORDER: the caller holds the lock under which this is written.
+    let class = COUNT.load(Ordering::Relaxed) as usize;
+    // ORDER: a statistic.
+    SLOP[slice].store(u32::MAX, Ordering::Relaxed);
+    let size = (slice + 1) * 16;
+    if class >= MAX_CLASSES || get(of_slice(slice)).size as usize == size {
+        return;
+    }
+    // SAFETY: C2: this entry is above the count, so nobody reads it yet.
+    unsafe { (*INFO.0.get())[class] = info(size) };
+    // ORDER: Release meets the Acquire in `count`.
+    COUNT.store(class as u32 + 1, Ordering::Release);
+    // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and the
+    // data dependency through the class holds it elsewhere.
+    TABLE[slice].store(class as u8, Ordering::Release);
+}
+
+/// Takes a fit profile's classes, and its span lengths for the classes there are then. To be called under
+/// the pool's lock, while the process has one thread: lengths of base classes are written in place.
+pub fn take_profile(plan: &Plan) {
+    for size in plan.classes() {
+        let slice = usize::from(*size).div_ceil(16).wrapping_sub(1);
+        if slice >= SLICES {
+            continue;
+        }
+        earn(slice);
+        let class = of_slice(slice);
+        if get(class).size != u32::from(*size) {
+            continue;
+        }
+        // Smaller sizes that had to make do with a larger class fit it better, too (C1).
+        for smaller in (0..slice).rev() {
+            if get(of_slice(smaller)).size <= u32::from(*size) {
+                break;
+            }
+            // ORDER: as in `earn`.
+            TABLE[smaller].store(class as u8, Ordering::Release);
+        }
+    }
+    for class in 0..count() {
+        if let Some(pages) = plan.pages_of(get(class).size as u16) {
+            // SAFETY: there is no other thread that could read it meanwhile, as the caller promises.
+            unsafe { (*INFO.0.get())[class].pages = [pages; 4] };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_base_table_is_the_scheme_that_the_analyser_knows() {
+        let scheme = skinflint_sizes::Scheme::by_name("skinflint").expect("known");
+        for size in 1..=SMALL_MAX {
+            let class = base_class(size);
+            assert_eq!(
+                base_size(class) as u64,
+                scheme.usable(size as u64),
+                "{size}"
+            );
+        }
+        assert_eq!(base_class(SMALL_MAX), BASE_CLASSES - 1);
+    }
+
+    #[test]
+    fn the_reciprocal_divides_exactly_and_knows_multiples() {
+        for size in (16..=SMALL_MAX).step_by(16) {
+            let info = info(size);
+            for offset in (0..16 * PAGE).step_by(8) {
+                let product = offset as u64 * u64::from(info.mul);
+                assert_eq!((product >> 32) as usize, offset / size, "{offset} / {size}");
+                assert_eq!(
+                    (product as u32) < info.mul,
+                    offset % size == 0,
+                    "{offset} % {size}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_span_holds_a_block_and_not_too_many() {
+        for size in (16..=SMALL_MAX).step_by(16) {
+            for pages in info(size).pages {
+                let slots = pages as usize * PAGE / size;
+                assert!((1..=SLOTS_MAX).contains(&slots), "{size}: {pages} pages");
+                assert!(pages as usize <= SPAN_PAGES_MAX);
+            }
+        }
+    }
+}

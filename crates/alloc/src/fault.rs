@@ -1,0 +1,145 @@
+//! What the program did wrong: one line on stderr, then what was chosen.
+//!
+//! Not here: finding it (`free`, `harden`).
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sys;
+
+use crate::state;
+
+/// A fault of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The block is free already.
+    Double,
+    /// No block begins at this address.
+    Misaligned,
+    /// No block is at this address.
+    Unknown,
+    /// The address is not ours.
+    Foreign,
+    /// A byte behind the block was overwritten.
+    Overrun,
+}
+
+/// What to do about one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Policy {
+    /// A line, then `abort`.
+    Abort = 0,
+    /// A line; the call does nothing.
+    Warn = 1,
+    /// The call does nothing.
+    Ignore = 2,
+}
+
+static POLICY: AtomicU32 = AtomicU32::new(0);
+
+/// Chooses what happens.
+pub fn set_policy(policy: Policy) {
+    // ORDER: set at start.
+    POLICY.store(policy as u32, Ordering::Relaxed);
+}
+
+/// An address that is not ours was freed, or asked about.
+#[cold]
+#[inline(never)]
+pub fn foreign(p: *mut u8) {
+    if from_loader(p as usize) {
+        return;
+    }
+    report(Fault::Foreign, p);
+}
+
+/// Whether an address lies in the dynamic loader's own data, from which it allocates before there is a
+/// `malloc`: such blocks may come to us later, and are nobody's.
+fn from_loader(address: usize) -> bool {
+    // SAFETY: getauxval reads what the kernel left on the stack.
+    let loader = unsafe { libc::getauxval(libc::AT_BASE) } as usize;
+    // The loader with its data is 230 KiB (glibc 2.36), its first block follows on the same page.
+    loader != 0 && address.wrapping_sub(loader) < 1 << 20
+}
+
+/// Says what is wrong, and does what was chosen. Allocates nothing, leaves errno alone.
+#[cold]
+#[inline(never)]
+pub fn report(fault: Fault, p: *mut u8) {
+    // ORDER: set at start.
+    let policy = POLICY.load(Ordering::Relaxed);
+    if policy == Policy::Ignore as u32 {
+        return;
+    }
+    let what: &[u8] = match fault {
+        Fault::Double => b"free of a block that is free already: ",
+        Fault::Misaligned => b"free of an address inside a block: ",
+        Fault::Unknown => b"free of an address at which there is no block: ",
+        Fault::Foreign => b"free of an address that was never allocated: ",
+        Fault::Overrun => b"bytes behind the end of a block were overwritten: ",
+    };
+    let mut line = Line::new();
+    line.add(b"skinflint: ");
+    line.add(what);
+    line.add_hex(p as usize);
+    line.add(b" (SKINFLINT_BAD_FREE=warn or ignore goes on)\n");
+    sys::stderr(line.bytes());
+    if policy == Policy::Abort as u32 {
+        let _ = state::limit();
+        // SAFETY: abort does not return.
+        unsafe { libc::abort() }
+    }
+}
+
+/// A line put together without a heap, so that it reaches stderr in one write.
+pub struct Line {
+    bytes: [u8; 256],
+    length: usize,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Line::new()
+    }
+}
+
+impl Line {
+    /// An empty one.
+    pub const fn new() -> Line {
+        Line {
+            bytes: [0; 256],
+            length: 0,
+        }
+    }
+
+    /// Adds bytes, as far as there is room.
+    pub fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if self.length < self.bytes.len() {
+                self.bytes[self.length] = byte;
+                self.length += 1;
+            }
+        }
+    }
+
+    /// Adds a number as an address.
+    pub fn add_hex(&mut self, number: usize) {
+        self.add(b"0x");
+        let digits = (usize::BITS - number.leading_zeros()).div_ceil(4).max(1);
+        for i in (0..digits).rev() {
+            self.add(&[b"0123456789abcdef"[number >> (i * 4) & 15]]);
+        }
+    }
+
+    /// Adds a number.
+    pub fn add_number(&mut self, number: u64) {
+        if number >= 10 {
+            self.add_number(number / 10);
+        }
+        self.add(&[b'0' + (number % 10) as u8]);
+    }
+
+    /// What is there.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}

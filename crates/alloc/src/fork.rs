@@ -1,0 +1,98 @@
+//! fork: the child finds every lock free and every heap whole.
+//!
+//! ```text
+//!   prepare   purge lock, then every heap's, then the pool's
+//!   parent    all given back
+//!   child     all made free; the heaps of the threads that are gone wait for new ones
+//! ```
+//!
+//! W1  At the moment of the fork no slow path is under way, so lists and pool are consistent. A fast path
+//!     of another thread may be: its block is lost to the child, or its `left` wrong by one (span S6).
+//! W2  `vfork` and `posix_spawn` come through none of this: the child shares the parent's memory and
+//!     thread, and the parent waits.
+//!
+//! Not here: registering these (`malloc-so`).
+
+use skinflint_base::sync::Ordering;
+
+use crate::heap::usage;
+use crate::lock::{FORKER, NOBODY};
+use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
+use crate::{holes, purger, tls};
+
+fn who() -> crate::lock::Who {
+    let who = crate::large::who();
+    if who == NOBODY { FORKER } else { who }
+}
+
+/// Before the fork.
+///
+/// # Safety
+/// To be called by `pthread_atfork` only.
+pub unsafe extern "C" fn prepare() {
+    let who = who();
+    let _ = purger::PURGE_LOCK.lock(who);
+    loop {
+        // ORDER: Acquire, as in `heaps`.
+        let newest = HEAPS.load(Ordering::Acquire);
+        for heap in heaps() {
+            let _ = heap.lock.lock(who);
+        }
+        let _ = POOL_LOCK.lock(who);
+        // ORDER: the pool's lock is held, so no heap is added now.
+        if HEAPS.load(Ordering::Relaxed) == newest {
+            return;
+        }
+        POOL_LOCK.unlock();
+        for heap in heaps() {
+            if heap.lock.is_held_by(who) {
+                heap.lock.unlock();
+            }
+        }
+    }
+}
+
+/// After the fork, in the parent.
+///
+/// # Safety
+/// As for [`prepare`].
+pub unsafe extern "C" fn parent() {
+    let who = who();
+    POOL_LOCK.unlock();
+    for heap in heaps() {
+        if heap.lock.is_held_by(who) {
+            heap.lock.unlock();
+        }
+    }
+    purger::PURGE_LOCK.unlock();
+}
+
+/// After the fork, in the child.
+///
+/// # Safety
+/// As for [`prepare`].
+pub unsafe extern "C" fn child() {
+    POOL_LOCK.reset();
+    purger::forget();
+    let mine = tls::get();
+    // ORDER: the child has one thread.
+    IDLE.store(0, Ordering::Relaxed);
+    for heap in heaps() {
+        heap.lock.reset();
+        // ORDER: as above.
+        if heap.usage.load(Ordering::Relaxed) == usage::TENANT || core::ptr::eq(heap, mine) {
+            continue;
+        }
+        // ORDER: as above.
+        if heap.usage.swap(usage::IDLE, Ordering::Relaxed) == usage::THREAD {
+            // SAFETY: its thread is gone, and nobody else runs.
+            unsafe {
+                heap.forget_magazines();
+                holes::release_current(heap);
+            }
+        }
+        heap.next_idle
+            .store(IDLE.load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above
+        IDLE.store(offset_of(heap), Ordering::Relaxed); // ORDER: as above
+    }
+}

@@ -1,0 +1,338 @@
+//! Giving a block back: by the owner without a lock, by others through a bit and a stack.
+//!
+//! ```text
+//!   free(p) ── page map ──► span ── mine? ──yes──► magazine, bit in M ──full──► bit in F, left -= 1 ──0──► event
+//!                                      └──no───► notify the owner once, set bit in R
+//! ```
+//!
+//! F1  A block whose bit is set already, in F, R or M, is freed twice; an address at which no slot begins
+//!     was never given out. Both are found before anything is changed.
+//! F2  Another thread's free puts the span on the owner's notified stack *before* it sets the bit, and
+//!     touches nothing of the span afterwards: until the bit is set the block is live, so the span
+//!     cannot go; once it is set the span may be gone. A drain that comes between the two misses
+//!     the bit; it is found by the next drain, by the class's next refill, or by the purger.
+//! F3  Nothing here waits: an event that finds the heap's lock taken leaves the span on the notified stack.
+//!
+//! Not here: large blocks (`large`).
+
+use skinflint_base::sync::Ordering;
+
+use crate::fault::{self, Fault};
+use crate::heap::{Entry, Heap, usage};
+use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
+use crate::state::{at, base, descriptor, descriptor_from, fast_limit, limit, meta, offset_of};
+use crate::{harden, holes, large, tls};
+
+/// Frees a block. Null is nothing. Cost for a small block of this thread: a dozen loads,
+/// four stores, no locked instruction.
+///
+/// # Safety
+/// `p` is null or a block that nothing uses afterwards; what is neither is reported (F1).
+#[inline(always)]
+pub unsafe fn free(p: *mut u8) {
+    let base = base();
+    let distance = (p as usize).wrapping_sub(base);
+    if distance >= fast_limit() {
+        // SAFETY: as the caller promises.
+        return unsafe { free_unusual(p) };
+    }
+    // SAFETY: below the limit.
+    let span = unsafe { descriptor_from(base, distance) };
+    let heap = tls::get();
+    // ORDER: Relaxed: the owner of a live block's span changes only while its heap has no thread.
+    if span.owner.load(Ordering::Relaxed) != heap as usize as u32 {
+        // SAFETY: as the caller promises.
+        return unsafe { free_other(p, span) };
+    }
+    // SAFETY: the heap is this thread's, and the span is small, since its owner is a heap.
+    unsafe { free_own(heap, span, p, distance) }
+}
+
+#[inline(always)]
+unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
+    let Some(slot) = span.slot_at(distance) else {
+        return fault::report(Fault::Misaligned, p);
+    };
+    let bit = 1u64 << (slot % 64);
+    // SAFETY: the slot is below `slots`.
+    let trio = unsafe { span.trio(slot / 64) };
+    // ORDER: own (S2).
+    let free = trio.free.load(Ordering::Relaxed);
+    let cached = trio.cached.load(Ordering::Relaxed); // ORDER: own (S2)
+    if (free | cached) & bit != 0 {
+        return not_live(span, slot, p);
+    }
+    // SAFETY: a thread's heap stays (G4).
+    let heap = unsafe { &*heap };
+    let magazine = heap.magazine(span.class as usize);
+    // ORDER: the owner's own (H5).
+    let top = magazine.top.load(Ordering::Relaxed);
+    if top != magazine.end.load(Ordering::Relaxed) {
+        trio.cached.store(cached | bit, Ordering::Relaxed); // ORDER: own (S2)
+        // SAFETY: there is room below `end`.
+        unsafe {
+            let word = core::ptr::from_ref(&trio.cached) as u64;
+            top.write(Entry::new(p, word << 6 | (slot % 64) as u64));
+            magazine.top.store(top.add(1), Ordering::Relaxed); // ORDER: as above
+        }
+        return;
+    }
+    // ORDER: Release meets the Acquire of `Span::free_bits`: the purger drops a page only after the
+    // program's last write to it.
+    trio.free.store(free | bit, Ordering::Release);
+    // ORDER: own (S2).
+    let left = span.left.load(Ordering::Relaxed);
+    span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
+    if left == 1 {
+        // SAFETY: the owner calls.
+        unsafe { event_slow(heap, span) };
+    }
+}
+
+#[cold]
+fn not_live(span: &Span, slot: usize, p: *mut u8) {
+    let inside = slot >= span.slots as usize;
+    fault::report(if inside { Fault::Misaligned } else { Fault::Double }, p);
+}
+
+/// Puts a block that is in no bitmap into F.
+///
+/// # Safety
+/// The caller owns the block's heap, or has its lock while it has no thread.
+pub unsafe fn to_bits(heap: &Heap, block: *mut u8) {
+    // SAFETY: a block of a span of this heap.
+    unsafe {
+        let span = &*descriptor(block as usize - base());
+        let Some(slot) = span.slot_of(block as usize) else {
+            return;
+        };
+        let word = &span.trio(slot / 64).free;
+        let bits = word.load(Ordering::Relaxed); // ORDER: own (S2)
+        word.store(bits | 1 << (slot % 64), Ordering::Release); // ORDER: as in `free_own`
+        let left = span.left.load(Ordering::Relaxed); // ORDER: own (S2)
+        span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
+        if left == 1 {
+            event_slow(heap, span);
+        }
+    }
+}
+
+/// A free that the fast path does not know.
+#[cold]
+#[inline(never)]
+unsafe fn free_unusual(p: *mut u8) {
+    if p.is_null() {
+        return;
+    }
+    let distance = (p as usize).wrapping_sub(base());
+    if distance >= limit() {
+        return fault::foreign(p);
+    }
+    // SAFETY: below the limit; slow mode goes through the same doors after its own checks.
+    unsafe {
+        if harden::before_free(p) {
+            free_checked(p);
+        }
+    }
+}
+
+/// As [`free`], past the hardening checks.
+///
+/// # Safety
+/// As for [`free`], with `p` in HEAP.
+pub unsafe fn free_checked(p: *mut u8) {
+    let distance = (p as usize).wrapping_sub(base());
+    // SAFETY: as the caller promises.
+    unsafe {
+        let span = &*descriptor(distance);
+        let heap = tls::get();
+        // ORDER: as in `free`.
+        if span.owner.load(Ordering::Relaxed) == heap as usize as u32 {
+            free_own(heap, span, p, distance);
+        } else {
+            free_other(p, span);
+        }
+    }
+}
+
+/// A block of another heap, or a large one, or none.
+#[inline(never)]
+unsafe fn free_other(p: *mut u8, span: &Span) {
+    // ORDER: the kind of a live block's descriptor does not change.
+    match span.kind.load(Ordering::Relaxed) {
+        // SAFETY: as for `free`.
+        KIND_SMALL => unsafe { free_remote(p, span) },
+        // SAFETY: as for `free`.
+        KIND_LARGE => unsafe { large::free(p) },
+        _ => fault::report(Fault::Unknown, p),
+    }
+}
+
+/// The heap that owns a span.
+pub fn owner_of(span: &Span) -> &'static Heap {
+    // ORDER: Acquire meets the Release of a steal.
+    let id = span.owner.load(Ordering::Acquire);
+    let offset = id.wrapping_sub(meta() as u32);
+    // SAFETY: owners are heaps, which stay (G4).
+    unsafe { &*at::<Heap>(offset) }
+}
+
+/// Frees a block of another thread's heap, or of a heap without a thread, or from a thread without a
+/// heap. Cost: one locked instruction, and two more for the first since the owner last looked.
+unsafe fn free_remote(p: *mut u8, span: &Span) {
+    let Some(slot) = span.slot_of(p as usize) else {
+        return fault::report(Fault::Misaligned, p);
+    };
+    if !span.is_live(slot) {
+        return fault::report(Fault::Double, p);
+    }
+    notify(span);
+    // SAFETY: the slot is below `slots`.
+    let word = unsafe { &span.trio(slot / 64).remote };
+    let bit = 1u64 << (slot % 64);
+    // ORDER: Release meets the Acquire of `Span::collect`: this thread's use of the block comes before
+    // its next owner's (model: remote).
+    if word.fetch_or(bit, Ordering::Release) & bit != 0 {
+        fault::report(Fault::Double, p);
+    }
+}
+
+/// Puts a span on its owner's notified stack, unless it is there.
+pub fn notify(span: &Span) {
+    // ORDER: a look; a stale 0 is found out by the exchange, a stale other value misses as F2 says.
+    if span.nlink.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let first = span
+        .nlink
+        // ORDER: AcqRel: one thread wins, and it saw the drain's store (model: remote).
+        .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
+    if first.is_err() {
+        return;
+    }
+    push_notified(owner_of(span), span);
+    holes::hint(u32::from(span.pages));
+}
+
+fn push_notified(heap: &Heap, span: &Span) {
+    let offset = offset_of(span);
+    // ORDER: a look.
+    let mut head = heap.notified.load(Ordering::Relaxed);
+    loop {
+        // ORDER: published by the exchange below.
+        span.nlink.store(head | 1, Ordering::Relaxed);
+        // ORDER: Release meets the Acquire of `drain`: the link is seen (model: remote).
+        match heap.notified.compare_exchange_weak(
+            head,
+            offset,
+            Ordering::Release,
+            Ordering::Relaxed,
+        ) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Looks at every span that others freed into. Take-all, so there is no ABA.
+///
+/// # Safety
+/// The heap's lock is held, by its owner or while it has none.
+pub unsafe fn drain(heap: &Heap) {
+    // ORDER: a look.
+    if heap.notified.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    // ORDER: Acquire meets the Release of `push_notified`.
+    let mut next = heap.notified.swap(0, Ordering::Acquire);
+    while next != 0 {
+        let span = at::<Span>(next);
+        // SAFETY: a span on the stack is not given away (`Heap::give_or_wait`).
+        let this = unsafe { &*span };
+        // ORDER: written before the push that we acquired.
+        next = this.nlink.load(Ordering::Relaxed) & !1;
+        let owner = owner_of(this);
+        if !core::ptr::eq(owner, heap) {
+            // Stolen meanwhile: its new owner shall look.
+            push_notified(owner, this);
+            continue;
+        }
+        // ORDER: AcqRel: a freer that sees 0 notifies again; one that saw the old value misses as F2 says.
+        this.nlink.swap(0, Ordering::AcqRel);
+        // SAFETY: as the caller promises.
+        unsafe { event(heap, this) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn event_slow(heap: &Heap, span: &Span) {
+    if !heap.lock.try_lock(heap.who()) {
+        // ORDER: own (S2): no more events until the drain sets it right.
+        span.left.store(u32::MAX, Ordering::Relaxed);
+        return notify(span);
+    }
+    // SAFETY: the owner calls, with the lock.
+    unsafe { event(heap, span) };
+    heap.lock.unlock();
+}
+
+/// Frees after which to look at a partial span again: at a quarter of what is live, then at none.
+fn next_event(used: u32) -> u32 {
+    if used > 8 { used - used / 4 } else { used }
+}
+
+/// Counts a span anew and moves it to where it belongs.
+///
+/// # Safety
+/// The heap's lock is held, by its owner or while it has none; the span is the heap's.
+unsafe fn event(heap: &Heap, span: &Span) {
+    // SAFETY: as the caller promises (S2).
+    unsafe { span.collect() };
+    let used = span.used();
+    // ORDER: the lock is held (S3).
+    match span.state.load(Ordering::Relaxed) {
+        state::CURRENT => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
+        state::FULL | state::PARTIAL if used == 0 => {
+            // SAFETY: no live block, not Current.
+            unsafe { emptied(heap, span) };
+        }
+        // SAFETY: as the caller promises.
+        state::FULL => unsafe {
+            let free = u32::from(span.slots) - used;
+            let few = (u32::from(span.slots) / 8).max(1);
+            if free >= few {
+                heap.move_to(span, state::PARTIAL, true);
+                span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
+                holes::hint_span(span, free);
+            } else {
+                span.left.store(few - free, Ordering::Relaxed); // ORDER: own (S2)
+            }
+        },
+        state::PARTIAL => {
+            span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
+            holes::hint_span(span, u32::from(span.slots) - used);
+        }
+        // Empty: no block can be freed.
+        _ => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
+    }
+}
+
+/// A span has lost its last block: keep it for a while, or give it to the pool.
+///
+/// # Safety
+/// As for [`event`]; the span has no live block and is not Current.
+pub unsafe fn emptied(heap: &Heap, span: &Span) {
+    // ORDER: hints, under the lock.
+    let kept = heap.empty_pages.load(Ordering::Relaxed) + u32::from(span.pages);
+    let has_thread = heap.usage.load(Ordering::Relaxed) == usage::THREAD; // ORDER: as above
+    // SAFETY: as the caller promises.
+    unsafe {
+        if has_thread && kept <= heap.empty_pages_max() {
+            heap.move_to(span, state::EMPTY, false);
+            holes::hint(u32::from(span.pages));
+        } else {
+            heap.give_or_wait(core::ptr::from_ref(span).cast_mut());
+        }
+    }
+}

@@ -1,0 +1,724 @@
+//! A thread's heap: for each class the span it allocates from, and lists of the others.
+//!
+//! ```text
+//!   malloc ◄── magazine ◄─── Current span      exhausted ──► full ──► (an eighth freed) ──► partial ──┐
+//!   free ───►  (LIFO)          ▲                                           │ all freed              │
+//!     └─ when it is full: the span's bits     └── partial, then empty, then full again,             │
+//!                                                 then another heap's, then new ◄───────────────────┘
+//! ```
+//!
+//! H1  A heap is used by one thread (or by the lock's holder, while it has none). Its lock guards the
+//!     lists; the fast paths do without (see `span`, S2 to S5).
+//! H2  `current` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
+//! H5  A magazine holds blocks whose M bit is set, each once, and only the owner touches it. It is short:
+//!     what lies in it pins its page. It saves the way from the address to the bit and back, which is
+//!     one long chain of dependent loads, for blocks that are freed and soon wanted again.
+//! H3  Every span of the heap is Current, or on just one list by its state.
+//! H4  `pages` is the sum of the spans' pages; `empty_pages` that of those on the lists of empty ones.
+//!
+//! Not here: frees (`free`), threads (`thread`), giving pages back (`holes`).
+
+use skinflint_base::sync::{
+    AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
+};
+
+use crate::class::{self, MAX_CLASSES};
+use crate::lock::{Lock, Who};
+use crate::span::{Span, state, units_for};
+use crate::state::{at, offset_of, with_pool};
+use crate::{free, holes};
+
+/// Requested bytes between two samples of a heap: one in some thousands of blocks, so that the cost
+/// cannot be seen; see `sample` for the error that this leaves.
+pub const SAMPLE_BYTES: i64 = 512 * 1024;
+/// Spans of the full list that are looked at before a new span is made.
+const FULL_LOOKS: u32 = 16;
+/// Fewest and most pages of empty spans that a heap keeps for itself.
+const EMPTY_PAGES: (u32, u32) = (16, 256);
+
+/// The span of classes that have none: no free slot, never written (H2).
+pub static EMPTY_SPAN: Span = Span::none();
+
+/// What uses a heap.
+pub mod usage {
+    /// Nobody: it waits for a thread.
+    pub const IDLE: u32 = 0;
+    /// A thread.
+    pub const THREAD: u32 = 1;
+    /// A tenant, under the lock (`tenant`).
+    pub const TENANT: u32 = 2;
+}
+
+/// A block in a magazine.
+#[repr(C)]
+pub struct Entry {
+    /// Its address.
+    pub block: AtomicPtr<u8>,
+    /// Address of its word of M, and the bit there: `address << 6 | bit`.
+    pub bit: AtomicU64,
+}
+
+impl Entry {
+    /// One that says both.
+    #[inline(always)]
+    pub fn new(block: *mut u8, bit: u64) -> Entry {
+        Entry {
+            block: AtomicPtr::new(block),
+            bit: AtomicU64::new(bit),
+        }
+    }
+}
+
+/// A class's magazine, and the span that fills it (H5).
+#[repr(C, align(32))]
+pub struct Magazine {
+    /// One past the newest entry.
+    pub top: AtomicPtr<Entry>,
+    /// The oldest entry.
+    bottom: AtomicPtr<Entry>,
+    /// One past the last there is room for.
+    pub end: AtomicPtr<Entry>,
+    current: AtomicPtr<Span>,
+}
+
+/// A heap.
+#[repr(C, align(64))]
+pub struct Heap {
+    mags: [Magazine; MAX_CLASSES],
+    /// Bytes to request until the next sample (`sample`).
+    pub budget: AtomicI64,
+    /// Requested bytes up to the last sample, in whole budgets.
+    pub requested: AtomicU64,
+    /// Guards the lists (H1).
+    pub lock: Lock,
+    /// Newest span on the notified stack; offset from META.
+    pub notified: AtomicU32,
+    /// One of [`usage`].
+    pub usage: AtomicU32,
+    /// Next in the list of all heaps.
+    pub next_heap: AtomicU32,
+    /// Next in the list of idle heaps.
+    pub next_idle: AtomicU32,
+    /// Pages of all spans (H4).
+    pub pages: AtomicU32,
+    /// Pages of empty spans (H4).
+    pub empty_pages: AtomicU32,
+    /// Spans taken by slow paths: how the purger knows what is in demand.
+    pub refills: AtomicU32,
+    /// `refills` when the purger last looked.
+    pub refills_seen: AtomicU32,
+    /// Pages at which to search for holes again (`holes`).
+    pub search_at: AtomicU32,
+    /// Rounds of thread destructors seen (`thread`).
+    pub exit_rounds: AtomicU32,
+    /// Newest large block of a tenant.
+    pub large: AtomicU32,
+    /// Partial spans by class.
+    pub partial: [AtomicU32; MAX_CLASSES],
+    /// Full spans by class.
+    pub full: [AtomicU32; MAX_CLASSES],
+    /// Empty spans by class.
+    pub empty: [AtomicU32; MAX_CLASSES],
+    /// Entries handed out to magazines.
+    entries_used: AtomicU32,
+    /// Room for the magazines; pages of it that no class uses are never touched.
+    entries: [Entry; ENTRIES],
+}
+
+/// Entries of all magazines of a heap together.
+const ENTRIES: usize = MAX_CLASSES * 12;
+
+/// Entries of a class's magazine: what 8 KiB hold, from 3 to 32.
+pub fn magazine_entries(size: u32) -> u32 {
+    (8192 / size).clamp(3, 32)
+}
+
+/// The span that stands for none.
+#[inline(always)]
+fn no_span() -> *mut Span {
+    &raw const EMPTY_SPAN as *mut Span
+}
+
+impl Heap {
+    /// Makes a heap in zeroed memory.
+    ///
+    /// # Safety
+    /// `heap` is the caller's, of this size and alignment.
+    pub unsafe fn init(heap: *mut Heap) {
+        // SAFETY: zeroes are valid for every field.
+        let this = unsafe { &*heap };
+        for magazine in &this.mags {
+            // ORDER: not published yet.
+            magazine.current.store(no_span(), Ordering::Relaxed);
+        }
+        // ORDER: as above.
+        this.budget.store(SAMPLE_BYTES, Ordering::Relaxed);
+    }
+
+    /// What spans of this heap carry as their owner.
+    #[inline(always)]
+    pub fn id(&self) -> u32 {
+        core::ptr::from_ref(self) as usize as u32
+    }
+
+    /// As whom its thread takes locks.
+    #[inline]
+    pub fn who(&self) -> Who {
+        Who(self.id())
+    }
+
+    /// A class's magazine.
+    #[inline(always)]
+    pub fn magazine(&self, class: usize) -> &Magazine {
+        debug_assert!(class < MAX_CLASSES);
+        // SAFETY: classes are below MAX_CLASSES (class C1, C2).
+        unsafe { self.mags.get_unchecked(class) }
+    }
+
+    /// The span that a class allocates from (H2).
+    #[inline]
+    pub fn current(&self, class: usize) -> *mut Span {
+        // ORDER: written by the owner only (H1).
+        self.magazine(class).current.load(Ordering::Relaxed)
+    }
+
+    /// Puts no span as current.
+    pub fn clear_current(&self, class: usize) {
+        // ORDER: as in `current`.
+        self.mags[class].current.store(no_span(), Ordering::Relaxed);
+    }
+
+    /// Takes the newest block of a class's magazine. Cost: five loads, two stores.
+    ///
+    /// # Safety
+    /// The caller owns the heap.
+    #[inline(always)]
+    pub unsafe fn pop_block(&self, class: usize) -> Option<*mut u8> {
+        let magazine = self.magazine(class);
+        // ORDER: the owner's own, throughout (H5).
+        let top = magazine.top.load(Ordering::Relaxed);
+        if top == magazine.bottom.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: H5: there is an entry below `top`, and its word is that of a span with a block in M.
+        unsafe {
+            let entry = top.sub(1);
+            magazine.top.store(entry, Ordering::Relaxed); // ORDER: as above
+            let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: as above
+            let word = &*((bit >> 6) as *const AtomicU64);
+            let bits = word.load(Ordering::Relaxed); // ORDER: own (S2)
+            word.store(bits & !(1 << (bit & 63)), Ordering::Relaxed); // ORDER: own (S2)
+            Some((*entry).block.load(Ordering::Relaxed)) // ORDER: as above
+        }
+    }
+
+    /// Fills a class's magazine, which is empty, to a half from its current span; returns how many.
+    ///
+    /// # Safety
+    /// The caller owns the heap.
+    unsafe fn fill(&self, class: usize) -> u32 {
+        let magazine = self.magazine(class);
+        // ORDER: the owner's own, throughout (H5).
+        let mut bottom = magazine.bottom.load(Ordering::Relaxed);
+        if bottom.is_null() {
+            let room = magazine_entries(class::get(class).size);
+            let used = self.entries_used.load(Ordering::Relaxed); // ORDER: as above
+            if (used + room) as usize > ENTRIES {
+                return 0;
+            }
+            self.entries_used.store(used + room, Ordering::Relaxed); // ORDER: as above
+            bottom = (&raw const self.entries[used as usize]).cast_mut();
+            magazine.bottom.store(bottom, Ordering::Relaxed); // ORDER: as above
+            magazine.top.store(bottom, Ordering::Relaxed); // ORDER: as above
+            // SAFETY: within `entries`.
+            magazine.end.store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
+        }
+        // SAFETY: both point into `entries`.
+        let room = unsafe { magazine.end.load(Ordering::Relaxed).offset_from(bottom) } as u32; // ORDER: as above
+        let want = room.div_ceil(2);
+        // The lowest address shall come out first, so it goes in last.
+        // SAFETY: the current span of a class is live (H3); entries below `want` are there.
+        unsafe {
+            let got = (*self.current(class)).grab(want, bottom.add(want as usize));
+            if got < want {
+                core::ptr::copy(bottom.add((want - got) as usize), bottom, got as usize);
+            }
+            magazine.top.store(bottom.add(got as usize), Ordering::Relaxed); // ORDER: as above
+            got
+        }
+    }
+
+    /// Empties every magazine into the spans.
+    ///
+    /// # Safety
+    /// The caller owns the heap, or has its lock while it has no thread.
+    pub unsafe fn empty_magazines(&self) {
+        for class in 0..class::count() {
+            // SAFETY: as the caller promises.
+            while let Some(block) = unsafe { self.pop_block(class) } {
+                // SAFETY: a block of this heap, whose bit is in none of F, R and M now.
+                unsafe { free::to_bits(self, block) };
+            }
+        }
+    }
+
+    /// Forgets the magazines of a thread that is gone without having emptied them; their blocks are
+    /// found by their bits.
+    ///
+    /// # Safety
+    /// The heap's lock is held, and it has no thread.
+    pub unsafe fn forget_magazines(&self) {
+        for class in 0..class::count() {
+            let magazine = self.magazine(class);
+            // ORDER: the lock is held.
+            magazine.top.store(magazine.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
+            let current = self.current(class);
+            if !Heap::is_none(current) {
+                // SAFETY: the current span of a class is live (H3).
+                unsafe { (*current).uncache() };
+            }
+            for list in [&self.partial[class], &self.full[class]] {
+                // ORDER: the lock is held.
+                let head = list.load(Ordering::Relaxed);
+                let mut next = head;
+                while next != 0 {
+                    // SAFETY: lists hold live descriptors (H3); the heap has no thread (S2).
+                    let span = unsafe { &*at::<Span>(next) };
+                    // SAFETY: as above.
+                    unsafe { span.uncache() };
+                    span.left.store(1, Ordering::Relaxed); // ORDER: as above
+                    next = span.next.load(Ordering::Relaxed); // ORDER: as above
+                    if next == head {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a span is the one that stands for none.
+    pub fn is_none(span: *mut Span) -> bool {
+        span == no_span()
+    }
+
+    /// Adds a span to a list, at its front or its back.
+    ///
+    /// # Safety
+    /// The heap's lock is held, the span is on no list.
+    pub unsafe fn push(&self, list: &AtomicU32, span: &Span, back: bool) {
+        let offset = offset_of(span);
+        // ORDER: Relaxed in all list work: the heap's lock orders it (S3).
+        let head = list.load(Ordering::Relaxed);
+        if head == 0 {
+            span.next.store(offset, Ordering::Relaxed);
+            span.prev.store(offset, Ordering::Relaxed);
+            list.store(offset, Ordering::Relaxed);
+            return;
+        }
+        // SAFETY: lists hold offsets of live descriptors (H3).
+        let first = unsafe { &*at::<Span>(head) };
+        let tail = first.prev.load(Ordering::Relaxed);
+        span.next.store(head, Ordering::Relaxed);
+        span.prev.store(tail, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { &*at::<Span>(tail) }
+            .next
+            .store(offset, Ordering::Relaxed);
+        first.prev.store(offset, Ordering::Relaxed);
+        if !back {
+            list.store(offset, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a span off a list.
+    ///
+    /// # Safety
+    /// The heap's lock is held, the span is on this list.
+    pub unsafe fn unlink(&self, list: &AtomicU32, span: &Span) {
+        let offset = offset_of(span);
+        // ORDER: as in `push`.
+        let next = span.next.load(Ordering::Relaxed);
+        let prev = span.prev.load(Ordering::Relaxed);
+        if next == offset {
+            list.store(0, Ordering::Relaxed);
+            return;
+        }
+        // SAFETY: lists hold offsets of live descriptors (H3).
+        unsafe {
+            (*at::<Span>(prev)).next.store(next, Ordering::Relaxed);
+            (*at::<Span>(next)).prev.store(prev, Ordering::Relaxed);
+        }
+        if list.load(Ordering::Relaxed) == offset {
+            list.store(next, Ordering::Relaxed);
+        }
+    }
+
+    /// The list for a span's state.
+    pub fn list_of(&self, span: &Span) -> Option<&AtomicU32> {
+        let class = span.class as usize;
+        // ORDER: the lock is held (S3).
+        match span.state.load(Ordering::Relaxed) {
+            state::PARTIAL => Some(&self.partial[class]),
+            state::FULL => Some(&self.full[class]),
+            state::EMPTY => Some(&self.empty[class]),
+            _ => None,
+        }
+    }
+
+    /// Moves a span to another state and its list.
+    ///
+    /// # Safety
+    /// The heap's lock is held, the span is this heap's, and not Current before or after.
+    pub unsafe fn move_to(&self, span: &Span, to: u8, back: bool) {
+        let pages = u32::from(span.pages);
+        if let Some(list) = self.list_of(span) {
+            // SAFETY: its state says that it is on this list (H3).
+            unsafe { self.unlink(list, span) };
+        }
+        // ORDER: the lock is held (S3, H4).
+        if span.state.load(Ordering::Relaxed) == state::EMPTY {
+            self.empty_pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: as above
+        }
+        span.state.store(to, Ordering::Relaxed); // ORDER: as above
+        if to == state::EMPTY {
+            self.empty_pages.fetch_add(pages, Ordering::Relaxed); // ORDER: as above
+        }
+        if let Some(list) = self.list_of(span) {
+            // SAFETY: it is on no list now.
+            unsafe { self.push(list, span, back) };
+        }
+    }
+
+    /// Most pages of empty spans that the heap keeps.
+    pub fn empty_pages_max(&self) -> u32 {
+        // ORDER: a hint.
+        (self.pages.load(Ordering::Relaxed) / 16).clamp(EMPTY_PAGES.0, EMPTY_PAGES.1)
+    }
+
+    /// Makes a listed span, with a free slot in F, the one that its class allocates from.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner; the span is on no list, and R was collected.
+    unsafe fn make_current(&self, span: *mut Span) -> *mut Span {
+        // SAFETY: a span of this heap.
+        let this = unsafe { &*span };
+        // SAFETY: the lock is held.
+        unsafe { holes::forget_clean(this) };
+        // ORDER: the lock is held (S3); the owner writes (S2).
+        this.state.store(state::CURRENT, Ordering::Relaxed);
+        this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (S2, S6)
+        self.mags[this.class as usize].current.store(span, Ordering::Relaxed); // ORDER: own (H1)
+        self.refills.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        span
+    }
+
+    /// Puts the class's span, which has no free slot left, on the full list.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    unsafe fn retire_current(&self, class: usize) {
+        let span = self.current(class);
+        if Heap::is_none(span) {
+            return;
+        }
+        // SAFETY: the current span of a class is live (H3).
+        let this = unsafe { &*span };
+        // An eighth: fewer frees make a visit that yields little, more leave slots unused (they are
+        // looked for again before the heap grows, see `from_full`).
+        let event = u32::from(this.slots / 8).max(1);
+        this.left.store(event, Ordering::Relaxed); // ORDER: own (S2)
+        self.clear_current(class);
+        this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (S3)
+        // SAFETY: it is Current no more, and on no list.
+        unsafe { self.move_to(this, state::FULL, true) };
+    }
+
+    /// The first span of a list, off it, with its remote frees collected.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    unsafe fn pop(&self, list: &AtomicU32) -> Option<*mut Span> {
+        // ORDER: the lock is held.
+        let head = list.load(Ordering::Relaxed);
+        if head == 0 {
+            return None;
+        }
+        let span = at::<Span>(head);
+        // SAFETY: lists hold live descriptors (H3); the owner calls (S2).
+        unsafe {
+            self.move_to(&*span, state::NONE, false);
+            (*span).collect();
+        }
+        Some(span)
+    }
+
+    /// A span of the full list that has free slots after all: looks at a few, and goes on from there the
+    /// next time.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    unsafe fn from_full(&self, class: usize) -> Option<*mut Span> {
+        let list = &self.full[class];
+        for _ in 0..FULL_LOOKS {
+            // ORDER: the lock is held.
+            let head = list.load(Ordering::Relaxed);
+            if head == 0 {
+                return None;
+            }
+            // SAFETY: lists hold live descriptors (H3).
+            let span = unsafe { &*at::<Span>(head) };
+            if span.free_slots() > 0 {
+                // SAFETY: as the caller promises.
+                return unsafe { self.pop(list) };
+            }
+            // ORDER: as above.
+            list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Takes a block for the class the slow way: fills the magazine from the current span, from what others
+    /// freed into it, from the next span. Null if the OS refuses, or if this thread is in the middle of
+    /// this already (`None`).
+    ///
+    /// # Safety
+    /// The caller owns the heap.
+    pub unsafe fn refill(&self, class: usize) -> Option<*mut u8> {
+        // SAFETY: as the caller promises, throughout.
+        unsafe {
+            let span = &*self.current(class);
+            let mut got = self.fill(class);
+            if got == 0 && span.collect() > 0 {
+                got = self.fill(class);
+            }
+            if got == 0 {
+                if !self.lock.lock(self.who()) {
+                    return None;
+                }
+                let span = self.next_span(class);
+                self.lock.unlock();
+                if span.is_null() {
+                    return Some(core::ptr::null_mut());
+                }
+                if self.fill(class) == 0 {
+                    // No room for another magazine: one by one.
+                    return Some((*span).take());
+                }
+            }
+            self.pop_block(class)
+        }
+    }
+
+    /// Takes a block without a magazine: for heaps that several threads use.
+    ///
+    /// # Safety
+    /// The heap's lock is held, and it has no thread.
+    pub unsafe fn take_locked(&self, class: usize) -> *mut u8 {
+        // SAFETY: as the caller promises; the current span of a class is live (H3).
+        unsafe {
+            let span = &*self.current(class);
+            let block = span.take();
+            if !block.is_null() {
+                return block;
+            }
+            if span.collect() > 0 {
+                return span.take();
+            }
+            let span = self.next_span(class);
+            if span.is_null() { core::ptr::null_mut() } else { (*span).take() }
+        }
+    }
+
+    /// The next span for a class that has run out; null if the OS refuses.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    pub unsafe fn next_span(&self, class: usize) -> *mut Span {
+        // SAFETY: the owner calls, with the lock.
+        unsafe {
+            free::drain(self);
+            self.retire_current(class);
+            let found = self
+                .pop(&self.partial[class])
+                .or_else(|| self.pop(&self.empty[class]))
+                .or_else(|| self.from_full(class))
+                .or_else(|| self.steal(class));
+            if let Some(span) = found {
+                return self.make_current(span);
+            }
+            holes::before_growing(self);
+            let span = self.new_span(class);
+            if span.is_null() {
+                span
+            } else {
+                self.make_current(span)
+            }
+        }
+    }
+
+    /// A partial span of a heap that has no thread.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    unsafe fn steal(&self, class: usize) -> Option<*mut Span> {
+        // ORDER: a hint; `next_idle` is read without the pool's lock, so the walk is bounded, and what it
+        // finds is checked under the other heap's lock.
+        let mut next = crate::state::IDLE.load(Ordering::Acquire);
+        for _ in 0..8 {
+            if next == 0 {
+                return None;
+            }
+            // SAFETY: heaps stay (G4).
+            let other = unsafe { &*at::<Heap>(next) };
+            next = other.next_idle.load(Ordering::Acquire); // ORDER: as above
+            // ORDER: a look.
+            if other.partial[class].load(Ordering::Relaxed) == 0 || !other.lock.try_lock(self.who())
+            {
+                continue;
+            }
+            let mut found = None;
+            // ORDER: the lock is held; adoption takes it too.
+            if other.usage.load(Ordering::Relaxed) == usage::IDLE {
+                // SAFETY: the heap has no thread, and its lock is held (H1).
+                found = unsafe { other.pop(&other.partial[class]) };
+            }
+            if let Some(span) = found {
+                // SAFETY: popped just now.
+                let this = unsafe { &*span };
+                // ORDER: Release: whoever sees the new owner sees the span off the old heap's lists.
+                this.owner.store(self.id(), Ordering::Release);
+                let pages = u32::from(this.pages);
+                other.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic under the locks (H4)
+                self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: as above
+            }
+            other.lock.unlock();
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Makes a span from pages of the pool; null if the OS refuses.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    unsafe fn new_span(&self, class: usize) -> *mut Span {
+        let least = class::get(class).size.div_ceil(4096);
+        let mut pages = class::pages_for(class);
+        // SAFETY: as the caller promises.
+        unsafe {
+            // What this heap keeps for other classes goes first.
+            // ORDER: a hint.
+            if self.empty_pages.load(Ordering::Relaxed) >= pages {
+                self.flush_empty();
+            }
+            let span = self.try_span(class, pages);
+            if !span.is_null() || pages == least {
+                return span;
+            }
+            pages = least;
+            self.try_span(class, pages)
+        }
+    }
+
+    unsafe fn try_span(&self, class: usize, pages: u32) -> *mut Span {
+        let slots = pages as usize * 4096 / class::get(class).size as usize;
+        let made = with_pool(self.who(), |pool| {
+            let units = units_for(slots);
+            let offset = pool.region.desc_alloc(units)?;
+            let Some(run) = pool.take(pages, 1) else {
+                pool.region.desc_free(offset, units);
+                return None;
+            };
+            let span = at::<Span>(offset);
+            // SAFETY: a fresh descriptor of this many units.
+            unsafe { Span::init(span, run.page, class, pages, self.id()) };
+            for page in run.page..run.page + pages {
+                // ORDER: Release: whoever finds the descriptor finds it filled.
+                pool.region.map_entry(page).store(offset, Ordering::Release);
+            }
+            Some(span)
+        });
+        let Some(span) = made.flatten() else {
+            return core::ptr::null_mut();
+        };
+        self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
+        class::population(class, pages as i32);
+        span
+    }
+
+    /// Gives an empty span's pages to the pool.
+    ///
+    /// # Safety
+    /// The heap's lock is held; the span is this heap's, has no live block, is not Current, and is not on
+    /// the notified stack.
+    pub unsafe fn give_span(&self, span: *mut Span) {
+        // SAFETY: a span of this heap.
+        let this = unsafe { &*span };
+        // SAFETY: as the caller promises.
+        unsafe { self.move_to(this, state::NONE, false) };
+        let pages = u32::from(this.pages);
+        self.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
+        class::population(this.class as usize, -(pages as i32));
+        let first = this.page;
+        let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
+        let units = units_for(this.slots as usize);
+        holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+        with_pool(self.who(), |pool| {
+            for page in first..first + pages {
+                // ORDER: nobody may use these addresses any more.
+                pool.region.map_entry(page).store(0, Ordering::Relaxed);
+            }
+            // SAFETY: no entry of the page map leads here now.
+            this.owner
+                .store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: as above
+            pool.region.desc_free(offset_of(span), units);
+            let mut page = 0;
+            while page < pages {
+                let is_clean = clean >> page & 1;
+                let mut end = page + 1;
+                while end < pages && clean >> end & 1 == is_clean {
+                    end += 1;
+                }
+                pool.give(first + page, end - page, is_clean == 0);
+                page = end;
+            }
+        });
+    }
+
+    /// Gives every empty span to the pool.
+    ///
+    /// # Safety
+    /// The heap's lock is held.
+    pub unsafe fn flush_empty(&self) {
+        for list in self.empty.iter().take(class::count()) {
+            loop {
+                // ORDER: the lock is held.
+                let head = list.load(Ordering::Relaxed);
+                if head == 0 {
+                    break;
+                }
+                // SAFETY: an empty span of this heap; if it is on the notified stack it is drained first.
+                unsafe { self.give_or_wait(at(head)) };
+            }
+        }
+    }
+
+    /// As [`Heap::give_span`]; a span that is still on the notified stack is only parked as partial, and
+    /// given when it is drained.
+    ///
+    /// # Safety
+    /// The heap's lock is held; the span has no live block and is not Current.
+    pub unsafe fn give_or_wait(&self, span: *mut Span) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            // ORDER: Acquire: pairs with the push of `free::notify`; see S7.
+            if (*span).nlink.load(Ordering::Acquire) != 0 {
+                self.move_to(&*span, state::PARTIAL, true);
+            } else {
+                self.give_span(span);
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Giving back 4 KiB pages inside spans that still hold live blocks.
+//!
+//! ```text
+//!   span  [ page 0 ][ page 1 ][ page 2 ][ page 3 ]        live blocks in pages 0 and 3
+//!            kept      purged    purged    kept           clean = 0110
+//! ```
+//!
+//! O1  A page is purged only if every slot that touches it is free, its span is not Current, and the
+//!     heap's lock is held: then nobody can allocate there before the purge is done (span S5).
+//! O2  `clean` is not 0 only in spans that are not Current; `HOLES` is the sum of its bits.
+//! O3  A walk holds the lock for [`CHUNK`] spans at most, so that the owner's slow path waits for one
+//!     batch, about 100 µs, and its fast path for nothing.
+//!
+//! Not here: when (`purger`, `trim`), free runs of the pool (`pages`).
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_pages::{PAGE, purge::Batch};
+
+use crate::class;
+use crate::heap::{Heap, usage};
+use crate::lock::Who;
+use crate::span::{Span, state};
+use crate::state::at;
+use crate::{free, purger};
+
+/// Spans for which a walk holds the lock.
+const CHUNK: u32 = 64;
+/// A heap below this many pages is not searched for holes before it grows: 1 MiB.
+const SEARCH_PAGES: u32 = 256;
+
+/// Pages inside spans that hold nothing and are not resident (O2).
+pub static HOLES: AtomicU32 = AtomicU32::new(0);
+/// Pages that may have become reclaimable since the purger last looked: a hint.
+static RECLAIM: AtomicU32 = AtomicU32::new(0);
+static VISIT: AtomicU32 = AtomicU32::new(0);
+
+/// Notes that so many pages may have become reclaimable; may start the purger.
+#[inline]
+pub fn hint(pages: u32) {
+    // ORDER: a hint.
+    let now = RECLAIM
+        .fetch_add(pages, Ordering::Relaxed)
+        .wrapping_add(pages);
+    if now >= purger::START_PAGES {
+        purger::wanted();
+    }
+}
+
+/// As [`hint`], for a span of which `free` slots are free.
+pub fn hint_span(span: &Span, free: u32) {
+    let pages = free as usize * span.size as usize / PAGE;
+    if pages > 0 {
+        hint(pages as u32);
+    }
+}
+
+/// Takes the hint back.
+pub fn take_hint() -> u32 {
+    // ORDER: a hint.
+    RECLAIM.swap(0, Ordering::Relaxed)
+}
+
+/// The hint as it stands.
+pub fn peek_hint() -> u32 {
+    // ORDER: a hint.
+    RECLAIM.load(Ordering::Relaxed)
+}
+
+/// Forgets which pages of a span are clean, because it will be allocated from.
+///
+/// # Safety
+/// The heap's lock is held.
+pub unsafe fn forget_clean(span: &Span) {
+    // ORDER: the lock is held (S3).
+    let clean = span.clean.load(Ordering::Relaxed);
+    if clean != 0 {
+        HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+        span.clean.store(0, Ordering::Relaxed); // ORDER: as above
+    }
+}
+
+/// How a walk chooses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Zeal {
+    /// Spans that have not changed since the last walk; as many as were lately wanted stay.
+    Quiet,
+    /// Everything.
+    All,
+}
+
+/// What a walk did.
+#[derive(Clone, Copy, Default)]
+pub struct Walked {
+    /// Pages purged.
+    pub purged: u32,
+    /// Spans with free pages that were left for the next walk.
+    pub pending: u32,
+    /// Spans looked at.
+    pub looked: u32,
+}
+
+/// A number for a walk, so that it knows what it has seen.
+fn new_visit() -> u8 {
+    // ORDER: only distinct numbers are wanted. 0 is what new spans carry.
+    (VISIT.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8
+}
+
+/// Walks a heap's spans and purges what can go. Takes the heap's lock, piece by piece.
+///
+/// `who` must not be the holder of the lock.
+pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
+    let mut done = Walked::default();
+    let visit = new_visit();
+    // ORDER: statistics.
+    let refills = heap.refills.load(Ordering::Relaxed);
+    let wanted = refills.wrapping_sub(heap.refills_seen.swap(refills, Ordering::Relaxed));
+    let spare = if zeal == Zeal::Quiet { wanted } else { 0 };
+    if !heap.lock.lock(who) {
+        return done;
+    }
+    // SAFETY: the lock is held; without a thread the heap is ours for the time (H1).
+    unsafe {
+        // ORDER: the lock is held.
+        if heap.usage.load(Ordering::Relaxed) == usage::IDLE {
+            free::drain(heap);
+        }
+    }
+    heap.lock.unlock();
+    for class in 0..class::count() {
+        if spare == 0 {
+            // SAFETY: it takes the lock itself.
+            unsafe { walk_empty(heap, class, who, batch, &mut done) };
+        }
+        for list in [&heap.partial[class], &heap.full[class]] {
+            walk_list(heap, list, who, (zeal, spare, visit), batch, &mut done);
+        }
+    }
+    done
+}
+
+/// Empty spans of a heap that wants none go back whole.
+unsafe fn walk_empty(heap: &Heap, class: usize, who: Who, batch: &mut Batch, done: &mut Walked) {
+    let list = &heap.empty[class];
+    // ORDER: a look; the lock orders.
+    while list.load(Ordering::Relaxed) != 0 {
+        if !heap.lock.lock(who) {
+            return;
+        }
+        // ORDER: the lock is held.
+        let head = list.load(Ordering::Relaxed);
+        if head != 0 {
+            let span = at::<Span>(head);
+            // SAFETY: a listed span is live (H3); it has no live block, and the lock is held (O1).
+            unsafe {
+                done.purged += purge_span(&*span, batch);
+                batch.flush();
+                heap.give_or_wait(span);
+            }
+        }
+        heap.lock.unlock();
+    }
+}
+
+/// Walks one list by turning it, so that each hold of the lock goes on where the last one stopped.
+fn walk_list(
+    heap: &Heap,
+    list: &AtomicU32,
+    who: Who,
+    (zeal, spare, visit): (Zeal, u32, u8),
+    batch: &mut Batch,
+    done: &mut Walked,
+) {
+    let mut skipped = 0;
+    let mut more = true;
+    // ORDER: a look.
+    while more && list.load(Ordering::Relaxed) != 0 {
+        if !heap.lock.lock(who) {
+            return;
+        }
+        for _ in 0..CHUNK {
+            // ORDER: the lock is held.
+            let head = list.load(Ordering::Relaxed);
+            if head == 0 {
+                more = false;
+                break;
+            }
+            // SAFETY: a listed span is live (H3).
+            let span = unsafe { &*at::<Span>(head) };
+            if span.visit.load(Ordering::Relaxed) == visit {
+                more = false;
+                break;
+            }
+            span.visit.store(visit, Ordering::Relaxed); // ORDER: the lock is held
+            // ORDER: as above.
+            list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
+            done.looked += 1;
+            if skipped < spare {
+                skipped += 1;
+                continue;
+            }
+            // SAFETY: a listed span is not Current, and the lock is held (O1).
+            unsafe { consider(span, zeal, batch, done) };
+        }
+        batch.flush();
+        heap.lock.unlock();
+    }
+}
+
+/// Purges a span's free pages, now or at the next walk.
+///
+/// # Safety
+/// The heap's lock is held, the span is not Current.
+unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked) {
+    let free = span.free_slots();
+    if (free as usize) * (span.size as usize) < PAGE && span.size as usize <= PAGE {
+        return;
+    }
+    // ORDER: the lock is held (S3).
+    let pages = span.free_pages() & !span.clean.load(Ordering::Relaxed);
+    if pages == 0 {
+        return;
+    }
+    // ORDER: as above.
+    let changed = span.seen.swap(free as u8, Ordering::Relaxed) != free as u8;
+    if zeal == Zeal::Quiet && changed {
+        done.pending += 1;
+        return;
+    }
+    // SAFETY: as the caller promises.
+    done.purged += unsafe { purge_span(span, batch) };
+}
+
+/// Puts the free pages of a span into the batch; returns how many.
+///
+/// # Safety
+/// As for [`consider`]; the batch is flushed before the lock is given back.
+unsafe fn purge_span(span: &Span, batch: &mut Batch) -> u32 {
+    // ORDER: the lock is held (S3).
+    let clean = span.clean.load(Ordering::Relaxed);
+    let pages = span.free_pages() & !clean;
+    let mut rest = pages;
+    while rest != 0 {
+        let first = rest.trailing_zeros();
+        let run = (!(rest >> first)).trailing_zeros().min(16 - first);
+        if batch.is_full() {
+            batch.flush();
+        }
+        batch.add(span.start() + first as usize * PAGE, run as usize * PAGE);
+        rest &= !((((1u32 << run) - 1) << first) as u16);
+    }
+    span.clean.store(clean | pages, Ordering::Relaxed); // ORDER: as above
+    HOLES.fetch_add(pages.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+    pages.count_ones()
+}
+
+/// Purges holes of a heap that is about to raise the process's peak. Searches again only after the heap
+/// has grown by a part, which doubles when a search found little.
+///
+/// # Safety
+/// The heap's lock is held by its owner.
+pub unsafe fn before_growing(heap: &Heap) {
+    // ORDER: the owner's own, and hints.
+    let pages = heap.pages.load(Ordering::Relaxed);
+    if pages < SEARCH_PAGES || pages < heap.search_at.load(Ordering::Relaxed) {
+        return;
+    }
+    // Only tried for: it comes before a heap's lock in the order, and this heap's is held.
+    if !purger::PURGE_LOCK.try_lock(heap.who()) {
+        return;
+    }
+    // SAFETY: the lock is held.
+    let batch = unsafe { purger::batch() };
+    let mut done = Walked::default();
+    for class in 0..class::count() {
+        for list in [&heap.partial[class], &heap.full[class]] {
+            // SAFETY: the heap's lock is held.
+            unsafe { search(list, batch, &mut done) };
+        }
+    }
+    batch.flush();
+    purger::PURGE_LOCK.unlock();
+    let part = if done.purged > pages / 64 { 16 } else { 4 };
+    // ORDER: the owner's own.
+    heap.search_at
+        .store(pages + pages / part, Ordering::Relaxed);
+}
+
+/// # Safety
+/// The heap's lock is held.
+unsafe fn search(list: &AtomicU32, batch: &mut Batch, done: &mut Walked) {
+    // ORDER: the lock is held.
+    let head = list.load(Ordering::Relaxed);
+    let mut next = head;
+    while next != 0 {
+        // SAFETY: a listed span is live (H3) and not Current.
+        let span = unsafe { &*at::<Span>(next) };
+        // SAFETY: as above.
+        unsafe { consider(span, Zeal::All, batch, done) };
+        next = span.next.load(Ordering::Relaxed); // ORDER: as above
+        if next == head {
+            return;
+        }
+    }
+}
+
+/// Gives a thread's current spans up, so that a trim can reach them.
+///
+/// # Safety
+/// The heap's lock is held by its owner (or it has none).
+pub unsafe fn release_current(heap: &Heap) {
+    // SAFETY: as the caller promises.
+    unsafe { heap.empty_magazines() };
+    for class in 0..class::count() {
+        let span = heap.current(class);
+        if Heap::is_none(span) {
+            continue;
+        }
+        heap.clear_current(class);
+        // SAFETY: a span of this heap, Current no more.
+        unsafe {
+            let this = &*span;
+            this.collect();
+            let used = this.used();
+            this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (S3)
+            if used == 0 {
+                heap.move_to(this, state::PARTIAL, true);
+                free::emptied(heap, this);
+            } else {
+                let to = if this.free_slots() > 0 {
+                    state::PARTIAL
+                } else {
+                    state::FULL
+                };
+                // ORDER: own (S2): due at the next free, which sets it right.
+                this.left.store(1, Ordering::Relaxed);
+                heap.move_to(this, to, true);
+            }
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Blocks above 32 KiB: runs of pages.
+//!
+//! ```text
+//!   malloc ──► pool: a dirty run of that length, or another, or new pages ──► descriptor at MAP[first]
+//!   realloc ──► gives its end back │ takes the free run behind it │ moves its pages by mremap │ copies
+//!   free ──► pool, dirty: the next block of its length gets the same pages
+//! ```
+//!
+//! L1  Only MAP[first] leads to a large block's descriptor; the entries behind it are 0.
+//! L2  A run whose pages came by mremap is *displaced*: the kernel keeps it apart from its neighbours.
+//!     When it is freed it is mapped anew, so that the number of mappings does not grow for ever.
+//! L3  A descriptor of ours holds 0 where a span has its reciprocal: an address in it looks misaligned
+//!     to the fast path, should it ever get there.
+//!
+//! Not here: page runs (`pages`), tenants' lists (`tenant`).
+
+use skinflint_base::sync::{AtomicU8, AtomicU32, Ordering};
+use skinflint_base::sys;
+use skinflint_pages::{PAGE, Pool};
+
+use crate::fault::{self, Fault};
+use crate::lock::{NOBODY, Who};
+use crate::span::KIND_LARGE;
+use crate::state::{OWNER_NONE, at, base, map_entry, with_pool};
+use crate::{holes, tls};
+
+/// Pages from which a move goes through the page tables: below, copying is as fast (mremap costs
+/// 1.5 µs and 0.1 µs a page here, copying 0.4 µs a page and the faults of the new pages).
+const MOVE_PAGES: u32 = 64;
+/// Displaced runs there may be: each is a mapping of its own, and a process has 65,530.
+const DISPLACED_MAX: u32 = 8_192;
+
+/// The descriptor of a large block; its head is that of every descriptor.
+#[repr(C, align(64))]
+pub struct Large {
+    /// Address.
+    pub start: usize,
+    /// Pages.
+    pub pages: u32,
+    no_mul: u32,
+    owner: AtomicU32,
+    kind: AtomicU8,
+    displaced: u8,
+    _free: [u8; 2],
+    /// Heap of a tenant, or 0.
+    pub tenant: u32,
+    /// Next and previous of the tenant.
+    pub next: u32,
+    /// See `next`.
+    pub prev: u32,
+    /// Next on the list of blocks that could not be given back at once.
+    deferred: AtomicU32,
+    /// Bytes before the block that belong to it: guard pages.
+    pub lead: u32,
+    _rest: [u32; 3],
+}
+
+const _: () = assert!(core::mem::size_of::<Large>() == 64);
+const _: () = assert!(core::mem::offset_of!(Large, owner) == 16);
+const _: () = assert!(core::mem::offset_of!(Large, kind) == 20);
+
+static DEFERRED: AtomicU32 = AtomicU32::new(0);
+static DISPLACED: AtomicU32 = AtomicU32::new(0);
+/// Pages and blocks that are live.
+pub static LIVE_PAGES: AtomicU32 = AtomicU32::new(0);
+/// See [`LIVE_PAGES`].
+pub static LIVE_BLOCKS: AtomicU32 = AtomicU32::new(0);
+
+/// As whom this thread takes locks.
+pub fn who() -> Who {
+    let heap = tls::get();
+    if heap.is_null() {
+        NOBODY
+    } else {
+        // SAFETY: a thread's heap stays (G4).
+        unsafe { (*heap).who() }
+    }
+}
+
+fn page_of(address: usize) -> u32 {
+    ((address - base()) / PAGE) as u32
+}
+
+/// A block of `n` bytes at a multiple of `align` (a power of two); null if there is no memory. The
+/// second value says whether it is known to be zero.
+pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
+    let pages = n.div_ceil(PAGE);
+    if pages >= skinflint_pages::MAX_PAGES as usize {
+        return (core::ptr::null_mut(), false);
+    }
+    let align_pages = (align / PAGE).max(1) as u32;
+    let made = with_pool(who(), |pool| {
+        let offset = pool.region.desc_alloc(1)?;
+        let Some(run) = pool.take(pages.max(1) as u32, align_pages) else {
+            pool.region.desc_free(offset, 1);
+            return None;
+        };
+        let start = base() + run.page as usize * PAGE;
+        // SAFETY: a fresh zeroed descriptor of one unit.
+        unsafe {
+            let large = at::<Large>(offset);
+            (*large).start = start;
+            (*large).pages = run.pages;
+            (*large).no_mul = 0;
+            (*large).displaced = 0;
+            (*large).tenant = 0;
+            (*large).lead = 0;
+            (*large).owner.store(OWNER_NONE, Ordering::Relaxed); // ORDER: published below
+            (*large).kind.store(KIND_LARGE, Ordering::Relaxed); // ORDER: published below
+        }
+        // ORDER: Release: whoever finds the descriptor finds it filled.
+        pool.region
+            .map_entry(run.page)
+            .store(offset, Ordering::Release);
+        Some((start as *mut u8, run.clean))
+    });
+    match made.flatten() {
+        Some(block) => {
+            LIVE_PAGES.fetch_add(pages as u32, Ordering::Relaxed); // ORDER: a statistic
+            LIVE_BLOCKS.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+            block
+        }
+        None => (core::ptr::null_mut(), false),
+    }
+}
+
+/// The descriptor of a large block that begins at `p`.
+///
+/// # Safety
+/// `p` is in HEAP.
+pub unsafe fn find(p: *mut u8) -> Option<*mut Large> {
+    // SAFETY: as the caller promises.
+    // ORDER: Relaxed: whoever holds the block got it after the entry was written.
+    let offset = unsafe { map_entry(p as usize - base()) }.load(Ordering::Relaxed);
+    let large = at::<Large>(offset);
+    // SAFETY: MAP leads to descriptors.
+    // ORDER: as above.
+    let fits = unsafe {
+        (*large).kind.load(Ordering::Relaxed) == KIND_LARGE && (*large).start == p as usize
+    };
+    fits.then_some(large)
+}
+
+/// Frees a large block.
+///
+/// # Safety
+/// As for `free`; `p` is in HEAP.
+pub unsafe fn free(p: *mut u8) {
+    // SAFETY: as the caller promises.
+    let Some(large) = (unsafe { find(p) }) else {
+        return fault::report(Fault::Misaligned, p);
+    };
+    // SAFETY: a live descriptor.
+    if unsafe { (*large).tenant } != 0 {
+        // SAFETY: as above.
+        unsafe { crate::tenant::forget_large(large) };
+    }
+    let offset = crate::state::offset_of(large);
+    // SAFETY: as above; the caller gives the block up.
+    let given = with_pool(who(), |pool| unsafe { give(pool, offset) });
+    if given.is_none() {
+        defer(offset);
+    }
+}
+
+/// Gives a block's pages to the pool.
+///
+/// # Safety
+/// The offset is that of a live large block that nothing uses.
+unsafe fn give(pool: &mut Pool, offset: u32) {
+    let large = at::<Large>(offset);
+    // SAFETY: as the caller promises.
+    let (start, pages, displaced) =
+        unsafe { ((*large).start, (*large).pages, (*large).displaced != 0) };
+    let page = page_of(start);
+    // ORDER: nobody may use the address any more.
+    pool.region.map_entry(page).store(0, Ordering::Relaxed);
+    // SAFETY: as above.
+    unsafe { (*large).kind.store(0, Ordering::Relaxed) }; // ORDER: as above
+    pool.region.desc_free(offset, 1);
+    LIVE_PAGES.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic
+    LIVE_BLOCKS.fetch_sub(1, Ordering::Relaxed); // ORDER: a statistic
+    let mut dirty = true;
+    if displaced {
+        DISPLACED.fetch_sub(1, Ordering::Relaxed); // ORDER: a statistic
+        // SAFETY: the range is this block's (L2).
+        dirty = !unsafe { pool.region.map_anew(start, pages as usize * PAGE) };
+    }
+    pool.give(page, pages, dirty);
+    if dirty {
+        holes::hint(pages);
+    }
+}
+
+/// A signal handler freed a block while this thread had the pool: the next to have it gives it back.
+fn defer(offset: u32) {
+    // SAFETY: a live descriptor, given up by its owner.
+    let large = unsafe { &*at::<Large>(offset) };
+    // ORDER: a look.
+    let mut head = DEFERRED.load(Ordering::Relaxed);
+    loop {
+        large.deferred.store(head, Ordering::Relaxed); // ORDER: published below
+        // ORDER: Release meets the Acquire of `take_deferred`.
+        match DEFERRED.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Gives back what [`defer`] kept.
+#[inline]
+pub fn take_deferred(pool: &mut Pool) {
+    // ORDER: a look.
+    if DEFERRED.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    // ORDER: Acquire meets the Release of `defer`.
+    let mut next = DEFERRED.swap(0, Ordering::Acquire);
+    while next != 0 {
+        // SAFETY: deferred blocks are live descriptors until now.
+        unsafe {
+            let this = next;
+            next = (*at::<Large>(this)).deferred.load(Ordering::Relaxed); // ORDER: acquired above
+            give(pool, this);
+        }
+    }
+}
+
+/// Resizes a large block in its place, to another large size. `false`: it must move.
+///
+/// # Safety
+/// `large` is a live block of the caller.
+pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
+    let want = n.div_ceil(PAGE) as u32;
+    // SAFETY: as the caller promises.
+    let (start, have, tenant) = unsafe { ((*large).start, (*large).pages, (*large).tenant) };
+    if want == have {
+        return true;
+    }
+    if tenant != 0 {
+        return want < have && want > have - have / 4;
+    }
+    let page = page_of(start);
+    if want < have {
+        with_pool(who(), |pool| {
+            // SAFETY: as above.
+            unsafe { (*large).pages = want };
+            pool.give(page + want, have - want, true);
+        });
+        LIVE_PAGES.fetch_sub(have - want, Ordering::Relaxed); // ORDER: a statistic
+        holes::hint(have - want);
+        return true;
+    }
+    let grown = with_pool(who(), |pool| {
+        pool.extend(page + have, want - have).is_some()
+    });
+    if grown != Some(true) {
+        return false;
+    }
+    // SAFETY: as above.
+    unsafe { (*large).pages = want };
+    LIVE_PAGES.fetch_add(want - have, Ordering::Relaxed); // ORDER: a statistic
+    true
+}
+
+/// Moves a large block to where there are `n` bytes. Null: no memory; the block is as it was.
+///
+/// # Safety
+/// `large` is a live block of the caller; `n` is above its size.
+pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    let (start, pages) = unsafe { ((*large).start, (*large).pages) };
+    let (new, _) = malloc(n, PAGE);
+    if new.is_null() {
+        return new;
+    }
+    let bytes = pages as usize * PAGE;
+    // SAFETY: two blocks of at least this many bytes; the old one is given up.
+    unsafe {
+        if pages < MOVE_PAGES || !move_pages(start, new, bytes) {
+            core::ptr::copy_nonoverlapping(start as *const u8, new, bytes);
+            free(start as *mut u8);
+            return new;
+        }
+        if let Some(moved) = find(new) {
+            (*moved).displaced = 1;
+        }
+        DISPLACED.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        // The old pages went away with the move.
+        let offset = crate::state::offset_of(large);
+        with_pool(who(), |pool| give_clean(pool, offset));
+    }
+    new
+}
+
+unsafe fn give_clean(pool: &mut Pool, offset: u32) {
+    let large = at::<Large>(offset);
+    // SAFETY: as for `give`.
+    unsafe {
+        if (*large).displaced != 0 {
+            return give(pool, offset);
+        }
+        let page = page_of((*large).start);
+        // ORDER: nobody may use the address any more.
+        pool.region.map_entry(page).store(0, Ordering::Relaxed);
+        (*large).kind.store(0, Ordering::Relaxed); // ORDER: as above
+        let pages = (*large).pages;
+        pool.region.desc_free(offset, 1);
+        pool.give(page, pages, false);
+        LIVE_PAGES.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic
+        LIVE_BLOCKS.fetch_sub(1, Ordering::Relaxed); // ORDER: a statistic
+    }
+}
+
+/// Moves pages by the page tables; the old range stays mapped, without pages.
+unsafe fn move_pages(from: usize, to: *mut u8, bytes: usize) -> bool {
+    // ORDER: a statistic.
+    if DISPLACED.load(Ordering::Relaxed) >= DISPLACED_MAX {
+        return false;
+    }
+    const DONTUNMAP: i32 = 4;
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | DONTUNMAP;
+    // SAFETY: both ranges are whole blocks of the caller, and do not overlap.
+    let result = unsafe {
+        sys::syscall(
+            libc::SYS_mremap,
+            [
+                from as u64,
+                bytes as u64,
+                bytes as u64,
+                flags as u64,
+                to as u64,
+                0,
+            ],
+        )
+    };
+    result == to as i64
+}

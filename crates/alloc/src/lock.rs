@@ -1,0 +1,158 @@
+//! The lock of slow paths: one word, futex, and it knows who holds it.
+//!
+//! ```text
+//!   0            free
+//!   who          held          (`who` is even: a heap's address, or one of the fixed ids)
+//!   who | 1      held, and somebody sleeps
+//! ```
+//!
+//! K1  Whoever finds the lock held by himself is a signal handler that interrupted his own slow path:
+//!     [`Lock::lock`] says so instead of waiting for ever.
+//! K2  A sleeper that gets the lock keeps the mark, since others may sleep too; so no wake is lost.
+//! K3  Nothing sleeps while it holds a lock, except for another lock further down: heap, then pool.
+//!
+//! Not here: what each lock protects (`heap`, `state`).
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sys;
+
+/// Who takes a lock: even and not 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Who(pub u32);
+
+/// The thread that gives memory back.
+pub const PURGER: Who = Who(2);
+/// Any thread without a heap: one that is ending, or has not begun.
+pub const NOBODY: Who = Who(4);
+/// The thread that forks.
+pub const FORKER: Who = Who(6);
+
+/// Rounds of looking before sleeping: about 2 µs, which is longer than any slow path that does not
+/// call the kernel.
+const SPINS: u32 = 64;
+
+/// A mutual exclusion; see the head of the file.
+#[repr(transparent)]
+pub struct Lock(AtomicU32);
+
+impl Lock {
+    /// A free one.
+    #[cfg(not(loom))]
+    pub const fn new() -> Lock {
+        Lock(AtomicU32::new(0))
+    }
+
+    /// A free one.
+    #[cfg(loom)]
+    pub fn new() -> Lock {
+        Lock(AtomicU32::new(0))
+    }
+
+    /// Takes the lock if nobody has it.
+    #[inline]
+    pub fn try_lock(&self, who: Who) -> bool {
+        self.0
+            // ORDER: Acquire meets the Release in `unlock`: what the last holder wrote is seen (model: lock).
+            .compare_exchange(0, who.0, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Takes the lock. `false`: this thread has it already (K1). Cost uncontended: one compare-exchange.
+    #[inline]
+    #[must_use]
+    pub fn lock(&self, who: Who) -> bool {
+        self.try_lock(who) || self.lock_slow(who)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, who: Who) -> bool {
+        for _ in 0..SPINS {
+            // ORDER: a look; the exchange below orders.
+            let held = self.0.load(Ordering::Relaxed);
+            if held & !1 == who.0 && who != NOBODY {
+                return false;
+            }
+            if held == 0 && self.try_lock(who) {
+                return true;
+            }
+            pause();
+        }
+        loop {
+            // ORDER: a look.
+            let held = self.0.load(Ordering::Relaxed);
+            if held == 0 {
+                // ORDER: Acquire, as in `try_lock`; the mark stays (K2).
+                let taken =
+                    self.0
+                        .compare_exchange(0, who.0 | 1, Ordering::Acquire, Ordering::Relaxed);
+                if taken.is_ok() {
+                    return true;
+                }
+                continue;
+            }
+            let marked = held & 1 == 1
+                // ORDER: the mark carries no data.
+                || self.0.compare_exchange(held, held | 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if marked {
+                wait(&self.0, held | 1);
+            }
+        }
+    }
+
+    /// Gives the lock back.
+    #[inline]
+    pub fn unlock(&self) {
+        // ORDER: Release meets the Acquire in `try_lock` and `lock_slow`.
+        if self.0.swap(0, Ordering::Release) & 1 == 1 {
+            wake(&self.0);
+        }
+    }
+
+    /// Whether `who` holds it.
+    pub fn is_held_by(&self, who: Who) -> bool {
+        // ORDER: true only for what this thread stored itself.
+        self.0.load(Ordering::Relaxed) & !1 == who.0
+    }
+
+    /// Makes the lock free whoever held it: in the child of a fork, where the holders are gone.
+    pub fn reset(&self) {
+        // ORDER: the child has one thread.
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Lock::new()
+    }
+}
+
+#[cfg(not(loom))]
+fn pause() {
+    core::hint::spin_loop();
+}
+
+#[cfg(not(loom))]
+fn wait(word: &AtomicU32, expected: u32) {
+    // Bounded, so that a wake that a dead thread owed is only a delay.
+    sys::futex_wait(word, expected, 10_000_000);
+}
+
+#[cfg(not(loom))]
+fn wake(word: &AtomicU32) {
+    sys::futex_wake(word);
+}
+
+#[cfg(loom)]
+fn pause() {
+    loom::thread::yield_now();
+}
+
+#[cfg(loom)]
+fn wait(_word: &AtomicU32, _expected: u32) {
+    loom::thread::yield_now();
+}
+
+#[cfg(loom)]
+fn wake(_word: &AtomicU32) {}

@@ -1,0 +1,350 @@
+//! The thread that gives memory back while the program does nothing.
+//!
+//! ```text
+//!   slow paths ──hint──► wanted() ──► clone ──► tick … tick … nothing left to do ──► gone
+//!                                               │
+//!                            holes of every heap, free runs older than the decay
+//! ```
+//!
+//! U1  It is no thread of the C library's: made by `clone`, with its own stack and thread block, all
+//!     signals blocked. So `pthread_exit` in `main` still ends the process with the last real thread, and
+//!     no handler of the program's ever runs on it. It calls nothing that uses thread-local storage.
+//! U2  There is at most one, and it ends when a few ticks brought nothing: an idle process that is clean
+//!     has no thread of ours and spends nothing.
+//! U3  PURGE_LOCK is held for every pass, and taken before any other lock: a fork waits for the pass, so
+//!     no run is in the purger's hands in the child.
+//! U4  A pass that took t is followed by a sleep of at least 100 t: at most 1 % of one processor.
+//!
+//! Not here: what may be purged (`holes`, `pages`).
+
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sys;
+use skinflint_pages::Run;
+use skinflint_pages::purge::Batch;
+
+use crate::holes::{self, Zeal};
+use crate::lock::{Lock, PURGER, Who};
+use crate::state::{heaps, with_pool};
+
+/// Pages that must be reclaimable, by the hints, for the purger to be started: 512 KiB. Small programs
+/// never see it.
+pub const START_PAGES: u32 = 128;
+/// Milliseconds between two passes.
+const TICK_MS: u64 = 250;
+/// Ticks for which a free run stays as it is: what is wanted again within half a second to three quarters
+/// costs no fault.
+const DECAY_TICKS: u32 = 2;
+/// Ticks for which demand is remembered.
+const DEMAND_TICKS: usize = 8;
+/// Ticks without work after which the purger ends.
+const QUIET_TICKS: u32 = 6;
+const STACK_BYTES: usize = 64 * 1024;
+
+/// Held for every pass (U3).
+pub static PURGE_LOCK: Lock = Lock::new();
+
+struct BatchCell(UnsafeCell<Batch>);
+// SAFETY: reached only under PURGE_LOCK.
+unsafe impl Sync for BatchCell {}
+
+/// The one batch: 8 KiB, which is too much for a program's stack.
+static BATCH: BatchCell = BatchCell(UnsafeCell::new(Batch::new()));
+
+/// The batch.
+///
+/// # Safety
+/// PURGE_LOCK is held, and there is no other reference.
+pub unsafe fn batch() -> &'static mut Batch {
+    // SAFETY: as the caller promises.
+    unsafe { &mut *BATCH.0.get() }
+}
+static RUNNING: AtomicU32 = AtomicU32::new(0);
+/// The kernel's id of the thread while it lives; the kernel clears it at its end.
+static TID: AtomicU32 = AtomicU32::new(0);
+static ALLOWED: AtomicU32 = AtomicU32::new(1);
+static STACK: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+static TICK: AtomicU32 = AtomicU32::new(1);
+static WAKE: AtomicU32 = AtomicU32::new(0);
+/// Passes made and pages purged, ever.
+pub static PASSES: AtomicU32 = AtomicU32::new(0);
+/// See [`PASSES`].
+pub static PURGED: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+
+/// Whether there may be a purger at all.
+pub fn allow(allowed: bool) {
+    // ORDER: set at start.
+    ALLOWED.store(u32::from(allowed), Ordering::Relaxed);
+}
+
+/// There is work: starts the purger, unless it runs. Cost if it does: one load.
+#[inline]
+pub fn wanted() {
+    // ORDER: a look.
+    if RUNNING.load(Ordering::Relaxed) == 0 {
+        start();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn start() {
+    // ORDER: set at start.
+    if ALLOWED.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    // ORDER: the last one may still be ending; its stack is in use until the kernel clears this.
+    if TID.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    // ORDER: one thread wins.
+    if RUNNING
+        .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
+        .is_err()
+    {
+        return;
+    }
+    // SAFETY: RUNNING is ours.
+    if !unsafe { spawn() } {
+        RUNNING.store(0, Ordering::Release); // ORDER: gives it back
+    }
+}
+
+/// Clones the thread. Must hold RUNNING.
+unsafe fn spawn() -> bool {
+    // ORDER: RUNNING guards it.
+    let mut stack = STACK.load(Ordering::Relaxed);
+    if stack == 0 {
+        stack = sys::map_private(STACK_BYTES) as usize;
+        if stack == 0 {
+            return false;
+        }
+        STACK.store(stack, Ordering::Relaxed); // ORDER: as above
+    }
+    // The thread block lies at the top: a pointer to itself, and whatever a compiler may look for.
+    let block = (stack + STACK_BYTES - 1024) as *mut usize;
+    // SAFETY: within our own mapping.
+    unsafe {
+        block.write(block as usize);
+        block.add(2).write(block as usize);
+    }
+    let all: u64 = u64::MAX;
+    let mut old: u64 = 0;
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM
+        | libc::CLONE_SETTLS
+        | libc::CLONE_PARENT_SETTID
+        | libc::CLONE_CHILD_CLEARTID;
+    // SAFETY: the masks are ours; the stack is used by nobody (RUNNING, TID).
+    unsafe {
+        let set = |how: i32, new: *const u64, old: *mut u64| {
+            sys::syscall(
+                libc::SYS_rt_sigprocmask,
+                [how as u64, new as u64, old as u64, 8, 0, 0],
+            )
+        };
+        if set(libc::SIG_BLOCK, &all, &mut old) != 0 {
+            return false;
+        }
+        let tid = clone_thread(
+            flags as u64,
+            (block as usize - 64) & !15,
+            TID.as_ptr() as usize,
+            block as usize,
+        );
+        set(libc::SIG_SETMASK, &old, core::ptr::null_mut());
+        tid > 0
+    }
+}
+
+/// `clone(flags, stack, tid, tid, tls)`; the child runs [`main`] and exits.
+#[unsafe(naked)]
+unsafe extern "C" fn clone_thread(flags: u64, stack: usize, tid: usize, tls: usize) -> i64 {
+    naked_asm!(
+        "mov r8, rcx",      // thread block
+        "mov r10, rdx",     // where the kernel clears the id at the end
+        "mov eax, 56",
+        "syscall",
+        "test eax, eax",
+        "jz 2f",
+        "ret",
+        "2:",
+        "xor ebp, ebp",
+        "call {main}",
+        "xor edi, edi",
+        "mov eax, 60",
+        "syscall",
+        "ud2",
+        main = sym main,
+    )
+}
+
+/// What the thread does.
+extern "C" fn main() {
+    const NAME: &[u8] = b"skinflint\0";
+    // SAFETY: the name outlives the call.
+    unsafe {
+        sys::syscall(
+            libc::SYS_prctl,
+            [libc::PR_SET_NAME as u64, NAME.as_ptr() as u64, 0, 0, 0, 0],
+        )
+    };
+    let mut demand = Demand::default();
+    let mut quiet = 0;
+    let mut delay_ns = TICK_MS * 1_000_000;
+    loop {
+        // ORDER: a number to wait on.
+        sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), delay_ns);
+        let begin = sys::monotonic_ns();
+        let hint = holes::take_hint();
+        let worked = pass(&mut demand);
+        let took = sys::monotonic_ns() - begin;
+        delay_ns = (TICK_MS * 1_000_000).max(took * 100);
+        quiet = if worked || hint >= START_PAGES {
+            0
+        } else {
+            quiet + 1
+        };
+        if quiet < QUIET_TICKS {
+            continue;
+        }
+        // ORDER: gives RUNNING back; a hint that came since is looked at once more.
+        RUNNING.store(0, Ordering::SeqCst);
+        if holes::peek_hint() < START_PAGES
+            || RUNNING
+                .compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed)
+                .is_err()
+        {
+            return;
+        }
+        quiet = 0;
+    }
+}
+
+/// How much memory was wanted again lately.
+#[derive(Default)]
+struct Demand {
+    reused_total: u64,
+    ticks: [u32; DEMAND_TICKS],
+    at: usize,
+}
+
+impl Demand {
+    /// Notes the pool's count of dirty pages taken again; returns how many pages to keep.
+    fn note(&mut self, reused_total: u64) -> u32 {
+        let now = reused_total
+            .wrapping_sub(self.reused_total)
+            .min(u64::from(u32::MAX));
+        self.reused_total = reused_total;
+        self.ticks[self.at] = now as u32;
+        self.at = (self.at + 1) % DEMAND_TICKS;
+        self.ticks.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// One pass over everything. Whether there was work, or will be.
+fn pass(demand: &mut Demand) -> bool {
+    if !PURGE_LOCK.lock(PURGER) {
+        return false;
+    }
+    // ORDER: only this thread counts.
+    let tick = TICK.fetch_add(1, Ordering::Relaxed) + 1;
+    // SAFETY: the lock is held.
+    let batch = unsafe { batch() };
+    let mut purged = 0;
+    let mut pending = 0;
+    for heap in heaps() {
+        let walked = holes::walk(heap, PURGER, Zeal::Quiet, batch);
+        purged += walked.purged;
+        pending += walked.pending;
+    }
+    let keep = with_pool(PURGER, |pool| {
+        pool.set_tick(tick);
+        demand.note(pool.reused_dirty_total)
+    });
+    purged += purge_pool(
+        PURGER,
+        tick.saturating_sub(DECAY_TICKS),
+        keep.unwrap_or(0),
+        batch,
+    );
+    let dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
+    PURGE_LOCK.unlock();
+    PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+    PURGED.fetch_add(u64::from(purged), Ordering::Relaxed); // ORDER: a statistic
+    purged > 0 || pending > 0 || dirty > 0
+}
+
+/// Purges free runs that became dirty at or before a tick, but keeps so many pages; returns pages.
+///
+/// PURGE_LOCK is held (U3).
+fn purge_pool(who: Who, until: u32, keep: u32, batch: &mut Batch) -> u32 {
+    const NONE: Run = Run {
+        page: 0,
+        pages: 0,
+        clean: false,
+    };
+    let mut runs = [NONE; 64];
+    let mut purged = 0;
+    loop {
+        let count = with_pool(who, |pool| pool.claim_dirty(until, keep, &mut runs)).unwrap_or(0);
+        if count == 0 {
+            return purged;
+        }
+        for run in &runs[..count] {
+            if batch.is_full() {
+                batch.flush();
+            }
+            let address = crate::state::base() + run.page as usize * 4096;
+            batch.add(address, run.pages as usize * 4096);
+            purged += run.pages;
+        }
+        batch.flush();
+        with_pool(who, |pool| pool.purged(&runs[..count]));
+    }
+}
+
+/// Gives back everything that can be, at once. `true` if there was anything.
+pub fn trim() -> bool {
+    if crate::state::base() == 0 {
+        return false;
+    }
+    let who = crate::large::who();
+    if !PURGE_LOCK.lock(who) {
+        return false;
+    }
+    let mine = crate::tls::get();
+    // SAFETY: the lock is held.
+    let batch = unsafe { batch() };
+    let mut purged = 0;
+    for heap in heaps() {
+        if core::ptr::eq(heap, mine) && heap.lock.lock(who) {
+            // SAFETY: this thread owns the heap, and has its lock.
+            unsafe {
+                crate::free::drain(heap);
+                holes::release_current(heap);
+                heap.flush_empty();
+            }
+            heap.lock.unlock();
+        }
+        purged += holes::walk(heap, who, Zeal::All, batch).purged;
+    }
+    purged += purge_pool(who, u32::MAX, 0, batch);
+    PURGE_LOCK.unlock();
+    PURGED.fetch_add(u64::from(purged), Ordering::Relaxed); // ORDER: a statistic
+    purged > 0
+}
+
+/// In the child of a fork: the purger did not come along.
+pub fn forget() {
+    PURGE_LOCK.reset();
+    // ORDER: the child has one thread.
+    RUNNING.store(0, Ordering::Relaxed);
+    TID.store(0, Ordering::Relaxed); // ORDER: as above
+}

@@ -1,0 +1,266 @@
+//! What the process has one of: the address range, the pool of page runs, the list of heaps.
+//!
+//! ```text
+//!   BASE, LIMIT   read by every free         POOL   page runs and descriptors, under POOL_LOCK
+//!   HEAPS         every heap ever made       IDLE   heaps without a thread, under POOL_LOCK
+//! ```
+//!
+//! G1  BASE and META change once, from 0, before the first block is handed out.
+//! G2  LIMIT only grows, and MAP is mapped for all of it.
+//! G3  Order of locks: a heap's, then the pool's. A second heap's lock is only tried for.
+//! G4  A heap, once made, stays at its address for good, and in HEAPS.
+//!
+//! Not here: what a heap does (`heap`).
+
+use core::cell::UnsafeCell;
+
+use skinflint_base::sync::{AtomicU32, AtomicUsize, Ordering};
+use skinflint_pages::{Header, MAP_SPAN, META_SPAN, Options, Pool};
+
+use crate::heap::Heap;
+use crate::lock::{Lock, Who};
+use crate::span::Span;
+
+struct PoolCell(UnsafeCell<Pool>);
+// SAFETY: reached only through `with_pool` and `pool_locked`, under POOL_LOCK.
+unsafe impl Sync for PoolCell {}
+
+static POOL: PoolCell = PoolCell(UnsafeCell::new(Pool::new()));
+/// The lock of the pool, of IDLE, and of the class table.
+pub static POOL_LOCK: Lock = Lock::new();
+
+/// What every free reads: one cache line, reached by one address.
+#[repr(C, align(64))]
+struct Range {
+    base: AtomicUsize,
+    /// LIMIT, or 0 while every call shall go the slow way.
+    fast_limit: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+// Under its own name and hidden, so that it is reached from the instruction pointer, and not through the
+// table of addresses that a crate of its own would take: one load less in every call.
+#[unsafe(export_name = "skinflint_range")]
+static RANGE: Range = Range {
+    base: AtomicUsize::new(0),
+    fast_limit: AtomicUsize::new(0),
+    limit: AtomicUsize::new(0),
+};
+core::arch::global_asm!(".hidden skinflint_range");
+
+#[inline(always)]
+fn range() -> &'static Range {
+    let range: *const Range;
+    // SAFETY: the address of RANGE.
+    unsafe {
+        core::arch::asm!(
+            "lea {range}, [rip + skinflint_range]",
+            range = out(reg) range,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+        &*range
+    }
+}
+
+static SLOW_MODE: AtomicU32 = AtomicU32::new(0);
+/// Newest heap; they are linked through `next_heap` (G4).
+pub static HEAPS: AtomicU32 = AtomicU32::new(0);
+/// Newest heap without a thread.
+pub static IDLE: AtomicU32 = AtomicU32::new(0);
+
+/// Owner of a descriptor that is no small span: no heap has this address.
+pub const OWNER_NONE: u32 = 1;
+
+/// Address of page 0.
+#[inline(always)]
+pub fn base() -> usize {
+    // ORDER: Relaxed: whoever holds a block got it after BASE was set (G1).
+    range().base.load(Ordering::Relaxed)
+}
+
+/// Address of META.
+#[inline(always)]
+pub fn meta() -> usize {
+    base() - MAP_SPAN - META_SPAN
+}
+
+/// Mapped bytes of HEAP.
+#[inline(always)]
+pub fn limit() -> usize {
+    // ORDER: Relaxed: whoever holds a block below it got it after LIMIT grew (G2).
+    range().limit.load(Ordering::Relaxed)
+}
+
+/// As [`limit`], but 0 while every free shall go the slow way.
+#[inline(always)]
+pub fn fast_limit() -> usize {
+    // ORDER: as `limit`.
+    range().fast_limit.load(Ordering::Relaxed)
+}
+
+/// Sends every free the slow way, where it is checked further.
+pub fn set_slow_mode() {
+    // ORDER: set at start, before there are threads.
+    SLOW_MODE.store(1, Ordering::Relaxed);
+    // ORDER: as above.
+    range().fast_limit.store(0, Ordering::Relaxed);
+}
+
+/// Whether every call goes the slow way.
+#[inline]
+pub fn slow_mode() -> bool {
+    // ORDER: set at start.
+    SLOW_MODE.load(Ordering::Relaxed) != 0
+}
+
+/// The object at an offset of META.
+#[inline(always)]
+pub fn at<T>(offset: u32) -> *mut T {
+    (meta() + offset as usize) as *mut T
+}
+
+/// Offset in META of an object that is there.
+#[inline(always)]
+pub fn offset_of<T>(object: *const T) -> u32 {
+    (object as usize - meta()) as u32
+}
+
+/// As [`descriptor`], with the base and the distance at hand.
+///
+/// # Safety
+/// `distance < limit()`, and `base` is [`base()`].
+#[inline(always)]
+pub unsafe fn descriptor_from<'a>(base: usize, distance: usize) -> &'a Span {
+    // SAFETY: G2: MAP is mapped for every page below LIMIT, and leads to descriptors.
+    unsafe {
+        let entry = &*((base - MAP_SPAN + (distance >> 12) * 4) as *const AtomicU32);
+        // ORDER: Relaxed: whoever holds the block got it, directly or not, after the entry was written.
+        let offset = entry.load(Ordering::Relaxed);
+        &*((base - MAP_SPAN - META_SPAN + offset as usize) as *const Span)
+    }
+}
+
+/// The page map's entry for an address of HEAP, given as its distance from BASE.
+///
+/// # Safety
+/// `distance < limit()`.
+#[inline(always)]
+pub unsafe fn map_entry<'a>(distance: usize) -> &'a AtomicU32 {
+    // SAFETY: G2: MAP is mapped for every page below LIMIT.
+    unsafe { &*((base() - MAP_SPAN + (distance >> 12) * 4) as *const AtomicU32) }
+}
+
+/// The descriptor of the page at a distance from BASE; the dummy where there is none.
+///
+/// # Safety
+/// As for [`map_entry`].
+#[inline(always)]
+pub unsafe fn descriptor(distance: usize) -> *mut Span {
+    // SAFETY: as the caller promises.
+    // ORDER: Relaxed: whoever holds the block got it, directly or not, after the entry was written.
+    let offset = unsafe { map_entry(distance) }.load(Ordering::Relaxed);
+    at(offset)
+}
+
+/// Runs `work` with the pool. `None`: this thread holds its lock already (a signal handler).
+pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
+    if !POOL_LOCK.lock(who) {
+        return None;
+    }
+    // SAFETY: POOL_LOCK is held, so this is the only reference.
+    let pool = unsafe { &mut *POOL.0.get() };
+    crate::large::take_deferred(pool);
+    let result = work(pool);
+    publish(pool);
+    POOL_LOCK.unlock();
+    Some(result)
+}
+
+fn publish(pool: &Pool) {
+    let bytes = pool.region.heap_bytes();
+    if bytes == limit() {
+        return;
+    }
+    // ORDER: Release, though readers need none (G2).
+    range().limit.store(bytes, Ordering::Release);
+    if !slow_mode() {
+        // ORDER: as above.
+        range().fast_limit.store(bytes, Ordering::Release);
+    }
+}
+
+/// Maps the range, once. `false`: the OS refuses.
+#[cold]
+pub fn start(who: Who) -> bool {
+    with_pool(who, |pool| {
+        if base() != 0 {
+            return true;
+        }
+        let options = Options {
+            huge_pages: false,
+            seed: seed(),
+            first_heap_bytes: 1 << 20,
+        };
+        if !pool.region.place(&options) {
+            return false;
+        }
+        // ORDER: G1; the lock's release publishes it to those who come through here.
+        range().base.store(pool.region.base(), Ordering::Release);
+        // SAFETY: offset 0 of META is the dummy descriptor, which nobody else writes.
+        let dummy = unsafe { &*at::<Header>(0) };
+        // ORDER: as above.
+        dummy.owner.store(OWNER_NONE, Ordering::Relaxed);
+        true
+    })
+    .unwrap_or(false)
+}
+
+/// Bytes that the kernel drew for this process.
+fn seed() -> u64 {
+    // SAFETY: getauxval reads what the kernel left on the stack; it allocates nothing.
+    let random = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const u64;
+    if random.is_null() {
+        return skinflint_base::sys::monotonic_ns();
+    }
+    // SAFETY: AT_RANDOM points to sixteen bytes, for as long as the process lives.
+    unsafe { random.add(1).read_unaligned() }
+}
+
+/// Every heap, newest first.
+pub fn heaps() -> impl Iterator<Item = &'static Heap> {
+    // ORDER: Acquire meets the Release of `add_heap`: the heap is complete.
+    let mut next = HEAPS.load(Ordering::Acquire);
+    core::iter::from_fn(move || {
+        if next == 0 {
+            return None;
+        }
+        // SAFETY: G4.
+        let heap = unsafe { &*at::<Heap>(next) };
+        // ORDER: written before the heap was published.
+        next = heap.next_heap.load(Ordering::Relaxed);
+        Some(heap)
+    })
+}
+
+/// Makes a heap; null if the OS refuses.
+pub fn new_heap(who: Who) -> *mut Heap {
+    let made = with_pool(who, |pool| {
+        let size = core::mem::size_of::<Heap>();
+        let mut offset = pool.region.meta_alloc(size, 4096)?;
+        if at::<Heap>(offset) as u32 <= OWNER_NONE {
+            // Once in four billion addresses the low half is 0, which means "no heap".
+            offset = pool.region.meta_alloc(size, 4096)?;
+        }
+        // SAFETY: fresh zeroed metadata of this size and alignment.
+        unsafe { Heap::init(at(offset)) };
+        // SAFETY: initialised just now.
+        let heap = unsafe { &*at::<Heap>(offset) };
+        // ORDER: POOL_LOCK is held by every writer.
+        heap.next_heap
+            .store(HEAPS.load(Ordering::Relaxed), Ordering::Relaxed);
+        // ORDER: Release meets the Acquire of `heaps`.
+        HEAPS.store(offset, Ordering::Release);
+        Some(at::<Heap>(offset))
+    });
+    made.flatten().unwrap_or(core::ptr::null_mut())
+}

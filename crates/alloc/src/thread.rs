@@ -1,0 +1,164 @@
+//! A thread's heap from its first block to its end, and whose it is then.
+//!
+//! ```text
+//!   first malloc ──► an idle heap, else a new one ──► … ──► destructors ──► idle ──► the next thread
+//! ```
+//!
+//! D1  A heap becomes idle in the last round of the thread's destructors, so that what they free goes
+//!     the fast way; what comes later goes through the bits for other threads' frees.
+//! D2  A thread that allocates after that borrows a heap for the one call.
+//! D3  Nothing here allocates before the thread has its heap.
+//!
+//! Not here: fork (`fork`).
+
+use core::cell::UnsafeCell;
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+
+use crate::heap::{Heap, usage};
+use crate::lock::NOBODY;
+use crate::state::{self, IDLE, at, new_heap, offset_of, with_pool};
+use crate::{free, holes, tls};
+
+/// Rounds of destructors that the C library runs (`PTHREAD_DESTRUCTOR_ITERATIONS` is 4); ours counts
+/// from its first call, and must not miss its last.
+const ROUNDS: u32 = 3;
+
+static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+struct Marker(UnsafeCell<[u64; 512]>);
+// SAFETY: only its address and its `budget`, an atomic, are used.
+unsafe impl Sync for Marker {}
+
+/// Stands for the heap of a thread whose destructors have run. All zero: its budget is used up, so every
+/// call goes the slow way, and no span has it as its owner.
+static ENDED: Marker = Marker(UnsafeCell::new([0; 512]));
+
+/// Whether a heap stands for a thread that is ending.
+pub fn is_ended(heap: *const Heap) -> bool {
+    core::ptr::eq(heap.cast(), ENDED.0.get())
+}
+
+/// Gives this thread a heap; null if there is no memory for one.
+#[cold]
+#[inline(never)]
+pub fn enter() -> *mut Heap {
+    if !state::start(NOBODY) {
+        return core::ptr::null_mut();
+    }
+    let heap = adopt();
+    if heap.is_null() {
+        return heap;
+    }
+    tls::set(heap);
+    watch_exit(heap);
+    heap
+}
+
+/// An idle heap, else a new one. The caller's until [`leave`].
+pub fn adopt() -> *mut Heap {
+    let idle = with_pool(NOBODY, |_| {
+        // ORDER: the pool's lock is held.
+        let first = IDLE.load(Ordering::Relaxed);
+        if first != 0 {
+            // SAFETY: heaps stay (G4).
+            let next = unsafe { &*at::<Heap>(first) }
+                .next_idle
+                .load(Ordering::Relaxed); // ORDER: as above
+            IDLE.store(next, Ordering::Release); // ORDER: meets the Acquire in `Heap::steal`
+        }
+        first
+    });
+    let heap = match idle {
+        Some(first) if first != 0 => at::<Heap>(first),
+        _ => new_heap(NOBODY),
+    };
+    if heap.is_null() {
+        return heap;
+    }
+    // SAFETY: heaps stay (G4).
+    let this = unsafe { &*heap };
+    // The lock: nobody is in the middle of acting as the owner.
+    if this.lock.lock(this.who()) {
+        this.usage.store(usage::THREAD, Ordering::Relaxed); // ORDER: the lock is held
+        this.exit_rounds.store(0, Ordering::Relaxed); // ORDER: as above
+        this.lock.unlock();
+    }
+    heap
+}
+
+/// Makes a heap idle: nothing is allocated from it until a thread takes it.
+pub fn leave(heap: *mut Heap) {
+    // SAFETY: heaps stay (G4).
+    let this = unsafe { &*heap };
+    if this.lock.lock(this.who()) {
+        // SAFETY: this thread owns the heap, and has its lock.
+        unsafe {
+            free::drain(this);
+            // ORDER: the lock is held. Not a thread's any more: empty spans go back at once.
+            this.usage.store(usage::IDLE, Ordering::Relaxed);
+            holes::release_current(this);
+            this.flush_empty();
+        }
+        // ORDER: a hint.
+        holes::hint(this.pages.load(Ordering::Relaxed) / 8);
+        this.lock.unlock();
+    }
+    with_pool(NOBODY, |_| {
+        // ORDER: the pool's lock is held.
+        this.next_idle
+            .store(IDLE.load(Ordering::Relaxed), Ordering::Release);
+        IDLE.store(offset_of(heap), Ordering::Release); // ORDER: meets the Acquire in `Heap::steal`
+    });
+}
+
+/// Has [`ended`] called when the thread ends.
+fn watch_exit(heap: *mut Heap) {
+    // ORDER: the key is a number.
+    let mut key = KEY.load(Ordering::Relaxed);
+    if key == u32::MAX {
+        let mut made = 0;
+        // SAFETY: `made` is ours; the function allocates nothing.
+        if unsafe { libc::pthread_key_create(&mut made, Some(ended)) } != 0 {
+            return;
+        }
+        // ORDER: as above. A thread that lost the race uses the winner's key.
+        key = match KEY.compare_exchange(u32::MAX, made, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => made,
+            Err(other) => {
+                // SAFETY: nobody has used it.
+                unsafe { libc::pthread_key_delete(made) };
+                other
+            }
+        };
+    }
+    // SAFETY: the key exists. It may allocate, which this thread now can (D3).
+    unsafe { libc::pthread_setspecific(key, heap.cast()) };
+}
+
+/// The thread's destructors run.
+unsafe extern "C" fn ended(value: *mut libc::c_void) {
+    let heap: *mut Heap = value.cast();
+    // SAFETY: heaps stay (G4).
+    let this = unsafe { &*heap };
+    // ORDER: the thread's own.
+    let rounds = this.exit_rounds.fetch_add(1, Ordering::Relaxed) + 1;
+    if rounds < ROUNDS {
+        watch_exit(heap);
+        return;
+    }
+    tls::set(ENDED.0.get().cast());
+    leave(heap);
+}
+
+/// Allocates for a thread that has ended, with a heap borrowed for the one call (D2).
+pub fn with_borrowed(work: impl FnOnce(&Heap) -> *mut u8) -> *mut u8 {
+    let heap = adopt();
+    if heap.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: heaps stay (G4).
+    let block = work(unsafe { &*heap });
+    leave(heap);
+    block
+}

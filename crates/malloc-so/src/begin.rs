@@ -1,0 +1,105 @@
+//! What happens when the library is loaded, and when the program ends.
+//!
+//! ```text
+//!   loader ─► first of all constructors ─► fork handlers, fit profile ─► … main … ─► exit ─► figures, if asked for
+//! ```
+//!
+//! B1  The fork handlers are registered before any other library's constructor runs (`-z initfirst`): so
+//!     the locks are taken after everybody else's `prepare` handlers, which may still allocate, and are
+//!     given back before everybody else's `parent` and `child` handlers.
+//! B2  Nothing here allocates: glibc keeps the first handlers in a table of its own.
+//! B3  A set-user-id program's environment is not looked at.
+//!
+//! Not here: the engine's own beginning (its first call, which is long before any constructor), the ends
+//! of threads.
+
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use skinflint_alloc as alloc;
+use skinflint_base::env;
+
+use crate::reports;
+
+static STATS_AT_EXIT: AtomicBool = AtomicBool::new(false);
+
+type Handler = unsafe extern "C" fn();
+
+unsafe extern "C" {
+    fn pthread_atfork(
+        prepare: Option<Handler>,
+        parent: Option<Handler>,
+        child: Option<Handler>,
+    ) -> c_int;
+}
+
+/// Called by the loader, once.
+///
+/// # Safety
+/// `envp` is the environment, closed by a null pointer.
+unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
+    // SAFETY: handlers of the engine, which take no arguments. If there were no room for them, only a
+    // program that forks while others allocate could tell.
+    unsafe {
+        pthread_atfork(
+            Some(alloc::fork::prepare),
+            Some(alloc::fork::parent),
+            Some(alloc::fork::child),
+        );
+    }
+    // SAFETY: as the caller promises; the value is a C string.
+    let wanted = unsafe {
+        let value = variable(envp, env::STATS.name().as_bytes());
+        !value.is_null() && *value != 0 && *value != b'0' as c_char
+    };
+    // SAFETY: as above. A profile is taken before there is a second thread: this is the first of all
+    // constructors.
+    unsafe {
+        let profile = variable(envp, env::FIT.name().as_bytes());
+        if !profile.is_null() && *profile != 0 {
+            alloc::fit::begin(CStr::from_ptr(profile));
+        }
+    }
+    // ORDER: Relaxed; read at the end by the thread that ends the process, and stands alone.
+    STATS_AT_EXIT.store(wanted, Ordering::Relaxed);
+}
+
+/// The value of an environment variable, or null (B3). By hand: before libc's own constructor its
+/// `getenv` finds nothing.
+///
+/// # Safety
+/// As for [`begin`].
+unsafe fn variable(envp: *const *const c_char, name: &[u8]) -> *const c_char {
+    // SAFETY: no memory is involved.
+    if envp.is_null() || unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return core::ptr::null();
+    }
+    let mut at = envp;
+    // SAFETY: the list is closed by null, each entry by a zero byte, which is no byte of a name.
+    unsafe {
+        while !(*at).is_null() {
+            let entry = (*at).cast::<u8>();
+            let same = (0..name.len()).all(|i| *entry.add(i) == name[i]);
+            if same && *entry.add(name.len()) == b'=' {
+                return entry.add(name.len() + 1).cast();
+            }
+            at = at.add(1);
+        }
+    }
+    core::ptr::null()
+}
+
+unsafe extern "C" fn end() {
+    // ORDER: Relaxed; see `begin`.
+    if STATS_AT_EXIT.load(Ordering::Relaxed) {
+        reports::write_stats();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: unsafe extern "C" fn() = end;

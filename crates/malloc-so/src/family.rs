@@ -1,0 +1,156 @@
+//! The malloc family of C, by all its names.
+//!
+//! ```text
+//!   malloc  __libc_malloc                 ─► alloc::malloc
+//!   memalign  aligned_alloc  …  pvalloc   ─► alignment made good ─► alloc::memalign
+//! ```
+//!
+//! F1  Only what the engine leaves to its caller is done here: alignments made good, products checked,
+//!     pages rounded, `posix_memalign`'s way to say no. The rest is one jump.
+//! F2  `errno` is ENOMEM after each failure and untouched otherwise; `posix_memalign` never touches it
+//!     (its manual says so; glibc's sets ENOMEM all the same).
+//! F3  Sizes that C23's `free_sized` passes are not looked at: the engine knows the block.
+//!
+//! The functions that only differ in name have the same body, so that the compiler makes one of them.
+//!
+//! Not here: C++ (operators.rs), figures (reports.rs).
+
+use core::ffi::c_int;
+
+use skinflint_alloc as alloc;
+
+/// One page: what `valloc` aligns to.
+const PAGE: usize = 4096;
+
+/// What `malloc` aligns to.
+const MALLOC_ALIGN: usize = 16;
+
+/// This thread's `errno`, for as long as the value lives: put back when it is dropped.
+struct KeepErrno(c_int);
+
+impl KeepErrno {
+    fn new() -> KeepErrno {
+        // SAFETY: this thread's errno.
+        KeepErrno(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
+        fail(self.0);
+    }
+}
+
+/// Sets `errno`; null, for whoever has to return something.
+#[cold]
+fn fail(error: c_int) -> *mut u8 {
+    // SAFETY: this thread's errno.
+    unsafe { *libc::__errno_location() = error };
+    core::ptr::null_mut()
+}
+
+/// Names with the same arguments and the same body.
+macro_rules! exported {
+    ($name:ident $($more:ident)*: $($signature_and_body:tt)*) => {
+        exported!(@one $name $($signature_and_body)*);
+        exported!($($more)*: $($signature_and_body)*);
+    };
+    (: $($signature_and_body:tt)*) => {};
+    (@one $name:ident $arguments:tt $(-> $result:ty)? $body:block) => {
+        #[doc = concat!("`", stringify!($name), "`, see its manual page.")]
+        ///
+        /// # Safety
+        /// As its manual page says.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name $arguments $(-> $result)? $body
+    };
+}
+
+exported! { malloc __libc_malloc: (size: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { alloc::malloc(size) }
+}}
+
+exported! { free cfree __libc_free __libc_cfree free_sized free_aligned_sized: (block: *mut u8) {
+    // SAFETY: as the caller promises. What `free_sized` has besides is in registers (F3).
+    unsafe { alloc::free(block) }
+}}
+
+exported! { calloc __libc_calloc: (count: usize, each: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { alloc::calloc(count, each) }
+}}
+
+exported! { realloc __libc_realloc: (block: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { alloc::realloc(block, size) }
+}}
+
+exported! {
+reallocarray __libc_reallocarray: (block: *mut u8, count: usize, each: usize) -> *mut u8 {
+    match count.checked_mul(each) {
+        // SAFETY: as the caller promises.
+        Some(size) => unsafe { alloc::realloc(block, size) },
+        None => fail(libc::ENOMEM),
+    }
+}}
+
+/// A block at a multiple of `align`, which is rounded up to a power of two, as glibc does.
+///
+/// # Safety
+/// As for `malloc`.
+#[inline]
+pub unsafe fn aligned(align: usize, size: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if align <= MALLOC_ALIGN {
+            return alloc::malloc(size);
+        }
+        match align.checked_next_power_of_two() {
+            Some(align) => alloc::memalign(align, size),
+            // The one case in which glibc calls the alignment wrong.
+            None => fail(libc::EINVAL),
+        }
+    }
+}
+
+exported! {
+memalign __libc_memalign aligned_alloc: (align: usize, size: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { aligned(align, size) }
+}}
+
+exported! { valloc __libc_valloc: (size: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { alloc::memalign(PAGE, size) }
+}}
+
+exported! { pvalloc __libc_pvalloc: (size: usize) -> *mut u8 {
+    match size.checked_next_multiple_of(PAGE) {
+        // SAFETY: as the caller promises.
+        Some(whole) => unsafe { alloc::memalign(PAGE, whole) },
+        None => fail(libc::ENOMEM),
+    }
+}}
+
+exported! {
+posix_memalign __posix_memalign: (out: *mut *mut u8, align: usize, size: usize) -> c_int {
+    if !align.is_power_of_two() || align < size_of::<*mut u8>() {
+        return libc::EINVAL;
+    }
+    let _errno = KeepErrno::new();
+    // SAFETY: as the caller promises; `out` is written on success only.
+    unsafe {
+        let block = aligned(align, size);
+        if block.is_null() {
+            return libc::ENOMEM;
+        }
+        out.write(block);
+    }
+    0
+}}
+
+exported! { malloc_usable_size: (block: *mut u8) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { alloc::usable_size(block) }
+}}

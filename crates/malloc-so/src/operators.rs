@@ -1,0 +1,308 @@
+//! `operator new` and `operator delete` of C++, all of them.
+//!
+//! ```text
+//!   new[]  ─► new ─► alloc::malloc ── null ─► the C++ library's new: handler, malloc again, bad_alloc
+//!   delete[](p, n) ─► delete[](p) ─► delete(p) ─► alloc::free
+//! ```
+//!
+//! N1  A program may replace `new` and `delete` and leave the others: the standard defines those by
+//!     the replaced ones (`new[]` calls `new`, `delete(p, n)` calls `delete(p)`). So only `new(n)`,
+//!     `new(n, align)`, `delete(p)` and `delete(p, align)` are ours; all others jump to what the
+//!     *program* means by these names, through the global offset table: one instruction. (Binding them
+//!     here, `-Bsymbolic-functions`, would free the program's own blocks as ours.)
+//! N2  Nothing is thrown here. When memory runs out the call goes on, by a jump, to the next `operator
+//!     new` behind us, with the same arguments: libstdc++'s calls `malloc`, calls the new-handler, throws.
+//!     The jump leaves no frame of ours, so none has to be unwound; a test of the built library sees
+//!     that it stays one.
+//! N3  With no C++ library anywhere the program cannot catch: one line, and abort.
+//!
+//! `__hot_cold_t` are hints that LLVM makes from a profile: two temperatures. Both are one here.
+//!
+//! Not here: class-specific operators (the compiler calls them by themselves).
+
+use core::arch::naked_asm;
+use core::ffi::CStr;
+
+use skinflint_alloc as alloc;
+
+use crate::family;
+
+/// The C++ libraries, in the order in which they are asked.
+const LIBRARIES: [&CStr; 3] = [c"libstdc++.so.6", c"libc++abi.so.1", c"libc++.so.1"];
+
+/// The operators that may fail, by what the C++ library calls them. The index is the argument of
+/// [`behind_us`].
+const NAMES: [&CStr; 6] = [
+    c"_Znwm",
+    c"_ZnwmSt11align_val_t",
+    c"_ZnwmRKSt9nothrow_t",
+    c"_ZnamRKSt9nothrow_t",
+    c"_ZnwmSt11align_val_tRKSt9nothrow_t",
+    c"_ZnamSt11align_val_tRKSt9nothrow_t",
+];
+
+/// The first of [`NAMES`] that returns null instead of throwing.
+const FIRST_NOTHROW: usize = 2;
+
+/// The operator of the same name behind us: of a library that the program was linked with, or of one that
+/// was loaded for a plug-in alone. Where there is none, a throwing one ends the program (N3).
+///
+/// Nothing is remembered: who comes here has run out of memory.
+#[cold]
+extern "C" fn behind_us(which: usize) -> *mut u8 {
+    let Some(name) = NAMES.get(which) else {
+        return core::ptr::null_mut();
+    };
+    // SAFETY: look-ups by name; RTLD_NOLOAD loads nothing, and the handle is given back.
+    let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    for library in LIBRARIES {
+        if !found.is_null() {
+            break;
+        }
+        // SAFETY: as above.
+        unsafe {
+            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if !handle.is_null() {
+                found = libc::dlsym(handle, name.as_ptr());
+                libc::dlclose(handle);
+            }
+        }
+    }
+    if !found.is_null() {
+        return found.cast();
+    }
+    if which < FIRST_NOTHROW {
+        skinflint_base::sys::stderr(
+            b"skinflint: operator new: out of memory, and no C++ library to throw bad_alloc\n",
+        );
+        // SAFETY: abort does not return.
+        unsafe { libc::abort() }
+    }
+    returns_null as *mut u8
+}
+
+extern "C" fn returns_null() -> *mut u8 {
+    core::ptr::null_mut()
+}
+
+/// Goes on to the operator behind us, with the arguments as they are: the three that an operator may have
+/// are kept over the look-up. At entry the stack is 8 below a multiple of 16; three pushes make it one.
+macro_rules! goes_on {
+    ($name:ident($($argument:ident: $kind:ty),*), $which:literal) => {
+        #[cold]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name($($argument: $kind),*) -> *mut u8 {
+            naked_asm!(
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "mov edi, {which}",
+                "call {behind_us}",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "jmp rax",
+                which = const $which,
+                behind_us = sym behind_us,
+            )
+        }
+    };
+}
+
+goes_on!(new_goes_on(size: usize), 0);
+goes_on!(new_aligned_goes_on(size: usize, align: usize), 1);
+goes_on!(new_nothrow_goes_on(size: usize, token: *const u8), 2);
+goes_on!(new_array_nothrow_goes_on(size: usize, token: *const u8), 3);
+goes_on!(new_aligned_nothrow_goes_on(size: usize, align: usize, token: *const u8), 4);
+goes_on!(new_array_aligned_nothrow_goes_on(size: usize, align: usize, token: *const u8), 5);
+
+/// `operator new(size_t)`.
+///
+/// # Safety
+/// As for `malloc`.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Znwm(size: usize) -> *mut u8 {
+    // SAFETY: as the caller promises; N2.
+    unsafe {
+        let block = alloc::malloc(size);
+        if block.is_null() {
+            return new_goes_on(size);
+        }
+        block
+    }
+}
+
+/// `operator new(size_t, align_val_t)`. An alignment that is no power of two fails, as in libstdc++.
+///
+/// # Safety
+/// As for `malloc`.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut u8 {
+    // SAFETY: as the caller promises; N2.
+    unsafe {
+        let block = aligned_or_null(size, align);
+        if block.is_null() {
+            return new_aligned_goes_on(size, align);
+        }
+        block
+    }
+}
+
+/// # Safety
+/// As for `malloc`.
+#[inline]
+unsafe fn aligned_or_null(size: usize, align: usize) -> *mut u8 {
+    if !align.is_power_of_two() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: as the caller promises.
+    unsafe { family::aligned(align, size) }
+}
+
+/// Whether the program means ours by an operator's name (N1). Cost: one load, two compares.
+macro_rules! is_ours {
+    ($name:literal) => {{
+        let meant: usize;
+        // SAFETY: reads the entry of the global offset table that the loader filled in.
+        unsafe {
+            core::arch::asm!(
+                concat!("mov {meant}, qword ptr [rip + ", $name, "@GOTPCREL]"),
+                meant = out(reg) meant,
+                options(nostack, readonly, preserves_flags, pure),
+            );
+        }
+        in_this_library(meant)
+    }};
+}
+
+#[inline]
+fn in_this_library(address: usize) -> bool {
+    unsafe extern "C" {
+        /// First byte of this library, by the linker.
+        #[link_name = "__ehdr_start"]
+        static LIBRARY_BEGIN: u8;
+        /// First byte behind its code, by the linker.
+        #[link_name = "etext"]
+        static CODE_END: u8;
+    }
+    let begin = &raw const LIBRARY_BEGIN as usize;
+    let end = &raw const CODE_END as usize;
+    address.wrapping_sub(begin) < end.wrapping_sub(begin)
+}
+
+/// The forms that return null. libstdc++ defines them by the throwing ones, in a `try`: where the program
+/// replaced those, libstdc++ has to do it; and also where memory runs out, since the new-handler is called.
+macro_rules! nothrow {
+    ($name:ident($($argument:ident: $kind:ty),*), $($throwing:literal)* => $block:expr, $goes_on:ident) => {
+        #[doc = concat!("`", stringify!($name), "`: returns null instead of throwing.")]
+        ///
+        /// # Safety
+        /// As for `malloc`.
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> *mut u8 {
+            let ours = $(is_ours!($throwing))&&*;
+            // SAFETY: as the caller promises.
+            unsafe {
+                if ours {
+                    let block = $block;
+                    if !block.is_null() {
+                        return block;
+                    }
+                }
+                $goes_on($($argument),*)
+            }
+        }
+    };
+}
+
+nothrow!(
+    _ZnwmRKSt9nothrow_t(size: usize, token: *const u8),
+    "_Znwm" => alloc::malloc(size), new_nothrow_goes_on
+);
+nothrow!(
+    _ZnamRKSt9nothrow_t(size: usize, token: *const u8),
+    "_Znam" "_Znwm" => alloc::malloc(size), new_array_nothrow_goes_on
+);
+nothrow!(
+    _ZnwmSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, token: *const u8),
+    "_ZnwmSt11align_val_t" => aligned_or_null(size, align), new_aligned_nothrow_goes_on
+);
+nothrow!(
+    _ZnamSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, token: *const u8),
+    "_ZnamSt11align_val_t" "_ZnwmSt11align_val_t" => aligned_or_null(size, align),
+    new_array_aligned_nothrow_goes_on
+);
+
+/// `operator delete(void*)`.
+///
+/// # Safety
+/// As for `free`.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ZdlPv(block: *mut u8) {
+    // SAFETY: as the caller promises.
+    unsafe { alloc::free(block) }
+}
+
+/// `operator delete(void*, align_val_t)`.
+///
+/// # Safety
+/// As for `free`.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut u8) {
+    // SAFETY: as the caller promises. The alignment is in a register: the engine knows the block.
+    unsafe { alloc::free(block) }
+}
+
+/// Operators that are another one, as the program means it (N1). What that one does not have as an
+/// argument is in registers that it does not read; `third_is_second` moves what stands elsewhere.
+macro_rules! by_another {
+    ($($name:ident = $other:literal;)*) => {$(
+        by_another!(@one $name, concat!("jmp qword ptr [rip + ", $other, "@GOTPCREL]"));
+    )*};
+    (third_is_second: $($name:ident = $other:literal;)*) => {$(
+        by_another!(@one $name, "mov rsi, rdx", concat!("jmp qword ptr [rip + ", $other, "@GOTPCREL]"));
+    )*};
+    (@one $name:ident, $($line:expr),*) => {
+        #[doc = concat!("`", stringify!($name), "`, by another operator.")]
+        ///
+        /// # Safety
+        /// As for that one.
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!($($line),*)
+        }
+    };
+}
+
+by_another! {
+    _Znam = "_Znwm";
+    _ZnamSt11align_val_t = "_ZnwmSt11align_val_t";
+    _ZdaPv = "_ZdlPv";
+    _ZdlPvm = "_ZdlPv";
+    _ZdaPvm = "_ZdaPv";
+    _ZdlPvRKSt9nothrow_t = "_ZdlPv";
+    _ZdaPvRKSt9nothrow_t = "_ZdaPv";
+    _ZdaPvSt11align_val_t = "_ZdlPvSt11align_val_t";
+    _ZdlPvSt11align_val_tRKSt9nothrow_t = "_ZdlPvSt11align_val_t";
+    _ZdaPvSt11align_val_tRKSt9nothrow_t = "_ZdaPvSt11align_val_t";
+    _Znwm12__hot_cold_t = "_Znwm";
+    _Znam12__hot_cold_t = "_Znam";
+    _ZnwmRKSt9nothrow_t12__hot_cold_t = "_ZnwmRKSt9nothrow_t";
+    _ZnamRKSt9nothrow_t12__hot_cold_t = "_ZnamRKSt9nothrow_t";
+    _ZnwmSt11align_val_t12__hot_cold_t = "_ZnwmSt11align_val_t";
+    _ZnamSt11align_val_t12__hot_cold_t = "_ZnamSt11align_val_t";
+    _ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t = "_ZnwmSt11align_val_tRKSt9nothrow_t";
+    _ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t = "_ZnamSt11align_val_tRKSt9nothrow_t";
+}
+
+by_another! { third_is_second:
+    _ZdlPvmSt11align_val_t = "_ZdlPvSt11align_val_t";
+    _ZdaPvmSt11align_val_t = "_ZdaPvSt11align_val_t";
+}

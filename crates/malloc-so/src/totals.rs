@@ -1,0 +1,40 @@
+//! The allocator's figures, as the C library's reports divide them.
+//!
+//! ```text
+//!   system_bytes = used_bytes + free_bytes            (large blocks among them)
+//! ```
+//!
+//! Not here: who counts (`alloc`).
+
+/// Sums over the whole process.
+#[derive(Default, Clone, Copy)]
+pub struct Totals {
+    /// Mapped for blocks, in use or not; large blocks included.
+    pub system_bytes: usize,
+    /// Usable bytes of live blocks; large blocks included.
+    pub used_bytes: usize,
+    /// Live blocks that are runs of pages of their own.
+    pub large_blocks: usize,
+    /// Their usable bytes.
+    pub large_bytes: usize,
+    /// Most of them at once.
+    pub large_blocks_max: usize,
+    /// Most bytes in them at once.
+    pub large_bytes_max: usize,
+    /// Free runs of pages.
+    pub free_runs: usize,
+    /// Resident bytes that `malloc_trim` would give back.
+    pub trimmable_bytes: usize,
+}
+
+impl Totals {
+    /// Mapped, and in no live block.
+    pub fn free_bytes(&self) -> usize {
+        self.system_bytes.saturating_sub(self.used_bytes)
+    }
+}
+
+/// The figures of this moment.
+pub fn totals() -> Totals {
+    Totals::default()
+}

@@ -1,0 +1,177 @@
+//! What is purged, and when the pool does so by itself.
+//!
+//! ```text
+//!   age list   oldest ─► run ─► run ─► run ─► youngest
+//!              └─ claimed: in no list, tags stay ─┘
+//!                     │ the caller purges, with no lock held
+//!                     └──► purged: clean, joined with its neighbours
+//! ```
+//!
+//! C1  A claimed run is found by nobody: neighbours do not join it, `take` does not see it.
+//! C2  The touched pages pass their old maximum only while at most `slack_pages` dirty ones lie
+//!     unused: holes are purged before the resident memory grows.
+//!
+//! Not here: the ticks and how many dirty pages are kept for what is soon wanted (`alloc`).
+
+use core::sync::atomic::Ordering;
+
+use crate::pool::{CLAIMED, CLEAN, DIRTY};
+use crate::purge::{give_back, range_of};
+use crate::{KIND_FREE, PAGE, Pool, Run};
+
+/// Dirty pages that may lie unused while the touched pages reach a new maximum.
+pub(crate) const SLACK_PAGES: u32 = 64;
+
+/// Least that is purged at once for C2.
+const AT_LEAST: u32 = 16;
+
+/// Ranges of one call for C2: few, for they lie on the stack of whoever calls `malloc`.
+const AT_ONCE: usize = 32;
+
+impl Pool {
+    /// Takes up to `out.len()` runs that became dirty at `until_tick` or before out of all lists,
+    /// oldest first, as long as `keep_pages` dirty ones remain; the last may be a part. Returns how
+    /// many. Each is to be handed to [`Pool::purged`] once it reads as zero, or to
+    /// [`Pool::unclaim`].
+    pub fn claim_dirty(&mut self, until_tick: u32, keep_pages: u32, out: &mut [Run]) -> usize {
+        let mut claimed = 0;
+        for slot in out {
+            let allowed = self.dirty_pages.saturating_sub(keep_pages);
+            let offset = self.oldest;
+            if offset == 0 || allowed == 0 || self.at(offset).tick.get() > until_tick {
+                break;
+            }
+            let Some(run) = self.claim(offset, allowed) else {
+                break;
+            };
+            *slot = run;
+            claimed += 1;
+        }
+        claimed
+    }
+
+    fn claim(&mut self, offset: u32, at_most: u32) -> Option<Run> {
+        let run = self.at(offset);
+        let (page, pages) = (run.page.get(), run.pages.get());
+        let claimed = if pages <= at_most {
+            self.unlink(offset);
+            self.unage(offset);
+            self.at(offset).state.set(CLAIMED);
+            self.count(DIRTY, -i64::from(pages));
+            Run {
+                page,
+                pages,
+                clean: true,
+            }
+        } else {
+            let part = self.part_to_claim(page, pages, at_most);
+            self.carve(offset, part.page, part.pages);
+            if self
+                .describe_new(part.page, part.pages, CLAIMED, 0)
+                .is_none()
+            {
+                // Beside the rest of the run it needs no descriptor.
+                self.insert(part.page, part.pages, DIRTY);
+                return None;
+            }
+            part
+        };
+        self.count(CLAIMED, i64::from(claimed.pages));
+        Some(claimed)
+    }
+
+    /// The end of a run, or its beginning if only there it will join a clean one.
+    fn part_to_claim(&self, page: u32, pages: u32, part: u32) -> Run {
+        let clean = |offset: &u32| self.at(*offset).state.get() == CLEAN;
+        let left = page.checked_sub(1).and_then(|before| self.free_tag(before));
+        let at_left = left.as_ref().is_some_and(clean)
+            && !self.free_tag(page + pages).as_ref().is_some_and(clean);
+        let page = if at_left { page } else { page + pages - part };
+        Run {
+            page,
+            pages: part,
+            clean: true,
+        }
+    }
+
+    /// Takes back claimed runs that read as zero by now. ([`crate::purge::Batch`] sees to that even
+    /// where the kernel would not take the pages.)
+    pub fn purged(&mut self, runs: &[Run]) {
+        for run in runs {
+            if self.forget_claimed(run) {
+                self.touched_pages -= run.pages;
+                self.purged_total += u64::from(run.pages);
+                self.insert(run.page, run.pages, CLEAN);
+            }
+        }
+    }
+
+    /// Takes back claimed runs that were not purged: they are dirty as before, and young.
+    pub fn unclaim(&mut self, runs: &[Run]) {
+        for run in runs {
+            if self.forget_claimed(run) {
+                self.insert(run.page, run.pages, DIRTY);
+            }
+        }
+    }
+
+    /// Frees the descriptor of a claimed run; false if this is none.
+    fn forget_claimed(&mut self, run: &Run) -> bool {
+        let Some(offset) = self.free_tag(run.page) else {
+            debug_assert!(false, "not a claimed run");
+            return false;
+        };
+        let found = self.at(offset);
+        // ORDER: no partner: written under the lock that is held (P6).
+        let free = found.kind.load(Ordering::Relaxed) == KIND_FREE;
+        let same = found.page.get() == run.page && found.pages.get() == run.pages;
+        if !free || !same || found.state.get() != CLAIMED {
+            debug_assert!(false, "not a claimed run");
+            return false;
+        }
+        self.count(CLAIMED, -i64::from(run.pages));
+        self.clear_tags(offset);
+        self.forget(offset);
+        true
+    }
+
+    /// Purges as many dirty pages as the touched ones have passed their maximum, and no fewer than
+    /// pays for the call (C2). The pages taken last are not resident yet, so afterwards is as good
+    /// as before.
+    #[inline]
+    pub(crate) fn hold_down(&mut self) {
+        if self.touched_pages > self.touched_max {
+            self.hold_down_slow();
+        }
+    }
+
+    #[cold]
+    fn hold_down_slow(&mut self) {
+        let over = self.touched_pages - self.touched_max;
+        let spare = self.dirty_pages.saturating_sub(self.slack_pages);
+        if spare > 0 {
+            let before = self.purged_total;
+            self.purge(over.max(AT_LEAST).min(spare));
+            self.purged_early_total += self.purged_total - before;
+        }
+        self.touched_max = self.touched_max.max(self.touched_pages);
+    }
+
+    /// Purges this many dirty pages, oldest first, at once and under the lock.
+    pub(crate) fn purge(&mut self, pages: u32) {
+        let keep = self.dirty_pages.saturating_sub(pages);
+        let mut runs = [Run::default(); AT_ONCE];
+        loop {
+            let count = self.claim_dirty(u32::MAX, keep, &mut runs);
+            let Some(claimed) = runs.get(..count).filter(|claimed| !claimed.is_empty()) else {
+                break;
+            };
+            let mut ranges = [range_of(0, 0); AT_ONCE];
+            for (range, run) in ranges.iter_mut().zip(claimed) {
+                *range = range_of(self.region.page_addr(run.page), run.pages as usize * PAGE);
+            }
+            give_back(ranges.get_mut(..count).unwrap_or(&mut []));
+            self.purged(claimed);
+        }
+    }
+}

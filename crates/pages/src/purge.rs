@@ -1,0 +1,264 @@
+//! Giving pages back to the kernel, many ranges to a call.
+//!
+//! ```text
+//!   add, add, add …  ──►  process_madvise(self, up to 512 ranges, DONTNEED)
+//!                              │ stopped at a range, or not known here
+//!                              └──► madvise for that range ──► refused: zeroed by hand
+//! ```
+//!
+//! G1  After a flush every range reads as zero, given back or not: a range that the kernel will not
+//!     take (a program that has locked its memory) is zeroed by hand, so "clean" is always true.
+//! G2  No lock is needed and none is taken. The caller alone uses the ranges meanwhile.
+//! G3  No descriptor is opened: a program may count on the numbers it will get.
+//!
+//! Not here: which pages, and when (`claim`, and the caller).
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use skinflint_base::sys;
+
+use crate::PAGE;
+
+/// `process_madvise`, and the name by which a process means itself there (Linux 6.14).
+const SYS_PROCESS_MADVISE: i64 = 440;
+const PIDFD_SELF: i64 = -10_000;
+
+/// Ranges of one flush: 8 KiB, an eighth of what the kernel takes, and in the middle of a curve that
+/// is flat from about 64 on.
+const RANGES: usize = 512;
+
+/// Set when the kernel has once said that it does not know the call, or does not allow it.
+static ONE_BY_ONE: AtomicBool = AtomicBool::new(false);
+
+const EMPTY: libc::iovec = libc::iovec {
+    iov_base: core::ptr::null_mut(),
+    iov_len: 0,
+};
+
+/// Ranges to give back, at most 512.
+pub struct Batch {
+    ranges: [libc::iovec; RANGES],
+    used: usize,
+}
+
+// SAFETY: the pointers are addresses for the kernel, and nothing is read through them; a batch may
+// be handed to another thread as any list of numbers may.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// One with no ranges.
+    pub const fn new() -> Batch {
+        Batch {
+            ranges: [EMPTY; RANGES],
+            used: 0,
+        }
+    }
+
+    /// Whether it must be flushed before another range fits.
+    pub fn is_full(&self) -> bool {
+        self.used == RANGES
+    }
+
+    /// Whether there is nothing to flush.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Adds a range of whole pages that the caller alone uses until the flush. One that follows the
+    /// last is joined to it. A batch that is full flushes itself first.
+    pub fn add(&mut self, addr: usize, bytes: usize) {
+        if let Some(last) = self
+            .used
+            .checked_sub(1)
+            .and_then(|i| self.ranges.get_mut(i))
+            && last.iov_base as usize + last.iov_len == addr
+        {
+            last.iov_len += bytes;
+            return;
+        }
+        if self.is_full() {
+            self.flush();
+        }
+        if let Some(range) = self.ranges.get_mut(self.used) {
+            *range = range_of(addr, bytes);
+            self.used += 1;
+        }
+    }
+
+    /// Gives all ranges back; afterwards they read as zero (G1). Returns the pages that the kernel
+    /// really took.
+    pub fn flush(&mut self) -> usize {
+        let used = core::mem::take(&mut self.used);
+        give_back(self.ranges.get_mut(..used).unwrap_or(&mut []))
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::new()
+    }
+}
+
+/// A range as the kernel wants it.
+pub(crate) fn range_of(addr: usize, bytes: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: core::ptr::with_exposed_provenance_mut(addr),
+        iov_len: bytes,
+    }
+}
+
+/// Gives ranges of whole pages back. Returns the pages that the kernel really took; the others are
+/// zeroed (G1).
+pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
+    let (mut first, mut taken) = (0, 0);
+    while let Some(rest) = ranges.get_mut(first..).filter(|rest| !rest.is_empty()) {
+        let done = advise_many(rest);
+        taken += done;
+        let whole = skip(rest, done);
+        // What stopped the kernel is at the head of what remains.
+        if let Some(stopped) = rest.get(whole) {
+            taken += advise_one(stopped);
+        }
+        first += whole + 1;
+    }
+    taken / PAGE
+}
+
+/// How many ranges are done with the first `done` bytes; the one after them loses what is done of it.
+fn skip(ranges: &mut [libc::iovec], done: usize) -> usize {
+    let (mut done, mut whole) = (done, 0);
+    for range in ranges.iter_mut() {
+        if done < range.iov_len {
+            *range = range_of(range.iov_base as usize + done, range.iov_len - done);
+            break;
+        }
+        done -= range.iov_len;
+        whole += 1;
+    }
+    whole
+}
+
+/// As many as the kernel takes in one call; returns bytes.
+fn advise_many(ranges: &[libc::iovec]) -> usize {
+    // ORDER: a hint that any thread may learn late; it has no partner.
+    if ranges.len() < 2 || ONE_BY_ONE.load(Ordering::Relaxed) {
+        return 0;
+    }
+    // SAFETY: G2: nobody uses the ranges, and DONTNEED makes them zero.
+    let result = unsafe {
+        sys::syscall(
+            SYS_PROCESS_MADVISE,
+            [
+                PIDFD_SELF as u64,
+                ranges.as_ptr() as u64,
+                ranges.len() as u64,
+                libc::MADV_DONTNEED as u64,
+                0,
+                0,
+            ],
+        )
+    };
+    if !sys::is_error(result) {
+        return result as usize;
+    }
+    let unknown = [libc::ENOSYS, libc::EBADF, libc::EPERM, libc::EACCES];
+    if unknown.iter().any(|&error| result == -i64::from(error)) {
+        // ORDER: as above.
+        ONE_BY_ONE.store(true, Ordering::Relaxed);
+    }
+    0
+}
+
+/// One range, by `madvise` or else by hand; returns the bytes that the kernel took.
+fn advise_one(range: &libc::iovec) -> usize {
+    // SAFETY: G2: nobody uses the range.
+    if unsafe { sys::advise(range.iov_base.cast(), range.iov_len, libc::MADV_DONTNEED) } {
+        return range.iov_len;
+    }
+    // SAFETY: the range is the caller's, mapped and writable.
+    unsafe { range.iov_base.cast::<u8>().write_bytes(0, range.iov_len) };
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(pages: usize) -> *mut u8 {
+        let start = sys::map_private(pages * PAGE);
+        // SAFETY: just mapped.
+        unsafe { start.write_bytes(7, pages * PAGE) };
+        start
+    }
+
+    fn byte(start: *mut u8, page: usize) -> u8 {
+        // SAFETY: within the mapping of the test.
+        unsafe { start.add(page * PAGE + 100).read() }
+    }
+
+    #[test]
+    fn what_is_added_reads_as_zero_and_nothing_else_does() {
+        let start = memory(2_000);
+        let mut batch = Batch::new();
+        let mut given = 0;
+        for page in (0..2_000).step_by(3) {
+            if batch.is_full() {
+                given += batch.flush();
+            }
+            batch.add(start as usize + page * PAGE, PAGE);
+        }
+        given += batch.flush();
+        assert_eq!(given, 667);
+        assert!((0..2_000).all(|page| (byte(start, page) == 0) == (page % 3 == 0)));
+        // SAFETY: the test is done with it.
+        unsafe { sys::unmap(start, 2_000 * PAGE) };
+    }
+
+    #[test]
+    fn neighbours_are_joined_and_a_full_batch_empties_itself() {
+        let start = memory(1_200);
+        let mut batch = Batch::new();
+        for page in 0..600 {
+            batch.add(start as usize + page * PAGE, PAGE);
+        }
+        assert_eq!(batch.used, 1);
+        for page in (601..1_200).step_by(1).filter(|page| page % 2 == 1) {
+            batch.add(start as usize + page * PAGE, PAGE);
+        }
+        assert_eq!(batch.used, 301);
+        assert_eq!(batch.flush(), 900);
+        assert!(batch.is_empty());
+        for page in 0..1_024 {
+            batch.add(start as usize + (1_199 - page) * PAGE, PAGE);
+        }
+        assert!(batch.used <= RANGES && !batch.is_empty());
+        // SAFETY: the test is done with it.
+        unsafe { sys::unmap(start, 1_200 * PAGE) };
+    }
+
+    #[test]
+    fn locked_pages_are_zeroed_by_hand_and_not_counted() {
+        let start = memory(64);
+        // SAFETY: a lock on the test's own pages.
+        let locked = unsafe { libc::mlock(start.add(20 * PAGE).cast(), 4 * PAGE) };
+        assert_eq!(locked, 0, "the limit of locked memory is below 16 KiB");
+        let mut batch = Batch::new();
+        for (first, pages) in [(0, 8), (10, 1), (18, 4), (30, 2), (21, 1), (40, 20)] {
+            batch.add(start as usize + first * PAGE, pages * PAGE);
+        }
+        // Of the third range its first two pages may be given back before the kernel stops.
+        let given = batch.flush();
+        assert!((31..=33).contains(&given), "{given}");
+        let zero = |page: usize| {
+            page < 8
+                || page == 10
+                || (18..22).contains(&page)
+                || page == 30
+                || page == 31
+                || (40..60).contains(&page)
+        };
+        assert!((0..64).all(|page| (byte(start, page) == 0) == zero(page)));
+        // SAFETY: the test is done with it.
+        unsafe { sys::unmap(start, 64 * PAGE) };
+    }
+}

@@ -1,0 +1,508 @@
+//! The address layout: META, MAP and HEAP, mapped piece by piece, and the descriptors in META.
+//!
+//! ```text
+//!   META  [ 0 | descriptors and thread heaps, one after the other … used │ room … │ not mapped ]
+//!   free descriptors, by units:   1 ─► d ─► d      2 ─► d      …      32
+//! ```
+//!
+//! R1  META and MAP lie at fixed distances before HEAP, so one number, the base, tells all three.
+//! R2  Nothing is reserved that is not mapped: the size of the process stays what it uses, and
+//!     limits on address space or commitment are met only by what is wanted. The exception is an
+//!     address space in which no base of ours can be had: there a reservation is made, and pieces
+//!     are mapped over it.
+//! R3  MAP is mapped before the piece of HEAP that needs it (P1).
+//! R4  `reserve` units of room are for runs that are given back (P7): `desc_alloc` grows META, or
+//!     fails, before it goes into them.
+//! R5  Descriptors and thread heaps start as zero, and a free descriptor stays kind 0, owner 0 (P2).
+//!
+//! Not here: which pages are in use (`pool`).
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::os::{self, Refusal};
+use crate::{Header, MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
+
+/// Bases lie in this range: above what the kernel gives to programs at fixed places and Go's heap,
+/// below what it gives to libraries and stacks, and far from the shadows of the sanitizers.
+const LOWEST: usize = 0x1200_0000_0000;
+const STEPS: u64 = (0x2200_0000_0000 - LOWEST as u64) >> 30;
+const STEP: usize = 1 << 30;
+
+/// How many bases are tried before a reservation. In an address space with other things in it, one
+/// is nearly always enough; where no base works, the kernel answers each in a microsecond.
+const TRIES: u32 = 16;
+
+/// Heaps that are reserved, largest first, where no base of ours works.
+const RESERVED_HEAPS: [usize; 4] = [64 << 30, 4 << 30, 1 << 30, 256 << 20];
+const RESERVED_ALIGN: usize = 2 << 20;
+
+/// Pieces of META and MAP double with what is there, between these.
+const PIECE_MIN: usize = 64 << 10;
+const PIECE_MAX: usize = 4 << 20;
+
+/// Pieces of HEAP are an eighth of what is there, between these.
+const HEAP_PIECE_MIN: usize = 1 << 20;
+const HEAP_PIECE_MAX: usize = 64 << 20;
+
+/// First jump over somebody else's mapping that lies at the end of HEAP; jumps double.
+const JUMP: usize = 64 << 20;
+
+/// Longest descriptor, in units, whose free ones are kept in a list of its own; longer ones are
+/// cut when they are freed.
+const UNITS_LISTED: usize = 32;
+
+/// How the region is placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Let HEAP be backed by huge pages.
+    pub huge_pages: bool,
+    /// Chooses the base; from the kernel's random bytes, so that addresses cannot be guessed.
+    pub seed: u64,
+    /// Bytes of HEAP that are mapped at once.
+    pub first_heap_bytes: usize,
+}
+
+/// Where everything lies and how far it is mapped.
+pub struct Region {
+    base: usize,
+    heap_bytes: usize,
+    heap_limit_bytes: usize,
+    /// HEAP up to the first hole.
+    unbroken_bytes: usize,
+    map_bytes: usize,
+    meta_bytes: usize,
+    meta_used: usize,
+    /// Units that only a run that is given back may use (R4).
+    reserve: u32,
+    free: [u32; UNITS_LISTED],
+    singles: u32,
+    reserved: bool,
+    huge_pages: bool,
+    /// Times that somebody else's mapping was jumped over.
+    pub jumps: u32,
+}
+
+/// The next number of SplitMix64.
+fn mix(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// `bytes` as whole pages; `None` if that overflows.
+fn whole_pages(bytes: usize) -> Option<usize> {
+    Some(bytes.checked_add(PAGE - 1)? & !(PAGE - 1))
+}
+
+impl Region {
+    /// A region that is nowhere yet.
+    pub const fn new() -> Region {
+        Region {
+            base: 0,
+            heap_bytes: 0,
+            heap_limit_bytes: 0,
+            unbroken_bytes: 0,
+            map_bytes: 0,
+            meta_bytes: 0,
+            meta_used: 0,
+            reserve: 0,
+            free: [0; UNITS_LISTED],
+            singles: 0,
+            reserved: false,
+            huge_pages: false,
+            jumps: 0,
+        }
+    }
+
+    /// Chooses the base and maps the first pieces. A region that has its place keeps it.
+    ///
+    /// Returns false if the kernel refused everything; nothing is mapped then.
+    pub fn place(&mut self, options: &Options) -> bool {
+        if self.base != 0 {
+            return true;
+        }
+        let Some(first) = whole_pages(options.first_heap_bytes.max(PAGE)) else {
+            return false;
+        };
+        self.huge_pages = options.huge_pages;
+        let mut seed = options.seed;
+        for _ in 0..TRIES {
+            let base = LOWEST + (mix(&mut seed) % STEPS) as usize * STEP;
+            self.heap_limit_bytes = MAX_PAGES as usize * PAGE;
+            if self.place_pieces(base, first) {
+                return true;
+            }
+        }
+        self.place_reserved(first)
+    }
+
+    fn place_reserved(&mut self, first: usize) -> bool {
+        let before = META_SPAN + MAP_SPAN;
+        for heap in RESERVED_HEAPS {
+            let bytes = before + heap + RESERVED_ALIGN;
+            let Some(start) = os::reserve(bytes) else {
+                continue;
+            };
+            let base = (start + before).next_multiple_of(RESERVED_ALIGN);
+            self.reserved = true;
+            self.heap_limit_bytes = heap;
+            if first <= heap && self.place_pieces(base, first) {
+                return true;
+            }
+            os::unplace(start, bytes);
+            self.reserved = false;
+        }
+        false
+    }
+
+    /// All of the first pieces, or none.
+    fn place_pieces(&mut self, base: usize, first: usize) -> bool {
+        let meta = base - MAP_SPAN - META_SPAN;
+        let map = base - MAP_SPAN;
+        let map_bytes = (first / PAGE * size_of::<u32>()).next_multiple_of(PIECE_MIN);
+        if first > self.heap_limit_bytes {
+            return false;
+        }
+        let pieces = [(meta, PIECE_MIN), (map, map_bytes), (base, first)];
+        for (index, &(addr, bytes)) in pieces.iter().enumerate() {
+            if os::place_at(addr, bytes, self.reserved).is_err() {
+                // In a reservation the whole of it is unmapped by the caller.
+                for &(addr, bytes) in pieces.iter().take(index).filter(|_| !self.reserved) {
+                    os::unplace(addr, bytes);
+                }
+                return false;
+            }
+        }
+        os::advise_huge(meta, PIECE_MIN, false);
+        os::advise_huge(map, map_bytes, false);
+        os::advise_huge(base, first, self.huge_pages);
+        self.base = base;
+        self.meta_bytes = PIECE_MIN;
+        self.meta_used = UNIT;
+        self.map_bytes = map_bytes;
+        self.heap_bytes = first;
+        self.unbroken_bytes = first;
+        true
+    }
+
+    /// Address of HEAP; 0 before [`Region::place`].
+    #[inline]
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// How far HEAP is mapped (holes included): the limit below which MAP may be asked (P1).
+    #[inline]
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
+
+    /// The same in pages.
+    #[inline]
+    pub fn heap_pages(&self) -> u32 {
+        (self.heap_bytes >> PAGE_SHIFT) as u32
+    }
+
+    /// Address of META.
+    #[inline]
+    pub fn meta(&self) -> usize {
+        self.base - MAP_SPAN - META_SPAN
+    }
+
+    /// Bytes of META in use or in use before: what is resident of it, up to a page.
+    pub fn meta_used_bytes(&self) -> usize {
+        self.meta_used
+    }
+
+    /// Bytes of META and MAP that are mapped.
+    pub fn metadata_mapped_bytes(&self) -> usize {
+        self.meta_bytes + self.map_bytes
+    }
+
+    /// The address of a page.
+    #[inline]
+    pub fn page_addr(&self, page: u32) -> usize {
+        self.base + ((page as usize) << PAGE_SHIFT)
+    }
+
+    /// The entry of a page below [`Region::heap_pages`].
+    #[inline]
+    pub fn map_entry(&self, page: u32) -> &AtomicU32 {
+        debug_assert!(page < self.heap_pages());
+        let addr = self.base - MAP_SPAN + page as usize * size_of::<u32>();
+        // SAFETY: P1: the entry is mapped, and entries are only ever used as atomics.
+        unsafe { &*core::ptr::with_exposed_provenance::<AtomicU32>(addr) }
+    }
+
+    /// The descriptor at an offset.
+    #[inline]
+    pub fn at<T>(&self, offset: u32) -> *mut T {
+        core::ptr::with_exposed_provenance_mut(self.meta() + offset as usize)
+    }
+
+    /// A zeroed descriptor of `units` units, as an offset from META, never 0. One that was freed
+    /// with as many units is used again. `None`: the kernel refused.
+    pub fn desc_alloc(&mut self, units: u32) -> Option<u32> {
+        if units == 0 || self.base == 0 {
+            return None;
+        }
+        if (units > 1 || self.room() + self.singles as usize > self.reserve as usize)
+            && let Some(offset) = self.pop(units)
+        {
+            return Some(offset);
+        }
+        if !self.ensure(units as usize, units as usize + self.reserve as usize) {
+            return None;
+        }
+        Some(self.bump(units as usize * UNIT))
+    }
+
+    /// Takes back what [`Region::desc_alloc`] gave. The caller no longer uses it, and no entry of
+    /// MAP leads to it.
+    pub fn desc_free(&mut self, offset: u32, units: u32) {
+        let mut offset = offset;
+        let mut left = units;
+        while left > 0 {
+            let part = left.min(UNITS_LISTED as u32);
+            self.push(offset, part);
+            offset += part * UNIT as u32;
+            left -= part;
+        }
+    }
+
+    /// Zeroed metadata that is no descriptor and is never freed. `align` is a power of two of at
+    /// least 64 bytes. `None`: the kernel refused.
+    pub fn meta_alloc(&mut self, bytes: usize, align: usize) -> Option<u32> {
+        if self.base == 0 || !align.is_power_of_two() || bytes > META_SPAN || align > META_SPAN {
+            return None;
+        }
+        let align = align.max(UNIT);
+        let gap = self.meta_used.next_multiple_of(align) - self.meta_used;
+        let units = (gap + bytes).div_ceil(UNIT);
+        if !self.ensure(units, units + self.reserve as usize) {
+            return None;
+        }
+        if gap > 0 {
+            let unused = self.bump(gap);
+            self.desc_free(unused, (gap / UNIT) as u32);
+        }
+        Some(self.bump(bytes.next_multiple_of(UNIT)))
+    }
+
+    /// Maps a range of HEAP anew: its pages go, and so does whatever kept it apart from its neighbours in
+    /// the kernel's list of mappings (a move by `mremap`). `false`: the kernel refused, nothing changed.
+    ///
+    /// # Safety
+    /// The range is whole pages of HEAP that nobody uses.
+    pub unsafe fn map_anew(&mut self, addr: usize, bytes: usize) -> bool {
+        let anew = os::place_at(addr, bytes, true).is_ok();
+        if anew && !self.huge_pages {
+            os::advise_huge(addr, bytes, false);
+        }
+        anew
+    }
+
+    /// Sets how many units are kept for runs that are given back, having made sure of them.
+    pub(crate) fn keep(&mut self, units: u32) -> bool {
+        if !self.ensure(0, units as usize) {
+            return false;
+        }
+        self.reserve = units;
+        true
+    }
+
+    /// A zeroed unit out of what is kept (R4). `None`: all that was kept is used up, and the
+    /// kernel refused more.
+    pub(crate) fn desc_alloc_kept(&mut self) -> Option<u32> {
+        if let Some(offset) = self.pop(1) {
+            return Some(offset);
+        }
+        if self.ensure(1, 1) {
+            return Some(self.bump(UNIT));
+        }
+        // Cut the shortest of the longer ones.
+        let units = (2..=UNITS_LISTED as u32).find(|&units| self.list(units) != 0)?;
+        let offset = self.pop(units)?;
+        self.desc_free(offset + UNIT as u32, units - 1);
+        Some(offset)
+    }
+
+    /// Makes sure of `fresh` units at the end of META, and of `all` units when free single ones are
+    /// counted as well.
+    fn ensure(&mut self, fresh: usize, all: usize) -> bool {
+        let wanted = fresh.max(all.saturating_sub(self.singles as usize));
+        let room = self.room();
+        room >= wanted || self.grow_meta((wanted - room) * UNIT)
+    }
+
+    /// Units at the end of META that are mapped and were never used.
+    fn room(&self) -> usize {
+        (self.meta_bytes - self.meta_used) / UNIT
+    }
+
+    fn bump(&mut self, bytes: usize) -> u32 {
+        let offset = self.meta_used;
+        self.meta_used += bytes;
+        offset as u32
+    }
+
+    fn list(&self, units: u32) -> u32 {
+        self.free.get(units as usize - 1).copied().unwrap_or(0)
+    }
+
+    fn push(&mut self, offset: u32, units: u32) {
+        let Some(head) = self.free.get_mut(units as usize - 1) else {
+            return;
+        };
+        let words = self.base - MAP_SPAN - META_SPAN + offset as usize;
+        zero(words, UNIT);
+        let header = core::ptr::with_exposed_provenance_mut::<Header>(words);
+        // SAFETY: P2: the descriptor is mapped, and the caller gave it back; nobody else writes to
+        // it, and the field lies beside what others may read.
+        unsafe { (*header).own = [*head, 0] };
+        *head = offset;
+        self.singles += u32::from(units == 1);
+    }
+
+    fn pop(&mut self, units: u32) -> Option<u32> {
+        let offset = self.list(units);
+        if offset == 0 {
+            return None;
+        }
+        // SAFETY: as in `push`; the descriptor is in a list, so it is ours.
+        let next = unsafe { (*self.at::<Header>(offset)).own[0] };
+        if let Some(head) = self.free.get_mut(units as usize - 1) {
+            *head = next;
+        }
+        zero(self.meta() + offset as usize, units as usize * UNIT);
+        self.singles -= u32::from(units == 1);
+        Some(offset)
+    }
+
+    fn grow_meta(&mut self, need: usize) -> bool {
+        let limit = META_SPAN - self.meta_bytes;
+        let end = self.meta() + self.meta_bytes;
+        let Some(bytes) = grow_piece(end, need, self.meta_bytes, limit, self.reserved) else {
+            return false;
+        };
+        self.meta_bytes += bytes;
+        true
+    }
+
+    /// MAP for a heap of `heap_bytes` (R3).
+    fn grow_map(&mut self, heap_bytes: usize) -> bool {
+        let need = (heap_bytes / PAGE * size_of::<u32>()).saturating_sub(self.map_bytes);
+        if need == 0 {
+            return true;
+        }
+        let limit = MAP_SPAN - self.map_bytes;
+        let end = self.base - MAP_SPAN + self.map_bytes;
+        let Some(bytes) = grow_piece(end, need, self.map_bytes, limit, self.reserved) else {
+            return false;
+        };
+        self.map_bytes += bytes;
+        true
+    }
+
+    /// Maps at least `pages` more at the end of HEAP, or beyond what somebody else has mapped
+    /// there. Returns the first of the new pages and their count; they are zero, and so are their
+    /// entries. `None`: the kernel refused, and HEAP is as it was.
+    pub(crate) fn grow_heap(&mut self, pages: u32) -> Option<(u32, u32)> {
+        let need = pages as usize * PAGE;
+        let mut at = self.heap_bytes;
+        let mut jump = JUMP;
+        loop {
+            let limit = self.heap_limit_bytes.checked_sub(at)?;
+            if need == 0 || need > limit {
+                return None;
+            }
+            let step = (self.heap_bytes / 8).clamp(HEAP_PIECE_MIN, HEAP_PIECE_MAX) & !(PAGE - 1);
+            let step = need.max(step).min(limit);
+            let mut refusal = self.map_heap(at, step);
+            if refusal.is_err() && step > need {
+                refusal = self.map_heap(at, need);
+            }
+            match refusal {
+                Ok(bytes) => return Some(self.accept_heap(at, bytes)),
+                Err(Refusal::Nothing) => return None,
+                Err(Refusal::Taken) => {
+                    at = at.checked_add(jump)? & !(JUMP - 1);
+                    jump *= 2;
+                }
+            }
+        }
+    }
+
+    fn map_heap(&mut self, at: usize, bytes: usize) -> Result<usize, Refusal> {
+        if !self.grow_map(at + bytes) {
+            return Err(Refusal::Nothing);
+        }
+        os::place_at(self.base + at, bytes, self.reserved)?;
+        os::advise_huge(self.base + at, bytes, self.huge_pages);
+        Ok(bytes)
+    }
+
+    fn accept_heap(&mut self, at: usize, bytes: usize) -> (u32, u32) {
+        if at != self.heap_bytes {
+            self.jumps += 1;
+        } else if self.unbroken_bytes == at {
+            self.unbroken_bytes += bytes;
+        }
+        self.heap_bytes = at + bytes;
+        ((at >> PAGE_SHIFT) as u32, (bytes >> PAGE_SHIFT) as u32)
+    }
+
+    /// Unmaps all of it, HEAP beyond a hole excepted. For tests and benches, which have many.
+    ///
+    /// # Safety
+    /// Nothing refers to memory of the region any more.
+    pub unsafe fn release(&mut self) {
+        if self.base != 0 {
+            os::unplace(self.meta(), self.meta_bytes);
+            os::unplace(self.base - MAP_SPAN, self.map_bytes);
+            os::unplace(self.base, self.unbroken_bytes);
+        }
+        *self = Region::new();
+    }
+}
+
+impl Default for Region {
+    fn default() -> Region {
+        Region::new()
+    }
+}
+
+/// Grows a piece of metadata by its usual step, or by just what is needed.
+fn grow_piece(
+    end: usize,
+    need: usize,
+    mapped: usize,
+    limit: usize,
+    reserved: bool,
+) -> Option<usize> {
+    let need = whole_pages(need)?;
+    if need > limit {
+        return None;
+    }
+    let step = mapped.clamp(PIECE_MIN, PIECE_MAX).max(need).min(limit);
+    for bytes in [step, need] {
+        if os::place_at(end, bytes, reserved).is_ok() {
+            os::advise_huge(end, bytes, false);
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+/// Zeroes words of META, as atomics: a pointer that the program should not have freed may lead
+/// another thread to read a header at this moment (P2).
+fn zero(addr: usize, bytes: usize) {
+    let words = core::ptr::with_exposed_provenance::<AtomicU64>(addr);
+    for index in 0..bytes / size_of::<u64>() {
+        // SAFETY: the range is mapped and aligned to 64 bytes, and belongs to the caller.
+        // ORDER: no partner: whoever gets a descriptor gets it through the lock of the pool.
+        unsafe { (*words.add(index)).store(0, Ordering::Relaxed) };
+    }
+}
