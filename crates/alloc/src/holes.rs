@@ -34,6 +34,8 @@ const LEAST_GROWTH: u32 = 64;
 pub static HOLES: AtomicU32 = AtomicU32::new(0);
 /// Pages that may have become reclaimable since the purger last looked: a hint.
 static RECLAIM: AtomicU32 = AtomicU32::new(0);
+/// Most pages that were resident, as far as that is known here, when a heap was about to grow.
+static PEAK: AtomicU32 = AtomicU32::new(0);
 static VISIT: AtomicU32 = AtomicU32::new(0);
 
 /// Notes that so many pages may have become reclaimable; may start the purger.
@@ -265,6 +267,15 @@ pub unsafe fn before_growing(heap: &Heap) {
     if pages < SEARCH_PAGES || pages < heap.search_at.load(Ordering::Relaxed) {
         return;
     }
+    // Growth within what the process has held before raises no peak.
+    let holes = HOLES.load(Ordering::Relaxed); // ORDER: a hint
+    let resident = crate::state::TOUCHED
+        .load(Ordering::Relaxed)
+        .saturating_sub(holes); // ORDER: a hint
+    if resident < PEAK.fetch_max(resident, Ordering::Relaxed) {
+        // ORDER: a hint
+        return;
+    }
     // Only tried for: it comes before a heap's lock in the order, and this heap's is held.
     if !purger::PURGE_LOCK.try_lock(heap.holder()) {
         return;
@@ -282,7 +293,11 @@ pub unsafe fn before_growing(heap: &Heap) {
     purger::PURGE_LOCK.unlock();
     // A look costs some 35 ns, a new page's fault 1.6 µs: one new page for four looks keeps the search
     // below a tenth of what the growth costs anyway; below a fortieth, if it found little.
-    let worth = if done.purged >= done.looked / 16 { 4 } else { 1 };
+    let worth = if done.purged >= done.looked / 16 {
+        4
+    } else {
+        1
+    };
     let growth = (done.looked / worth).max(LEAST_GROWTH);
     // ORDER: the owner's own.
     heap.search_at.store(pages + growth, Ordering::Relaxed);
