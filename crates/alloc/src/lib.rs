@@ -12,6 +12,7 @@
 mod api;
 mod class;
 mod fault;
+pub mod fit;
 pub mod fork;
 mod free;
 mod harden;

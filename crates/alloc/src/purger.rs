@@ -201,10 +201,10 @@ extern "C" fn main() {
     loop {
         // ORDER: a number to wait on.
         sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), delay_ns);
-        let begin = sys::monotonic_ns();
+        let begin = sys::thread_cpu_ns();
         let hint = holes::take_hint();
         let worked = pass(&mut demand);
-        let took = sys::monotonic_ns() - begin;
+        let took = sys::thread_cpu_ns() - begin;
         delay_ns = (TICK_MS * 1_000_000).max(took * 100);
         quiet = if worked || hint >= START_PAGES {
             0

@@ -51,8 +51,14 @@ pub const STATS: Variable = Variable {
     meaning: "allocator: figures on stderr when the program ends; set by `skinflint exec --stats`",
 };
 
+/// What an earlier run taught.
+pub const FIT: Variable = Variable {
+    name_z: b"SKINFLINT_FIT\0",
+    meaning: "allocator: path of a fit profile (`skinflint fit`), read once at the start",
+};
+
 /// All of them.
-pub const ALL: &[Variable] = &[SOCKET, MARK_SIGNAL, RECORDER, ALLOCATOR, STATS];
+pub const ALL: &[Variable] = &[SOCKET, MARK_SIGNAL, RECORDER, ALLOCATOR, STATS, FIT];
 
 #[cfg(test)]
 mod tests {

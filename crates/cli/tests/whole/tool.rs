@@ -48,11 +48,17 @@ fn target() -> PathBuf {
 /// The recorder, built by now (T2).
 pub fn recorder() -> &'static Path {
     static RECORDER: OnceLock<PathBuf> = OnceLock::new();
-    RECORDER.get_or_init(|| built_library("skinflint-record-so", "libskinflint_record.so"))
+    RECORDER.get_or_init(|| library("skinflint-record-so", "libskinflint_record.so"))
+}
+
+/// The allocator, built by now (T2).
+pub fn allocator() -> &'static Path {
+    static ALLOCATOR: OnceLock<PathBuf> = OnceLock::new();
+    ALLOCATOR.get_or_init(|| library("skinflint-malloc-so", "libskinflint.so"))
 }
 
 /// Builds a library that is preloaded: always by its release profile, as it is used.
-pub fn built_library(package: &str, file: &str) -> PathBuf {
+fn library(package: &str, file: &str) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
