@@ -22,7 +22,7 @@ use crate::fault::{self, Fault};
 use crate::lock::{NOBODY, Who};
 use crate::span::KIND_LARGE;
 use crate::state::{OWNER_NONE, at, base, map_entry, with_pool};
-use crate::{holes, tls};
+use crate::{holes, thread, tls};
 
 /// Pages from which a move goes through the page tables: below, copying is as fast (mremap costs
 /// 1.5 µs and 0.1 µs a page here, copying 0.4 µs a page and the faults of the new pages).
