@@ -116,7 +116,7 @@ def rows(bench, allocators, quick):
         except (measure.Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
             failed["start", allocator.name] = str(error)
     batches = paired(true_cpu, fit, BATCHES)
-    fork_runs = paired(lambda allocator: forks(bench, allocator, 300), fit, 3 if quick else 7)
+    fork_runs = paired(lambda allocator: forks(bench, allocator, 300), fit, 2 if quick else 8)
     for allocator in fit:
         row = out[allocator.name]
         seconds, row["true_cpu"], row["true_cpu_noise"] = compare(batches, allocator.name)

@@ -67,8 +67,7 @@ static uint64_t calloc450(uint64_t scale) {
         block_t *slot = &set[rng_below(&rng, SLOTS)];
         give_slot(slot);
         size_t bytes = rng_between(&rng, 400, 500);
-        slot->at = calloc(1, bytes);
-        slot->bytes = bytes;
+        *slot = (block_t){calloc(1, bytes), (uint32_t)bytes, (uint32_t)i};
         if (!slot->at) die("pattern: calloc returned null");
         if (slot->at[0] || slot->at[bytes / 2] || slot->at[bytes - 1]) die("pattern: calloc gave a block that is not zero");
         memset(slot->at, 0xff, bytes);
@@ -85,12 +84,12 @@ static uint64_t grow(uint64_t rounds, size_t limit, size_t (*next)(size_t)) {
         size_t bytes = 16;
         uint64_t *at = malloc(bytes);
         if (!at) die("pattern: malloc returned null");
-        at[0] = round;
+        at[0] = ~round;
         while (bytes < limit) {
             bytes = next(bytes);
             at = realloc(at, bytes);
             if (!at) die("pattern: realloc returned null");
-            if (at[0] != round) die("pattern: realloc lost the content");
+            if (at[0] != ~round) die("pattern: realloc lost the content");
             at[bytes / 8 - 1] = at[0];
             steps++;
         }
