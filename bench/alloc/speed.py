@@ -45,7 +45,7 @@ def patterns(bench):
 
 def environment(allocator, program=""):
     value = peers.preload(allocator, program)
-    return dict(real.ENVIRONMENT, **({"LD_PRELOAD": value} if value else {}))
+    return dict(real.ENVIRONMENT, **allocator.environment, **({"LD_PRELOAD": value} if value else {}))
 
 
 def run_pattern(binary, name, allocator, scale=0):

@@ -19,6 +19,15 @@ static uint64_t pair_of(size_t bytes, uint64_t scale) {
     return scale;
 }
 
+/* The same while other blocks of the size live: the span or page is never empty, as in nearly all programs. */
+static uint64_t pair_held(uint64_t scale) {
+    block_t held[20];
+    for (int i = 0; i < 20; i++) held[i] = take(48);
+    PAIRS(malloc, free, 48, scale);
+    for (int i = 0; i < 20; i++) give(held[i]);
+    return scale;
+}
+
 /* The loop alone: functions of three instructions in all (two and a return of one) stand in for malloc and free.
  * start.py subtracts it, less those three, plus the two jumps through the table by which the real ones are reached. */
 static unsigned char null_block[64];
@@ -207,6 +216,7 @@ static uint64_t glibc_simple(uint64_t scale) {
 
 const pattern_t single_patterns[] = {
     {"pair48", pair48, 10000000, "malloc(48), free"},
+    {"pair48-held", pair_held, 10000000, "the same beside 20 blocks of the size"},
     {"lifo", lifo, 4000, "1,000 blocks of 64 bytes, given back last first"},
     {"rand100k", rand100k, 2000000, "100,000 slots, 16 to 515 bytes, replaced at random"},
     {"rand2k", rand2k, 1000000, "2,000 slots, 1 to 31 KiB, replaced at random"},
