@@ -20,7 +20,7 @@ use crate::class::{self, SLICES, SMALL_MAX};
 use crate::free::free;
 use crate::heap::Heap;
 use crate::span::{KIND_LARGE, KIND_SMALL, Span};
-use crate::state::{base, descriptor, limit, with_pool};
+use crate::state::{base, descriptor, fast_limit, with_pool};
 use crate::{fault, harden, large, reserve, sample, thread, tls};
 
 /// Allocates `n` bytes. Cost for a small size: seven loads, four stores, three branches, no locked
@@ -78,6 +78,10 @@ fn malloc_unusual(n: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
+    if harden::is_on() {
+        // SAFETY: the heap is this thread's, or stands for one that ends.
+        return unsafe { harden::malloc(heap, n) };
+    }
     if thread::is_ended(heap) {
         return thread::with_borrowed(|heap| {
             // SAFETY: the heap is borrowed for this call.
@@ -86,9 +90,6 @@ unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
     }
     // SAFETY: a thread's heap stays (G4).
     sample::take(unsafe { &*heap }, n);
-    if let Some(block) = harden::malloc(n) {
-        return block;
-    }
     // SAFETY: the heap is this thread's.
     unsafe { small(heap, n) }
 }
@@ -104,6 +105,27 @@ pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
         match (*heap).pop_block(class) {
             Some(block) => block,
             None => malloc_slow(heap, n),
+        }
+    }
+}
+
+/// Allocates from a class of a heap, past budget and checks.
+///
+/// # Safety
+/// The heap is this thread's.
+unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if let Some(block) = (*heap).pop_block(class) {
+            return block;
+        }
+        loop {
+            match (*heap).refill(class) {
+                None => return emergency(n),
+                Some(block) if !block.is_null() => return block,
+                Some(_) if reserve::out_of_memory(n) => {}
+                Some(_) => return fail(),
+            }
         }
     }
 }
@@ -126,14 +148,7 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
                 return small(heap, n);
             }
         }
-        loop {
-            match this.refill(class) {
-                None => return emergency(n),
-                Some(block) if !block.is_null() => return block,
-                Some(_) if reserve::out_of_memory(n) => {}
-                Some(_) => return fail(),
-            }
-        }
+        small_of(heap, class, n)
     }
 }
 
@@ -149,10 +164,15 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     let heap = tls::get();
     if !thread::is_ended(heap) {
         // SAFETY: a thread's heap stays (G4).
-        sample::large(unsafe { &*heap }, n);
+        let this = unsafe { &*heap };
+        if harden::is_on() {
+            harden::count_large(this, n);
+        } else {
+            sample::large(this, n);
+        }
     }
-    if let Some(block) = harden::malloc_large(n, align) {
-        return (block, true);
+    if let Some(made) = harden::malloc_large(n, align) {
+        return made;
     }
     loop {
         let made = large::malloc(n, align);
@@ -218,17 +238,29 @@ pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
     if n > isize::MAX as usize || align > isize::MAX as usize {
         return fail();
     }
-    let rounded = n.max(1).next_multiple_of(align);
-    if align <= 4096 && rounded <= SMALL_MAX {
-        // Spans begin on pages, and the class of a multiple of a power of two is one too, up to a page.
+    if let Some(block) = harden::memalign(align, n.max(1)) {
+        return block;
+    }
+    if align <= 16 {
         // SAFETY: as the caller promises.
-        let block = unsafe { malloc(rounded) };
-        if block as usize & (align - 1) == 0 {
-            return block;
+        return unsafe { malloc(n) };
+    }
+    let rounded = n.max(1).next_multiple_of(align);
+    if align <= 4096 && rounded <= SMALL_MAX && !crate::state::slow_mode() {
+        let heap = tls::get();
+        if heap.is_null() && thread::enter().is_null() {
+            return fail();
         }
-        // A hardened block, or one for a signal handler.
-        // SAFETY: the block is ours.
-        unsafe { free(block) };
+        let heap = tls::get();
+        if !thread::is_ended(heap) {
+            // Spans begin on pages, and the base class of a multiple of a power of two is one too, up to a
+            // page; an earned class need not be.
+            // SAFETY: the heap is this thread's.
+            return unsafe {
+                sample::large(&*heap, n);
+                small_of(heap, class::base_class(rounded), n)
+            };
+        }
     }
     malloc_large(n.max(1), align).0
 }
@@ -242,7 +274,8 @@ enum Block {
 
 fn find(p: *mut u8) -> Block {
     let distance = (p as usize).wrapping_sub(base());
-    if distance >= limit() {
+    // Of a hardened process nothing is known here (harden Y1).
+    if distance >= fast_limit() {
         return Block::Unknown;
     }
     // SAFETY: below the limit; MAP leads to descriptors.
@@ -263,10 +296,10 @@ fn find(p: *mut u8) -> Block {
 /// `p` is null or a live block, or not ours.
 pub unsafe fn usable_size(p: *const u8) -> usize {
     match find(p.cast_mut()) {
-        Block::Small(span) => harden::usable(p, span.size as usize),
+        Block::Small(span) => span.size as usize,
         // SAFETY: a live large block.
         Block::Large(large) => unsafe { (*large).pages as usize * 4096 },
-        Block::Unknown => 0,
+        Block::Unknown => harden::usable(p).unwrap_or(0),
     }
 }
 
@@ -289,9 +322,12 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
             return fail();
         }
         let have = match find(p) {
-            Block::Small(span) => harden::usable(p, span.size as usize),
+            Block::Small(span) => span.size as usize,
             Block::Large(large) => return realloc_large(large, p, n),
             Block::Unknown => {
+                if let Some(new) = harden::realloc(p, n) {
+                    return new;
+                }
                 fault::foreign(p);
                 return fail();
             }
@@ -322,16 +358,17 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
     unsafe {
         let have = (*large).pages as usize * 4096;
         if n <= SMALL_MAX {
-            return if n > have / 2 {
+            // An alignment makes large blocks of few bytes, too.
+            return if n <= have && n > have / 2 {
                 p
             } else {
                 move_block(p, have, n)
             };
         }
-        if harden::is_plain(p) && large::resize_in_place(large, n) {
+        if large::resize_in_place(large, n) {
             return p;
         }
-        if n < have || !harden::is_plain(p) {
+        if n < have {
             return move_block(p, have, n);
         }
         // An eighth more than asked: untouched pages cost nothing, and the next steps stay in place.

@@ -18,7 +18,7 @@ use skinflint_base::sync::Ordering;
 use crate::heap::usage;
 use crate::lock::{FORKER, NOBODY};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
-use crate::{holes, purger, tls};
+use crate::{harden, holes, purger, tls};
 
 fn who() -> crate::lock::Who {
     let who = crate::large::who();
@@ -31,6 +31,7 @@ fn who() -> crate::lock::Who {
 /// To be called by `pthread_atfork` only.
 pub unsafe extern "C" fn prepare() {
     let who = who();
+    harden::before_fork(who);
     let _ = purger::PURGE_LOCK.lock(who);
     loop {
         // ORDER: Acquire, as in `heaps`.
@@ -65,6 +66,7 @@ pub unsafe extern "C" fn parent() {
         }
     }
     purger::PURGE_LOCK.unlock();
+    harden::after_fork(who);
 }
 
 /// After the fork, in the child.
@@ -74,6 +76,7 @@ pub unsafe extern "C" fn parent() {
 pub unsafe extern "C" fn child() {
     POOL_LOCK.reset();
     purger::forget();
+    harden::in_child();
     let mine = tls::get();
     // ORDER: the child has one thread.
     IDLE.store(0, Ordering::Relaxed);

@@ -126,7 +126,10 @@ unsafe fn free_unusual(p: *mut u8) {
     }
     let distance = (p as usize).wrapping_sub(base());
     if distance >= limit() {
-        return fault::foreign(p);
+        if !harden::free_elsewhere(p) {
+            fault::foreign(p);
+        }
+        return;
     }
     // SAFETY: below the limit; slow mode goes through the same doors after its own checks.
     unsafe {

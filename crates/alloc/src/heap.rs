@@ -26,7 +26,7 @@ use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
 use crate::span::{Span, state, units_for};
 use crate::state::{at, offset_of, with_pool};
-use crate::{free, holes};
+use crate::{free, harden, holes};
 
 /// Requested bytes between two samples of a heap: one in some thousands of blocks, so that the cost
 /// cannot be seen; see `sample` for the error that this leaves.
@@ -109,6 +109,8 @@ pub struct Heap {
     pub refills_seen: AtomicU32,
     /// Pages at which to search for holes again (`holes`).
     pub search_at: AtomicU32,
+    /// Blocks until the next guarded one (`harden`).
+    pub sample_left: AtomicU32,
     /// Rounds of thread destructors seen (`thread`).
     pub exit_rounds: AtomicU32,
     /// Newest large block of a tenant.
@@ -153,6 +155,7 @@ impl Heap {
         }
         // ORDER: as above.
         this.budget.store(SAMPLE_BYTES, Ordering::Relaxed);
+        harden::new_heap(this);
     }
 
     /// What spans of this heap carry as their owner.
@@ -165,6 +168,12 @@ impl Heap {
     #[inline]
     pub fn who(&self) -> Who {
         Who(self.id())
+    }
+
+    /// As whom the thread that has this heap's lock takes further ones: the purger and other holders are
+    /// not the owner, who may have the pool's lock at the same moment.
+    pub fn holder(&self) -> Who {
+        self.lock.holder(self.who())
     }
 
     /// A class's magazine.
@@ -572,7 +581,8 @@ impl Heap {
             let other = unsafe { &*at::<Heap>(next) };
             next = other.next_idle.load(Ordering::Acquire); // ORDER: as above
             // ORDER: a look.
-            if other.partial[class].load(Ordering::Relaxed) == 0 || !other.lock.try_lock(self.who())
+            if other.partial[class].load(Ordering::Relaxed) == 0
+                || !other.lock.try_lock(self.holder())
             {
                 continue;
             }
@@ -624,7 +634,7 @@ impl Heap {
 
     unsafe fn try_span(&self, class: usize, pages: u32) -> *mut Span {
         let slots = pages as usize * 4096 / class::get(class).size as usize;
-        let made = with_pool(self.who(), |pool| {
+        let made = with_pool(self.holder(), |pool| {
             let units = units_for(slots);
             let offset = pool.region.desc_alloc(units)?;
             let Some(run) = pool.take(pages, 1) else {
@@ -665,7 +675,7 @@ impl Heap {
         let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
         let units = units_for(this.slots as usize);
         holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
-        with_pool(self.who(), |pool| {
+        with_pool(self.holder(), |pool| {
             for page in first..first + pages {
                 // ORDER: nobody may use these addresses any more.
                 pool.region.map_entry(page).store(0, Ordering::Relaxed);

@@ -20,6 +20,7 @@ mod heap;
 mod holes;
 mod large;
 mod lock;
+pub mod options;
 mod purger;
 mod reserve;
 mod sample;

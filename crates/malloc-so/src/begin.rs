@@ -13,7 +13,7 @@
 //! Not here: the engine's own beginning (its first call, which is long before any constructor), the ends
 //! of threads.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use skinflint_alloc as alloc;
@@ -47,19 +47,13 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
             Some(alloc::fork::child),
         );
     }
+    // SAFETY: as the caller promises; the loader calls before there are threads.
+    unsafe { alloc::options::begin(envp) };
     // SAFETY: as the caller promises; the value is a C string.
     let wanted = unsafe {
         let value = variable(envp, env::STATS.name().as_bytes());
         !value.is_null() && *value != 0 && *value != b'0' as c_char
     };
-    // SAFETY: as above. A profile is taken before there is a second thread: this is the first of all
-    // constructors.
-    unsafe {
-        let profile = variable(envp, env::FIT.name().as_bytes());
-        if !profile.is_null() && *profile != 0 {
-            alloc::fit::begin(CStr::from_ptr(profile));
-        }
-    }
     // ORDER: Relaxed; read at the end by the thread that ends the process, and stands alone.
     STATS_AT_EXIT.store(wanted, Ordering::Relaxed);
 }
