@@ -256,6 +256,10 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.held(judge.judge_idle(self.idle_rows(1250), "skinflint")), [True, True, True, True])
         self.assertEqual(self.held(judge.judge_idle(self.idle_rows(1600), "skinflint")), [True, False, False, True])
         self.assertFalse(judge.judge_idle(self.idle_rows(1000, 171 * 1024), "skinflint")[3]["held"])
+        for spent, held in ((0.0, True), (0.2, False)):
+            busy = self.idle_rows(1000)
+            busy["frag1"]["skinflint"]["late_cpu_ms"] = spent
+            self.assertEqual(self.held(judge.judge_idle(busy, "skinflint")), [True, True, True, held, True])
         lost = self.idle_rows(1000)
         lost["frag1"] = {}
         self.assertFalse(judge.judge_idle(lost, "skinflint")[0]["held"])
