@@ -224,7 +224,7 @@ const pattern_t single_patterns[] = {
     {"realloc16", realloc16, 400, "realloc in steps of 16 bytes to 64 KiB"},
     {"realloc-big", realloc_big, 10, "realloc in steps of 16 bytes to 2 MiB"},
     {"realloc-double", realloc_double, 300, "realloc doubling from 16 bytes to 16 MiB"},
-    {"pair400k", pair400k, 500000, "malloc(400 KiB), first byte written, free"},
+    {"pair400k", pair400k, 1000000, "malloc(400 KiB), first byte written, free"},
     {"pair5m", pair5m, 50000, "malloc(5 MiB), first byte written, free"},
     {"alloctest1", alloc_test1, 3000000, "32,768 slots, sizes by a power law to 4 KiB"},
     {"large", large, 300, "20 buffers of 5 to 25 MB, every page written"},
@@ -261,9 +261,9 @@ static void *large_body(void *given) {
 static uint64_t large2(uint64_t scale) { return run_workers(2, scale, 10, NULL, large_body); }
 
 const pattern_t thread_patterns[] = {
-    {"alloctest2", alloc_test2, 1500000, "alloctest1 in 2 threads"},
-    {"sh4", sh4, 100, "sh1 in 4 threads"},
-    {"glibc-thread", glibc_thread, 6000, "glibc-simple in 2 threads"},
+    {"alloctest2", alloc_test2, 4000000, "alloctest1 in 2 threads"},
+    {"sh4", sh4, 250, "sh1 in 4 threads"},
+    {"glibc-thread", glibc_thread, 8000, "glibc-simple in 2 threads"},
     {"large2", large2, 1500, "2 threads, 6 buffers each of 40 KB to 4 MB, every page written"},
     {NULL, NULL, 0, NULL},
 };
