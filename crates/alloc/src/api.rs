@@ -109,6 +109,27 @@ pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
     }
 }
 
+/// Allocates from a class of a heap, past budget and checks.
+///
+/// # Safety
+/// The heap is this thread's.
+unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if let Some(block) = (*heap).pop_block(class) {
+            return block;
+        }
+        loop {
+            match (*heap).refill(class) {
+                None => return emergency(n),
+                Some(block) if !block.is_null() => return block,
+                Some(_) if reserve::out_of_memory(n) => {}
+                Some(_) => return fail(),
+            }
+        }
+    }
+}
+
 /// The magazine is empty.
 ///
 /// # Safety
@@ -127,14 +148,7 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
                 return small(heap, n);
             }
         }
-        loop {
-            match this.refill(class) {
-                None => return emergency(n),
-                Some(block) if !block.is_null() => return block,
-                Some(_) if reserve::out_of_memory(n) => {}
-                Some(_) => return fail(),
-            }
-        }
+        small_of(heap, class, n)
     }
 }
 
@@ -227,17 +241,26 @@ pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
     if let Some(block) = harden::memalign(align, n.max(1)) {
         return block;
     }
-    let rounded = n.max(1).next_multiple_of(align);
-    if align <= 4096 && rounded <= SMALL_MAX {
-        // Spans begin on pages, and the class of a multiple of a power of two is one too, up to a page.
+    if align <= 16 {
         // SAFETY: as the caller promises.
-        let block = unsafe { malloc(rounded) };
-        if block as usize & (align - 1) == 0 {
-            return block;
+        return unsafe { malloc(n) };
+    }
+    let rounded = n.max(1).next_multiple_of(align);
+    if align <= 4096 && rounded <= SMALL_MAX && !crate::state::slow_mode() {
+        let heap = tls::get();
+        if heap.is_null() && thread::enter().is_null() {
+            return fail();
         }
-        // One for a signal handler.
-        // SAFETY: the block is ours.
-        unsafe { free(block) };
+        let heap = tls::get();
+        if !thread::is_ended(heap) {
+            // Spans begin on pages, and the base class of a multiple of a power of two is one too, up to a
+            // page; an earned class need not be.
+            // SAFETY: the heap is this thread's.
+            return unsafe {
+                sample::large(&*heap, n);
+                small_of(heap, class::base_class(rounded), n)
+            };
+        }
     }
     malloc_large(n.max(1), align).0
 }

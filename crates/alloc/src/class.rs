@@ -217,7 +217,7 @@ pub fn slop_seen(slice: usize, class: usize) -> bool {
         return false;
     }
     let now = before
-        .saturating_add((size - own) * crate::heap::magazine_entries(size).div_ceil(2))
+        .saturating_add((size - own) * crate::heap::fill_of(crate::heap::magazine_entries(size)))
         .min(u32::MAX - 1);
     // ORDER: as above.
     SLOP[slice].store(now, Ordering::Relaxed);
@@ -232,16 +232,25 @@ pub fn earn(slice: usize) {
     // ORDER: a statistic.
     SLOP[slice].store(u32::MAX, Ordering::Relaxed);
     let size = (slice + 1) * 16;
-    if class >= MAX_CLASSES || get(of_slice(slice)).size as usize == size {
+    let slop = u64::from(get(of_slice(slice)).size).saturating_sub(size as u64);
+    // The tails of odd spans may eat what the class saves.
+    let saved = skinflint_sizes::spans::saved_by_earning(size as u32, 1024) / 1024;
+    if class >= MAX_CLASSES || slop == 0 || saved * 2 < slop {
         return;
     }
     // SAFETY: C2: this entry is above the count, so nobody reads it yet.
     unsafe { (*INFO.0.get())[class] = info(size) };
     // ORDER: Release meets the Acquire in `count`.
     COUNT.store(class as u32 + 1, Ordering::Release);
-    // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and the
-    // data dependency through the class holds it elsewhere.
-    TABLE[slice].store(class as u8, Ordering::Release);
+    // Smaller sizes that made do with a larger class fit this one better, too (C1).
+    for slice in (0..=slice).rev() {
+        if get(of_slice(slice)).size as usize <= size {
+            break;
+        }
+        // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and
+        // the data dependency through the class holds it elsewhere.
+        TABLE[slice].store(class as u8, Ordering::Release);
+    }
 }
 
 /// Takes a fit profile's classes, and its span lengths for the classes there are then. To be called under
@@ -253,18 +262,6 @@ pub fn take_profile(plan: &Plan) {
             continue;
         }
         earn(slice);
-        let class = of_slice(slice);
-        if get(class).size != u32::from(*size) {
-            continue;
-        }
-        // Smaller sizes that had to make do with a larger class fit it better, too (C1).
-        for smaller in (0..slice).rev() {
-            if get(of_slice(smaller)).size <= u32::from(*size) {
-                break;
-            }
-            // ORDER: as in `earn`.
-            TABLE[smaller].store(class as u8, Ordering::Release);
-        }
     }
     for class in 0..count() {
         if let Some(pages) = plan.pages_of(get(class).size as u16) {

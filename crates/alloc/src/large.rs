@@ -73,7 +73,8 @@ pub static LIVE_BLOCKS: AtomicU32 = AtomicU32::new(0);
 /// As whom this thread takes locks.
 pub fn who() -> Who {
     let heap = tls::get();
-    if heap.is_null() {
+    // Threads that have ended share one mark for a heap: as it, one would take another's lock for its own.
+    if heap.is_null() || crate::thread::is_ended(heap) {
         NOBODY
     } else {
         // SAFETY: a thread's heap stays (G4).

@@ -115,6 +115,16 @@ impl Lock {
         self.0.load(Ordering::Relaxed) & !1 == who.0
     }
 
+    /// Who holds it: for the holder's callees, which take further locks in his name. `other` if nobody does
+    /// (in the child of a fork).
+    pub fn holder(&self, other: Who) -> Who {
+        // ORDER: the caller knows that it is held, so the half that matters does not change.
+        match self.0.load(Ordering::Relaxed) & !1 {
+            0 => other,
+            who => Who(who),
+        }
+    }
+
     /// Makes the lock free whoever held it: in the child of a fork, where the holders are gone.
     pub fn reset(&self) {
         // ORDER: the child has one thread.
@@ -156,3 +166,21 @@ fn wait(_word: &AtomicU32, _expected: u32) {
 
 #[cfg(loom)]
 fn wake(_word: &AtomicU32) {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_told_whether_somebody_waits_or_not() {
+        let lock = Lock::new();
+        assert!(lock.holder(FORKER) == FORKER);
+        assert!(lock.lock(PURGER));
+        assert!(lock.holder(FORKER) == PURGER);
+        assert!(!lock.lock(PURGER), "K1");
+        lock.0.fetch_or(1, Ordering::Relaxed); // ORDER: one thread
+        assert!(lock.holder(FORKER) == PURGER);
+        lock.unlock();
+        assert!(lock.try_lock(NOBODY));
+    }
+}

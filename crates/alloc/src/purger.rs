@@ -211,10 +211,10 @@ extern "C" fn main() {
     loop {
         // ORDER: a number to wait on.
         sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), delay_ns);
-        let begin = sys::monotonic_ns();
+        let begin = sys::thread_cpu_ns();
         let hint = holes::take_hint();
         let worked = pass(&mut demand);
-        let took = sys::monotonic_ns() - begin;
+        let took = sys::thread_cpu_ns() - begin;
         delay_ns = (TICK_MS * 1_000_000).max(took * 100);
         quiet = if worked || hint >= START_PAGES {
             0
@@ -224,6 +224,7 @@ extern "C" fn main() {
         if quiet < QUIET_TICKS {
             continue;
         }
+        with_pool(PURGER, |pool| pool.region.purge_meta());
         // ORDER: gives RUNNING back; a hint that came since is looked at once more.
         RUNNING.store(0, Ordering::SeqCst);
         if holes::peek_hint() < START_PAGES
@@ -346,6 +347,8 @@ pub fn trim() -> bool {
         purged += holes::walk(heap, who, Zeal::All, batch).purged;
     }
     purged += purge_pool(who, u32::MAX, 0, batch);
+    // Descriptors of what is gone.
+    with_pool(who, |pool| pool.region.purge_meta());
     PURGE_LOCK.unlock();
     PURGED.fetch_add(u64::from(purged), Ordering::Relaxed); // ORDER: a statistic
     purged > 0

@@ -213,6 +213,29 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Processor time of the calling thread in nanoseconds. A system call.
+pub fn thread_cpu_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is ours.
+    unsafe {
+        syscall(
+            libc::SYS_clock_gettime,
+            [
+                libc::CLOCK_THREAD_CPUTIME_ID as u64,
+                &raw mut now as u64,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Waits until `*word != expected`, a wake, a signal, or the time-out. Works across processes.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_ns: u64) {
     let timeout = libc::timespec {
