@@ -1,6 +1,6 @@
 //! Each fault, told by its check and by nothing else.
 
-use crate::{ABORTED, FAULTED, fault};
+use crate::{ABORTED, FAULTED, ended, fault};
 
 const DOUBLE: &str = "free of a block that is free already: 0x";
 const INSIDE: &str = "free of an address inside a block: 0x";
@@ -65,7 +65,7 @@ fn a_block_that_waits_is_known_to_be_freed() {
     ] {
         for check in ["quarantine", "4"] {
             let done = fault(name, &[&format!("HARDEN={check}")]);
-            done.says(ABORTED, &[DOUBLE]);
+            ended(&done, ABORTED, &[DOUBLE]);
         }
     }
 }

@@ -98,6 +98,15 @@ pub fn on_ours(mut command: Command, options: &[&str]) -> Done {
     tool::run_within(command, b"", PATIENCE)
 }
 
+/// Ended so, as the shell has it, and said all of this on stderr.
+#[track_caller]
+pub fn ended(done: &Done, status: i32, texts: &[&str]) {
+    assert_eq!(done.shell_status(), status, "{done:#?}");
+    for text in texts {
+        assert!(done.stderr.contains(text), "{text}: {done:#?}");
+    }
+}
+
 /// Runs a fault.
 pub fn fault(name: &str, options: &[&str]) -> Done {
     let bench = Bench::new();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{FAULTED, fault, program, tool};
+use crate::{FAULTED, ended, fault, program, tool};
 
 const EVERY: [&str; 2] = ["HARDEN=sample", "SAMPLE_EVERY=1"];
 
@@ -71,7 +71,8 @@ fn the_thread_of_each_stack_is_named() {
 #[test]
 fn both_sides_of_a_block_are_guarded() {
     let behind = fault("sample_behind", &EVERY);
-    behind.says(
+    ended(
+        &behind,
         FAULTED,
         &[
             "access behind the end of a block: write to 0x",
@@ -81,7 +82,8 @@ fn both_sides_of_a_block_are_guarded() {
     );
     assert!(!behind.stderr.contains("freed by"), "{behind:#?}");
     let before = fault("sample_before", &EVERY);
-    before.says(
+    ended(
+        &before,
         FAULTED,
         &[
             "access before the start of a block: write to 0x",
@@ -93,7 +95,8 @@ fn both_sides_of_a_block_are_guarded() {
 #[test]
 fn a_second_free_is_told_with_both_stacks() {
     let done = fault("double_small", &EVERY);
-    done.says(
+    ended(
+        &done,
         crate::ABORTED,
         &["free of a block that is free already: 0x"],
     );
