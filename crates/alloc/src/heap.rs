@@ -71,6 +71,8 @@ pub struct Heap {
     pub refills: AtomicU32,
     /// `refills` when the purger last looked.
     pub refills_seen: AtomicU32,
+    /// Walks that have come by (`holes`).
+    pub walks: AtomicU32,
     /// Pages at which to search for holes again (`holes`).
     pub search_at: AtomicU32,
     /// Rounds of thread destructors seen (`thread`).
@@ -176,6 +178,7 @@ impl Heap {
         let offset = offset_of(span);
         // ORDER: Relaxed in all list work: the heap's lock orders it (S3).
         let head = list.load(Ordering::Relaxed);
+        span.visit.store(0, Ordering::Relaxed); // ORDER: as above; not seen by the walk under way
         if head == 0 {
             span.next.store(offset, Ordering::Relaxed);
             span.prev.store(offset, Ordering::Relaxed);
@@ -497,7 +500,8 @@ impl Heap {
         let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
         let units = units_for(this.slots as usize);
         holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
-        with_pool(self.who(), |pool| {
+        // As whoever acts: the purger is not this heap's thread, which would take the lock for its own.
+        with_pool(self.lock.holder(), |pool| {
             for page in first..first + pages {
                 // ORDER: nobody may use these addresses any more.
                 pool.region.map_entry(page).store(0, Ordering::Relaxed);

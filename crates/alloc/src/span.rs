@@ -272,6 +272,18 @@ impl Span {
         }
     }
 
+    /// A word of F, and the same of R.
+    pub fn bits(&self, i: usize) -> (u64, u64) {
+        // SAFETY: callers loop over the words.
+        // ORDER: as in `free_bits`.
+        unsafe {
+            (
+                self.free_word(i).load(Ordering::Acquire),
+                self.remote_word(i).load(Ordering::Acquire), // ORDER: as above
+            )
+        }
+    }
+
     /// Used slots.
     pub fn used(&self) -> u32 {
         u32::from(self.slots) - self.free_slots()

@@ -69,7 +69,7 @@ pub static HEAPS: AtomicU32 = AtomicU32::new(0);
 pub static IDLE: AtomicU32 = AtomicU32::new(0);
 
 /// Owner of a descriptor that is no small span: no heap has this address.
-pub const OWNER_NONE: u32 = 1;
+pub use skinflint_pages::OWNER_NONE;
 
 /// Address of page 0.
 #[inline(always)]
@@ -174,6 +174,15 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     publish(pool);
     POOL_LOCK.unlock();
     Some(result)
+}
+
+/// The pool, for whoever holds its lock already.
+///
+/// # Safety
+/// POOL_LOCK is held, and there is no other reference.
+pub unsafe fn pool_locked() -> &'static mut Pool {
+    // SAFETY: as the caller promises.
+    unsafe { &mut *POOL.0.get() }
 }
 
 fn publish(pool: &Pool) {

@@ -363,7 +363,8 @@ impl Pool {
         run.state.set(state);
         run.tick.set(tick);
         // ORDER: no partner: see `forget`.
-        run.kind.store(KIND_FREE, Ordering::Relaxed);
+        run.owner.store(crate::OWNER_NONE, Ordering::Relaxed);
+        run.kind.store(KIND_FREE, Ordering::Relaxed); // ORDER: as above
         self.describe(offset, page, pages);
         Some(offset)
     }
