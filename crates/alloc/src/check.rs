@@ -113,12 +113,10 @@ pub fn check_invariants(level: u32) -> Held {
     if base() == 0 || level == 0 {
         return Ok(());
     }
-    // SAFETY: `parent` follows.
-    unsafe { fork::prepare() };
+    let who = fork::lock_all();
     // SAFETY: the pool's lock is held, and `with_pool` is not entered until it is given back.
     let held = check_all(level, unsafe { pool_locked() });
-    // SAFETY: after `prepare`.
-    unsafe { fork::parent() };
+    fork::unlock_all(who);
     held
 }
 
@@ -307,7 +305,7 @@ fn each(list: &AtomicU32, mut visit: impl FnMut(&Span) -> Held) -> Held {
 }
 
 fn start(span: &Span) -> usize {
-    span.start
+    span.start()
 }
 
 fn check_span(level: u32, heap: &Heap, span: &Span) -> Held {
@@ -362,36 +360,36 @@ fn check_span(level: u32, heap: &Heap, span: &Span) -> Held {
     Ok(())
 }
 
-/// S1: no slot is in two of the bitmaps, and none beyond the last slot in any.
+/// S1: no slot is in two of the bitmaps, and none beyond the last slot in any, but for the mark behind it (S8).
 fn check_bits(span: &Span) -> Held {
+    let slots = span.slots as usize;
     for i in 0..span.words() {
-        let (free, remote) = span.bits(i);
+        let (free, remote, cached) = span.bits(i);
+        let twice = free & remote | free & cached | remote & cached;
         hold(
-            free & remote == 0,
-            "S1: a slot free in F and in R (or the program freed it twice)",
+            twice == 0,
+            "S1: a slot in two of F, R and M (or the program freed it twice)",
             start(span),
         )?;
-        let beyond = (span.slots as usize - i * 64).min(64);
-        let beyond = if beyond == 64 { 0 } else { u64::MAX << beyond };
-        hold(
-            (free | remote) & beyond == 0,
-            "S1: a bit beyond the last slot",
-            start(span),
-        )?;
+        let slots_here = slots - (i * 64).min(slots);
+        let beyond = if slots_here >= 64 { 0 } else { u64::MAX << slots_here };
+        let mark = if slots / 64 == i { 1 << (slots % 64) } else { 0 };
+        hold((free | remote) & beyond == 0, "S1: a bit beyond the last slot", start(span))?;
+        hold(cached & beyond == mark, "S8: no mark behind the last slot, or more", start(span))?;
     }
     Ok(())
 }
 
-/// S6: Current spans have no event; every other span with a live block of its owner's has one before the
-/// last of them is free, or waits to be looked at. (In the child of a fork it may be one late, W1.)
+/// S6: every span that is not Current and has a live block of its owner's has an event before the last of
+/// them is in F, or waits to be looked at. (In the child of a fork it may be one late, W1.)
 fn check_left(span: &Span, current: bool) -> Held {
     let free: u32 = (0..span.words()).map(|i| span.bits(i).0.count_ones()).sum();
     let used = u32::from(span.slots) - free;
     // ORDER: nobody writes it now (V1).
-    let left = u32::from(span.left.load(Ordering::Relaxed));
+    let left = span.left.load(Ordering::Relaxed);
     if current {
         return hold(
-            left > used,
+            left > u32::MAX / 2,
             "S6: a Current span that is about to have an event",
             start(span),
         );
@@ -405,11 +403,7 @@ fn check_left(span: &Span, current: bool) -> Held {
     if !listed || used == 0 || span.nlink.load(Ordering::Relaxed) != 0 {
         return Ok(());
     }
-    hold(
-        left <= used + 1,
-        "S6: no event before the last block is free",
-        start(span),
-    )
+    hold(left <= used + 1, "S6: no event before the last block is free", start(span))
 }
 
 /// Whether pages read as zero, without making any of them resident (V2).

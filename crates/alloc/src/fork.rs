@@ -16,11 +16,11 @@
 use skinflint_base::sync::Ordering;
 
 use crate::heap::usage;
-use crate::lock::{FORKER, NOBODY};
+use crate::lock::{FORKER, NOBODY, Who};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
-use crate::{holes, purger, tls};
+use crate::{harden, holes, purger, tls};
 
-fn who() -> crate::lock::Who {
+fn who() -> Who {
     let who = crate::large::who();
     if who == NOBODY { FORKER } else { who }
 }
@@ -30,6 +30,12 @@ fn who() -> crate::lock::Who {
 /// # Safety
 /// To be called by `pthread_atfork` only.
 pub unsafe extern "C" fn prepare() {
+    harden::before_fork(who());
+    let _ = lock_all();
+}
+
+/// Takes the purge lock, every heap's, and the pool's; returns as whom.
+pub(crate) fn lock_all() -> Who {
     let who = who();
     let _ = purger::PURGE_LOCK.lock(who);
     loop {
@@ -41,7 +47,7 @@ pub unsafe extern "C" fn prepare() {
         let _ = POOL_LOCK.lock(who);
         // ORDER: the pool's lock is held, so no heap is added now.
         if HEAPS.load(Ordering::Relaxed) == newest {
-            return;
+            return who;
         }
         POOL_LOCK.unlock();
         for heap in heaps() {
@@ -58,6 +64,12 @@ pub unsafe extern "C" fn prepare() {
 /// As for [`prepare`].
 pub unsafe extern "C" fn parent() {
     let who = who();
+    unlock_all(who);
+    harden::after_fork(who);
+}
+
+/// Gives back what [`lock_all`] took.
+pub(crate) fn unlock_all(who: Who) {
     POOL_LOCK.unlock();
     for heap in heaps() {
         if heap.lock.is_held_by(who) {
@@ -74,6 +86,7 @@ pub unsafe extern "C" fn parent() {
 pub unsafe extern "C" fn child() {
     POOL_LOCK.reset();
     purger::forget();
+    harden::in_child();
     let mine = tls::get();
     // ORDER: the child has one thread.
     IDLE.store(0, Ordering::Relaxed);
@@ -86,7 +99,10 @@ pub unsafe extern "C" fn child() {
         // ORDER: as above.
         if heap.usage.swap(usage::IDLE, Ordering::Relaxed) == usage::THREAD {
             // SAFETY: its thread is gone, and nobody else runs.
-            unsafe { holes::release_current(heap) };
+            unsafe {
+                heap.forget_magazines();
+                holes::release_current(heap);
+            }
         }
         heap.next_idle
             .store(IDLE.load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above

@@ -39,9 +39,11 @@ pub struct Large {
     pub pages: u32,
     no_mul: u32,
     owner: AtomicU32,
-    kind: AtomicU8,
+    pub(crate) kind: AtomicU8,
     displaced: u8,
-    _free: [u8; 2],
+    /// Given up, and not given back yet (`harden::guard`).
+    pub held: AtomicU8,
+    _free: u8,
     /// Heap of a tenant, or 0.
     pub tenant: u32,
     /// Next and previous of the tenant.
@@ -52,7 +54,9 @@ pub struct Large {
     deferred: AtomicU32,
     /// Bytes before the block that belong to it: guard pages.
     pub lead: u32,
-    _rest: [u32; 3],
+    /// Bytes of ours between the block and the guard page behind it.
+    pub slack: u32,
+    _rest: [u32; 2],
 }
 
 const _: () = assert!(core::mem::size_of::<Large>() == 64);
@@ -105,6 +109,8 @@ pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
             (*large).displaced = 0;
             (*large).tenant = 0;
             (*large).lead = 0;
+            (*large).slack = 0;
+            (*large).held.store(0, Ordering::Relaxed); // ORDER: published below
             (*large).owner.store(OWNER_NONE, Ordering::Relaxed); // ORDER: published below
             (*large).kind.store(KIND_LARGE, Ordering::Relaxed); // ORDER: published below
         }

@@ -25,9 +25,9 @@ fn fill() -> Vec<usize> {
     (0..BLOCKS).map(|_| page()).collect()
 }
 
-/// Frees one block in sixteen; returns their addresses.
+/// Frees one block in eight; returns their addresses.
 fn litter(blocks: &[usize], round: usize) -> Vec<usize> {
-    let freed: Vec<_> = blocks.iter().copied().skip(round).step_by(16).collect();
+    let freed: Vec<_> = blocks.iter().copied().skip(round).step_by(8).collect();
     // SAFETY: live blocks.
     freed
         .iter()
