@@ -372,10 +372,26 @@ fn check_bits(span: &Span) -> Held {
             start(span),
         )?;
         let slots_here = slots - (i * 64).min(slots);
-        let beyond = if slots_here >= 64 { 0 } else { u64::MAX << slots_here };
-        let mark = if slots / 64 == i { 1 << (slots % 64) } else { 0 };
-        hold((free | remote) & beyond == 0, "S1: a bit beyond the last slot", start(span))?;
-        hold(cached & beyond == mark, "S8: no mark behind the last slot, or more", start(span))?;
+        let beyond = if slots_here >= 64 {
+            0
+        } else {
+            u64::MAX << slots_here
+        };
+        let mark = if slots / 64 == i {
+            1 << (slots % 64)
+        } else {
+            0
+        };
+        hold(
+            (free | remote) & beyond == 0,
+            "S1: a bit beyond the last slot",
+            start(span),
+        )?;
+        hold(
+            cached & beyond == mark,
+            "S8: no mark behind the last slot, or more",
+            start(span),
+        )?;
     }
     Ok(())
 }
@@ -403,7 +419,11 @@ fn check_left(span: &Span, current: bool) -> Held {
     if !listed || used == 0 || span.nlink.load(Ordering::Relaxed) != 0 {
         return Ok(());
     }
-    hold(left <= used + 1, "S6: no event before the last block is free", start(span))
+    hold(
+        left <= used + 1,
+        "S6: no event before the last block is free",
+        start(span),
+    )
 }
 
 /// Whether pages read as zero, without making any of them resident (V2).

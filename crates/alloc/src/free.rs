@@ -59,7 +59,9 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
     // ORDER: own (S2).
     let free = trio.free.load(Ordering::Relaxed);
     let cached = trio.cached.load(Ordering::Relaxed); // ORDER: own (S2)
-    if (free | cached) & bit != 0 {
+    // ORDER: a look: nobody else may free a live block, so its own bit stands still.
+    let remote = trio.remote.load(Ordering::Relaxed);
+    if (free | cached | remote) & bit != 0 {
         return not_live(span, slot, p);
     }
     // SAFETY: a thread's heap stays (G4).
@@ -92,7 +94,14 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
 #[cold]
 fn not_live(span: &Span, slot: usize, p: *mut u8) {
     let inside = slot >= span.slots as usize;
-    fault::report(if inside { Fault::Misaligned } else { Fault::Double }, p);
+    fault::report(
+        if inside {
+            Fault::Misaligned
+        } else {
+            Fault::Double
+        },
+        p,
+    );
 }
 
 /// Puts a block that is in no bitmap into F.

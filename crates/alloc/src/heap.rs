@@ -18,9 +18,7 @@
 //!
 //! Not here: frees (`free`), threads (`thread`), giving pages back (`holes`).
 
-use skinflint_base::sync::{
-    AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
-};
+use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
@@ -236,7 +234,9 @@ impl Heap {
             magazine.bottom.store(bottom, Ordering::Relaxed); // ORDER: as above
             magazine.top.store(bottom, Ordering::Relaxed); // ORDER: as above
             // SAFETY: within `entries`.
-            magazine.end.store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
+            magazine
+                .end
+                .store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
         }
         // SAFETY: both point into `entries`.
         let room = unsafe { magazine.end.load(Ordering::Relaxed).offset_from(bottom) } as u32; // ORDER: as above
@@ -248,7 +248,9 @@ impl Heap {
             if got < want {
                 core::ptr::copy(bottom.add((want - got) as usize), bottom, got as usize);
             }
-            magazine.top.store(bottom.add(got as usize), Ordering::Relaxed); // ORDER: as above
+            magazine
+                .top
+                .store(bottom.add(got as usize), Ordering::Relaxed); // ORDER: as above
             got
         }
     }
@@ -276,7 +278,9 @@ impl Heap {
         for class in 0..class::count() {
             let magazine = self.magazine(class);
             // ORDER: the lock is held.
-            magazine.top.store(magazine.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
+            magazine
+                .top
+                .store(magazine.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
             let current = self.current(class);
             if !Heap::is_none(current) {
                 // SAFETY: the current span of a class is live (H3).
@@ -413,7 +417,9 @@ impl Heap {
         // ORDER: the lock is held (S3); the owner writes (S2).
         this.state.store(state::CURRENT, Ordering::Relaxed);
         this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (S2, S6)
-        self.mags[this.class as usize].current.store(span, Ordering::Relaxed); // ORDER: own (H1)
+        self.mags[this.class as usize]
+            .current
+            .store(span, Ordering::Relaxed); // ORDER: own (H1)
         self.refills.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
         span
     }
@@ -531,7 +537,11 @@ impl Heap {
                 return span.take();
             }
             let span = self.next_span(class);
-            if span.is_null() { core::ptr::null_mut() } else { (*span).take() }
+            if span.is_null() {
+                core::ptr::null_mut()
+            } else {
+                (*span).take()
+            }
         }
     }
 

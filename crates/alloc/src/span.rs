@@ -266,7 +266,10 @@ impl Span {
                 // SAFETY: as the caller promises.
                 unsafe {
                     at = at.sub(1);
-                    at.write(Entry::new((base + slot as usize * size) as *mut u8, word | u64::from(slot)));
+                    at.write(Entry::new(
+                        (base + slot as usize * size) as *mut u8,
+                        word | u64::from(slot),
+                    ));
                 }
             }
             trio.free.store(bits, Ordering::Relaxed); // ORDER: as above
@@ -407,14 +410,17 @@ impl Span {
     /// Slot of an address in the span; `None`: no block begins there.
     #[inline]
     pub fn slot_of(&self, address: usize) -> Option<usize> {
-        self.slot_at(address - crate::state::base()).filter(|slot| *slot < self.slots as usize)
+        self.slot_at(address - crate::state::base())
+            .filter(|slot| *slot < self.slots as usize)
     }
 
     /// Whether the block in a slot is live.
     pub fn is_live(&self, slot: usize) -> bool {
         // SAFETY: slots are below `slots`.
         // ORDER: a look: of a live block's bits nobody writes any but its freer.
-        let cached = unsafe { self.trio(slot / 64) }.cached.load(Ordering::Relaxed);
+        let cached = unsafe { self.trio(slot / 64) }
+            .cached
+            .load(Ordering::Relaxed);
         (self.free_bits(slot / 64) | cached) >> (slot % 64) & 1 == 0
     }
 }
