@@ -203,6 +203,12 @@ pub fn population(class: usize, pages: i32) {
     PAGES[class].fetch_add(pages as u32, Ordering::Relaxed);
 }
 
+/// Pages in spans of the class, over all heaps.
+pub fn population_of(class: usize) -> u32 {
+    // ORDER: a statistic.
+    PAGES[class].load(Ordering::Relaxed)
+}
+
 /// Notes that a magazine is about to be filled for a request of this slice; says whether the size has now
 /// earned a class of its own.
 pub fn slop_seen(slice: usize, class: usize) -> bool {

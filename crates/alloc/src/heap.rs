@@ -112,6 +112,8 @@ pub struct Heap {
     pub refills: AtomicU32,
     /// `refills` when the purger last looked.
     pub refills_seen: AtomicU32,
+    /// Walks that have come by (`holes`).
+    pub walks: AtomicU32,
     /// Pages at which to search for holes again (`holes`).
     pub search_at: AtomicU32,
     /// Blocks until the next guarded one (`harden`).
@@ -329,6 +331,7 @@ impl Heap {
         let offset = offset_of(span);
         // ORDER: Relaxed in all list work: the heap's lock orders it (S3).
         let head = list.load(Ordering::Relaxed);
+        span.visit.store(0, Ordering::Relaxed); // ORDER: as above; not seen by the walk under way
         if head == 0 {
             span.next.store(offset, Ordering::Relaxed);
             span.prev.store(offset, Ordering::Relaxed);

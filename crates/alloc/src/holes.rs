@@ -36,7 +36,6 @@ pub static HOLES: AtomicU32 = AtomicU32::new(0);
 static RECLAIM: AtomicU32 = AtomicU32::new(0);
 /// Most pages that were resident, as far as that is known here, when a heap was about to grow.
 static PEAK: AtomicU32 = AtomicU32::new(0);
-static VISIT: AtomicU32 = AtomicU32::new(0);
 
 /// Notes that so many pages may have become reclaimable; may start the purger.
 #[inline]
@@ -103,10 +102,11 @@ pub struct Walked {
     pub looked: u32,
 }
 
-/// A number for a walk, so that it knows what it has seen.
-fn new_visit() -> u8 {
-    // ORDER: only distinct numbers are wanted. 0 is what new spans carry.
-    (VISIT.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8
+/// A number for a walk, so that it knows what it has seen: of this heap's own, since with one counter for
+/// 255 heaps each would get the same number in every round.
+fn new_visit(heap: &Heap) -> u8 {
+    // ORDER: only distinct numbers are wanted. 0 is what spans carry that were listed since.
+    (heap.walks.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8
 }
 
 /// Walks a heap's spans and purges what can go. Takes the heap's lock, piece by piece.
@@ -114,7 +114,7 @@ fn new_visit() -> u8 {
 /// `who` must not be the holder of the lock.
 pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
     let mut done = Walked::default();
-    let visit = new_visit();
+    let visit = new_visit(heap);
     // ORDER: statistics.
     let refills = heap.refills.load(Ordering::Relaxed);
     let wanted = refills.wrapping_sub(heap.refills_seen.swap(refills, Ordering::Relaxed));

@@ -22,7 +22,7 @@ use crate::fault::{self, Fault};
 use crate::lock::{NOBODY, Who};
 use crate::span::KIND_LARGE;
 use crate::state::{OWNER_NONE, at, base, map_entry, with_pool};
-use crate::{holes, thread, tls};
+use crate::{holes, tls};
 
 /// Pages from which a move goes through the page tables: below, copying is as fast (mremap costs
 /// 1.5 µs and 0.1 µs a page here, copying 0.4 µs a page and the faults of the new pages).
@@ -239,7 +239,11 @@ pub fn take_deferred(pool: &mut Pool) {
 /// # Safety
 /// `large` is a live block of the caller.
 pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
-    let want = n.div_ceil(PAGE) as u32;
+    let want = n.div_ceil(PAGE);
+    if want >= skinflint_pages::MAX_PAGES as usize {
+        return false;
+    }
+    let want = want as u32;
     // SAFETY: as the caller promises.
     let (start, have, tenant) = unsafe { ((*large).start, (*large).pages, (*large).tenant) };
     if want == have {
@@ -250,23 +254,35 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
     }
     let page = page_of(start);
     if want < have {
-        with_pool(who(), |pool| {
+        let given = with_pool(who(), |pool| {
             // SAFETY: as above.
-            unsafe { (*large).pages = want };
-            pool.give(page + want, have - want, true);
+            let displaced = unsafe {
+                (*large).pages = want;
+                (*large).displaced != 0
+            };
+            let bytes = (have - want) as usize * PAGE;
+            // SAFETY: the end of this block, which it gives up (L2).
+            let anew =
+                displaced && unsafe { pool.region.map_anew(start + want as usize * PAGE, bytes) };
+            pool.give(page + want, have - want, !anew);
         });
-        LIVE_PAGES.fetch_sub(have - want, Ordering::Relaxed); // ORDER: a statistic
-        holes::hint(have - want);
+        if given.is_some() {
+            LIVE_PAGES.fetch_sub(have - want, Ordering::Relaxed); // ORDER: a statistic
+            holes::hint(have - want);
+        }
         return true;
     }
     let grown = with_pool(who(), |pool| {
-        pool.extend(page + have, want - have).is_some()
+        let grown = pool.extend(page + have, want - have).is_some();
+        if grown {
+            // SAFETY: as above.
+            unsafe { (*large).pages = want };
+        }
+        grown
     });
     if grown != Some(true) {
         return false;
     }
-    // SAFETY: as above.
-    unsafe { (*large).pages = want };
     LIVE_PAGES.fetch_add(want - have, Ordering::Relaxed); // ORDER: a statistic
     true
 }
@@ -285,7 +301,20 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
     let bytes = pages as usize * PAGE;
     // SAFETY: two blocks of at least this many bytes; the old one is given up.
     unsafe {
-        if pages < MOVE_PAGES || !move_pages(start, new, bytes) {
+        let moved = pages >= MOVE_PAGES && may_move();
+        if moved && !move_pages(start, new, bytes) {
+            // Linux before 6.17 unmaps the new range before it finds that it cannot move the old one, for
+            // instance since that consists of two mappings: moved here once, and extended since.
+            let whole = with_pool(who(), |pool| pool.region.map_anew(new as usize, bytes));
+            if whole != Some(true) {
+                // The new range may be no memory: it stays in use, by nobody.
+                return core::ptr::null_mut();
+            }
+            core::ptr::copy_nonoverlapping(start as *const u8, new, bytes);
+            free(start as *mut u8);
+            return new;
+        }
+        if !moved {
             core::ptr::copy_nonoverlapping(start as *const u8, new, bytes);
             free(start as *mut u8);
             return new;
@@ -320,12 +349,14 @@ unsafe fn give_clean(pool: &mut Pool, offset: u32) {
     }
 }
 
+/// Whether one more displaced run is allowed.
+fn may_move() -> bool {
+    // ORDER: a statistic.
+    DISPLACED.load(Ordering::Relaxed) < DISPLACED_MAX
+}
+
 /// Moves pages by the page tables; the old range stays mapped, without pages.
 unsafe fn move_pages(from: usize, to: *mut u8, bytes: usize) -> bool {
-    // ORDER: a statistic.
-    if DISPLACED.load(Ordering::Relaxed) >= DISPLACED_MAX {
-        return false;
-    }
     const DONTUNMAP: i32 = 4;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | DONTUNMAP;
     // SAFETY: both ranges are whole blocks of the caller, and do not overlap.

@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), no_std)]
 
 mod api;
+pub mod check;
 mod class;
 mod fault;
 pub mod fit;
