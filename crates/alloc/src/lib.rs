@@ -12,6 +12,7 @@
 mod api;
 pub mod check;
 mod class;
+mod emergency;
 mod fault;
 pub mod fit;
 pub mod fork;
