@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::tool::{Bench, Done};
+use crate::tool::{self, Bench, Done};
 use crate::{on_ours, program};
 
 const LEVELS: [&str; 12] = [
@@ -33,6 +33,16 @@ fn nothing_is_said_of_a_sound_program() {
             "{level}"
         );
     }
+}
+
+#[test]
+fn the_quarantine_goes_when_memory_runs_out() {
+    let bench = Bench::new();
+    let programs = tool::made("tests/contract", "contract-programs");
+    let command = bench.command(programs.join("limit"));
+    let done = on_ours(command, &["HARDEN=4"]);
+    assert_eq!(done.stderr, "", "{done:#?}");
+    assert_eq!(done.stdout, "limit ok\n", "{done:#?}");
 }
 
 /// The same on level 0 and 4, with samples often, and at the default.
