@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::tool::{self, Bench, Done};
-use crate::{on_ours, program};
+use crate::{library, on_ours, program};
 
 const LEVELS: [&str; 12] = [
     "0",
@@ -31,6 +31,24 @@ fn nothing_is_said_of_a_sound_program() {
             (done.stdout.as_str(), done.shell_status()),
             ("sound\n", 0),
             "{level}"
+        );
+    }
+}
+
+/// Of two libraries that want to be initialised first, the later one is.
+#[test]
+fn blocks_from_before_the_options_were_read_are_taken_as_they_come() {
+    for level in LEVELS {
+        let bench = Bench::new();
+        let mut command = bench.command("true");
+        let both = [library(), &program("libearly.so")].map(|path| path.display().to_string());
+        command.env("LD_PRELOAD", both.join(":"));
+        command.env("SKINFLINT_HARDEN", level);
+        let done = tool::run(command);
+        assert_eq!(
+            (done.stdout.as_str(), done.stderr.as_str()),
+            ("early ok\n", ""),
+            "{level}: {done:#?}"
         );
     }
 }
