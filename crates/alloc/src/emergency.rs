@@ -56,7 +56,10 @@ fn range() -> usize {
 /// A zeroed block of `n` bytes at a multiple of `align`, a power of two; null if there is no more.
 pub fn malloc(n: usize, align: usize) -> *mut u8 {
     let align = align.max(16);
-    let Some(bytes) = n.checked_add(align + HEAD_BYTES + 15).map(|bytes| bytes & !15) else {
+    let Some(bytes) = n
+        .checked_add(align + HEAD_BYTES + 15)
+        .map(|bytes| bytes & !15)
+    else {
         return core::ptr::null_mut();
     };
     let range = range();

@@ -279,12 +279,10 @@ fn pass(demand: &mut Demand) -> bool {
         pool.set_tick(tick);
         demand.note(pool.reused_dirty_total)
     });
-    purged += purge_pool(
-        PURGER,
-        tick.saturating_sub(decay_ticks()),
-        keep.unwrap_or(0),
-        batch,
-    );
+    // Before there were so many ticks, nothing can be as old.
+    if let Some(until) = tick.checked_sub(decay_ticks()) {
+        purged += purge_pool(PURGER, until, keep.unwrap_or(0), batch);
+    }
     let dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
     PURGE_LOCK.unlock();
     PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic

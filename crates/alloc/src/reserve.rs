@@ -4,5 +4,5 @@
 
 /// Something may have become free: try again. `false`: nothing more can be done.
 pub fn out_of_memory(_n: usize) -> bool {
-    false
+    crate::harden::relieve()
 }
