@@ -80,14 +80,18 @@ fn malloc_unusual(n: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
     if thread::is_ended(heap) {
+        sample::elsewhere(n as u64);
         return thread::with_borrowed(|heap| {
             // SAFETY: the heap is borrowed for this call.
             unsafe { small(core::ptr::from_ref(heap).cast_mut(), n) }
         });
     }
     // SAFETY: a thread's heap stays (G4).
-    sample::take(unsafe { &*heap }, n);
+    let due = sample::take(unsafe { &*heap }, n);
     if let Some(block) = harden::malloc(n) {
+        return block;
+    }
+    if due && let Some(block) = sample::block(n) {
         return block;
     }
     // SAFETY: the heap is this thread's.
@@ -142,16 +146,18 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
                 return small(heap, n);
             }
         }
+        let mut round = 0;
         loop {
             if !this.lock.lock(this.who()) {
                 return emergency(n);
             }
             let span = this.next_span(class);
             this.lock.unlock();
+            reserve::look();
             if !span.is_null() {
                 return (*span).take();
             }
-            if !reserve::out_of_memory(n) {
+            if !reserve::out_of_memory(n, &mut round) {
                 return fail();
             }
         }
@@ -168,19 +174,23 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
         return (fail(), false);
     }
     let heap = tls::get();
-    if !thread::is_ended(heap) {
+    if thread::is_ended(heap) {
+        sample::elsewhere(n as u64);
+    } else {
         // SAFETY: a thread's heap stays (G4).
         sample::large(unsafe { &*heap }, n);
     }
     if let Some(block) = harden::malloc_large(n, align) {
         return (block, true);
     }
+    let mut round = 0;
     loop {
         let made = large::malloc(n, align);
         if !made.0.is_null() {
+            reserve::look();
             return made;
         }
-        if !reserve::out_of_memory(n) {
+        if !reserve::out_of_memory(n, &mut round) {
             return (fail(), false);
         }
     }
@@ -344,6 +354,7 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
         let have = (*large).pages as usize * 4096;
         if n <= SMALL_MAX {
             return if n > have / 2 {
+                large::requested(p, n);
                 p
             } else {
                 move_block(p, have, n)
@@ -357,12 +368,14 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
         }
         // An eighth more than asked: untouched pages cost nothing, and the next steps stay in place.
         let mut new = large::move_to(large, n.saturating_add(n / 8).min(isize::MAX as usize));
+        let mut round = 0;
         while new.is_null() {
-            if !reserve::out_of_memory(n) {
+            if !reserve::out_of_memory(n, &mut round) {
                 return fail();
             }
             new = large::move_to(large, n);
         }
+        large::requested(new, n);
         new
     }
 }

@@ -20,6 +20,10 @@ pub enum Fault {
     Foreign,
     /// A byte behind the block was overwritten.
     Overrun,
+    /// The heap was destroyed, or never was one.
+    Heap,
+    /// The block is not of this heap.
+    OtherHeap,
 }
 
 /// What to do about one.
@@ -76,6 +80,8 @@ pub fn report(fault: Fault, p: *mut u8) {
         Fault::Unknown => b"free of an address at which there is no block: ",
         Fault::Foreign => b"free of an address that was never allocated: ",
         Fault::Overrun => b"bytes behind the end of a block were overwritten: ",
+        Fault::Heap => b"use of a heap that was destroyed, or never created: ",
+        Fault::OtherHeap => b"a heap was given a block that is not its own: ",
     };
     let mut line = Line::new();
     line.add(b"skinflint: ");

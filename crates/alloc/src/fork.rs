@@ -1,7 +1,7 @@
 //! fork: the child finds every lock free and every heap whole.
 //!
 //! ```text
-//!   prepare   purge lock, then every heap's, then the pool's
+//!   prepare   the reserve's lock, the purge lock, then every heap's, then the pool's
 //!   parent    all given back
 //!   child     all made free; the heaps of the threads that are gone wait for new ones
 //! ```
@@ -18,7 +18,7 @@ use skinflint_base::sync::Ordering;
 use crate::heap::usage;
 use crate::lock::{FORKER, NOBODY};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
-use crate::{holes, purger, tls};
+use crate::{holes, purger, reserve, tls};
 
 fn who() -> crate::lock::Who {
     let who = crate::large::who();
@@ -31,6 +31,7 @@ fn who() -> crate::lock::Who {
 /// To be called by `pthread_atfork` only.
 pub unsafe extern "C" fn prepare() {
     let who = who();
+    let _ = reserve::GUARD.lock(who);
     let _ = purger::PURGE_LOCK.lock(who);
     loop {
         // ORDER: Acquire, as in `heaps`.
@@ -65,6 +66,7 @@ pub unsafe extern "C" fn parent() {
         }
     }
     purger::PURGE_LOCK.unlock();
+    reserve::GUARD.unlock();
 }
 
 /// After the fork, in the child.
@@ -74,13 +76,14 @@ pub unsafe extern "C" fn parent() {
 pub unsafe extern "C" fn child() {
     POOL_LOCK.reset();
     purger::forget();
+    reserve::forget();
     let mine = tls::get();
     // ORDER: the child has one thread.
     IDLE.store(0, Ordering::Relaxed);
     for heap in heaps() {
         heap.lock.reset();
         // ORDER: as above.
-        if heap.usage.load(Ordering::Relaxed) == usage::TENANT || core::ptr::eq(heap, mine) {
+        if heap.usage.load(Ordering::Relaxed) >= usage::TENANT || core::ptr::eq(heap, mine) {
             continue;
         }
         // ORDER: as above.

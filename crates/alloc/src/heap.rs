@@ -43,6 +43,10 @@ pub mod usage {
     pub const THREAD: u32 = 1;
     /// A tenant, under the lock (`tenant`).
     pub const TENANT: u32 = 2;
+    /// Nobody: it was a tenant's, holds nothing, and waits for the next one.
+    pub const SPARE: u32 = 3;
+    /// The sampled blocks of all threads, under the lock (`sample`).
+    pub const SAMPLES: u32 = 4;
 }
 
 /// A heap.
@@ -77,6 +81,16 @@ pub struct Heap {
     pub exit_rounds: AtomicU32,
     /// Newest large block of a tenant.
     pub large: AtomicU32,
+    /// Tenants that have had this heap: tells a handle of an earlier one (`tenant`).
+    pub serial: AtomicU32,
+    /// Halvings of the rate at which the next sample was drawn (`sample`).
+    pub sample_shift: AtomicU32,
+    /// Whether its thread is calling listeners (`reserve`).
+    pub calling: AtomicU32,
+    /// State of the random numbers of `sample`; 0 before the first.
+    pub random: AtomicU64,
+    /// Bytes to the next sample that are not in `budget`, while every call goes the slow way.
+    pub owed: AtomicI64,
     /// Partial spans by class.
     pub partial: [AtomicU32; MAX_CLASSES],
     /// Full spans by class.
@@ -120,6 +134,13 @@ fn no_span() -> *mut Span {
     &raw const EMPTY_SPAN as *mut Span
 }
 
+/// Pages up to which a tenant gets the shortest spans: 256 KiB.
+const SMALL_TENANT_PAGES: u32 = 64;
+
+fn least_span(class: usize) -> u32 {
+    u32::from(class::get(class).pages[0])
+}
+
 impl Heap {
     /// Makes a heap in zeroed memory.
     ///
@@ -132,8 +153,6 @@ impl Heap {
             // ORDER: not published yet.
             cur.store(no_span(), Ordering::Relaxed);
         }
-        // ORDER: as above.
-        this.budget.store(SAMPLE_BYTES, Ordering::Relaxed);
     }
 
     /// What spans of this heap carry as their owner.
@@ -398,6 +417,11 @@ impl Heap {
     /// # Safety
     /// The heap's lock is held by its owner.
     unsafe fn steal(&self, class: usize) -> Option<*mut Span> {
+        // A tenant's spans hold nobody else's blocks.
+        // ORDER: written before the heap was anybody's.
+        if self.usage.load(Ordering::Relaxed) >= usage::TENANT {
+            return None;
+        }
         // ORDER: a hint; `next_idle` is read without the pool's lock, so the walk is bounded, and what it
         // finds is checked under the other heap's lock.
         let mut next = crate::state::IDLE.load(Ordering::Acquire);
@@ -443,7 +467,14 @@ impl Heap {
     /// The heap's lock is held by its owner.
     unsafe fn new_span(&self, class: usize) -> *mut Span {
         let least = class::get(class).size.div_ceil(4096);
-        let mut pages = class::pages_for(class);
+        let mut pages = match self.usage.load(Ordering::Relaxed) {
+            // ORDER: as in `steal`. Their population is their own, and small at first.
+            usage::TENANT if self.pages.load(Ordering::Relaxed) < SMALL_TENANT_PAGES => {
+                least_span(class)
+            }
+            usage::SAMPLES => least_span(class),
+            _ => class::pages_for(class),
+        };
         // SAFETY: as the caller promises.
         unsafe {
             // What this heap keeps for other classes goes first.

@@ -52,7 +52,9 @@ pub struct Large {
     deferred: AtomicU32,
     /// Bytes before the block that belong to it: guard pages.
     pub lead: u32,
-    _rest: [u32; 3],
+    _rest: u32,
+    /// Bytes that were asked for.
+    pub requested: usize,
 }
 
 const _: () = assert!(core::mem::size_of::<Large>() == 64);
@@ -66,6 +68,26 @@ pub static LIVE_PAGES: AtomicU32 = AtomicU32::new(0);
 /// See [`LIVE_PAGES`].
 pub static LIVE_BLOCKS: AtomicU32 = AtomicU32::new(0);
 
+/// The most of each at once.
+pub static MOST_PAGES: AtomicU32 = AtomicU32::new(0);
+/// See [`MOST_PAGES`].
+pub static MOST_BLOCKS: AtomicU32 = AtomicU32::new(0);
+
+/// A block came.
+fn count(pages: u32) {
+    let counts = [
+        (&LIVE_PAGES, &MOST_PAGES, pages),
+        (&LIVE_BLOCKS, &MOST_BLOCKS, 1),
+    ];
+    for (live, most, more) in counts {
+        // ORDER: statistics; a maximum is written only when it rises.
+        let now = live.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
+        if now > most.load(Ordering::Relaxed) {
+            most.fetch_max(now, Ordering::Relaxed); // ORDER: as above
+        }
+    }
+}
+
 /// As whom this thread takes locks.
 pub fn who() -> Who {
     let heap = tls::get();
@@ -78,6 +100,14 @@ pub fn who() -> Who {
     }
 }
 
+/// As [`who`], for a call that is not part of `malloc`: the thread gets a heap first, and so a name.
+pub fn who_named() -> Who {
+    if tls::get().is_null() {
+        crate::thread::enter();
+    }
+    who()
+}
+
 fn page_of(address: usize) -> u32 {
     ((address - base()) / PAGE) as u32
 }
@@ -85,12 +115,17 @@ fn page_of(address: usize) -> u32 {
 /// A block of `n` bytes at a multiple of `align` (a power of two); null if there is no memory. The
 /// second value says whether it is known to be zero.
 pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
+    malloc_as(who(), n, align)
+}
+
+/// As [`malloc`], in the name of another: it uses no thread-local storage.
+pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
     let pages = n.div_ceil(PAGE);
     if pages >= skinflint_pages::MAX_PAGES as usize {
         return (core::ptr::null_mut(), false);
     }
     let align_pages = (align / PAGE).max(1) as u32;
-    let made = with_pool(who(), |pool| {
+    let made = with_pool(who, |pool| {
         let offset = pool.region.desc_alloc(1)?;
         let Some(run) = pool.take(pages.max(1) as u32, align_pages) else {
             pool.region.desc_free(offset, 1);
@@ -106,6 +141,7 @@ pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
             (*large).displaced = 0;
             (*large).tenant = 0;
             (*large).lead = 0;
+            (*large).requested = n;
             (*large).owner.store(OWNER_NONE, Ordering::Relaxed); // ORDER: published below
             (*large).kind.store(KIND_LARGE, Ordering::Relaxed); // ORDER: published below
         }
@@ -117,8 +153,7 @@ pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
     });
     match made.flatten() {
         Some(block) => {
-            LIVE_PAGES.fetch_add(pages as u32, Ordering::Relaxed); // ORDER: a statistic
-            LIVE_BLOCKS.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+            count(pages as u32);
             block
         }
         None => (core::ptr::null_mut(), false),
@@ -148,17 +183,26 @@ pub unsafe fn find(p: *mut u8) -> Option<*mut Large> {
 /// As for `free`; `p` is in HEAP.
 pub unsafe fn free(p: *mut u8) {
     // SAFETY: as the caller promises.
+    unsafe { free_as(who(), p) }
+}
+
+/// As [`free`], in the name of another.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn free_as(who: Who, p: *mut u8) {
+    // SAFETY: as the caller promises.
     let Some(large) = (unsafe { find(p) }) else {
         return fault::report(Fault::Misaligned, p);
     };
     // SAFETY: a live descriptor.
-    if unsafe { (*large).tenant } != 0 {
-        // SAFETY: as above.
-        unsafe { crate::tenant::forget_large(large) };
+    // SAFETY: as above.
+    if unsafe { (*large).tenant != 0 && !crate::tenant::forget_large(large) } {
+        return;
     }
     let offset = crate::state::offset_of(large);
     // SAFETY: as above; the caller gives the block up.
-    let given = with_pool(who(), |pool| unsafe { give(pool, offset) });
+    let given = with_pool(who, |pool| unsafe { give(pool, offset) });
     if given.is_none() {
         defer(offset);
     }
@@ -233,36 +277,49 @@ pub fn take_deferred(pool: &mut Pool) {
 /// # Safety
 /// `large` is a live block of the caller.
 pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
-    let want = n.div_ceil(PAGE) as u32;
-    // SAFETY: as the caller promises.
-    let (start, have, tenant) = unsafe { ((*large).start, (*large).pages, (*large).tenant) };
-    if want == have {
-        return true;
-    }
-    if tenant != 0 {
-        return want < have && want > have - have / 4;
-    }
-    let page = page_of(start);
-    if want < have {
-        with_pool(who(), |pool| {
-            // SAFETY: as above.
-            unsafe { (*large).pages = want };
-            pool.give(page + want, have - want, true);
-        });
-        LIVE_PAGES.fetch_sub(have - want, Ordering::Relaxed); // ORDER: a statistic
-        holes::hint(have - want);
-        return true;
-    }
-    let grown = with_pool(who(), |pool| {
-        pool.extend(page + have, want - have).is_some()
-    });
-    if grown != Some(true) {
+    let pages = n.div_ceil(PAGE);
+    if pages >= skinflint_pages::MAX_PAGES as usize {
         return false;
     }
-    // SAFETY: as above.
-    unsafe { (*large).pages = want };
-    LIVE_PAGES.fetch_add(want - have, Ordering::Relaxed); // ORDER: a statistic
+    let want = pages as u32;
+    // SAFETY: as the caller promises, throughout; the descriptor changes under the pool's lock, so that
+    // who walks the page map under it finds every page in some run.
+    unsafe {
+        let (start, have) = ((*large).start, (*large).pages);
+        let page = page_of(start);
+        let done = with_pool(who(), |pool| {
+            if want > have && pool.extend(page + have, want - have).is_none() {
+                return false;
+            }
+            (*large).pages = want;
+            (*large).requested = n;
+            if want < have {
+                pool.give(page + want, have - want, true);
+            }
+            true
+        });
+        if done != Some(true) {
+            return false;
+        }
+        // ORDER: a statistic.
+        LIVE_PAGES.fetch_add(want.wrapping_sub(have), Ordering::Relaxed);
+        if want < have {
+            holes::hint(have - want);
+        }
+    }
     true
+}
+
+/// Notes what is wanted of a large block, where that is less than the call that made it asked for.
+///
+/// # Safety
+/// A live block of the caller.
+pub unsafe fn requested(p: *mut u8, n: usize) {
+    // SAFETY: as the caller promises.
+    if let Some(large) = unsafe { find(p) } {
+        // SAFETY: a live descriptor.
+        unsafe { (*large).requested = n };
+    }
 }
 
 /// Moves a large block to where there are `n` bytes. Null: no memory; the block is as it was.
@@ -271,7 +328,7 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
 /// `large` is a live block of the caller; `n` is above its size.
 pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
     // SAFETY: as the caller promises.
-    let (start, pages) = unsafe { ((*large).start, (*large).pages) };
+    let (start, pages, tenant) = unsafe { ((*large).start, (*large).pages, (*large).tenant) };
     let (new, _) = malloc(n, PAGE);
     if new.is_null() {
         return new;
@@ -279,7 +336,8 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
     let bytes = pages as usize * PAGE;
     // SAFETY: two blocks of at least this many bytes; the old one is given up.
     unsafe {
-        if pages < MOVE_PAGES || !move_pages(start, new, bytes) {
+        // A tenant's leaves its list by `free`.
+        if pages < MOVE_PAGES || tenant != 0 || !move_pages(start, new, bytes) {
             core::ptr::copy_nonoverlapping(start as *const u8, new, bytes);
             free(start as *mut u8);
             return new;

@@ -272,6 +272,11 @@ impl Span {
         }
     }
 
+    /// Bits of live blocks in a word.
+    pub fn live_bits(&self, i: usize) -> u64 {
+        self.all_bits(i) & !self.free_bits(i)
+    }
+
     /// Used slots.
     pub fn used(&self) -> u32 {
         u32::from(self.slots) - self.free_slots()

@@ -181,6 +181,7 @@ fn publish(pool: &Pool) {
     if bytes == limit() {
         return;
     }
+    crate::reserve::grown();
     // ORDER: Release, though readers need none (G2).
     range().limit.store(bytes, Ordering::Release);
     if !slow_mode() {
@@ -216,7 +217,7 @@ pub fn start(who: Who) -> bool {
 }
 
 /// Bytes that the kernel drew for this process.
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     // SAFETY: getauxval reads what the kernel left on the stack; it allocates nothing.
     let random = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const u64;
     if random.is_null() {
@@ -228,8 +229,13 @@ fn seed() -> u64 {
 
 /// Every heap, newest first.
 pub fn heaps() -> impl Iterator<Item = &'static Heap> {
-    // ORDER: Acquire meets the Release of `add_heap`: the heap is complete.
-    let mut next = HEAPS.load(Ordering::Acquire);
+    // ORDER: Acquire meets the Release of `new_heap`: the heap is complete.
+    heaps_from(HEAPS.load(Ordering::Acquire))
+}
+
+/// Every heap from one on, given by its offset, to the oldest.
+pub fn heaps_from(first: u32) -> impl Iterator<Item = &'static Heap> {
+    let mut next = first;
     core::iter::from_fn(move || {
         if next == 0 {
             return None;
