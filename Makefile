@@ -5,6 +5,7 @@
 #   make model-test  the rings under loom: all meetings of two threads with up to three preemptions (a minute)
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
+#   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #
 # Needed: cargo (Rust 1.90 or later), gcc, g++, python3, sqlite3; for the tests also dwz and three other
 # allocators (test-deps below). As root on Debian what is missing is
@@ -16,7 +17,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps test-deps build demo test model-test check bench bench-deps browser-test screenshots install clean
+.PHONY: help deps test-deps build demo test model-test check bench bench-deps bench-alloc bench-alloc-deps browser-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -80,6 +81,13 @@ bench: bench-deps build
 	  echo "== bench/$$bar.py"; python3 -B bench/$$bar.py || missed=$$((missed + 1)); \
 	done; \
 	echo "benches with a missed bar: $$missed of 5"; test $$missed -eq 0
+
+bench-alloc-deps: bench-deps
+	@sh bench/need.sh cmake:cmake make:make gawk:gawk gs:ghostscript z3:z3 php:php-cli libtcmalloc_minimal.so.4:libtcmalloc-minimal4
+
+# The other allocators are built on the first run (about three minutes, nearly all of it tcmalloc).
+bench-alloc: bench-alloc-deps
+	$(CARGO) run --quiet --locked --package xtask -- bench alloc $(if $(QUICK),--quick)
 
 # The page in a real browser: no errors, no requests, by keyboard, dark, 400 columns wide, hostile names.
 # Its one dependency (puppeteer-core, version and hash pinned) is installed into the checkout.

@@ -1,8 +1,8 @@
 //! malloc, calloc, realloc, memalign: the fast paths, and which slow one comes next.
 //!
 //! ```text
-//!   malloc(n) ── n <= 32 KiB ──► this thread's heap ── budget? ── current span ── a bit ──► block
-//!                  └ else ► large      └ none ► enter     └ used up ► sample  └ none ► next span
+//!   malloc(n) ── n <= 32 KiB ──► this thread's heap ── budget? ── magazine ──► block
+//!                  └ else ► large      └ none ► enter     └ used up ► sample  └ empty ► current span, next span
 //! ```
 //!
 //! A1  A failing call returns null and sets `errno` to ENOMEM; a succeeding one leaves it alone.
@@ -20,7 +20,7 @@ use crate::class::{self, SLICES, SMALL_MAX};
 use crate::free::free;
 use crate::heap::Heap;
 use crate::span::{KIND_LARGE, KIND_SMALL, Span};
-use crate::state::{base, descriptor, limit, with_pool};
+use crate::state::{base, descriptor, fast_limit, with_pool};
 use crate::{fault, harden, large, reserve, sample, thread, tls};
 
 /// Allocates `n` bytes. Cost for a small size: seven loads, four stores, three branches, no locked
@@ -48,11 +48,10 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
             return malloc_sampled(heap, n);
         }
         let class = class::of_slice(slice);
-        let block = (*(*heap).current(class)).take();
-        if block.is_null() {
-            return malloc_slow(heap, n);
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(heap, n),
         }
-        block
     }
 }
 
@@ -79,6 +78,10 @@ fn malloc_unusual(n: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
+    if harden::is_on() {
+        // SAFETY: the heap is this thread's, or stands for one that ends.
+        return unsafe { harden::malloc(heap, n) };
+    }
     if thread::is_ended(heap) {
         sample::elsewhere(n as u64);
         return thread::with_borrowed(|heap| {
@@ -87,6 +90,7 @@ unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
         });
     }
     // SAFETY: a thread's heap stays (G4).
+<<<<<<< HEAD
     let due = sample::take(unsafe { &*heap }, n);
     if let Some(block) = harden::malloc(n) {
         return block;
@@ -94,6 +98,9 @@ unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
     if due && let Some(block) = sample::block(n) {
         return block;
     }
+=======
+    sample::take(unsafe { &*heap }, n);
+>>>>>>> main
     // SAFETY: the heap is this thread's.
     unsafe { small(heap, n) }
 }
@@ -106,15 +113,35 @@ pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
     let class = class::of_slice((n - 1) >> 4);
     // SAFETY: as the caller promises.
     unsafe {
-        let block = (*(*heap).current(class)).take();
-        if block.is_null() {
-            return malloc_slow(heap, n);
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(heap, n),
         }
-        block
     }
 }
 
-/// The class's word has no free slot: another word, what others freed, another span.
+/// Allocates from a class of a heap, past budget and checks.
+///
+/// # Safety
+/// The heap is this thread's.
+unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if let Some(block) = (*heap).pop_block(class) {
+            return block;
+        }
+        loop {
+            match (*heap).refill(class) {
+                None => return emergency(n),
+                Some(block) if !block.is_null() => return block,
+                Some(_) if reserve::out_of_memory(n) => {}
+                Some(_) => return fail(),
+            }
+        }
+    }
+}
+
+/// The magazine is empty.
 ///
 /// # Safety
 /// The heap is this thread's; `n` is from 1 to [`SMALL_MAX`].
@@ -126,26 +153,13 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
     // SAFETY: a thread's heap stays (G4), and is this thread's (S2).
     unsafe {
         let this = &*heap;
-        let span = &*this.current(class);
-        if span.next_word() {
-            return span.take();
-        }
-        let freed = span.collect();
-        if freed > 0 {
-            // ORDER: own (S2, S6).
-            let left = span.left.load(Ordering::Relaxed).wrapping_sub(freed as u16);
-            span.left.store(left, Ordering::Relaxed); // ORDER: as above
-            span.next_word();
-            return span.take();
-        }
-        if !Heap::is_none(core::ptr::from_ref(span).cast_mut())
-            && class::slop_seen(slice, class, u32::from(span.slots))
-        {
+        if class::slop_seen(slice, class) {
             with_pool(this.who(), |_| class::earn(slice));
             if class::of_slice(slice) != class {
                 return small(heap, n);
             }
         }
+<<<<<<< HEAD
         let mut round = 0;
         loop {
             if !this.lock.lock(this.who()) {
@@ -161,6 +175,9 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
                 return fail();
             }
         }
+=======
+        small_of(heap, class, n)
+>>>>>>> main
     }
 }
 
@@ -178,10 +195,15 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
         sample::elsewhere(n as u64);
     } else {
         // SAFETY: a thread's heap stays (G4).
-        sample::large(unsafe { &*heap }, n);
+        let this = unsafe { &*heap };
+        if harden::is_on() {
+            harden::count_large(this, n);
+        } else {
+            sample::large(this, n);
+        }
     }
-    if let Some(block) = harden::malloc_large(n, align) {
-        return (block, true);
+    if let Some(made) = harden::malloc_large(n, align) {
+        return made;
     }
     let mut round = 0;
     loop {
@@ -249,17 +271,29 @@ pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
     if n > isize::MAX as usize || align > isize::MAX as usize {
         return fail();
     }
-    let rounded = n.max(1).next_multiple_of(align);
-    if align <= 4096 && rounded <= SMALL_MAX {
-        // Spans begin on pages, and the class of a multiple of a power of two is one too, up to a page.
+    if let Some(block) = harden::memalign(align, n.max(1)) {
+        return block;
+    }
+    if align <= 16 {
         // SAFETY: as the caller promises.
-        let block = unsafe { malloc(rounded) };
-        if block as usize & (align - 1) == 0 {
-            return block;
+        return unsafe { malloc(n) };
+    }
+    let rounded = n.max(1).next_multiple_of(align);
+    if align <= 4096 && rounded <= SMALL_MAX && !crate::state::slow_mode() {
+        let heap = tls::get();
+        if heap.is_null() && thread::enter().is_null() {
+            return fail();
         }
-        // A hardened block, or one for a signal handler.
-        // SAFETY: the block is ours.
-        unsafe { free(block) };
+        let heap = tls::get();
+        if !thread::is_ended(heap) {
+            // Spans begin on pages, and the base class of a multiple of a power of two is one too, up to a
+            // page; an earned class need not be.
+            // SAFETY: the heap is this thread's.
+            return unsafe {
+                sample::large(&*heap, n);
+                small_of(heap, class::base_class(rounded), n)
+            };
+        }
     }
     malloc_large(n.max(1), align).0
 }
@@ -273,7 +307,8 @@ enum Block {
 
 fn find(p: *mut u8) -> Block {
     let distance = (p as usize).wrapping_sub(base());
-    if distance >= limit() {
+    // Of a hardened process nothing is known here (harden Y1).
+    if distance >= fast_limit() {
         return Block::Unknown;
     }
     // SAFETY: below the limit; MAP leads to descriptors.
@@ -294,10 +329,10 @@ fn find(p: *mut u8) -> Block {
 /// `p` is null or a live block, or not ours.
 pub unsafe fn usable_size(p: *const u8) -> usize {
     match find(p.cast_mut()) {
-        Block::Small(span) => harden::usable(p, span.size as usize),
+        Block::Small(span) => span.size as usize,
         // SAFETY: a live large block.
         Block::Large(large) => unsafe { (*large).pages as usize * 4096 },
-        Block::Unknown => 0,
+        Block::Unknown => harden::usable(p).unwrap_or(0),
     }
 }
 
@@ -320,9 +355,12 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
             return fail();
         }
         let have = match find(p) {
-            Block::Small(span) => harden::usable(p, span.size as usize),
+            Block::Small(span) => span.size as usize,
             Block::Large(large) => return realloc_large(large, p, n),
             Block::Unknown => {
+                if let Some(new) = harden::realloc(p, n) {
+                    return new;
+                }
                 fault::foreign(p);
                 return fail();
             }
@@ -353,17 +391,22 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
     unsafe {
         let have = (*large).pages as usize * 4096;
         if n <= SMALL_MAX {
+<<<<<<< HEAD
             return if n > have / 2 {
                 large::requested(p, n);
+=======
+            // An alignment makes large blocks of few bytes, too.
+            return if n <= have && n > have / 2 {
+>>>>>>> main
                 p
             } else {
                 move_block(p, have, n)
             };
         }
-        if harden::is_plain(p) && large::resize_in_place(large, n) {
+        if large::resize_in_place(large, n) {
             return p;
         }
-        if n < have || !harden::is_plain(p) {
+        if n < have {
             return move_block(p, have, n);
         }
         // An eighth more than asked: untouched pages cost nothing, and the next steps stay in place.

@@ -17,6 +17,8 @@ use core::cell::UnsafeCell;
 use skinflint_base::sync::{AtomicU8, AtomicU32, Ordering};
 use skinflint_pages::PAGE;
 
+use crate::fit::Plan;
+
 /// Largest small size; above it blocks are page runs.
 pub const SMALL_MAX: usize = 32 * 1024;
 /// Entries of the table: one for each 16 bytes.
@@ -181,14 +183,15 @@ pub fn count() -> usize {
     COUNT.load(Ordering::Acquire) as usize
 }
 
-/// Pages that a new span of the class should have, by how many the class has: about a 32nd.
+/// Pages that a new span of the class should have, by how many the class has: between a 4th and a
+/// 16th, since what of a span is not touched costs nothing.
 pub fn pages_for(class: usize) -> u32 {
     // ORDER: a hint.
     let population = PAGES[class].load(Ordering::Relaxed);
     let tier = match population {
-        0..=127 => 0,
-        128..=255 => 1,
-        256..=511 => 2,
+        0..=15 => 0,
+        16..=63 => 1,
+        64..=255 => 2,
         _ => 3,
     };
     u32::from(get(class).pages[tier])
@@ -200,9 +203,9 @@ pub fn population(class: usize, pages: i32) {
     PAGES[class].fetch_add(pages as u32, Ordering::Relaxed);
 }
 
-/// Notes that `blocks` blocks were handed out for requests of this slice; says whether the size has
-/// now earned a class of its own.
-pub fn slop_seen(slice: usize, class: usize, blocks: u32) -> bool {
+/// Notes that a magazine is about to be filled for a request of this slice; says whether the size has now
+/// earned a class of its own.
+pub fn slop_seen(slice: usize, class: usize) -> bool {
     let own = (slice as u32 + 1) * 16;
     let size = get(class).size;
     if size == own {
@@ -214,7 +217,7 @@ pub fn slop_seen(slice: usize, class: usize, blocks: u32) -> bool {
         return false;
     }
     let now = before
-        .saturating_add((size - own).saturating_mul(blocks))
+        .saturating_add((size - own) * crate::heap::magazine_entries(size).div_ceil(2))
         .min(u32::MAX - 1);
     // ORDER: as above.
     SLOP[slice].store(now, Ordering::Relaxed);
@@ -229,16 +232,43 @@ pub fn earn(slice: usize) {
     // ORDER: a statistic.
     SLOP[slice].store(u32::MAX, Ordering::Relaxed);
     let size = (slice + 1) * 16;
-    if class >= MAX_CLASSES || get(of_slice(slice)).size as usize == size {
+    let slop = u64::from(get(of_slice(slice)).size).saturating_sub(size as u64);
+    // The tails of odd spans may eat what the class saves.
+    let saved = skinflint_sizes::spans::saved_by_earning(size as u32, 1024) / 1024;
+    if class >= MAX_CLASSES || slop == 0 || saved * 2 < slop {
         return;
     }
     // SAFETY: C2: this entry is above the count, so nobody reads it yet.
     unsafe { (*INFO.0.get())[class] = info(size) };
     // ORDER: Release meets the Acquire in `count`.
     COUNT.store(class as u32 + 1, Ordering::Release);
-    // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and the
-    // data dependency through the class holds it elsewhere.
-    TABLE[slice].store(class as u8, Ordering::Release);
+    // Smaller sizes that made do with a larger class fit this one better, too (C1).
+    for slice in (0..=slice).rev() {
+        if get(of_slice(slice)).size as usize <= size {
+            break;
+        }
+        // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and
+        // the data dependency through the class holds it elsewhere.
+        TABLE[slice].store(class as u8, Ordering::Release);
+    }
+}
+
+/// Takes a fit profile's classes, and its span lengths for the classes there are then. To be called under
+/// the pool's lock, while the process has one thread: lengths of base classes are written in place.
+pub fn take_profile(plan: &Plan) {
+    for size in plan.classes() {
+        let slice = usize::from(*size).div_ceil(16).wrapping_sub(1);
+        if slice >= SLICES {
+            continue;
+        }
+        earn(slice);
+    }
+    for class in 0..count() {
+        if let Some(pages) = plan.pages_of(get(class).size as u16) {
+            // SAFETY: there is no other thread that could read it meanwhile, as the caller promises.
+            unsafe { (*INFO.0.get())[class].pages = [pages; 4] };
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,6 @@
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
 
-use crate::state;
-
 /// A fault of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -18,12 +16,17 @@ pub enum Fault {
     Unknown,
     /// The address is not ours.
     Foreign,
-    /// A byte behind the block was overwritten.
+    /// Bytes around the block were overwritten.
     Overrun,
+<<<<<<< HEAD
     /// The heap was destroyed, or never was one.
     Heap,
     /// The block is not of this heap.
     OtherHeap,
+=======
+    /// A block was written to after it was freed.
+    Written,
+>>>>>>> main
 }
 
 /// What to do about one.
@@ -65,15 +68,29 @@ fn from_loader(address: usize) -> bool {
     loader != 0 && address.wrapping_sub(loader) < 1 << 20
 }
 
+/// What was chosen.
+pub fn policy() -> Policy {
+    // ORDER: set at start.
+    match POLICY.load(Ordering::Relaxed) {
+        1 => Policy::Warn,
+        2 => Policy::Ignore,
+        _ => Policy::Abort,
+    }
+}
+
 /// Says what is wrong, and does what was chosen. Allocates nothing, leaves errno alone.
 #[cold]
 #[inline(never)]
 pub fn report(fault: Fault, p: *mut u8) {
-    // ORDER: set at start.
-    let policy = POLICY.load(Ordering::Relaxed);
-    if policy == Policy::Ignore as u32 {
+    report_more(fault, p, |_| ());
+}
+
+/// As [`report`], with more to say behind the address.
+pub fn report_more(fault: Fault, p: *mut u8, more: impl FnOnce(&mut Line)) {
+    if policy() == Policy::Ignore {
         return;
     }
+<<<<<<< HEAD
     let what: &[u8] = match fault {
         Fault::Double => b"free of a block that is free already: ",
         Fault::Misaligned => b"free of an address inside a block: ",
@@ -83,22 +100,41 @@ pub fn report(fault: Fault, p: *mut u8) {
         Fault::Heap => b"use of a heap that was destroyed, or never created: ",
         Fault::OtherHeap => b"a heap was given a block that is not its own: ",
     };
+=======
+>>>>>>> main
     let mut line = Line::new();
     line.add(b"skinflint: ");
-    line.add(what);
+    line.add(words(fault));
     line.add_hex(p as usize);
+    more(&mut line);
     line.add(b" (SKINFLINT_BAD_FREE=warn or ignore goes on)\n");
     sys::stderr(line.bytes());
-    if policy == Policy::Abort as u32 {
-        let _ = state::limit();
+    stop_if_chosen();
+}
+
+/// Ends the process, unless it was chosen to go on.
+pub fn stop_if_chosen() {
+    if policy() == Policy::Abort {
         // SAFETY: abort does not return.
         unsafe { libc::abort() }
     }
 }
 
+/// What a line says of a fault; the address follows.
+pub fn words(fault: Fault) -> &'static [u8] {
+    match fault {
+        Fault::Double => b"free of a block that is free already: ",
+        Fault::Misaligned => b"free of an address inside a block: ",
+        Fault::Unknown => b"free of an address at which there is no block: ",
+        Fault::Foreign => b"free of an address that was never allocated: ",
+        Fault::Overrun => b"bytes around a block were overwritten: ",
+        Fault::Written => b"a block was written to after it was freed: ",
+    }
+}
+
 /// A line put together without a heap, so that it reaches stderr in one write.
-pub struct Line {
-    bytes: [u8; 256],
+pub struct Line<const BYTES: usize = 256> {
+    bytes: [u8; BYTES],
     length: usize,
 }
 
@@ -109,12 +145,24 @@ impl Default for Line {
 }
 
 impl Line {
-    /// An empty one.
+    /// An empty one, long enough for what is said in one line.
     pub const fn new() -> Line {
+        Line::empty()
+    }
+}
+
+impl<const BYTES: usize> Line<BYTES> {
+    /// An empty one.
+    pub const fn empty() -> Line<BYTES> {
         Line {
-            bytes: [0; 256],
+            bytes: [0; BYTES],
             length: 0,
         }
+    }
+
+    /// Takes all out again.
+    pub fn clear(&mut self) {
+        self.length = 0;
     }
 
     /// Adds bytes, as far as there is room.

@@ -18,7 +18,11 @@ use skinflint_base::sync::Ordering;
 use crate::heap::usage;
 use crate::lock::{FORKER, NOBODY};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
+<<<<<<< HEAD
 use crate::{holes, purger, reserve, tls};
+=======
+use crate::{harden, holes, purger, tls};
+>>>>>>> main
 
 fn who() -> crate::lock::Who {
     let who = crate::large::who();
@@ -31,7 +35,11 @@ fn who() -> crate::lock::Who {
 /// To be called by `pthread_atfork` only.
 pub unsafe extern "C" fn prepare() {
     let who = who();
+<<<<<<< HEAD
     let _ = reserve::GUARD.lock(who);
+=======
+    harden::before_fork(who);
+>>>>>>> main
     let _ = purger::PURGE_LOCK.lock(who);
     loop {
         // ORDER: Acquire, as in `heaps`.
@@ -66,7 +74,11 @@ pub unsafe extern "C" fn parent() {
         }
     }
     purger::PURGE_LOCK.unlock();
+<<<<<<< HEAD
     reserve::GUARD.unlock();
+=======
+    harden::after_fork(who);
+>>>>>>> main
 }
 
 /// After the fork, in the child.
@@ -76,7 +88,11 @@ pub unsafe extern "C" fn parent() {
 pub unsafe extern "C" fn child() {
     POOL_LOCK.reset();
     purger::forget();
+<<<<<<< HEAD
     reserve::forget();
+=======
+    harden::in_child();
+>>>>>>> main
     let mine = tls::get();
     // ORDER: the child has one thread.
     IDLE.store(0, Ordering::Relaxed);
@@ -89,7 +105,10 @@ pub unsafe extern "C" fn child() {
         // ORDER: as above.
         if heap.usage.swap(usage::IDLE, Ordering::Relaxed) == usage::THREAD {
             // SAFETY: its thread is gone, and nobody else runs.
-            unsafe { holes::release_current(heap) };
+            unsafe {
+                heap.forget_magazines();
+                holes::release_current(heap);
+            }
         }
         heap.next_idle
             .store(IDLE.load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above

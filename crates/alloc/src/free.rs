@@ -1,11 +1,11 @@
 //! Giving a block back: by the owner without a lock, by others through a bit and a stack.
 //!
 //! ```text
-//!   free(p) ── page map ──► span ── mine? ──yes──► set bit in F, left -= 1 ──0──► event
+//!   free(p) ── page map ──► span ── mine? ──yes──► magazine, bit in M ──full──► bit in F, left -= 1 ──0──► event
 //!                                      └──no───► notify the owner once, set bit in R
 //! ```
 //!
-//! F1  A block whose bit is set already, in F or R, is freed twice; an address at which no slot begins
+//! F1  A block whose bit is set already, in F, R or M, is freed twice; an address at which no slot begins
 //!     was never given out. Both are found before anything is changed.
 //! F2  Another thread's free puts the span on the owner's notified stack *before* it sets the bit, and
 //!     touches nothing of the span afterwards: until the bit is set the block is live, so the span
@@ -18,13 +18,13 @@
 use skinflint_base::sync::Ordering;
 
 use crate::fault::{self, Fault};
-use crate::heap::{Heap, usage};
+use crate::heap::{Entry, Heap, usage};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{at, base, descriptor, descriptor_from, fast_limit, limit, meta, offset_of};
 use crate::{harden, holes, large, tls};
 
-/// Frees a block. Null is nothing. Cost for a small block of this thread: five loads that depend on each
-/// other, two stores, no locked instruction.
+/// Frees a block. Null is nothing. Cost for a small block of this thread: a dozen loads,
+/// four stores, no locked instruction.
 ///
 /// # Safety
 /// `p` is null or a block that nothing uses afterwards; what is neither is reported (F1).
@@ -45,31 +45,75 @@ pub unsafe fn free(p: *mut u8) {
         return unsafe { free_other(p, span) };
     }
     // SAFETY: the heap is this thread's, and the span is small, since its owner is a heap.
-    unsafe { free_own(heap, span, p) }
+    unsafe { free_own(heap, span, p, distance) }
 }
 
 #[inline(always)]
-unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
-    let Some(slot) = span.slot_of(p as usize) else {
+unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
+    let Some(slot) = span.slot_at(distance) else {
         return fault::report(Fault::Misaligned, p);
     };
     let bit = 1u64 << (slot % 64);
     // SAFETY: the slot is below `slots`.
-    let word = unsafe { span.free_word(slot / 64) };
+    let trio = unsafe { span.trio(slot / 64) };
     // ORDER: own (S2).
-    let bits = word.load(Ordering::Relaxed);
-    if bits & bit != 0 {
-        return fault::report(Fault::Double, p);
+    let free = trio.free.load(Ordering::Relaxed);
+    let cached = trio.cached.load(Ordering::Relaxed); // ORDER: own (S2)
+    if (free | cached) & bit != 0 {
+        return not_live(span, slot, p);
+    }
+    // SAFETY: a thread's heap stays (G4).
+    let heap = unsafe { &*heap };
+    let magazine = heap.magazine(span.class as usize);
+    // ORDER: the owner's own (H5).
+    let top = magazine.top.load(Ordering::Relaxed);
+    if top != magazine.end.load(Ordering::Relaxed) {
+        trio.cached.store(cached | bit, Ordering::Relaxed); // ORDER: own (S2)
+        // SAFETY: there is room below `end`.
+        unsafe {
+            let word = core::ptr::from_ref(&trio.cached) as u64;
+            top.write(Entry::new(p, word << 6 | (slot % 64) as u64));
+            magazine.top.store(top.add(1), Ordering::Relaxed); // ORDER: as above
+        }
+        return;
     }
     // ORDER: Release meets the Acquire of `Span::free_bits`: the purger drops a page only after the
     // program's last write to it.
-    word.store(bits | bit, Ordering::Release);
+    trio.free.store(free | bit, Ordering::Release);
     // ORDER: own (S2).
     let left = span.left.load(Ordering::Relaxed);
     span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
     if left == 1 {
         // SAFETY: the owner calls.
-        unsafe { event_slow(&*heap, span) };
+        unsafe { event_slow(heap, span) };
+    }
+}
+
+#[cold]
+fn not_live(span: &Span, slot: usize, p: *mut u8) {
+    let inside = slot >= span.slots as usize;
+    fault::report(if inside { Fault::Misaligned } else { Fault::Double }, p);
+}
+
+/// Puts a block that is in no bitmap into F.
+///
+/// # Safety
+/// The caller owns the block's heap, or has its lock while it has no thread.
+pub unsafe fn to_bits(heap: &Heap, block: *mut u8) {
+    // SAFETY: a block of a span of this heap.
+    unsafe {
+        let span = &*descriptor(block as usize - base());
+        let Some(slot) = span.slot_of(block as usize) else {
+            return;
+        };
+        let word = &span.trio(slot / 64).free;
+        let bits = word.load(Ordering::Relaxed); // ORDER: own (S2)
+        word.store(bits | 1 << (slot % 64), Ordering::Release); // ORDER: as in `free_own`
+        let left = span.left.load(Ordering::Relaxed); // ORDER: own (S2)
+        span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
+        if left == 1 {
+            event_slow(heap, span);
+        }
     }
 }
 
@@ -82,7 +126,10 @@ unsafe fn free_unusual(p: *mut u8) {
     }
     let distance = (p as usize).wrapping_sub(base());
     if distance >= limit() {
-        return fault::foreign(p);
+        if !harden::free_elsewhere(p) {
+            fault::foreign(p);
+        }
+        return;
     }
     // SAFETY: below the limit; slow mode goes through the same doors after its own checks.
     unsafe {
@@ -104,7 +151,7 @@ pub unsafe fn free_checked(p: *mut u8) {
         let heap = tls::get();
         // ORDER: as in `free`.
         if span.owner.load(Ordering::Relaxed) == heap as usize as u32 {
-            free_own(heap, span, p);
+            free_own(heap, span, p, distance);
         } else {
             free_other(p, span);
         }
@@ -144,7 +191,7 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     }
     notify(span);
     // SAFETY: the slot is below `slots`.
-    let word = unsafe { span.remote_word(slot / 64) };
+    let word = unsafe { &span.trio(slot / 64).remote };
     let bit = 1u64 << (slot % 64);
     // ORDER: Release meets the Acquire of `Span::collect`: this thread's use of the block comes before
     // its next owner's (model: remote).
@@ -225,7 +272,7 @@ pub unsafe fn drain(heap: &Heap) {
 unsafe fn event_slow(heap: &Heap, span: &Span) {
     if !heap.lock.try_lock(heap.who()) {
         // ORDER: own (S2): no more events until the drain sets it right.
-        span.left.store(u16::MAX, Ordering::Relaxed);
+        span.left.store(u32::MAX, Ordering::Relaxed);
         return notify(span);
     }
     // SAFETY: the owner calls, with the lock.
@@ -234,12 +281,8 @@ unsafe fn event_slow(heap: &Heap, span: &Span) {
 }
 
 /// Frees after which to look at a partial span again: at a quarter of what is live, then at none.
-fn next_event(used: u32) -> u16 {
-    if used > 8 {
-        (used - used / 4) as u16
-    } else {
-        used as u16
-    }
+fn next_event(used: u32) -> u32 {
+    if used > 8 { used - used / 4 } else { used }
 }
 
 /// Counts a span anew and moves it to where it belongs.
@@ -252,7 +295,7 @@ unsafe fn event(heap: &Heap, span: &Span) {
     let used = span.used();
     // ORDER: the lock is held (S3).
     match span.state.load(Ordering::Relaxed) {
-        state::CURRENT => span.left.store(used as u16 + 1, Ordering::Relaxed), // ORDER: own (S2)
+        state::CURRENT => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
         state::FULL | state::PARTIAL if used == 0 => {
             // SAFETY: no live block, not Current.
             unsafe { emptied(heap, span) };
@@ -266,7 +309,7 @@ unsafe fn event(heap: &Heap, span: &Span) {
                 span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
                 holes::hint_span(span, free);
             } else {
-                span.left.store((few - free) as u16, Ordering::Relaxed); // ORDER: own (S2)
+                span.left.store(few - free, Ordering::Relaxed); // ORDER: own (S2)
             }
         },
         state::PARTIAL => {
@@ -274,7 +317,7 @@ unsafe fn event(heap: &Heap, span: &Span) {
             holes::hint_span(span, u32::from(span.slots) - used);
         }
         // Empty: no block can be freed.
-        _ => span.left.store(u16::MAX, Ordering::Relaxed), // ORDER: own (S2)
+        _ => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
     }
 }
 

@@ -1,28 +1,32 @@
 //! A thread's heap: for each class the span it allocates from, and lists of the others.
 //!
 //! ```text
-//!   cur[class] ──► Current span      exhausted ──► full ──► (an eighth freed) ──► partial ──┐
-//!        ▲                                                       │ all freed                │
-//!        └──────────── partial, then empty, then full again, then another heap's, then new ◄┘
+//!   malloc ◄── magazine ◄─── Current span      exhausted ──► full ──► (an eighth freed) ──► partial ──┐
+//!   free ───►  (LIFO)          ▲                                           │ all freed              │
+//!     └─ when it is full: the span's bits     └── partial, then empty, then full again,             │
+//!                                                 then another heap's, then new ◄───────────────────┘
 //! ```
 //!
 //! H1  A heap is used by one thread (or by the lock's holder, while it has none). Its lock guards the
 //!     lists; the fast paths do without (see `span`, S2 to S5).
-//! H2  `cur[class]` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
+//! H2  `current` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
+//! H5  A magazine holds blocks whose M bit is set, each once, and only the owner touches it. It is short:
+//!     what lies in it pins its page. It saves the way from the address to the bit and back, which is
+//!     one long chain of dependent loads, for blocks that are freed and soon wanted again.
 //! H3  Every span of the heap is Current, or on just one list by its state.
 //! H4  `pages` is the sum of the spans' pages; `empty_pages` that of those on the lists of empty ones.
 //!
 //! Not here: frees (`free`), threads (`thread`), giving pages back (`holes`).
 
 use skinflint_base::sync::{
-    AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
+    AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
 };
 
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
 use crate::span::{Span, state, units_for};
 use crate::state::{at, offset_of, with_pool};
-use crate::{free, holes};
+use crate::{free, harden, holes};
 
 /// Requested bytes between two samples of a heap: one in some thousands of blocks, so that the cost
 /// cannot be seen; see `sample` for the error that this leaves.
@@ -49,10 +53,42 @@ pub mod usage {
     pub const SAMPLES: u32 = 4;
 }
 
+/// A block in a magazine.
+#[repr(C)]
+pub struct Entry {
+    /// Its address.
+    pub block: AtomicPtr<u8>,
+    /// Address of its word of M, and the bit there: `address << 6 | bit`.
+    pub bit: AtomicU64,
+}
+
+impl Entry {
+    /// One that says both.
+    #[inline(always)]
+    pub fn new(block: *mut u8, bit: u64) -> Entry {
+        Entry {
+            block: AtomicPtr::new(block),
+            bit: AtomicU64::new(bit),
+        }
+    }
+}
+
+/// A class's magazine, and the span that fills it (H5).
+#[repr(C, align(32))]
+pub struct Magazine {
+    /// One past the newest entry.
+    pub top: AtomicPtr<Entry>,
+    /// The oldest entry.
+    bottom: AtomicPtr<Entry>,
+    /// One past the last there is room for.
+    pub end: AtomicPtr<Entry>,
+    current: AtomicPtr<Span>,
+}
+
 /// A heap.
 #[repr(C, align(64))]
 pub struct Heap {
-    cur: [AtomicPtr<Span>; MAX_CLASSES],
+    mags: [Magazine; MAX_CLASSES],
     /// Bytes to request until the next sample (`sample`).
     pub budget: AtomicI64,
     /// Requested bytes up to the last sample, in whole budgets.
@@ -77,6 +113,8 @@ pub struct Heap {
     pub refills_seen: AtomicU32,
     /// Pages at which to search for holes again (`holes`).
     pub search_at: AtomicU32,
+    /// Blocks until the next guarded one (`harden`).
+    pub sample_left: AtomicU32,
     /// Rounds of thread destructors seen (`thread`).
     pub exit_rounds: AtomicU32,
     /// Newest large block of a tenant.
@@ -97,35 +135,18 @@ pub struct Heap {
     pub full: [AtomicU32; MAX_CLASSES],
     /// Empty spans by class.
     pub empty: [AtomicU32; MAX_CLASSES],
+    /// Entries handed out to magazines.
+    entries_used: AtomicU32,
+    /// Room for the magazines; pages of it that no class uses are never touched.
+    entries: [Entry; ENTRIES],
 }
 
-const _: () = assert!(core::mem::size_of::<Heap>() <= 4096);
+/// Entries of all magazines of a heap together.
+const ENTRIES: usize = MAX_CLASSES * 12;
 
-impl Span {
-    /// A span without slots.
-    const fn none() -> Span {
-        Span {
-            start: 0,
-            cur_off: AtomicU32::new(0),
-            mul: 0,
-            owner: AtomicU32::new(crate::state::OWNER_NONE),
-            kind: AtomicU8::new(0),
-            state: AtomicU8::new(state::NONE),
-            class: 0,
-            pages: 0,
-            size: 0,
-            slots: 0,
-            left: AtomicU16::new(0),
-            cur: AtomicU8::new(0),
-            visit: AtomicU8::new(0),
-            clean: AtomicU16::new(0),
-            seen: AtomicU16::new(0),
-            next: AtomicU32::new(0),
-            prev: AtomicU32::new(0),
-            nlink: AtomicU32::new(0),
-            words: [const { AtomicU64::new(0) }; 2],
-        }
-    }
+/// Entries of a class's magazine: what 8 KiB hold, from 3 to 32.
+pub fn magazine_entries(size: u32) -> u32 {
+    (8192 / size).clamp(3, 32)
 }
 
 /// The span that stands for none.
@@ -149,10 +170,16 @@ impl Heap {
     pub unsafe fn init(heap: *mut Heap) {
         // SAFETY: zeroes are valid for every field.
         let this = unsafe { &*heap };
-        for cur in &this.cur {
+        for magazine in &this.mags {
             // ORDER: not published yet.
-            cur.store(no_span(), Ordering::Relaxed);
+            magazine.current.store(no_span(), Ordering::Relaxed);
         }
+<<<<<<< HEAD
+=======
+        // ORDER: as above.
+        this.budget.store(SAMPLE_BYTES, Ordering::Relaxed);
+        harden::new_heap(this);
+>>>>>>> main
     }
 
     /// What spans of this heap carry as their owner.
@@ -173,19 +200,133 @@ impl Heap {
         self.lock.holder(self.who())
     }
 
-    /// The span that a class allocates from (H2).
+    /// A class's magazine.
     #[inline(always)]
-    pub fn current(&self, class: usize) -> *mut Span {
+    pub fn magazine(&self, class: usize) -> &Magazine {
         debug_assert!(class < MAX_CLASSES);
         // SAFETY: classes are below MAX_CLASSES (class C1, C2).
+        unsafe { self.mags.get_unchecked(class) }
+    }
+
+    /// The span that a class allocates from (H2).
+    #[inline]
+    pub fn current(&self, class: usize) -> *mut Span {
         // ORDER: written by the owner only (H1).
-        unsafe { self.cur.get_unchecked(class) }.load(Ordering::Relaxed)
+        self.magazine(class).current.load(Ordering::Relaxed)
     }
 
     /// Puts no span as current.
     pub fn clear_current(&self, class: usize) {
         // ORDER: as in `current`.
-        self.cur[class].store(no_span(), Ordering::Relaxed);
+        self.mags[class].current.store(no_span(), Ordering::Relaxed);
+    }
+
+    /// Takes the newest block of a class's magazine. Cost: five loads, two stores.
+    ///
+    /// # Safety
+    /// The caller owns the heap.
+    #[inline(always)]
+    pub unsafe fn pop_block(&self, class: usize) -> Option<*mut u8> {
+        let magazine = self.magazine(class);
+        // ORDER: the owner's own, throughout (H5).
+        let top = magazine.top.load(Ordering::Relaxed);
+        if top == magazine.bottom.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: H5: there is an entry below `top`, and its word is that of a span with a block in M.
+        unsafe {
+            let entry = top.sub(1);
+            magazine.top.store(entry, Ordering::Relaxed); // ORDER: as above
+            let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: as above
+            let word = &*((bit >> 6) as *const AtomicU64);
+            let bits = word.load(Ordering::Relaxed); // ORDER: own (S2)
+            word.store(bits & !(1 << (bit & 63)), Ordering::Relaxed); // ORDER: own (S2)
+            Some((*entry).block.load(Ordering::Relaxed)) // ORDER: as above
+        }
+    }
+
+    /// Fills a class's magazine, which is empty, to a half from its current span; returns how many.
+    ///
+    /// # Safety
+    /// The caller owns the heap.
+    unsafe fn fill(&self, class: usize) -> u32 {
+        let magazine = self.magazine(class);
+        // ORDER: the owner's own, throughout (H5).
+        let mut bottom = magazine.bottom.load(Ordering::Relaxed);
+        if bottom.is_null() {
+            let room = magazine_entries(class::get(class).size);
+            let used = self.entries_used.load(Ordering::Relaxed); // ORDER: as above
+            if (used + room) as usize > ENTRIES {
+                return 0;
+            }
+            self.entries_used.store(used + room, Ordering::Relaxed); // ORDER: as above
+            bottom = (&raw const self.entries[used as usize]).cast_mut();
+            magazine.bottom.store(bottom, Ordering::Relaxed); // ORDER: as above
+            magazine.top.store(bottom, Ordering::Relaxed); // ORDER: as above
+            // SAFETY: within `entries`.
+            magazine.end.store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
+        }
+        // SAFETY: both point into `entries`.
+        let room = unsafe { magazine.end.load(Ordering::Relaxed).offset_from(bottom) } as u32; // ORDER: as above
+        let want = room.div_ceil(2);
+        // The lowest address shall come out first, so it goes in last.
+        // SAFETY: the current span of a class is live (H3); entries below `want` are there.
+        unsafe {
+            let got = (*self.current(class)).grab(want, bottom.add(want as usize));
+            if got < want {
+                core::ptr::copy(bottom.add((want - got) as usize), bottom, got as usize);
+            }
+            magazine.top.store(bottom.add(got as usize), Ordering::Relaxed); // ORDER: as above
+            got
+        }
+    }
+
+    /// Empties every magazine into the spans.
+    ///
+    /// # Safety
+    /// The caller owns the heap, or has its lock while it has no thread.
+    pub unsafe fn empty_magazines(&self) {
+        for class in 0..class::count() {
+            // SAFETY: as the caller promises.
+            while let Some(block) = unsafe { self.pop_block(class) } {
+                // SAFETY: a block of this heap, whose bit is in none of F, R and M now.
+                unsafe { free::to_bits(self, block) };
+            }
+        }
+    }
+
+    /// Forgets the magazines of a thread that is gone without having emptied them; their blocks are
+    /// found by their bits.
+    ///
+    /// # Safety
+    /// The heap's lock is held, and it has no thread.
+    pub unsafe fn forget_magazines(&self) {
+        for class in 0..class::count() {
+            let magazine = self.magazine(class);
+            // ORDER: the lock is held.
+            magazine.top.store(magazine.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
+            let current = self.current(class);
+            if !Heap::is_none(current) {
+                // SAFETY: the current span of a class is live (H3).
+                unsafe { (*current).uncache() };
+            }
+            for list in [&self.partial[class], &self.full[class]] {
+                // ORDER: the lock is held.
+                let head = list.load(Ordering::Relaxed);
+                let mut next = head;
+                while next != 0 {
+                    // SAFETY: lists hold live descriptors (H3); the heap has no thread (S2).
+                    let span = unsafe { &*at::<Span>(next) };
+                    // SAFETY: as above.
+                    unsafe { span.uncache() };
+                    span.left.store(1, Ordering::Relaxed); // ORDER: as above
+                    next = span.next.load(Ordering::Relaxed); // ORDER: as above
+                    if next == head {
+                        break;
+                    }
+                }
+            }
+        }
     }
 
     /// Whether a span is the one that stands for none.
@@ -298,44 +439,31 @@ impl Heap {
         unsafe { holes::forget_clean(this) };
         // ORDER: the lock is held (S3); the owner writes (S2).
         this.state.store(state::CURRENT, Ordering::Relaxed);
-        let used = u32::from(this.slots) - this.free_slots();
-        this.left.store(used as u16 + 1, Ordering::Relaxed); // ORDER: own (S2, S6)
-        self.cur[this.class as usize].store(span, Ordering::Relaxed); // ORDER: own (H1)
+        this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (S2, S6)
+        self.mags[this.class as usize].current.store(span, Ordering::Relaxed); // ORDER: own (H1)
         self.refills.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
         span
     }
 
-    /// Puts the class's span, which has no free slot left, on the full list. `true`: it has one after all.
+    /// Puts the class's span, which has no free slot left, on the full list.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
-    unsafe fn retire_current(&self, class: usize) -> bool {
+    unsafe fn retire_current(&self, class: usize) {
         let span = self.current(class);
         if Heap::is_none(span) {
-            return false;
+            return;
         }
         // SAFETY: the current span of a class is live (H3).
         let this = unsafe { &*span };
-        // SAFETY: the owner calls.
-        unsafe {
-            let freed = this.collect();
-            // ORDER: own (S2).
-            let left = this.left.load(Ordering::Relaxed);
-            this.left
-                .store(left.wrapping_sub(freed as u16), Ordering::Relaxed); // ORDER: own (S2)
-            if this.next_word() {
-                return true;
-            }
-        }
         // An eighth: fewer frees make a visit that yields little, more leave slots unused (they are
         // looked for again before the heap grows, see `from_full`).
-        let event = (this.slots / 8).max(1);
+        let event = u32::from(this.slots / 8).max(1);
         this.left.store(event, Ordering::Relaxed); // ORDER: own (S2)
         self.clear_current(class);
-        this.state.store(state::NONE, Ordering::Relaxed); // ORDER: as above
+        this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (S3)
         // SAFETY: it is Current no more, and on no list.
         unsafe { self.move_to(this, state::FULL, true) };
-        false
     }
 
     /// The first span of a list, off it, with its remote frees collected.
@@ -353,7 +481,6 @@ impl Heap {
         unsafe {
             self.move_to(&*span, state::NONE, false);
             (*span).collect();
-            (*span).next_word();
         }
         Some(span)
     }
@@ -383,6 +510,58 @@ impl Heap {
         None
     }
 
+    /// Takes a block for the class the slow way: fills the magazine from the current span, from what others
+    /// freed into it, from the next span. Null if the OS refuses, or if this thread is in the middle of
+    /// this already (`None`).
+    ///
+    /// # Safety
+    /// The caller owns the heap.
+    pub unsafe fn refill(&self, class: usize) -> Option<*mut u8> {
+        // SAFETY: as the caller promises, throughout.
+        unsafe {
+            let span = &*self.current(class);
+            let mut got = self.fill(class);
+            if got == 0 && span.collect() > 0 {
+                got = self.fill(class);
+            }
+            if got == 0 {
+                if !self.lock.lock(self.who()) {
+                    return None;
+                }
+                let span = self.next_span(class);
+                self.lock.unlock();
+                if span.is_null() {
+                    return Some(core::ptr::null_mut());
+                }
+                if self.fill(class) == 0 {
+                    // No room for another magazine: one by one.
+                    return Some((*span).take());
+                }
+            }
+            self.pop_block(class)
+        }
+    }
+
+    /// Takes a block without a magazine: for heaps that several threads use.
+    ///
+    /// # Safety
+    /// The heap's lock is held, and it has no thread.
+    pub unsafe fn take_locked(&self, class: usize) -> *mut u8 {
+        // SAFETY: as the caller promises; the current span of a class is live (H3).
+        unsafe {
+            let span = &*self.current(class);
+            let block = span.take();
+            if !block.is_null() {
+                return block;
+            }
+            if span.collect() > 0 {
+                return span.take();
+            }
+            let span = self.next_span(class);
+            if span.is_null() { core::ptr::null_mut() } else { (*span).take() }
+        }
+    }
+
     /// The next span for a class that has run out; null if the OS refuses.
     ///
     /// # Safety
@@ -391,9 +570,7 @@ impl Heap {
         // SAFETY: the owner calls, with the lock.
         unsafe {
             free::drain(self);
-            if self.retire_current(class) {
-                return self.current(class);
-            }
+            self.retire_current(class);
             let found = self
                 .pop(&self.partial[class])
                 .or_else(|| self.pop(&self.empty[class]))
@@ -501,9 +678,8 @@ impl Heap {
                 return None;
             };
             let span = at::<Span>(offset);
-            let start = crate::state::base() + run.page as usize * 4096;
             // SAFETY: a fresh descriptor of this many units.
-            unsafe { Span::init(span, start, class, pages, self.id()) };
+            unsafe { Span::init(span, run.page, class, pages, self.id()) };
             for page in run.page..run.page + pages {
                 // ORDER: Release: whoever finds the descriptor finds it filled.
                 pool.region.map_entry(page).store(offset, Ordering::Release);
@@ -531,7 +707,7 @@ impl Heap {
         let pages = u32::from(this.pages);
         self.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
         class::population(this.class as usize, -(pages as i32));
-        let first = ((this.start - crate::state::base()) / 4096) as u32;
+        let first = this.page;
         let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
         let units = units_for(this.slots as usize);
         holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic

@@ -36,7 +36,7 @@ pub const START_PAGES: u32 = 128;
 const TICK_MS: u64 = 250;
 /// Ticks for which a free run stays as it is: what is wanted again within half a second to three quarters
 /// costs no fault.
-const DECAY_TICKS: u32 = 2;
+static DECAY_TICKS: AtomicU32 = AtomicU32::new(2);
 /// Ticks for which demand is remembered.
 const DEMAND_TICKS: usize = 8;
 /// Ticks without work after which the purger ends.
@@ -100,6 +100,16 @@ fn cpu_ns() -> u64 {
 pub fn allow(allowed: bool) {
     // ORDER: set at start.
     ALLOWED.store(u32::from(allowed), Ordering::Relaxed);
+}
+
+/// How long free runs stay as they are, in milliseconds; rounded up to ticks.
+pub fn set_decay_ms(decay_ms: u32) {
+    let ticks = u64::from(decay_ms).div_ceil(TICK_MS) as u32;
+    DECAY_TICKS.store(ticks, Ordering::Relaxed); // ORDER: set at start
+}
+
+fn decay_ticks() -> u32 {
+    DECAY_TICKS.load(Ordering::Relaxed) // ORDER: set at start
 }
 
 /// There is work: starts the purger, unless it runs. Cost if it does: one load.
@@ -225,10 +235,10 @@ extern "C" fn main() {
     loop {
         // ORDER: a number to wait on.
         sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), delay_ns);
-        let begin = sys::monotonic_ns();
+        let begin = sys::thread_cpu_ns();
         let hint = holes::take_hint();
         let worked = pass(&mut demand);
-        let took = sys::monotonic_ns() - begin;
+        let took = sys::thread_cpu_ns() - begin;
         delay_ns = (TICK_MS * 1_000_000).max(took * 100);
         let now = cpu_ns();
         CPU_NS.fetch_add(now - cpu, Ordering::Relaxed); // ORDER: a statistic
@@ -298,7 +308,7 @@ fn pass(demand: &mut Demand) -> bool {
     });
     purged += purge_pool(
         PURGER,
-        tick.saturating_sub(DECAY_TICKS),
+        tick.saturating_sub(decay_ticks()),
         keep.unwrap_or(0),
         batch,
     );

@@ -1,21 +1,23 @@
 //! A span: 4 to 64 KiB of blocks of one class, described outside of them.
 //!
 //! ```text
-//!   descriptor (64 bytes for up to 64 slots, in META)            span (in HEAP)
-//!   [ start owner class state left … | F0 F1 … | R0 R1 … ]       [ block | block | block | … tail ]
-//!     F: bit set = free, the owner's own      R: bit set = freed by another thread
+//!   descriptor (64 bytes for up to 64 slots, in META)               span (in HEAP)
+//!   [ page owner class state left … | F0 R0 M0 | F1 R1 M1 | … ]     [ block | block | block | … tail ]
+//!     F: free        R: freed by another thread        M: free, and in the owner's magazine
 //! ```
 //!
-//! S1  A slot is free exactly if its bit is set in F or in R. It is never set in both.
-//! S2  F, `left`, `cur` and `cur_off` are written only by the thread that owns the span's heap, or under
-//!     the heap's lock while no thread owns it. F may be read by others (under the lock, by the purger).
-//! S3  `state`, `next`, `prev`, `clean` and `seen` are written only under the heap's lock.
+//! S1  A slot is free exactly if its bit is set in F, R or M. It is never set in two of them.
+//! S2  F, M and `left` are written only by the thread that owns the span's heap, or under the heap's
+//!     lock while no thread owns it. F may be read by others (under the lock, by the purger).
+//! S3  `state`, `next`, `prev`, `clean`, `seen` and `visit` are written only under the heap's lock.
 //! S4  A bit of R is set by whoever frees the block, once, and cleared only by the owner (S2), which
 //!     moves it to F.
-//! S5  Only the span that is Current in its class is allocated from. So a page of any other span, all of
-//!     whose slots are free, stays free for as long as the heap's lock is held.
-//! S6  `left` counts frees down to the next event. Current: used + 1, so no free reaches 0. Otherwise an
-//!     event is due when it reaches 0; events count anew, so a wrong `left` costs time, not truth.
+//! S5  Only of the span that is Current in its class are bits taken out of F. So a page of any other
+//!     span, all of whose slots are in F or R, stays free for as long as the heap's lock is held.
+//! S6  `left` counts the frees into F down to the next event. Current: they are not counted to 0, since
+//!     it begins so high. Otherwise an event is due at 0; events count anew, so a wrong `left` costs
+//!     time, not truth.
+//! S8  The bit behind the last slot's is set in M, for good.
 //! S7  `nlink` is 0 exactly if the span is not on its heap's notified stack.
 //!
 //! Meshing needs no more than this: the bits are outside, and MAP may send two page runs to one descriptor.
@@ -26,6 +28,7 @@ use skinflint_base::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use skinflint_pages::PAGE;
 
 use crate::class;
+use crate::heap::Entry;
 
 /// Kind of a small span's descriptor.
 pub const KIND_SMALL: u8 = 2;
@@ -47,15 +50,38 @@ pub mod state {
 }
 
 /// Offset of the bit words in a descriptor.
-const WORDS_AT: usize = 48;
+const WORDS_AT: usize = 40;
+
+/// The bits of 64 slots.
+#[repr(C)]
+pub struct Trio {
+    /// Free.
+    pub free: AtomicU64,
+    /// Freed by another thread.
+    pub remote: AtomicU64,
+    /// Free, and in the magazine.
+    pub cached: AtomicU64,
+}
+
+impl Trio {
+    const fn none() -> Trio {
+        Trio {
+            free: AtomicU64::new(0),
+            remote: AtomicU64::new(0),
+            cached: AtomicU64::new(0),
+        }
+    }
+}
 
 /// The descriptor.
 #[repr(C, align(64))]
 pub struct Span {
-    /// Address of the first page.
-    pub start: usize,
-    /// Bytes from `start` to the first slot of the current word.
-    pub cur_off: AtomicU32,
+    /// First page.
+    pub page: u32,
+    /// Frees to the next event (S6).
+    pub left: AtomicU32,
+    /// Next on the list, circular; offset from META.
+    pub next: AtomicU32,
     /// `ceil(2^32 / size)`; see `class` (C3).
     pub mul: u32,
     /// Low half of the owning heap's address.
@@ -72,65 +98,80 @@ pub struct Span {
     pub size: u16,
     /// Slots.
     pub slots: u16,
-    /// Frees to the next event (S6).
-    pub left: AtomicU16,
-    /// Current word.
-    pub cur: AtomicU8,
-    /// The purger's last walk that came by.
-    pub visit: AtomicU8,
-    /// Pages known to hold nothing: a bit each.
-    pub clean: AtomicU16,
-    /// Free slots when the purger last looked.
-    pub seen: AtomicU16,
-    /// Next on the list, circular; offset from META.
-    pub next: AtomicU32,
     /// The one before.
     pub prev: AtomicU32,
     /// Next on the notified stack (S7).
     pub nlink: AtomicU32,
-    pub(crate) words: [AtomicU64; 2],
+    /// Pages known to hold nothing: a bit each.
+    pub clean: AtomicU16,
+    /// Free slots when the purger last looked; its low byte.
+    pub seen: AtomicU8,
+    /// The purger's last walk that came by.
+    pub visit: AtomicU8,
+    trios: [Trio; 1],
 }
 
 const _: () = assert!(core::mem::size_of::<Span>() == 64);
-const _: () = assert!(core::mem::offset_of!(Span, words) == WORDS_AT);
+const _: () = assert!(core::mem::offset_of!(Span, trios) == WORDS_AT);
 const _: () = assert!(core::mem::offset_of!(Span, owner) == 16);
 const _: () = assert!(core::mem::offset_of!(Span, kind) == 20);
+const _: () = assert!(core::mem::offset_of!(Span, mul) == 12);
 
-/// Words of bits for so many slots.
+/// Words of bits for so many slots, and one more bit: that of the slot that would begin in the tail, which
+/// is always set in M, so that the check for a double free answers for it too (S8).
 pub const fn words_for(slots: usize) -> usize {
-    slots.div_ceil(64)
+    slots / 64 + 1
 }
 
 /// Units of 64 bytes of a descriptor for so many slots.
 pub const fn units_for(slots: usize) -> u32 {
-    (WORDS_AT + 16 * words_for(slots)).div_ceil(64) as u32
+    (WORDS_AT + core::mem::size_of::<Trio>() * words_for(slots)).div_ceil(64) as u32
 }
 
 impl Span {
-    /// Words of F, and of R.
+    /// A span without slots.
+    pub const fn none() -> Span {
+        Span {
+            page: 0,
+            left: AtomicU32::new(0),
+            next: AtomicU32::new(0),
+            mul: 0,
+            owner: AtomicU32::new(crate::state::OWNER_NONE),
+            kind: AtomicU8::new(0),
+            state: AtomicU8::new(state::NONE),
+            class: 0,
+            pages: 0,
+            size: 0,
+            slots: 0,
+            prev: AtomicU32::new(0),
+            nlink: AtomicU32::new(0),
+            clean: AtomicU16::new(0),
+            seen: AtomicU8::new(0),
+            visit: AtomicU8::new(0),
+            trios: [Trio::none()],
+        }
+    }
+
+    /// Address of the first page.
+    #[inline(always)]
+    pub fn start(&self) -> usize {
+        crate::state::base() + self.page as usize * PAGE
+    }
+
+    /// Words of F, and of R and M.
     #[inline]
     pub fn words(&self) -> usize {
         words_for(self.slots as usize)
     }
 
-    /// A word of F.
+    /// The bits of slots `64 * i` and on.
     ///
     /// # Safety
     /// `i < self.words()`.
     #[inline(always)]
-    pub unsafe fn free_word(&self, i: usize) -> &AtomicU64 {
+    pub unsafe fn trio(&self, i: usize) -> &Trio {
         // SAFETY: the descriptor was allocated with this many words after its header (`units_for`).
-        unsafe { &*self.words.as_ptr().add(i) }
-    }
-
-    /// A word of R.
-    ///
-    /// # Safety
-    /// `i < self.words()`.
-    #[inline]
-    pub unsafe fn remote_word(&self, i: usize) -> &AtomicU64 {
-        // SAFETY: as for `free_word`.
-        unsafe { &*self.words.as_ptr().add(self.words() + i) }
+        unsafe { &*self.trios.as_ptr().add(i) }
     }
 
     /// Bits that slots have in a word of F.
@@ -148,84 +189,113 @@ impl Span {
     ///
     /// # Safety
     /// The descriptor has [`units_for`] units for the slots, and is nobody else's.
-    pub unsafe fn init(span: *mut Span, start: usize, class: usize, pages: u32, owner: u32) {
+    pub unsafe fn init(span: *mut Span, page: u32, class: usize, pages: u32, owner: u32) {
         let info = class::get(class);
         let slots = pages as usize * PAGE / info.size as usize;
         // SAFETY: the caller's own descriptor.
         unsafe {
-            (*span).start = start;
-            (*span).mul = info.mul;
-            (*span).class = class as u8;
-            (*span).pages = pages as u8;
-            (*span).size = info.size as u16;
-            (*span).slots = slots as u16;
+            span.write(Span {
+                page,
+                mul: info.mul,
+                class: class as u8,
+                pages: pages as u8,
+                size: info.size as u16,
+                slots: slots as u16,
+                ..Span::none()
+            });
             let this = &*span;
-            // ORDER: Relaxed throughout: the span is published by the page map's Release in `heap`.
-            this.cur_off.store(0, Ordering::Relaxed);
-            this.cur.store(0, Ordering::Relaxed);
-            this.left.store(1, Ordering::Relaxed);
-            this.clean.store(0, Ordering::Relaxed);
-            this.seen.store(0, Ordering::Relaxed);
-            this.nlink.store(0, Ordering::Relaxed);
-            this.visit.store(0, Ordering::Relaxed);
             for i in 0..this.words() {
-                this.free_word(i).store(this.all_bits(i), Ordering::Relaxed);
-                this.remote_word(i).store(0, Ordering::Relaxed);
+                let trio = this.trio(i);
+                // ORDER: Relaxed throughout: the span is published by the page map's Release in `heap`.
+                trio.free.store(this.all_bits(i), Ordering::Relaxed);
+                trio.remote.store(0, Ordering::Relaxed); // ORDER: as above
+                trio.cached.store(0, Ordering::Relaxed); // ORDER: as above
             }
-            this.kind.store(KIND_SMALL, Ordering::Relaxed);
-            this.owner.store(owner, Ordering::Release);
+            let guard = this.trio(slots / 64);
+            guard.cached.store(1 << (slots % 64), Ordering::Relaxed); // ORDER: as above
+            this.kind.store(KIND_SMALL, Ordering::Relaxed); // ORDER: as above
+            this.owner.store(owner, Ordering::Release); // ORDER: as above
         }
     }
 
-    /// Takes the lowest free slot of the current word. Cost: four loads, three stores, two branches.
+    /// Takes one free slot out of F; null if there is none.
     ///
     /// # Safety
-    /// The caller owns the heap (S2), and the span is Current.
-    #[inline(always)]
+    /// The caller may write F (S2), and the span is Current.
     pub unsafe fn take(&self) -> *mut u8 {
-        // SAFETY: `cur` is a word of this span (S2).
-        let word = unsafe { self.free_word(self.cur.load(Ordering::Relaxed) as usize) }; // ORDER: own (S2)
-        // ORDER: written by this thread only (S2).
-        let bits = word.load(Ordering::Relaxed);
-        if bits == 0 {
-            return core::ptr::null_mut();
-        }
-        // ORDER: as above; the purger does not look at Current spans (S5).
-        word.store(bits & (bits - 1), Ordering::Relaxed);
-        // ORDER: own (S2).
-        self.left.store(
-            self.left.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
-        let slot = bits.trailing_zeros();
-        // ORDER: own (S2).
-        let offset = self.cur_off.load(Ordering::Relaxed) + slot * u32::from(self.size);
-        (self.start + offset as usize) as *mut u8
-    }
-
-    /// Moves to a word with a free slot, if there is one; words before the current one too.
-    ///
-    /// # Safety
-    /// As for [`Span::take`].
-    pub unsafe fn next_word(&self) -> bool {
-        let words = self.words();
-        for i in 0..words {
+        for i in 0..self.words() {
             // SAFETY: i < words.
-            // ORDER: own (S2).
-            if unsafe { self.free_word(i) }.load(Ordering::Relaxed) != 0 {
-                self.set_word(i);
-                return true;
+            let word = unsafe { &self.trio(i).free };
+            // ORDER: own (S2); the purger does not look at Current spans (S5).
+            let bits = word.load(Ordering::Relaxed);
+            if bits != 0 {
+                word.store(bits & (bits - 1), Ordering::Relaxed); // ORDER: as above
+                let slot = i * 64 + bits.trailing_zeros() as usize;
+                return (self.start() + slot * self.size as usize) as *mut u8;
             }
         }
-        false
+        core::ptr::null_mut()
     }
 
-    fn set_word(&self, i: usize) {
-        // ORDER: own (S2).
-        self.cur.store(i as u8, Ordering::Relaxed);
-        // ORDER: own (S2).
-        self.cur_off
-            .store(i as u32 * 64 * u32::from(self.size), Ordering::Relaxed);
+    /// Moves up to `want` free slots from F to M, and writes an entry for each downwards from `end`, the
+    /// lowest first; returns how many. Cost: about a dozen instructions a slot.
+    ///
+    /// # Safety
+    /// As for [`Span::take`]; there is room for `want` entries below `end`.
+    #[inline]
+    pub unsafe fn grab(&self, want: u32, end: *mut Entry) -> u32 {
+        let mut left = want;
+        let mut at = end;
+        let start = self.start();
+        let size = self.size as usize;
+        for i in 0..self.words() {
+            // SAFETY: i < words.
+            let trio = unsafe { self.trio(i) };
+            // ORDER: own (S2); the purger does not look at Current spans (S5).
+            let before = trio.free.load(Ordering::Relaxed);
+            if before == 0 {
+                continue;
+            }
+            let mut bits = before;
+            let word = (core::ptr::from_ref(&trio.cached) as u64) << 6;
+            let base = start + i * 64 * size;
+            while bits != 0 && left > 0 {
+                let slot = bits.trailing_zeros();
+                bits &= bits - 1;
+                left -= 1;
+                // SAFETY: as the caller promises.
+                unsafe {
+                    at = at.sub(1);
+                    at.write(Entry::new((base + slot as usize * size) as *mut u8, word | u64::from(slot)));
+                }
+            }
+            trio.free.store(bits, Ordering::Relaxed); // ORDER: as above
+            let cached = trio.cached.load(Ordering::Relaxed) | (before & !bits); // ORDER: own (S2)
+            trio.cached.store(cached, Ordering::Relaxed); // ORDER: own (S2)
+            if left == 0 {
+                break;
+            }
+        }
+        want - left
+    }
+
+    /// Moves every slot of M to F: the magazine that held them is gone.
+    ///
+    /// # Safety
+    /// The caller may write F and M (S2).
+    pub unsafe fn uncache(&self) {
+        for i in 0..self.words() {
+            // SAFETY: i < words.
+            let trio = unsafe { self.trio(i) };
+            // ORDER: own (S2).
+            let all = trio.cached.load(Ordering::Relaxed);
+            let cached = all & self.all_bits(i);
+            if cached != 0 {
+                let free = trio.free.load(Ordering::Relaxed); // ORDER: own (S2)
+                trio.free.store(free | cached, Ordering::Release); // ORDER: as in `free::free_own`
+                trio.cached.store(all & !cached, Ordering::Relaxed); // ORDER: own (S2)
+            }
+        }
     }
 
     /// Moves what other threads freed from R to F; returns how many blocks that were.
@@ -236,24 +306,23 @@ impl Span {
         let mut count = 0;
         for i in 0..self.words() {
             // SAFETY: i < words.
-            let remote = unsafe { self.remote_word(i) };
+            let trio = unsafe { self.trio(i) };
             // ORDER: a look; the swap orders.
-            if remote.load(Ordering::Relaxed) == 0 {
+            if trio.remote.load(Ordering::Relaxed) == 0 {
                 continue;
             }
             // ORDER: Acquire meets the Release of `free_remote`: what the freeing thread did with the
             // block comes before its next use (model: remote).
-            let freed = remote.swap(0, Ordering::Acquire);
+            let freed = trio.remote.swap(0, Ordering::Acquire);
             count += freed.count_ones();
-            // SAFETY: i < words.
-            let own = unsafe { self.free_word(i) };
             // ORDER: own (S2).
-            own.store(own.load(Ordering::Relaxed) | freed, Ordering::Relaxed);
+            let free = trio.free.load(Ordering::Relaxed);
+            trio.free.store(free | freed, Ordering::Relaxed); // ORDER: own (S2)
         }
         count
     }
 
-    /// Free slots, F and R together. Exact when nobody frees meanwhile.
+    /// Free slots, in F or R. Exact when nobody frees meanwhile.
     pub fn free_slots(&self) -> u32 {
         let mut count = 0;
         for i in 0..self.words() {
@@ -262,22 +331,27 @@ impl Span {
         count
     }
 
-    /// Bits of free slots in a word, F and R together.
+    /// Bits of slots in F or R.
     #[inline]
     pub fn free_bits(&self, i: usize) -> u64 {
         // SAFETY: callers loop over the words.
         // ORDER: Acquire meets the Release of the frees: a page found free is no longer written to.
         unsafe {
-            self.free_word(i).load(Ordering::Acquire) | self.remote_word(i).load(Ordering::Acquire)
+            let trio = self.trio(i);
+            trio.free.load(Ordering::Acquire) | trio.remote.load(Ordering::Acquire)
         }
     }
 
+<<<<<<< HEAD
     /// Bits of live blocks in a word.
     pub fn live_bits(&self, i: usize) -> u64 {
         self.all_bits(i) & !self.free_bits(i)
     }
 
     /// Used slots.
+=======
+    /// Slots that are live or in the magazine.
+>>>>>>> main
     pub fn used(&self) -> u32 {
         u32::from(self.slots) - self.free_slots()
     }
@@ -313,21 +387,31 @@ impl Span {
         pages
     }
 
-    /// Slot of an address in the span; `None`: no block begins there.
+    /// Slot of an address in the span, given by its distance from BASE; `None`: no multiple of the size.
+    /// The slot may be the one behind the last (S8).
     #[inline(always)]
-    pub fn slot_of(&self, address: usize) -> Option<usize> {
-        let offset = (address - self.start) as u64;
-        let product = offset * u64::from(self.mul);
-        let slot = (product >> 32) as usize;
+    pub fn slot_at(&self, distance: usize) -> Option<usize> {
+        // Both are within 64 KiB of each other, so the low halves tell all.
+        let offset = (distance as u32).wrapping_sub(self.page << 12);
+        let product = u64::from(offset) * u64::from(self.mul);
         // C3: the low half tells multiples.
-        if product as u32 >= self.mul || slot >= self.slots as usize {
+        if product as u32 >= self.mul {
             return None;
         }
-        Some(slot)
+        Some((product >> 32) as usize)
+    }
+
+    /// Slot of an address in the span; `None`: no block begins there.
+    #[inline]
+    pub fn slot_of(&self, address: usize) -> Option<usize> {
+        self.slot_at(address - crate::state::base()).filter(|slot| *slot < self.slots as usize)
     }
 
     /// Whether the block in a slot is live.
     pub fn is_live(&self, slot: usize) -> bool {
-        self.free_bits(slot / 64) >> (slot % 64) & 1 == 0
+        // SAFETY: slots are below `slots`.
+        // ORDER: a look: of a live block's bits nobody writes any but its freer.
+        let cached = unsafe { self.trio(slot / 64) }.cached.load(Ordering::Relaxed);
+        (self.free_bits(slot / 64) | cached) >> (slot % 64) & 1 == 0
     }
 }

@@ -63,6 +63,7 @@ fn range() -> &'static Range {
 }
 
 static SLOW_MODE: AtomicU32 = AtomicU32::new(0);
+static HUGE_PAGES: AtomicU32 = AtomicU32::new(0);
 /// Newest heap; they are linked through `next_heap` (G4).
 pub static HEAPS: AtomicU32 = AtomicU32::new(0);
 /// Newest heap without a thread.
@@ -104,6 +105,15 @@ pub fn set_slow_mode() {
     SLOW_MODE.store(1, Ordering::Relaxed);
     // ORDER: as above.
     range().fast_limit.store(0, Ordering::Relaxed);
+}
+
+/// Lets the kernel back HEAP with huge pages: what is mapped already, too.
+pub fn allow_huge_pages() {
+    // ORDER: set at start.
+    HUGE_PAGES.store(1, Ordering::Relaxed);
+    if base() != 0 {
+        with_pool(crate::lock::NOBODY, |pool| pool.region.allow_huge_pages());
+    }
 }
 
 /// Whether every call goes the slow way.
@@ -198,7 +208,8 @@ pub fn start(who: Who) -> bool {
             return true;
         }
         let options = Options {
-            huge_pages: false,
+            // ORDER: set at start.
+            huge_pages: HUGE_PAGES.load(Ordering::Relaxed) != 0,
             seed: seed(),
             first_heap_bytes: 1 << 20,
         };

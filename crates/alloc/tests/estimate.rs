@@ -90,8 +90,8 @@ fn the_stated_error_is_the_true_one() {
             figures.slop
         );
         assert!(
-            error * 50 < truth,
-            "an error of more than 2 %: {error} of {truth}"
+            error * 20 < truth,
+            "an error of more than 5 %: {error} of {truth}"
         );
         differences.push((requested as f64 - truth as f64, error as f64));
         for (block, _) in blocks {

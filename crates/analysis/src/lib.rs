@@ -5,6 +5,7 @@
 //!   parent's events ─► Analyzer ─► Ledger ─► acts ─► passes
 //!   events ──────────► │  └─ schedule: at each instant, Books from snapshot × live blocks
 //!   Symbolizer ──────► finish ─► Report
+//!   events of traces ─► Ledger ─► acts ─► fit: what a profile for the allocator holds
 //! ```
 //!
 //! L1  One pass over the events, in ticket order, on one thread; memory is bounded by live blocks,
@@ -21,6 +22,7 @@ pub mod cells;
 pub mod counts;
 pub mod facts;
 mod findings;
+pub mod fit;
 mod frames;
 pub mod giveback;
 mod grouping;

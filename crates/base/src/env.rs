@@ -1,13 +1,38 @@
 //! Every environment variable that Skinflint reads or sets.
 //!
-//! One table, so that the help text, the recorder and the collector cannot disagree.
+//! ```text
+//!   ALL ──► help of `skinflint exec`      recorder, allocator: each by its own constant
+//! ```
+//!
+//! E1  One table, so that the help text, the libraries and the collector cannot disagree.
+//! E2  `values` and `default` are those of the variable's parser; what a bad value is answered with is
+//!     made from them.
+//!
+//! Not here: reading them. The libraries read the list that the kernel left, before there is a `getenv`.
+
+/// Who reads a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// `libskinflint_record.so`.
+    Recorder,
+    /// `libskinflint.so`.
+    Allocator,
+    /// `skinflint`.
+    Tool,
+}
 
 /// A variable.
 pub struct Variable {
     /// Its name, with the closing zero byte that the recorder needs.
     pub name_z: &'static [u8],
-    /// Who reads it and what for.
+    /// Who reads it.
+    pub reader: Reader,
+    /// What for.
     pub meaning: &'static str,
+    /// What it may be.
+    pub values: &'static str,
+    /// What holds without it.
+    pub default: &'static str,
 }
 
 impl Variable {
@@ -24,35 +49,146 @@ impl Variable {
 /// passes every call through.
 pub const SOCKET: Variable = Variable {
     name_z: b"SKINFLINT_SOCKET\0",
-    meaning: "recorder: path of the collector's socket; set by `skinflint run` and `skinflint record`",
+    reader: Reader::Recorder,
+    meaning: "path of the collector's socket; set by `skinflint run` and `skinflint record`",
+    values: "a path",
+    default: "none: nothing is recorded",
 };
 
 /// Signal number that makes a mark in the recorded program (`--mark-signal`).
 pub const MARK_SIGNAL: Variable = Variable {
     name_z: b"SKINFLINT_MARK_SIGNAL\0",
-    meaning: "recorder: number of the signal that makes a mark; set by `--mark-signal`",
+    reader: Reader::Recorder,
+    meaning: "number of the signal that makes a mark; set by `--mark-signal`",
+    values: "a signal's number",
+    default: "none",
 };
 
 /// Where the recorder library is, if not beside the program.
 pub const RECORDER: Variable = Variable {
     name_z: b"SKINFLINT_RECORDER\0",
-    meaning: "skinflint: path of libskinflint_record.so, if it is not beside the program or in ../lib/skinflint",
+    reader: Reader::Tool,
+    meaning: "where libskinflint_record.so is",
+    values: "a path",
+    default: "beside the program, or in ../lib/skinflint",
 };
 
 /// Where the allocator library is, if not beside the program.
 pub const ALLOCATOR: Variable = Variable {
     name_z: b"SKINFLINT_ALLOCATOR\0",
-    meaning: "skinflint: path of libskinflint.so, if it is not beside the program or in ../lib/skinflint",
+    reader: Reader::Tool,
+    meaning: "where libskinflint.so is",
+    values: "a path",
+    default: "beside the program, or in ../lib/skinflint",
 };
 
 /// Figures at the end of the program.
 pub const STATS: Variable = Variable {
     name_z: b"SKINFLINT_STATS\0",
-    meaning: "allocator: figures on stderr when the program ends; set by `skinflint exec --stats`",
+    reader: Reader::Allocator,
+    meaning: "figures on stderr when the program ends; set by `skinflint exec --stats`",
+    values: "0, or anything else for yes",
+    default: "0",
+};
+
+/// What happens when the program frees what it may not free.
+pub const BAD_FREE: Variable = Variable {
+    name_z: b"SKINFLINT_BAD_FREE\0",
+    reader: Reader::Allocator,
+    meaning: "what follows a fault of the program: a line and the end, a line, nothing",
+    values: "abort, warn or ignore",
+    default: "abort",
+};
+
+/// Checks beyond those that are always there.
+pub const HARDEN: Variable = Variable {
+    name_z: b"SKINFLINT_HARDEN\0",
+    reader: Reader::Allocator,
+    meaning: "further checks: 1 sample; 2 also guard; 3 also canary and zero; 4 also poison and quarantine",
+    values: "0 to 4, or a list of sample, guard, canary, zero, poison and quarantine with commas",
+    default: "0",
+};
+
+/// How often a block is placed between guard pages.
+pub const SAMPLE_EVERY: Variable = Variable {
+    name_z: b"SKINFLINT_SAMPLE_EVERY\0",
+    reader: Reader::Allocator,
+    meaning: "with sample: one in so many blocks stands between guard pages",
+    values: "a number from 1 to 1000000000",
+    default: "5000",
+};
+
+/// How much waits in the quarantine.
+pub const QUARANTINE_BYTES: Variable = Variable {
+    name_z: b"SKINFLINT_QUARANTINE_BYTES\0",
+    reader: Reader::Allocator,
+    meaning: "with quarantine: most bytes of freed blocks that wait to be used again",
+    values: "a number, with K, M or G behind it if wanted",
+    default: "16M",
+};
+
+/// Whether memory is given back while the program idles.
+pub const PURGE: Variable = Variable {
+    name_z: b"SKINFLINT_PURGE\0",
+    reader: Reader::Allocator,
+    meaning: "whether a thread gives memory back while the program idles",
+    values: "on or off",
+    default: "on",
+};
+
+/// How long free memory is kept.
+pub const DECAY_MS: Variable = Variable {
+    name_z: b"SKINFLINT_DECAY_MS\0",
+    reader: Reader::Allocator,
+    meaning: "milliseconds for which free pages are kept before they are given back",
+    values: "a number from 0 to 3600000",
+    default: "500",
+};
+
+/// Huge pages.
+pub const THP: Variable = Variable {
+    name_z: b"SKINFLINT_THP\0",
+    reader: Reader::Allocator,
+    meaning: "whether the kernel may back the heap with huge pages",
+    values: "on or off",
+    default: "off",
+};
+
+/// What an earlier run taught.
+pub const FIT: Variable = Variable {
+    name_z: b"SKINFLINT_FIT\0",
+    reader: Reader::Allocator,
+    meaning: "path of a fit profile (`skinflint fit`), read once at the start",
+    values: "a path",
+    default: "none",
+};
+
+/// Memory for when the system refuses more.
+pub const RESERVE: Variable = Variable {
+    name_z: b"SKINFLINT_RESERVE\0",
+    reader: Reader::Allocator,
+    meaning: "bytes kept back, and given up when the system refuses more",
+    values: "a number, with K, M or G behind it if wanted",
+    default: "0",
 };
 
 /// All of them.
-pub const ALL: &[Variable] = &[SOCKET, MARK_SIGNAL, RECORDER, ALLOCATOR, STATS];
+pub const ALL: &[Variable] = &[
+    SOCKET,
+    MARK_SIGNAL,
+    RECORDER,
+    ALLOCATOR,
+    STATS,
+    BAD_FREE,
+    HARDEN,
+    SAMPLE_EVERY,
+    QUARANTINE_BYTES,
+    PURGE,
+    DECAY_MS,
+    THP,
+    FIT,
+    RESERVE,
+];
 
 #[cfg(test)]
 mod tests {
@@ -68,6 +204,14 @@ mod tests {
                 variable.name()
             );
             assert!(!variable.meaning.is_empty());
+            assert!(!variable.values.is_empty() && !variable.default.is_empty());
+        }
+    }
+
+    #[test]
+    fn every_name_is_there_once() {
+        for (i, variable) in ALL.iter().enumerate() {
+            assert!(ALL[..i].iter().all(|v| v.name() != variable.name()));
         }
     }
 }

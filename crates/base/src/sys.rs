@@ -113,6 +113,62 @@ pub fn close(fd: i32) {
     unsafe { syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
 }
 
+/// Opens a file for reading. Not inherited over `exec`; does not wait, should it be a pipe that nobody
+/// writes to. The descriptor, or an error (S1).
+pub fn open_to_read(path: &core::ffi::CStr) -> i64 {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    // SAFETY: the path ends with a zero byte and is only read.
+    unsafe {
+        syscall(
+            libc::SYS_openat,
+            [
+                libc::AT_FDCWD as i64 as u64,
+                path.as_ptr() as u64,
+                flags as u64,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+}
+
+/// Reads what there is, up to the buffer's length. Bytes read, 0 at the end, or an error (S1).
+pub fn read(fd: i32, into: &mut [u8]) -> i64 {
+    // SAFETY: the kernel writes into the buffer and not beyond it.
+    unsafe {
+        syscall(
+            libc::SYS_read,
+            [
+                fd as u64,
+                into.as_mut_ptr() as u64,
+                into.len() as u64,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+}
+
+/// Where a symbolic link leads. Bytes, at most the buffer's length, or an error (S1).
+pub fn read_link(path: &core::ffi::CStr, into: &mut [u8]) -> i64 {
+    // SAFETY: the path ends with a zero byte; the kernel writes into the buffer and not beyond it.
+    unsafe {
+        syscall(
+            libc::SYS_readlink,
+            [
+                path.as_ptr() as u64,
+                into.as_mut_ptr() as u64,
+                into.len() as u64,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+}
+
 /// Kernel id of the calling thread.
 pub fn gettid() -> u32 {
     // SAFETY: no arguments.
@@ -154,6 +210,29 @@ pub fn monotonic_ns() -> u64 {
     // SAFETY: `now` is ours; this wrapper goes to the vdso and cannot fail for this clock, so it
     // leaves errno alone (B2).
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Processor time of the calling thread in nanoseconds. A system call.
+pub fn thread_cpu_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is ours.
+    unsafe {
+        syscall(
+            libc::SYS_clock_gettime,
+            [
+                libc::CLOCK_THREAD_CPUTIME_ID as u64,
+                &raw mut now as u64,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -222,6 +301,28 @@ mod tests {
         assert!(is_error(result));
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, 77);
+    }
+
+    #[test]
+    fn files_are_read_and_links_followed() {
+        let fd = open_to_read(c"/proc/self/stat");
+        assert!(!is_error(fd), "{fd}");
+        let mut text = [0; 8];
+        let got = read(fd as i32, &mut text);
+        close(fd as i32);
+        assert!(got > 1, "{got}");
+        let pid = getpid().to_string();
+        assert!(
+            text.starts_with(&pid.as_bytes()[..pid.len().min(8)]),
+            "{text:?}"
+        );
+        assert_eq!(read(fd as i32, &mut text), -i64::from(libc::EBADF));
+        assert_eq!(open_to_read(c"/no/such/file"), -i64::from(libc::ENOENT));
+        let mut path = [0; 4096];
+        let len = read_link(c"/proc/self/exe", &mut path);
+        let own = std::env::current_exe().expect("a path");
+        assert_eq!(&path[..len as usize], own.as_os_str().as_encoded_bytes());
+        assert!(is_error(read_link(c"/no/such/link", &mut path)));
     }
 
     #[test]

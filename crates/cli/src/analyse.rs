@@ -14,7 +14,7 @@ use skinflint_trace::{NodeId, OriginKind, SnapshotCause, Trace};
 use crate::args::AnalysisOptions;
 
 /// Events between two updates of the progress bar.
-const PROGRESS_EVENTS: u64 = 1 << 20;
+pub const PROGRESS_EVENTS: u64 = 1 << 20;
 /// Traces with fewer events are read before a bar could be looked at.
 const PROGRESS_FROM: u64 = 8 << 20;
 

@@ -19,6 +19,7 @@ Environment:
   SKINFLINT_RECORDER   path of libskinflint_record.so, if it is not beside this program or in
                        ../lib/skinflint
   SKINFLINT_ALLOCATOR  the same for libskinflint.so
+  SKINFLINT_FIT        fit profile that the allocator reads at its start (skinflint fit)
   NO_COLOR, COLUMNS    no colour; width of the text report")]
 pub struct Args {
     #[command(subcommand)]
@@ -77,6 +78,17 @@ Examples:
 The program takes the place of this one: process id, signals and exit status are its own. What it
 starts runs on our allocator too (LD_PRELOAD is inherited); statically linked programs keep theirs.")]
     Exec(ExecArgs),
+
+    /// Learn a profile for the allocator from traces: size classes, span lengths, memory to keep
+    #[command(after_help = "\
+Examples:
+  skinflint fit app.sft -o app.fit
+  skinflint fit monday.sft friday.sft -o app.fit --json | jq '.earned'
+  skinflint fit --show app.fit
+
+Traces must be of one program. What was learned goes to stderr. To use it, set SKINFLINT_FIT=app.fit where
+the program runs on Skinflint's allocator; a profile that is damaged is ignored there, with one line.")]
+    Fit(FitArgs),
 }
 
 #[derive(ClapArgs, Debug)]
@@ -228,4 +240,33 @@ pub enum Weight {
     Count,
     /// The bytes wasted in each block
     Slop,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct FitArgs {
+    /// The traces, of one program
+    #[arg(
+        value_name = "TRACE",
+        required_unless_present = "show",
+        conflicts_with = "show"
+    )]
+    pub traces: Vec<PathBuf>,
+
+    /// The profile to write
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        required_unless_present = "show",
+        conflicts_with = "show"
+    )]
+    pub output: Option<PathBuf>,
+
+    /// Print a profile instead
+    #[arg(long, value_name = "FILE")]
+    pub show: Option<PathBuf>,
+
+    /// Print what was learned (or is shown) as JSON; its fields are in FIT.md
+    #[arg(long)]
+    pub json: bool,
 }

@@ -19,6 +19,7 @@ use crate::args::{
     When,
 };
 use crate::exec;
+use crate::fit;
 use crate::launch::{self, Outcome};
 
 /// Does what was asked. The status to end with.
@@ -32,12 +33,13 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Report(args) => report(&args),
         Command::Counts(args) => counts(&args),
         Command::Exec(args) => exec::exec(&args),
+        Command::Fit(args) => fit::fit(&args),
     }
 }
 
 /// 2 for what the user can put right on the command line, 1 for the rest.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.downcast_ref::<OpenError>().is_some() {
+    if error.is::<OpenError>() || error.is::<fit::Unfit>() {
         1
     } else {
         2
@@ -317,7 +319,7 @@ fn count_cells(trace: &skinflint_trace::Trace, when: &str) -> Result<(Counted, V
 }
 
 /// Why counts may be too low, a sentence each.
-fn what_is_missing(
+pub fn what_is_missing(
     trace: &skinflint_trace::Trace,
     found: &[skinflint_trace::Damage],
     allocations: u64,

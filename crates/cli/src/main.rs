@@ -3,6 +3,7 @@
 //! Glue only: the work is done by `collect` (recording), `analysis`, `symbols` and `view`.
 //!
 //! ```text
+//!   fit: traces ► analysis::fit ► a profile for the allocator
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
 //!   exec: the program itself, on libskinflint.so
 //! ```
@@ -22,6 +23,7 @@ mod analyse;
 mod args;
 mod commands;
 mod exec;
+mod fit;
 mod launch;
 mod preflight;
 

@@ -1,7 +1,7 @@
 //! What happens when the library is loaded, and when the program ends.
 //!
 //! ```text
-//!   loader ─► first of all constructors ─► fork handlers ─► … main … ─► exit ─► figures, if asked for
+//!   loader ─► first of all constructors ─► fork handlers, fit profile ─► … main … ─► exit ─► figures, if asked for
 //! ```
 //!
 //! B1  The fork handlers are registered before any other library's constructor runs (`-z initfirst`): so
@@ -47,6 +47,8 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
             Some(alloc::fork::child),
         );
     }
+    // SAFETY: as the caller promises; the loader calls before there are threads.
+    unsafe { alloc::options::begin(envp) };
     // SAFETY: as the caller promises; the value is a C string.
     let wanted = unsafe {
         let value = variable(envp, env::STATS.name().as_bytes());

@@ -15,6 +15,7 @@
 //!     The jump leaves no frame of ours, so none has to be unwound; a test of the built library sees
 //!     that it stays one.
 //! N3  With no C++ library anywhere the program cannot catch: one line, and abort.
+//! N4  What is preloaded before us and has operators of these names is no replacement: it calls us.
 //!
 //! `__hot_cold_t` are hints that LLVM makes from a profile: two temperatures. Both are one here.
 //!
@@ -161,8 +162,8 @@ unsafe fn aligned_or_null(size: usize, align: usize) -> *mut u8 {
     unsafe { family::aligned(align, size) }
 }
 
-/// Whether the program means ours by an operator's name (N1). Cost: one load, two compares.
-macro_rules! is_ours {
+/// What the program means by an operator's name (N1). Cost: one load.
+macro_rules! meant {
     ($name:literal) => {{
         let meant: usize;
         // SAFETY: reads the entry of the global offset table that the loader filled in.
@@ -173,12 +174,24 @@ macro_rules! is_ours {
                 options(nostack, readonly, preserves_flags, pure),
             );
         }
-        in_this_library(meant)
+        meant
     }};
 }
 
+/// Who defines an operator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// We do.
+    Ours,
+    /// The program does: it replaces the operator (N1).
+    Programs,
+    /// A library that was preloaded before us: a recorder, which calls us in the end (N4).
+    Another,
+}
+
+/// Cost for ours: two compares.
 #[inline]
-fn in_this_library(address: usize) -> bool {
+fn whose(operator: usize) -> Whose {
     unsafe extern "C" {
         /// First byte of this library, by the linker.
         #[link_name = "__ehdr_start"]
@@ -189,11 +202,46 @@ fn in_this_library(address: usize) -> bool {
     }
     let begin = &raw const LIBRARY_BEGIN as usize;
     let end = &raw const CODE_END as usize;
-    address.wrapping_sub(begin) < end.wrapping_sub(begin)
+    if operator.wrapping_sub(begin) < end.wrapping_sub(begin) {
+        return Whose::Ours;
+    }
+    if is_in_program(operator) {
+        Whose::Programs
+    } else {
+        Whose::Another
+    }
+}
+
+/// Whether an address lies in the executable, by its program headers, which the kernel has left with us.
+/// (`dladdr` would take the loader's lock.)
+#[cold]
+fn is_in_program(address: usize) -> bool {
+    // SAFETY: plain look-ups; the kernel sets both.
+    let (table, count) = unsafe {
+        (
+            libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr,
+            libc::getauxval(libc::AT_PHNUM) as usize,
+        )
+    };
+    if table.is_null() {
+        return false;
+    }
+    // SAFETY: the kernel says that so many headers lie there; they stay mapped with the program.
+    let headers = unsafe { core::slice::from_raw_parts(table, count) };
+    let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR);
+    let Some(own) = own else {
+        return false;
+    };
+    let moved_by = (table as usize).wrapping_sub(own.p_vaddr as usize);
+    headers.iter().any(|header| {
+        let begin = moved_by.wrapping_add(header.p_vaddr as usize);
+        header.p_type == libc::PT_LOAD && address.wrapping_sub(begin) < header.p_memsz as usize
+    })
 }
 
 /// The forms that return null. libstdc++ defines them by the throwing ones, in a `try`: where the program
 /// replaced those, libstdc++ has to do it; and also where memory runs out, since the new-handler is called.
+/// Behind a recorder libstdc++'s `try` would call the recorder, which calls us: then it is null at once.
 macro_rules! nothrow {
     ($name:ident($($argument:ident: $kind:ty),*), $($throwing:literal)* => $block:expr, $goes_on:ident) => {
         #[doc = concat!("`", stringify!($name), "`: returns null instead of throwing.")]
@@ -203,12 +251,12 @@ macro_rules! nothrow {
         #[allow(non_snake_case)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> *mut u8 {
-            let ours = $(is_ours!($throwing))&&*;
+            let whose = [$(whose(meant!($throwing))),*];
             // SAFETY: as the caller promises.
             unsafe {
-                if ours {
+                if !whose.contains(&Whose::Programs) {
                     let block = $block;
-                    if !block.is_null() {
+                    if !block.is_null() || whose.contains(&Whose::Another) {
                         return block;
                     }
                 }

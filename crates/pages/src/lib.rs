@@ -15,9 +15,10 @@
 //!
 //! A page's entry in MAP is the offset from META of the descriptor of what the page belongs to, so
 //! `free` finds it with one load, and a run that is given back finds its neighbours with two. Split
-//! and coalesce take constant time whatever the heap holds. Until 2008 jemalloc kept its runs in
-//! red-black trees; Jason Evans told that year how a map of pages took their place, and the trees
-//! still serve as the other side of this crate's bench (`bench/pages`).
+//! and coalesce take constant time whatever the heap holds. The idea is jemalloc's, whose runs were
+//! kept in red-black trees until a map of pages took their place; Jason Evans told why in 2008. What
+//! the trees would cost here is measured by `cargo bench -p skinflint-pages` (`benches/runs`): the
+//! same requests of real programs, answered by this pool, by a red-black tree and by a treap.
 //!
 //! P1  Every page of HEAP below [`Region::heap_bytes`] has its entry in mapped memory, and META is
 //!     mapped at offset 0, so an address below the limit can be looked up whatever it is. What lies
@@ -30,13 +31,16 @@
 //! P5  A clean page reads as zero.
 //! P6  Whoever holds the `Pool` holds its lock: entries of MAP are written by nobody else, except
 //!     those of a run in use, which are its owner's.
-//! P7  There is always a descriptor for a run that is given back: none is asked of the kernel at
-//!     that moment, which may be the moment when the kernel has nothing ([`Region`] keeps them).
+//! P7  There is a descriptor for whatever is given back, whole or in parts: none is asked of the
+//!     kernel at that moment, which may be the moment when the kernel has nothing. (`units`
+//!     keeps them. In a heap of more than 512 MiB the kernel would have to refuse tens of
+//!     thousands of times in a row before a run that joins no other were lost, and counted.)
 //! P8  A refusal of the kernel leaves everything as it was.
 //!
-//! Files: [`region`] addresses and descriptors · `buckets` runs by length · [`pool`] take, give and
+//! Files: [`region`] addresses · `units` descriptors · `buckets` runs by length · [`pool`] take, give and
 //! extend · `claim` what is purged and when · `check` the invariants by brute force · [`purge`]
-//! the system call that gives pages back · `walk` runs told one by one · [`os`] mapping, and its refusals in tests.
+//! the system call that gives pages back · `walk` runs told one by one · [`os`] mapping, and its
+//! refusals in tests.
 //!
 //! Not here: blocks within pages, threads, locks, and when to purge (`alloc`).
 #![cfg_attr(not(test), no_std)]
@@ -50,6 +54,7 @@ pub mod purge;
 pub mod region;
 #[cfg(test)]
 mod tests;
+mod units;
 mod walk;
 
 use core::sync::atomic::{AtomicU8, AtomicU32};

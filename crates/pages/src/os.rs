@@ -120,6 +120,7 @@ pub mod faults {
     static ASKED: AtomicI64 = AtomicI64::new(0);
     static FIRST: AtomicI64 = AtomicI64::new(0);
     static COUNT: AtomicI64 = AtomicI64::new(0);
+    static ONE_MORE: AtomicI64 = AtomicI64::new(-1);
 
     /// For all that are to be refused.
     pub const FOR_EVER: i64 = i64::MAX;
@@ -132,6 +133,13 @@ pub mod faults {
         ASKED.store(0, Relaxed);
         FIRST.store(granted, Relaxed);
         COUNT.store(refused, Relaxed);
+        ONE_MORE.store(-1, Relaxed);
+    }
+
+    /// Refuses one more: the request before which `granted` were made, however they were answered.
+    pub fn also(granted: i64) {
+        // ORDER: as in `arm`.
+        ONE_MORE.store(granted, Relaxed);
     }
 
     /// No refusals any more. Returns how many requests were made since [`arm`].
@@ -147,7 +155,9 @@ pub mod faults {
             return false;
         }
         // ORDER: as in `arm`.
-        let later = ASKED.fetch_add(1, Relaxed) - FIRST.load(Relaxed);
-        later >= 0 && later < COUNT.load(Relaxed)
+        let asked = ASKED.fetch_add(1, Relaxed);
+        let later = asked - FIRST.load(Relaxed);
+        // ORDER: as in `arm`.
+        later >= 0 && later < COUNT.load(Relaxed) || asked == ONE_MORE.load(Relaxed)
     }
 }

@@ -20,9 +20,10 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::buckets::{Buckets, bucket_of, is_exact};
-use crate::{KIND_FREE, KIND_NONE, MAX_PAGES, PAGE, PAGE_SHIFT, Region, UNIT, purge};
+use crate::{KIND_FREE, MAX_PAGES, PAGE, PAGE_SHIFT, Region, UNIT, purge};
 
-/// Runs that are looked at in a bucket of several lengths before the next bucket is tried.
+/// Runs that are looked at in a bucket of several lengths before the next bucket is tried. The recorded
+/// requests of the bench do as well with 1; it is for alignments, and for many long runs.
 const LOOKED_AT: u32 = 8;
 
 /// Dirty runs that are looked at, longest first, for one that fits together with its neighbour.
@@ -34,8 +35,11 @@ const PAIR_SHARE: u32 = 4;
 /// Free runs, one after the other, that `extend` may go through.
 const CHAIN: usize = 8;
 
-/// Units kept beyond one for each run in use (R4): a take may split twice, a claim once.
+/// Units kept (U1): one for every second page in use, which is as many islands as they can become,
+/// and a few, since a take may split twice and a claim once. They are mapped, not touched.
 const KEPT: u32 = 6;
+/// More are not kept: 4 MiB of descriptors, for 512 MiB in use.
+const KEPT_MAX: u32 = 1 << 16;
 
 /// A run of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,8 +100,6 @@ pub struct Pool {
     pub(crate) tick: u32,
     /// Pages of HEAP that are accounted for here.
     pub(crate) known_pages: u32,
-    /// Runs taken and not given back.
-    pub runs: u32,
     /// Pages taken and not given back.
     pub used_pages: u32,
     /// Pages in use, dirty or being purged: what may be resident.
@@ -112,7 +114,7 @@ pub struct Pool {
     pub claimed_pages: u32,
     /// Pages of HEAP that somebody else has mapped.
     pub hole_pages: u32,
-    /// Pages that no descriptor could be had for; always 0 while runs are given back whole (P7).
+    /// Pages that no descriptor could be had for; see P7.
     pub lost_pages: u32,
     /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum.
     pub slack_pages: u32,
@@ -139,7 +141,6 @@ impl Pool {
             youngest: 0,
             tick: 0,
             known_pages: 0,
-            runs: 0,
             used_pages: 0,
             touched_pages: 0,
             touched_max: 0,
@@ -169,7 +170,7 @@ impl Pool {
             return None;
         }
         self.absorb();
-        if !self.region.keep(self.runs + 1 + KEPT) {
+        if !self.keep_descriptors(pages) {
             return None;
         }
         let run = self
@@ -178,7 +179,6 @@ impl Pool {
             .or_else(|| self.take_fitting(CLEAN, pages, align_pages))
             .or_else(|| self.take_grown(pages, align_pages))
             .or_else(|| self.take_purged(pages, align_pages))?;
-        self.runs += 1;
         self.hold_down();
         Some(run)
     }
@@ -190,7 +190,6 @@ impl Pool {
     /// Cost: two loads for the neighbours, and some twenty stores.
     pub fn give(&mut self, page: u32, pages: u32, dirty: bool) {
         debug_assert!(pages > 0 && page + pages <= self.known_pages);
-        self.runs = self.runs.saturating_sub(1);
         self.used_pages -= pages;
         let state = if dirty { DIRTY } else { CLEAN };
         if !dirty {
@@ -207,7 +206,7 @@ impl Pool {
             return Some(true);
         }
         self.absorb();
-        if self.region.base() == 0 || !self.region.keep(self.runs + KEPT) {
+        if self.region.base() == 0 || !self.keep_descriptors(more) {
             return None;
         }
         let (mut reached, end) = self.reach(end_page, more);
@@ -226,6 +225,13 @@ impl Pool {
     /// The time, in ticks of the caller's; it never falls.
     pub fn set_tick(&mut self, tick: u32) {
         self.tick = tick.max(self.tick);
+    }
+
+    /// Makes sure that what is in use, with `more` pages, can be given back in any parts (P7).
+    #[inline]
+    fn keep_descriptors(&mut self, more: u32) -> bool {
+        let islands = self.used_pages.saturating_add(more) / 2;
+        self.region.keep(islands.saturating_add(KEPT).min(KEPT_MAX))
     }
 
     /// The descriptor at an offset, which must be that of a free run.
@@ -344,9 +350,6 @@ impl Pool {
     }
 
     pub(crate) fn forget(&mut self, offset: u32) {
-        let run = self.at(offset);
-        // ORDER: no partner: a pointer into a free run is a mistake whenever it is looked up.
-        run.kind.store(KIND_NONE, Ordering::Relaxed);
         self.region.desc_free(offset, 1);
     }
 
@@ -362,7 +365,7 @@ impl Pool {
         let run = self.at(offset);
         run.state.set(state);
         run.tick.set(tick);
-        // ORDER: no partner: see `forget`.
+        // ORDER: no partner: a pointer into a free run is a mistake whenever it is looked up.
         run.kind.store(KIND_FREE, Ordering::Relaxed);
         self.describe(offset, page, pages);
         Some(offset)
@@ -419,7 +422,7 @@ impl Pool {
         self.at(offset).pages.get()
     }
 
-    pub(crate) fn clear_tags(&mut self, offset: u32) {
+    fn clear_tags(&mut self, offset: u32) {
         let run = self.at(offset);
         self.set_tag(run.page.get(), 0);
         self.set_tag(run.end() - 1, 0);
@@ -521,9 +524,12 @@ impl Pool {
     /// The first page from here on whose address is a multiple of `align` pages.
     #[inline]
     fn aligned(&self, page: u32, align: u32) -> Option<u32> {
+        if align == 1 {
+            return Some(page);
+        }
         let base = self.region.base() >> PAGE_SHIFT;
-        let number = (base + page as usize).checked_next_multiple_of(align as usize)?;
-        u32::try_from(number - base).ok()
+        let mask = align as usize - 1;
+        u32::try_from(((base + page as usize + mask) & !mask) - base).ok()
     }
 
     /// A run of this state that fits well: of the right bucket the shortest among the first few, else the

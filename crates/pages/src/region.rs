@@ -1,8 +1,8 @@
-//! The address layout: META, MAP and HEAP, mapped piece by piece, and the descriptors in META.
+//! The address layout: META, MAP and HEAP, mapped piece by piece.
 //!
 //! ```text
-//!   META  [ 0 | descriptors and thread heaps, one after the other … used │ room … │ not mapped ]
-//!   free descriptors, by units:   1 ─► d ─► d      2 ─► d      …      32
+//!   base - 1.5 GiB          base - 512 MiB        base
+//!   META [mapped │ … ]      MAP [mapped │ … ]     HEAP [mapped, grown in pieces │ not mapped … ]
 //! ```
 //!
 //! R1  META and MAP lie at fixed distances before HEAP, so one number, the base, tells all three.
@@ -11,16 +11,14 @@
 //!     address space in which no base of ours can be had: there a reservation is made, and pieces
 //!     are mapped over it.
 //! R3  MAP is mapped before the piece of HEAP that needs it (P1).
-//! R4  `reserve` units of room are for runs that are given back (P7): `desc_alloc` grows META, or
-//!     fails, before it goes into them.
-//! R5  Descriptors and thread heaps start as zero, and a free descriptor stays kind 0, owner 0 (P2).
 //!
-//! Not here: which pages are in use (`pool`).
+//! Not here: descriptors (`units`); which pages are in use (`pool`).
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::AtomicU32;
 
 use crate::os::{self, Refusal};
-use crate::{Header, MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
+use crate::units::Units;
+use crate::{MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
 
 /// Bases lie in this range: above what the kernel gives to programs at fixed places and Go's heap,
 /// below what it gives to libraries and stacks, and far from the shadows of the sanitizers.
@@ -34,7 +32,10 @@ const TRIES: u32 = 16;
 
 /// Heaps that are reserved, largest first, where no base of ours works.
 const RESERVED_HEAPS: [usize; 4] = [64 << 30, 4 << 30, 1 << 30, 256 << 20];
-const RESERVED_ALIGN: usize = 2 << 20;
+const RESERVED_ALIGN: usize = HUGE;
+
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
 
 /// Pieces of META and MAP double with what is there, between these.
 const PIECE_MIN: usize = 64 << 10;
@@ -43,13 +44,13 @@ const PIECE_MAX: usize = 4 << 20;
 /// Pieces of HEAP are an eighth of what is there, between these.
 const HEAP_PIECE_MIN: usize = 1 << 20;
 const HEAP_PIECE_MAX: usize = 64 << 20;
+/// Bytes of HEAP for which a byte of META is mapped ahead: room for a span's descriptor and a free run's
+/// on each page. Once a limit on the address space is reached META cannot grow, and without descriptors
+/// free pages are of no use (tests/contract/limit.c: 25 of 64 MiB could be had again in other sizes).
+const HEAP_PER_META: usize = 32;
 
 /// First jump over somebody else's mapping that lies at the end of HEAP; jumps double.
 const JUMP: usize = 64 << 20;
-
-/// Longest descriptor, in units, whose free ones are kept in a list of its own; longer ones are
-/// cut when they are freed.
-const UNITS_LISTED: usize = 32;
 
 /// How the region is placed.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +71,9 @@ pub struct Region {
     /// HEAP up to the first hole.
     unbroken_bytes: usize,
     map_bytes: usize,
-    meta_bytes: usize,
-    meta_used: usize,
-    /// Units that only a run that is given back may use (R4).
-    reserve: u32,
-    free: [u32; UNITS_LISTED],
-    singles: u32,
+    pub(crate) meta_bytes: usize,
+    /// What of META is given out.
+    pub(crate) units: Units,
     reserved: bool,
     huge_pages: bool,
     /// Times that somebody else's mapping was jumped over.
@@ -106,10 +104,7 @@ impl Region {
             unbroken_bytes: 0,
             map_bytes: 0,
             meta_bytes: 0,
-            meta_used: 0,
-            reserve: 0,
-            free: [0; UNITS_LISTED],
-            singles: 0,
+            units: Units::new(),
             reserved: false,
             huge_pages: false,
             jumps: 0,
@@ -180,7 +175,7 @@ impl Region {
         os::advise_huge(base, first, self.huge_pages);
         self.base = base;
         self.meta_bytes = PIECE_MIN;
-        self.meta_used = UNIT;
+        self.units.used = UNIT;
         self.map_bytes = map_bytes;
         self.heap_bytes = first;
         self.unbroken_bytes = first;
@@ -191,6 +186,12 @@ impl Region {
     #[inline]
     pub fn base(&self) -> usize {
         self.base
+    }
+
+    /// Lets HEAP be backed by huge pages from now on: what is mapped already, too.
+    pub fn allow_huge_pages(&mut self) {
+        self.huge_pages = true;
+        os::advise_huge(self.base, self.unbroken_bytes, true);
     }
 
     /// How far HEAP is mapped (holes included): the limit below which MAP may be asked (P1).
@@ -213,7 +214,7 @@ impl Region {
 
     /// Bytes of META in use or in use before: what is resident of it, up to a page.
     pub fn meta_used_bytes(&self) -> usize {
-        self.meta_used
+        self.units.used
     }
 
     /// Bytes of META and MAP that are mapped.
@@ -247,55 +248,6 @@ impl Region {
         core::ptr::with_exposed_provenance_mut(self.meta() + offset as usize)
     }
 
-    /// A zeroed descriptor of `units` units, as an offset from META, never 0. One that was freed
-    /// with as many units is used again. `None`: the kernel refused.
-    pub fn desc_alloc(&mut self, units: u32) -> Option<u32> {
-        if units == 0 || self.base == 0 {
-            return None;
-        }
-        if (units > 1 || self.room() + self.singles as usize > self.reserve as usize)
-            && let Some(offset) = self.pop(units)
-        {
-            return Some(offset);
-        }
-        if !self.ensure(units as usize, units as usize + self.reserve as usize) {
-            return None;
-        }
-        Some(self.bump(units as usize * UNIT))
-    }
-
-    /// Takes back what [`Region::desc_alloc`] gave. The caller no longer uses it, and no entry of
-    /// MAP leads to it.
-    pub fn desc_free(&mut self, offset: u32, units: u32) {
-        let mut offset = offset;
-        let mut left = units;
-        while left > 0 {
-            let part = left.min(UNITS_LISTED as u32);
-            self.push(offset, part);
-            offset += part * UNIT as u32;
-            left -= part;
-        }
-    }
-
-    /// Zeroed metadata that is no descriptor and is never freed. `align` is a power of two of at
-    /// least 64 bytes. `None`: the kernel refused.
-    pub fn meta_alloc(&mut self, bytes: usize, align: usize) -> Option<u32> {
-        if self.base == 0 || !align.is_power_of_two() || bytes > META_SPAN || align > META_SPAN {
-            return None;
-        }
-        let align = align.max(UNIT);
-        let gap = self.meta_used.next_multiple_of(align) - self.meta_used;
-        let units = (gap + bytes).div_ceil(UNIT);
-        if !self.ensure(units, units + self.reserve as usize) {
-            return None;
-        }
-        if gap > 0 {
-            let unused = self.bump(gap);
-            self.desc_free(unused, (gap / UNIT) as u32);
-        }
-        Some(self.bump(bytes.next_multiple_of(UNIT)))
-    }
-
     /// Maps a range of HEAP anew: its pages go, and so does whatever kept it apart from its neighbours in
     /// the kernel's list of mappings (a move by `mremap`). `false`: the kernel refused, nothing changed.
     ///
@@ -309,84 +261,7 @@ impl Region {
         anew
     }
 
-    /// Sets how many units are kept for runs that are given back, having made sure of them.
-    pub(crate) fn keep(&mut self, units: u32) -> bool {
-        if !self.ensure(0, units as usize) {
-            return false;
-        }
-        self.reserve = units;
-        true
-    }
-
-    /// A zeroed unit out of what is kept (R4). `None`: all that was kept is used up, and the
-    /// kernel refused more.
-    pub(crate) fn desc_alloc_kept(&mut self) -> Option<u32> {
-        if let Some(offset) = self.pop(1) {
-            return Some(offset);
-        }
-        if self.ensure(1, 1) {
-            return Some(self.bump(UNIT));
-        }
-        // Cut the shortest of the longer ones.
-        let units = (2..=UNITS_LISTED as u32).find(|&units| self.list(units) != 0)?;
-        let offset = self.pop(units)?;
-        self.desc_free(offset + UNIT as u32, units - 1);
-        Some(offset)
-    }
-
-    /// Makes sure of `fresh` units at the end of META, and of `all` units when free single ones are
-    /// counted as well.
-    fn ensure(&mut self, fresh: usize, all: usize) -> bool {
-        let wanted = fresh.max(all.saturating_sub(self.singles as usize));
-        let room = self.room();
-        room >= wanted || self.grow_meta((wanted - room) * UNIT)
-    }
-
-    /// Units at the end of META that are mapped and were never used.
-    fn room(&self) -> usize {
-        (self.meta_bytes - self.meta_used) / UNIT
-    }
-
-    fn bump(&mut self, bytes: usize) -> u32 {
-        let offset = self.meta_used;
-        self.meta_used += bytes;
-        offset as u32
-    }
-
-    fn list(&self, units: u32) -> u32 {
-        self.free.get(units as usize - 1).copied().unwrap_or(0)
-    }
-
-    fn push(&mut self, offset: u32, units: u32) {
-        let Some(head) = self.free.get_mut(units as usize - 1) else {
-            return;
-        };
-        let words = self.base - MAP_SPAN - META_SPAN + offset as usize;
-        zero(words, UNIT);
-        let header = core::ptr::with_exposed_provenance_mut::<Header>(words);
-        // SAFETY: P2: the descriptor is mapped, and the caller gave it back; nobody else writes to
-        // it, and the field lies beside what others may read.
-        unsafe { (*header).own = [*head, 0] };
-        *head = offset;
-        self.singles += u32::from(units == 1);
-    }
-
-    fn pop(&mut self, units: u32) -> Option<u32> {
-        let offset = self.list(units);
-        if offset == 0 {
-            return None;
-        }
-        // SAFETY: as in `push`; the descriptor is in a list, so it is ours.
-        let next = unsafe { (*self.at::<Header>(offset)).own[0] };
-        if let Some(head) = self.free.get_mut(units as usize - 1) {
-            *head = next;
-        }
-        zero(self.meta() + offset as usize, units as usize * UNIT);
-        self.singles -= u32::from(units == 1);
-        Some(offset)
-    }
-
-    fn grow_meta(&mut self, need: usize) -> bool {
+    pub(crate) fn grow_meta(&mut self, need: usize) -> bool {
         let limit = META_SPAN - self.meta_bytes;
         let end = self.meta() + self.meta_bytes;
         let Some(bytes) = grow_piece(end, need, self.meta_bytes, limit, self.reserved) else {
@@ -425,6 +300,11 @@ impl Region {
             }
             let step = (self.heap_bytes / 8).clamp(HEAP_PIECE_MIN, HEAP_PIECE_MAX) & !(PAGE - 1);
             let step = need.max(step).min(limit);
+            let step = if self.huge_pages {
+                self.to_huge(at, step, limit)
+            } else {
+                step
+            };
             let mut refusal = self.map_heap(at, step);
             if refusal.is_err() && step > need {
                 refusal = self.map_heap(at, need);
@@ -440,8 +320,16 @@ impl Region {
         }
     }
 
+    /// A piece that ends where a huge page does.
+    fn to_huge(&self, at: usize, bytes: usize, limit: usize) -> usize {
+        let end = (self.base + at + bytes).next_multiple_of(HUGE);
+        (end - self.base - at).min(limit)
+    }
+
     fn map_heap(&mut self, at: usize, bytes: usize) -> Result<usize, Refusal> {
-        if !self.grow_map(at + bytes) {
+        let meta_bytes = ((at + bytes) / HEAP_PER_META).min(META_SPAN);
+        let more_meta = meta_bytes.saturating_sub(self.meta_bytes);
+        if !self.grow_map(at + bytes) || (more_meta > 0 && !self.grow_meta(more_meta)) {
             return Err(Refusal::Nothing);
         }
         os::place_at(self.base + at, bytes, self.reserved)?;
@@ -499,15 +387,4 @@ fn grow_piece(
         }
     }
     None
-}
-
-/// Zeroes words of META, as atomics: a pointer that the program should not have freed may lead
-/// another thread to read a header at this moment (P2).
-fn zero(addr: usize, bytes: usize) {
-    let words = core::ptr::with_exposed_provenance::<AtomicU64>(addr);
-    for index in 0..bytes / size_of::<u64>() {
-        // SAFETY: the range is mapped and aligned to 64 bytes, and belongs to the caller.
-        // ORDER: no partner: whoever gets a descriptor gets it through the lock of the pool.
-        unsafe { (*words.add(index)).store(0, Ordering::Relaxed) };
-    }
 }

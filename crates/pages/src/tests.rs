@@ -18,6 +18,7 @@ use crate::{Options, PAGE, Pool, Run};
 mod layout;
 mod model;
 mod refusals;
+mod units;
 
 /// The pool of a test; its memory goes with it.
 struct Fresh(Pool);

@@ -13,12 +13,17 @@
 //! Z3  A scheme answers "what would this allocator give", never "what was given": a trace holds the
 //!     recorded usable sizes, and those win wherever both exist.
 //!
-//! Not here: alignment requests (`memalign` may cost more), headers kept outside the block, caches
-//! and spans, whose cost is retained memory and not slop.
+//! Beside the schemes: the spans that classes are cut from (`spans`), and what is kept of a program's
+//! sizes from one run to the next (`fit`).
+//!
+//! Not here: alignment requests (`memalign` may cost more), headers kept outside the block, caches,
+//! whose cost is retained memory and not slop.
 
 #![cfg_attr(not(test), no_std)]
 
+pub mod fit;
 mod schemes;
+pub mod spans;
 
 use core::fmt;
 

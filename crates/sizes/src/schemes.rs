@@ -195,7 +195,7 @@ fn glibc(size: u64) -> u64 {
     }
 }
 
-fn skinflint(size: u64) -> u64 {
+pub(crate) fn skinflint(size: u64) -> u64 {
     match size {
         0..=16 => 16,
         17..=256 => round_up(size, 16),

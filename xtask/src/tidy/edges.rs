@@ -26,7 +26,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("sizes", &["base"]),
     ("pages", &["base"]),
-    ("alloc", &["base", "pages", "sizes"]),
+    // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
+    ("alloc", &["base", "pages", "sizes", "unwind"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("trace", &[]),

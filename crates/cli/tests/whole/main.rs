@@ -18,6 +18,7 @@
 mod beneath;
 mod cuts;
 mod disk;
+mod fit;
 mod marks;
 mod predicted;
 mod processes;

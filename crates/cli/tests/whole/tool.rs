@@ -48,37 +48,49 @@ fn target() -> PathBuf {
 /// The recorder, built by now (T2).
 pub fn recorder() -> &'static Path {
     static RECORDER: OnceLock<PathBuf> = OnceLock::new();
-    RECORDER.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command
-            .args(["build", "--release", "--quiet", "-p", "skinflint-record-so"])
-            .arg("--target-dir")
-            .arg(target())
-            .current_dir(root());
-        succeed(command, BUILD_PATIENCE);
-        let built = target().join("release/libskinflint_record.so");
-        assert!(built.exists(), "{} was not built", built.display());
-        built
-    })
+    RECORDER.get_or_init(|| built_library("skinflint-record-so", "libskinflint_record.so"))
+}
+
+/// The allocator, built by now (T2).
+pub fn allocator() -> &'static Path {
+    static ALLOCATOR: OnceLock<PathBuf> = OnceLock::new();
+    ALLOCATOR.get_or_init(|| built_library("skinflint-malloc-so", "libskinflint.so"))
+}
+
+/// Builds a library that is preloaded: always by its release profile, as it is used.
+pub fn built_library(package: &str, file: &str) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--release", "--quiet", "-p", package])
+        .arg("--target-dir")
+        .arg(target())
+        .current_dir(root());
+    succeed(command, BUILD_PATIENCE);
+    let built = target().join("release").join(file);
+    assert!(built.exists(), "{} was not built", built.display());
+    built
 }
 
 /// The folder of the built test programs.
 pub fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAMS.get_or_init(|| {
-        let out = target().join("test-programs");
-        let mut command = Command::new("make");
-        command
-            .arg("--silent")
-            .arg("-C")
-            .arg(root().join("tests/programs"))
-            .arg(format!("OUT={}", out.display()))
-            .arg("all")
-            .env_remove("MAKEFLAGS");
-        succeed(command, BUILD_PATIENCE);
-        out
-    })
+    PROGRAMS.get_or_init(|| made("tests/programs", "test-programs"))
+}
+
+/// Has make build a folder of programs; where they are.
+pub fn made(sources: &str, folder: &str) -> PathBuf {
+    let out = target().join(folder);
+    let mut command = Command::new("make");
+    command
+        .arg("--silent")
+        .arg("-C")
+        .arg(root().join(sources))
+        .arg(format!("OUT={}", out.display()))
+        .arg("all")
+        .env_remove("MAKEFLAGS");
+    succeed(command, BUILD_PATIENCE);
+    out
 }
 
 /// A test program's path.

@@ -11,7 +11,7 @@
 //!
 //! Not here: time (`main`), and the pools.
 
-use crate::Runs;
+use crate::map::Runs;
 use crate::requests::{Request, Requests};
 
 /// Answers all requests. What is left at the end is given back, so it can be done again.
@@ -68,7 +68,7 @@ pub fn checked<P: Runs>(pool: &mut P, program: &Requests) -> Seen {
             Request::Take { .. } => runs.len(),
             Request::Give { run } | Request::Resize { run, .. } => run as usize,
         };
-        let (page, pages) = runs.get(run).copied().unwrap_or((0, 0));
+        let (page, pages) = runs.get(run).copied().unwrap_or_default();
         owner
             .iter_mut()
             .skip(page as usize)
@@ -80,8 +80,10 @@ pub fn checked<P: Runs>(pool: &mut P, program: &Requests) -> Seen {
         if owner.len() < end {
             owner.resize(end, 0);
         }
+        // For a moment a run that moves is there twice.
+        let moved = if new_page == page { 0 } else { pages };
+        used_max = used_max.max(used - pages + new_pages + moved);
         used = used - pages + new_pages;
-        used_max = used_max.max(used);
         for (at, page) in owner
             .iter_mut()
             .enumerate()

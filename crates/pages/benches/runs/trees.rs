@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeLink, UnsafeRef, intrusive_adapter};
 use subms_treap::Treap;
 
-use crate::Runs;
+use crate::map::Runs;
 
 /// An ordered map from 64 bits to an index.
 pub trait Order {
@@ -370,7 +370,7 @@ impl<O: Order> Runs for TreePool<O> {
             touched: 0,
             touched_max: 0,
         };
-        pool.grow(crate::FIRST_PAGES);
+        pool.grow(crate::map::FIRST_PAGES);
         pool
     }
 

@@ -143,6 +143,16 @@ fn what_is_dirty_goes_first_then_pairs_then_what_is_clean() {
     let pair = pool.take(16, 1).expect("memory");
     assert_eq!((pair.page, pair.clean), (runs[4], false));
     assert_eq!(pool.touched_pages, before + 6);
+    // Of two lengths of one bucket the shorter, in whatever order they came.
+    for lengths in [[66, 71], [71, 66]] {
+        let mut pool = fresh(180);
+        let runs = lengths.map(|pages| (take(&mut pool, pages), take(&mut pool, 1)).0);
+        runs.iter()
+            .zip(lengths)
+            .for_each(|(&page, pages)| pool.give(page, pages, true));
+        let shorter = runs[usize::from(lengths[0] > lengths[1])];
+        assert_eq!(take(&mut pool, 65), shorter);
+    }
     // Nothing dirty is a quarter of this.
     let clean = pool.take(40, 1).expect("memory");
     assert_eq!((clean.page, clean.clean), (after + 6, true));
@@ -156,6 +166,11 @@ fn a_pair_may_also_begin_with_the_clean_run() {
     let (rest, tail) = (pool.clean_pages, pool.dirty_pages);
     assert_eq!(tail, 0);
     let filler = take(&mut pool, rest);
+    pool.give(runs[0], 8, false);
+    pool.give(runs[1], 4, true);
+    // Both to the last page.
+    let whole = pool.take(12, 1).expect("memory");
+    assert_eq!((whole.page, whole.clean), (runs[0], false));
     pool.give(runs[0], 8, false);
     pool.give(runs[1], 4, true);
     let pair = pool.take(7, 1).expect("memory");
@@ -257,7 +272,7 @@ fn a_run_has_the_age_of_its_larger_part() {
 }
 
 /// Pages of a range that are resident.
-fn resident(addr: usize, pages: u32) -> usize {
+pub(super) fn resident(addr: usize, pages: u32) -> usize {
     let mut seen = vec![0u8; pages as usize];
     // SAFETY: the vector has a byte for each page, and the range is mapped.
     let result = unsafe { libc::mincore(addr as *mut _, pages as usize * PAGE, seen.as_mut_ptr()) };
@@ -345,13 +360,31 @@ fn the_heap_goes_on_behind_what_somebody_else_has_mapped() {
     assert_eq!(pool.check(), Ok(()));
     // The ten pages before the hole are still to be had, and do not join what lies behind it.
     assert_eq!(free_around(&pool, all - 1), Some((all - 10, 10, CLEAN)));
-    let aligned = pool.take(600, 64).expect("memory");
-    assert_eq!(pool.region.page_addr(aligned.page) % (64 * PAGE), 0);
     assert_eq!(pool.check(), Ok(()));
     os::unplace(foreign, 8 * PAGE);
     let beyond = pool.region.base() + (all as usize) * PAGE;
     // The rest of the heap is behind the hole, where `release` does not reach.
     os::unplace(beyond, pool.region.heap_bytes() - all as usize * PAGE);
+}
+
+#[test]
+fn an_alignment_is_met_behind_a_hole() {
+    let mut pool = fresh(187);
+    // The heap ends a little before 256 MiB; somebody else is there, and at 256 MiB as well, so it
+    // goes on at 384 MiB, where nothing is a multiple of 256.
+    let end = (1 << 16) - 10;
+    take(&mut pool, end);
+    assert_eq!(pool.region.heap_pages(), end);
+    let foreign = [end, 1 << 16].map(|page| pool.region.page_addr(page));
+    for addr in foreign {
+        os::place_at(addr, 8 * PAGE, false).expect("a place for the other mapping");
+    }
+    let run = pool.take(600, 1 << 16).expect("memory");
+    assert_eq!((run.page, run.clean), (2 << 16, true));
+    assert_eq!((pool.check(), pool.region.jumps), (Ok(()), 1));
+    write(&pool, run.page + 599, 1);
+    let last = pool.region.base() + pool.region.heap_bytes();
+    os::unplace(foreign[0], last - foreign[0]);
 }
 
 #[test]
@@ -369,7 +402,7 @@ fn descriptors_are_zero_and_used_again() {
     let mut seen = Vec::new();
     for units in 1..=40u32 {
         let offset = region.desc_alloc(units).expect("memory");
-        assert!(offset > 0 && offset % 64 == 0);
+        assert!(offset > 0 && offset.is_multiple_of(64));
         assert!(filled(region, offset, units as usize));
         seen.push((offset, units));
     }
@@ -388,6 +421,11 @@ fn descriptors_are_zero_and_used_again() {
     for &(offset, units) in seen.iter().filter(|one| one.1 > 8 && one.1 < 32) {
         assert_eq!(region.desc_alloc(units), Some(offset));
         assert!(filled(region, offset, units as usize));
+    }
+    // Longer ones are cut, before anything new is taken.
+    for _ in 0..100 {
+        let offset = region.desc_alloc(2).expect("memory");
+        assert!(filled(region, offset, 2));
     }
     assert_eq!(region.meta_used_bytes(), before);
     let heap = region.meta_alloc(10_000, PAGE).expect("memory");

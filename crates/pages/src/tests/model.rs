@@ -263,6 +263,14 @@ impl Model {
             .free_at(0)
             .map(|offset| self.pool.at(offset).end());
         assert!(whole == Some(all) || holes > 0, "seed {}", self.seed);
+        // All descriptors are free but the one of that run; the first unit is nobody's.
+        let units = self.pool.region.meta_used_bytes() / crate::UNIT;
+        let free = self.pool.region.free_units();
+        assert!(
+            free + 2 == units || holes > 0,
+            "{free} of {units}, seed {}",
+            self.seed
+        );
     }
 }
 

@@ -1,0 +1,296 @@
+//! Large blocks between pages that may not be touched.
+//!
+//! ```text
+//!   run   [ lead … guard ][  .. block, flush at its end │ slack ][ guard ]      slack < alignment, filled
+//!                            ▲ MAP[page of the block] ──► descriptor; MAP[first page of the run] is 0
+//! ```
+//!
+//! G1  `start` is the block's address, `lead` the bytes of the run before it, `pages` the whole run's. A
+//!     block without guards has lead 0.
+//! G2  `held` is set by whoever frees the block, once; a block that waits has no pages and no access.
+//! G3  Where the kernel refuses, the block goes without guards. We use at most a part of the mappings that a
+//!     process may have (vm.max_map_count), since the program wants some too.
+//!
+//! Not here: page runs (`pages`), small blocks (`trailer`, `sampled`).
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sys;
+use skinflint_pages::PAGE;
+
+use crate::fault::{self, Fault};
+use crate::large::{self, Large};
+use crate::span::KIND_LARGE;
+use crate::state::{base, limit, map_entry};
+
+use super::{has, mode, quarantine, trailer};
+
+/// Guarded blocks at a time: each is up to four mappings, of 65,530 by default.
+const GUARDED_MAX: u32 = 8_192;
+/// Larger alignments go without: the lead is as long.
+const ALIGN_MAX: usize = 1 << 30;
+/// Pages that are walked to find the block that a fault is near.
+const WALK_PAGES: usize = 1 << 20;
+
+static GUARDED: AtomicU32 = AtomicU32::new(0);
+
+/// Forbids access to whole pages of ours, or allows it.
+pub fn protect(from: usize, bytes: usize, allowed: bool) -> bool {
+    let access = if allowed {
+        libc::PROT_READ | libc::PROT_WRITE
+    } else {
+        libc::PROT_NONE
+    };
+    // SAFETY: callers pass pages of blocks that they have.
+    let result = unsafe {
+        sys::syscall(
+            libc::SYS_mprotect,
+            [from as u64, bytes as u64, access as u64, 0, 0, 0],
+        )
+    };
+    result == 0
+}
+
+/// Gives pages back; they read as zero.
+pub fn drop_pages(from: usize, bytes: usize) {
+    // SAFETY: callers pass pages of blocks that they have, and that nobody reads.
+    unsafe { sys::advise(from as *mut u8, bytes, libc::MADV_DONTNEED) };
+}
+
+/// Takes a share of the mappings (G3).
+fn admit() -> bool {
+    // ORDER: a count.
+    let before = GUARDED.fetch_add(1, Ordering::Relaxed);
+    if before >= GUARDED_MAX {
+        dismiss();
+    }
+    before < GUARDED_MAX
+}
+
+fn dismiss() {
+    GUARDED.fetch_sub(1, Ordering::Relaxed); // ORDER: a count
+}
+
+/// A block of `n` bytes with guards, and whether it is zero. `None`: it goes without (G3).
+pub fn malloc(n: usize, align: usize) -> Option<(*mut u8, bool)> {
+    if align > ALIGN_MAX || n > isize::MAX as usize - 2 * ALIGN_MAX || !admit() {
+        return None;
+    }
+    let lead = align.max(PAGE);
+    let data = n.next_multiple_of(PAGE);
+    let (run, clean) = large::malloc(lead + data + PAGE, lead);
+    if run.is_null() {
+        dismiss();
+        return None;
+    }
+    let start = run as usize + lead;
+    let end = start + data;
+    if !(protect(start - PAGE, PAGE, false) && protect(end, PAGE, false)) {
+        protect(start - PAGE, PAGE, true);
+        // SAFETY: the run is ours.
+        unsafe { large::free(run) };
+        dismiss();
+        return None;
+    }
+    let p = if align <= PAGE {
+        (end - n) & !(align.max(16) - 1)
+    } else {
+        start
+    };
+    // SAFETY: within the run, which is ours.
+    unsafe { core::ptr::write_bytes((p + n) as *mut u8, trailer::fill(), end - p - n) };
+    // SAFETY: a live large block of ours.
+    unsafe { rename(run as usize, p, (end - p - n) as u32) };
+    Some((p as *mut u8, clean))
+}
+
+/// Has a run's descriptor found at another address of it (G1).
+///
+/// # Safety
+/// `from` is the `start` of a live large block of the caller; `to` lies in it.
+unsafe fn rename(from: usize, to: usize, slack: u32) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        // ORDER: the caller's own block; who gets it later gets it from the caller.
+        let offset = map_entry(from - base()).swap(0, Ordering::Relaxed);
+        let large = crate::state::at::<Large>(offset);
+        (*large).lead = ((*large).lead as usize + to).wrapping_sub(from) as u32;
+        (*large).slack = slack;
+        (*large).start = to;
+        map_entry(to - base()).store(offset, Ordering::Release); // ORDER: filled before it is found
+    }
+}
+
+/// The run of a block: first address and bytes.
+unsafe fn run_of(large: *const Large) -> (usize, usize) {
+    // SAFETY: a live block.
+    unsafe {
+        (
+            (*large).start - (*large).lead as usize,
+            (*large).pages as usize * PAGE,
+        )
+    }
+}
+
+/// All bytes of a block's pages.
+///
+/// # Safety
+/// A live block.
+pub unsafe fn bytes(large: *const Large) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { run_of(large).1 }
+}
+
+/// Bytes that the program may use; with guards exactly those that it requested.
+///
+/// # Safety
+/// A live block.
+pub unsafe fn usable(large: *const Large) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if (*large).lead == 0 {
+            return bytes(large);
+        }
+        let (run, bytes) = run_of(large);
+        run + bytes - PAGE - (*large).slack as usize - (*large).start
+    }
+}
+
+/// As `harden::before_free`, for a block that may be large.
+///
+/// # Safety
+/// `p` is in HEAP.
+pub unsafe fn before_free(p: *mut u8) -> bool {
+    // SAFETY: as the caller promises; found blocks are live.
+    unsafe {
+        let Some(large) = large::find(p) else {
+            return true;
+        };
+        if (*large).tenant != 0 {
+            return true;
+        }
+        // ORDER: one of two threads that free the block wins (G2).
+        if (*large).held.swap(1, Ordering::AcqRel) != 0 {
+            fault::report(Fault::Double, p);
+            return false;
+        }
+        let n = usable(large);
+        let slack = (*large).slack as usize;
+        if let Some(at) = (n..n + slack).find(|&i| *p.add(i) != trailer::fill()) {
+            fault::report_more(Fault::Overrun, p, |line| {
+                line.add(b", of ");
+                line.add_number(n as u64);
+                line.add(b" bytes, at byte ");
+                line.add_number(at as u64);
+            });
+        }
+        if has(mode::QUARANTINE) && wait(large, p) {
+            return false;
+        }
+        leave(p, false);
+        false
+    }
+}
+
+/// Lets a block wait, without pages (G2).
+unsafe fn wait(large: *mut Large, p: *mut u8) -> bool {
+    // SAFETY: a block that was claimed.
+    let ((run, bytes), guarded) = unsafe { (run_of(large), (*large).lead != 0) };
+    if !quarantine::takes(bytes) || !(guarded || admit()) {
+        return false;
+    }
+    let forbidden = protect(run, bytes, false);
+    if forbidden {
+        drop_pages(run, bytes);
+    }
+    if forbidden && quarantine::push(p, bytes) {
+        return true;
+    }
+    if !guarded {
+        protect(run, bytes, true);
+        dismiss();
+    }
+    false
+}
+
+/// Really frees a block that was claimed, guarded or not, and that `waited` or did not.
+///
+/// # Safety
+/// Nobody else has it.
+pub unsafe fn leave(p: *mut u8, waited: bool) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let Some(large) = large::find(p) else {
+            return;
+        };
+        let (run, bytes) = run_of(large);
+        let guarded = (*large).lead != 0;
+        if has(mode::ZERO | mode::POISON) {
+            drop_pages(run, bytes);
+        }
+        if (guarded || waited) && !protect(run, bytes, true) {
+            // Stays as it is, for good: no access, no pages.
+            drop_pages(run, bytes);
+            return;
+        }
+        if guarded || waited {
+            dismiss();
+        }
+        if guarded {
+            rename(p as usize, run, 0);
+        }
+        (*large).held.store(0, Ordering::Relaxed); // ORDER: the caller's own
+        large::free(run as *mut u8);
+    }
+}
+
+/// What a fault at an address of HEAP has to do with a block.
+pub struct Near {
+    /// The block.
+    pub start: usize,
+    /// Its requested bytes.
+    pub bytes: usize,
+    /// It was freed, and waits.
+    pub freed: bool,
+}
+
+/// The guarded or waiting block at or beside a faulting address.
+pub fn near(address: usize) -> Option<Near> {
+    let distance = address.wrapping_sub(base());
+    if distance >= limit() {
+        return None;
+    }
+    let page = distance / PAGE;
+    // The guard before a block, then the block, or the guard behind it.
+    let ahead = core::iter::once(page + 1).filter(|&next| next * PAGE < limit());
+    let back = (page.saturating_sub(WALK_PAGES)..=page).rev();
+    for at in ahead.chain(back) {
+        // SAFETY: below the limit.
+        // ORDER: a look, by the thread that is about to end.
+        let offset = unsafe { map_entry(at * PAGE) }.load(Ordering::Relaxed);
+        let large = crate::state::at::<Large>(offset);
+        if offset == 0 {
+            continue;
+        }
+        // SAFETY: MAP leads to descriptors.
+        unsafe {
+            let is_large = (*large).kind.load(Ordering::Relaxed) == KIND_LARGE; // ORDER: as above
+            let (run, bytes) = if is_large { run_of(large) } else { (0, 0) };
+            if address.wrapping_sub(run) < bytes {
+                return Some(Near {
+                    start: (*large).start,
+                    bytes: usable(large),
+                    freed: (*large).held.load(Ordering::Relaxed) != 0, // ORDER: as above
+                });
+            }
+        }
+        if at <= page {
+            return None;
+        }
+    }
+    None
+}
+
+/// Goes on after a fault: the page may be used.
+pub fn allow_page(address: usize) {
+    protect(address & !(PAGE - 1), PAGE, true);
+}

@@ -1,0 +1,330 @@
+//! One block in some thousands stands alone on its own pages, between pages that may not be touched.
+//!
+//! ```text
+//!   pool   [guard| slot 0: 8 pages |guard| slot 1 … |guard| … slot 63 |guard]     all without access
+//!   slot   [ no access …    | .. block ]guard      or      guard[ block .. |   … no access ]
+//!   free ──► no access, no pages; the slot is used again after all others
+//! ```
+//!
+//! S1  A slot's `phase` is FREE, LIVE or DYING; the one thread that makes it DYING frees the block.
+//! S2  The queue of free slots, and access to pages, change under [`LOCK`]. The rest of a slot is written by
+//!     whoever has it, and read by whoever tells of a fault, which may be too late: then the tale is wrong,
+//!     never the heap.
+//! S3  A slot that was freed is used again as late as can be, so that a late use is a fault.
+//! S4  How many blocks lie between two samples is drawn, so that no pattern of the program's is in step.
+//!
+//! Not here: stacks (`stacks`), the signal (`handler`).
+
+use core::cell::UnsafeCell;
+
+use skinflint_base::sync::{AtomicU32, AtomicUsize, Ordering};
+use skinflint_base::sys;
+use skinflint_pages::PAGE;
+
+use crate::fault::{self, Fault, Policy};
+use crate::heap::Heap;
+use crate::large;
+use crate::lock::Lock;
+
+use super::stacks::{self, Stack, Story};
+use super::{guard, handler, trailer};
+
+const SLOTS: usize = 64;
+/// As many pages as the largest small block has.
+const SLOT_PAGES: usize = 8;
+const STRIDE: usize = (SLOT_PAGES + 1) * PAGE;
+const POOL_BYTES: usize = SLOTS * STRIDE + PAGE;
+
+const FREE: u32 = 0;
+const LIVE: u32 = 1;
+const DYING: u32 = 2;
+
+/// A slot's block, or the last it had.
+struct Slot {
+    phase: AtomicU32,
+    start: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Pages with access: first address and bytes.
+    open: AtomicUsize,
+    open_bytes: AtomicUsize,
+    born: Stack,
+    died: Stack,
+}
+
+/// Free slots, oldest first.
+struct Queue {
+    slots: [u8; SLOTS],
+    first: usize,
+    count: usize,
+}
+
+struct Waiting(UnsafeCell<Queue>);
+// SAFETY: reached only under LOCK (S2).
+unsafe impl Sync for Waiting {}
+
+static TABLE: [Slot; SLOTS] = [const {
+    Slot {
+        phase: AtomicU32::new(FREE),
+        start: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
+        open: AtomicUsize::new(0),
+        open_bytes: AtomicUsize::new(0),
+        born: Stack::new(),
+        died: Stack::new(),
+    }
+}; SLOTS];
+static WAITING: Waiting = Waiting(UnsafeCell::new(Queue {
+    slots: [0; SLOTS],
+    first: 0,
+    count: 0,
+}));
+/// Guards queue and access (S2).
+pub static LOCK: Lock = Lock::new();
+/// Address; 0 while there is none.
+static POOL: AtomicUsize = AtomicUsize::new(0);
+static EVERY: AtomicU32 = AtomicU32::new(0);
+
+/// Makes the pool. `false`: the OS refuses.
+pub fn begin(every: u32) -> bool {
+    // SAFETY: a fresh mapping without access, at an address of the kernel's choice.
+    let pool = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        sys::syscall(
+            libc::SYS_mmap,
+            [0, POOL_BYTES as u64, 0, flags as u64, u64::MAX, 0],
+        )
+    };
+    if sys::is_error(pool) || !stacks::begin() {
+        return false;
+    }
+    // SAFETY: one thread (harden Y2).
+    let queue = unsafe { &mut *WAITING.0.get() };
+    for (i, slot) in queue.slots.iter_mut().enumerate() {
+        *slot = i as u8;
+    }
+    queue.count = SLOTS;
+    EVERY.store(every, Ordering::Relaxed); // ORDER: one thread
+    POOL.store(pool as usize, Ordering::Relaxed); // ORDER: one thread
+    true
+}
+
+/// Whether an address lies in the pool. Cost: one load where there is none.
+#[inline]
+pub fn is_ours(address: usize) -> bool {
+    // ORDER: set at start.
+    let pool = POOL.load(Ordering::Relaxed);
+    pool != 0 && address.wrapping_sub(pool) < POOL_BYTES
+}
+
+/// Whether this thread's next block shall be a sample. Cost: one load, one store.
+#[inline]
+pub fn is_due(heap: &Heap) -> bool {
+    // ORDER: this thread's own (heap H1).
+    let left = heap.sample_left.load(Ordering::Relaxed);
+    if left > 1 {
+        heap.sample_left.store(left - 1, Ordering::Relaxed); // ORDER: as above
+        return false;
+    }
+    heap.sample_left.store(draw(heap), Ordering::Relaxed); // ORDER: as above
+    // 0 is a heap that was made just now: its count begins here, else every thread's first block would be one.
+    left == 1 || EVERY.load(Ordering::Relaxed) == 1 // ORDER: set at start
+}
+
+/// From 1 to twice the chosen number, less one (S4).
+fn draw(heap: &Heap) -> u32 {
+    // ORDER: set at start.
+    let every = u64::from(EVERY.load(Ordering::Relaxed));
+    let mut x = sys::monotonic_ns() ^ u64::from(heap.id()) << 20;
+    x = (x ^ x >> 31).wrapping_mul(0x9fb2_1c65_1e98_df25);
+    x ^= x >> 28;
+    (1 + x % (2 * every - 1)) as u32
+}
+
+/// A sampled block. `None`: it does not fit, or no slot is free.
+#[cold]
+#[inline(never)]
+pub fn malloc(n: usize, align: usize) -> Option<*mut u8> {
+    if n > SLOT_PAGES * PAGE || align > PAGE || !LOCK.lock(large::who()) {
+        return None;
+    }
+    let made = open(n, align);
+    LOCK.unlock();
+    let (slot, p) = made?;
+    let this = &TABLE[slot];
+    this.start.store(p, Ordering::Relaxed); // ORDER: all published by `phase`
+    this.bytes.store(n, Ordering::Relaxed); // ORDER: as above
+    let (from, bytes) = opened(this);
+    // SAFETY: the slot's open pages, which are this thread's.
+    unsafe {
+        core::ptr::write_bytes(from as *mut u8, trailer::fill(), p - from);
+        core::ptr::write_bytes((p + n) as *mut u8, trailer::fill(), from + bytes - p - n);
+    }
+    this.died.clear();
+    this.born.capture();
+    // ORDER: Release meets the AcqRel of `free`.
+    this.phase.store(LIVE, Ordering::Release);
+    Some(p as *mut u8)
+}
+
+fn opened(slot: &Slot) -> (usize, usize) {
+    // ORDER: the slot's holder looks.
+    let from = slot.open.load(Ordering::Relaxed);
+    (from, slot.open_bytes.load(Ordering::Relaxed)) // ORDER: as above
+}
+
+/// Takes the slot that waited longest, and opens its pages. Under the lock.
+fn open(n: usize, align: usize) -> Option<(usize, usize)> {
+    handler::stay();
+    // SAFETY: the lock is held.
+    let queue = unsafe { &mut *WAITING.0.get() };
+    if queue.count == 0 {
+        return None;
+    }
+    let slot = usize::from(queue.slots[queue.first % SLOTS]);
+    let start = slot_start(slot);
+    let bytes = n.next_multiple_of(PAGE);
+    let end = start + SLOT_PAGES * PAGE;
+    // By turns at the right, where running over is seen, and at the left.
+    let (from, p) = if queue.first.is_multiple_of(2) {
+        (end - bytes, (end - n) & !(align - 1))
+    } else {
+        (start, start)
+    };
+    if !guard::protect(from, bytes, true) {
+        return None;
+    }
+    queue.first += 1;
+    queue.count -= 1;
+    TABLE[slot].open.store(from, Ordering::Relaxed); // ORDER: the lock is held
+    TABLE[slot].open_bytes.store(bytes, Ordering::Relaxed); // ORDER: as above
+    Some((slot, p))
+}
+
+fn slot_start(slot: usize) -> usize {
+    // ORDER: set at start.
+    POOL.load(Ordering::Relaxed) + PAGE + slot * STRIDE
+}
+
+/// The slot of an address of the pool: the one it lies in, or, in a guard page or in a slot that never had a
+/// block, the one whose block is nearer.
+fn slot_at(address: usize) -> usize {
+    // ORDER: set at start.
+    let distance = address - POOL.load(Ordering::Relaxed);
+    let right = (distance / STRIDE).min(SLOTS - 1);
+    let left = (distance / STRIDE).saturating_sub(1);
+    let far = |slot: usize| {
+        // ORDER: a look.
+        let start = TABLE[slot].start.load(Ordering::Relaxed);
+        let bytes = TABLE[slot].bytes.load(Ordering::Relaxed); // ORDER: as above
+        match start {
+            0 => usize::MAX,
+            _ if address < start => start - address,
+            _ => address.saturating_sub(start + bytes),
+        }
+    };
+    let is_guard = distance % STRIDE < PAGE;
+    if (is_guard || far(right) == usize::MAX) && far(left) <= far(right) {
+        left
+    } else {
+        right
+    }
+}
+
+/// Usable bytes of a sampled block.
+pub fn usable(p: *const u8) -> Option<usize> {
+    let slot = &TABLE[slot_at(p as usize)];
+    // ORDER: whoever holds the block got it after these were written.
+    (slot.start.load(Ordering::Relaxed) == p as usize).then(|| slot.bytes.load(Ordering::Relaxed)) // ORDER: as above
+}
+
+/// Frees a sampled block.
+#[cold]
+#[inline(never)]
+pub fn free(p: *mut u8) {
+    let index = slot_at(p as usize);
+    let slot = &TABLE[index];
+    // ORDER: as in `usable`.
+    if slot.start.load(Ordering::Relaxed) != p as usize {
+        return tell(fault::words(Fault::Misaligned), p as usize);
+    }
+    // ORDER: AcqRel: one of two threads that free the block wins (S1), and sees what `malloc` wrote.
+    let claimed = slot
+        .phase
+        .compare_exchange(LIVE, DYING, Ordering::AcqRel, Ordering::Relaxed);
+    if claimed.is_err() {
+        return tell(fault::words(Fault::Double), p as usize);
+    }
+    let (from, bytes) = opened(slot);
+    let end = p as usize + slot.bytes.load(Ordering::Relaxed); // ORDER: the block is ours
+    let fill = trailer::fill();
+    let before = trailer::is_filled(from, p as usize - from, fill);
+    slot.died.capture();
+    if !before || !trailer::is_filled(end, from + bytes - end, fill) {
+        tell(fault::words(Fault::Overrun), p as usize);
+    }
+    // A signal handler that interrupts the same thread in here leaves the slot closed for good.
+    if !guard::protect(from, bytes, false) || !LOCK.lock(large::who()) {
+        return;
+    }
+    guard::drop_pages(from, bytes);
+    slot.phase.store(FREE, Ordering::Release); // ORDER: the lock publishes it
+    // SAFETY: the lock is held.
+    let queue = unsafe { &mut *WAITING.0.get() };
+    queue.slots[(queue.first + queue.count) % SLOTS] = index as u8;
+    queue.count += 1;
+    LOCK.unlock();
+}
+
+/// Tells of a fault in the pool, with both stacks, and does what was chosen.
+fn tell(what: &[u8], address: usize) {
+    if fault::policy() == Policy::Ignore {
+        return;
+    }
+    stacks::tell(|story| {
+        story.add(b"skinflint: ");
+        story.add(what);
+        story.add_hex(address);
+        story.add(b"\n");
+        describe(story, address);
+    });
+    fault::stop_if_chosen();
+}
+
+/// What an access at an address of the pool is: its name.
+pub fn name_of(address: usize) -> &'static [u8] {
+    let slot = &TABLE[slot_at(address)];
+    // ORDER: a look, by a thread that is about to end.
+    let start = slot.start.load(Ordering::Relaxed);
+    let end = start + slot.bytes.load(Ordering::Relaxed); // ORDER: as above
+    if start != 0 && slot.phase.load(Ordering::Relaxed) != LIVE {
+        // ORDER: as above
+        b"use after free"
+    } else if start != 0 && address >= end {
+        b"access behind the end of a block"
+    } else if start != 0 && address < start {
+        b"access before the start of a block"
+    } else {
+        b"wild access"
+    }
+}
+
+/// Adds where an address lies in its block, and the block's stacks.
+pub fn describe(story: &mut Story, address: usize) {
+    let slot = &TABLE[slot_at(address)];
+    // ORDER: as in `name_of`.
+    let start = slot.start.load(Ordering::Relaxed);
+    let bytes = slot.bytes.load(Ordering::Relaxed); // ORDER: as above
+    if start == 0 {
+        return story.add(b"  no block was ever there\n");
+    }
+    stacks::place(story, address, start, bytes);
+    slot.born.tell(story, b"  allocated by thread ");
+    slot.died.tell(story, b"  freed by thread ");
+}
+
+/// Goes on after a fault: the slot may be used.
+pub fn allow(address: usize) {
+    guard::protect(address & !(PAGE - 1), PAGE, true);
+}
+
+const _: () = assert!(SLOT_PAGES * PAGE >= crate::class::SMALL_MAX);

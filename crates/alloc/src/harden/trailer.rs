@@ -1,0 +1,202 @@
+//! What stands behind a small block: a fill, and eight bytes that only we can have written.
+//!
+//! ```text
+//!   slot  [ n bytes requested │ fill … │ 48 bits of a hash, 16 of n ]
+//!                                         of address, n, "live" or "freed", and a secret
+//! ```
+//!
+//! T1  The trailer changes from live to freed in one step, so one thread claims the block.
+//! T2  The address in the hash makes a trailer that was copied with its block worthless.
+//!
+//! Not here: when it is looked at (`harden`).
+
+use skinflint_base::sync::{AtomicU64, Ordering};
+
+/// Bytes of a slot that the program does not get, at least.
+pub const BYTES: usize = 8;
+
+const LIVE: u64 = 0x9e37_79b9_7f4a_7c15;
+const FREED: u64 = 0xc2b2_ae3d_27d4_eb4f;
+
+/// What a free finds.
+pub enum Claim {
+    /// All as it was left; the block is the caller's.
+    Whole,
+    /// Somebody freed it before.
+    Freed,
+    /// Bytes behind it were changed; the block is the caller's. The size, if it can be read, and the
+    /// first changed byte.
+    Damaged(Option<usize>, usize),
+}
+
+/// Bytes that the kernel drew for this process.
+fn secret() -> u64 {
+    static SECRET: AtomicU64 = AtomicU64::new(0);
+    // ORDER: whoever computes it computes the same.
+    let known = SECRET.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: getauxval reads what the kernel left on the stack.
+    let random = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const u64;
+    let drawn = if random.is_null() {
+        0x2545_f491_4f6c_dd1d
+    } else {
+        // SAFETY: AT_RANDOM points to sixteen bytes, for as long as the process lives.
+        unsafe { random.read_unaligned() }.rotate_left(29) | 1
+    };
+    SECRET.store(drawn, Ordering::Relaxed); // ORDER: as above
+    drawn
+}
+
+/// The fill behind a block: never 0, which programs write most.
+pub fn fill() -> u8 {
+    secret() as u8 | 0x80
+}
+
+fn word(p: usize, n: usize, kind: u64) -> u64 {
+    let mut hash = p as u64 ^ secret() ^ kind ^ (n as u64) << 48;
+    hash = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    hash = (hash ^ hash >> 29).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    (hash ^ hash >> 31) << 16 | n as u64
+}
+
+fn at(p: *const u8, size: usize) -> &'static AtomicU64 {
+    // SAFETY: slots are multiples of 16 long and aligned, and their last eight bytes are ours while the
+    // checks are on.
+    unsafe { &*p.add(size - BYTES).cast() }
+}
+
+/// Whether so many bytes all have this value. Eight at a time.
+pub fn is_filled(p: usize, bytes: usize, fill: u8) -> bool {
+    let p = p as *const u8;
+    let eight = u64::from_ne_bytes([fill; 8]);
+    let whole = bytes / 8;
+    // SAFETY: callers pass blocks that they have, with this many bytes.
+    unsafe {
+        (0..whole).all(|i| p.cast::<u64>().add(i).read_unaligned() == eight)
+            && (whole * 8..bytes).all(|i| *p.add(i) == fill)
+    }
+}
+
+/// Ends a block of `n` requested bytes in a slot of `size`.
+pub fn put(p: *mut u8, n: usize, size: usize) {
+    // SAFETY: the slot is the caller's, and n + BYTES <= size.
+    unsafe { core::ptr::write_bytes(p.add(n), fill(), size - BYTES - n) };
+    // ORDER: the block is published by whoever hands it on.
+    at(p, size).store(word(p as usize, n, LIVE), Ordering::Relaxed);
+}
+
+/// Bytes requested of a live block; if the trailer was overwritten, all that cannot be the trailer.
+pub fn requested(p: *const u8, size: usize) -> usize {
+    // ORDER: the caller's own block.
+    let found = at(p, size).load(Ordering::Relaxed);
+    let n = found as u16 as usize;
+    if n <= size - BYTES && found == word(p as usize, n, LIVE) {
+        n
+    } else {
+        size - BYTES
+    }
+}
+
+/// Marks a block as freed (T1).
+pub fn claim(p: *const u8, size: usize) -> Claim {
+    let here = at(p, size);
+    loop {
+        // ORDER: the exchange orders.
+        let found = here.load(Ordering::Relaxed);
+        let n = found as u16 as usize;
+        let fits = n <= size - BYTES;
+        if fits && found == word(p as usize, n, FREED) {
+            return Claim::Freed;
+        }
+        let whole = fits && found == word(p as usize, n, LIVE);
+        let known = if fits { n } else { 0 };
+        let freed = word(p as usize, known, FREED);
+        // ORDER: one of two threads that free the block wins; nothing else is passed on.
+        if here
+            .compare_exchange(found, freed, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
+            continue;
+        }
+        let first = (known..size - BYTES)
+            // SAFETY: within the slot.
+            .find(|&i| whole && unsafe { *p.add(i) } != fill());
+        return match first {
+            Some(at) => Claim::Damaged(Some(n), at),
+            None if whole => Claim::Whole,
+            None => Claim::Damaged(None, size - BYTES),
+        };
+    }
+}
+
+/// Whether a block that waits still has the trailer that [`claim`] left.
+pub fn is_freed(p: *const u8, size: usize) -> bool {
+    // ORDER: the caller's own block.
+    let found = at(p, size).load(Ordering::Relaxed);
+    found == word(p as usize, found as u16 as usize, FREED)
+}
+
+/// Takes the trailer away.
+pub fn forget(p: *const u8, size: usize) {
+    // ORDER: the caller's own block.
+    at(p, size).store(0, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(16))]
+    struct Slot([u8; 64]);
+
+    #[test]
+    fn a_block_is_claimed_once_and_each_changed_byte_is_found() {
+        for n in 0..=56 {
+            let mut slot = Slot([7; 64]);
+            let p = slot.0.as_mut_ptr();
+            put(p, n, 64);
+            assert_eq!(requested(p, 64), n);
+            assert!(matches!(claim(p, 64), Claim::Whole));
+            assert!(is_freed(p, 64));
+            assert!(matches!(claim(p, 64), Claim::Freed));
+            for at in n..64 {
+                put(p, n, 64);
+                // SAFETY: within the slot.
+                unsafe { *p.add(at) ^= 1 };
+                match claim(p, 64) {
+                    Claim::Damaged(found, first) => {
+                        assert_eq!(
+                            (found, first),
+                            if at < 56 { (Some(n), at) } else { (None, 56) }
+                        );
+                    }
+                    _ => panic!("{n} {at}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_trailer_is_worth_nothing_elsewhere() {
+        let mut slots = [Slot([0; 64]), Slot([0; 64])];
+        put(slots[0].0.as_mut_ptr(), 20, 64);
+        slots[1].0 = slots[0].0;
+        assert!(matches!(claim(slots[1].0.as_ptr(), 64), Claim::Damaged(..)));
+    }
+
+    #[test]
+    fn fills_are_compared_to_the_last_byte() {
+        let bytes = [5u8; 40];
+        let p = bytes.as_ptr() as usize;
+        for length in 0..40 {
+            assert!(is_filled(p, length, 5));
+            for at in 0..length {
+                let mut changed = bytes;
+                changed[at] = 4;
+                assert!(!is_filled(changed.as_ptr() as usize, length, 5));
+            }
+        }
+    }
+}

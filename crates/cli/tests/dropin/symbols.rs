@@ -1,0 +1,168 @@
+//! What the built library exports and needs, read by binutils.
+//!
+//! ```text
+//!   nm -D ─► names      readelf -lW ─► thread-local bytes      objdump -d ─► jumps
+//! ```
+//!
+//! Y1  The list below is the interface: a name more is a leak of the engine's, a name less lets two heaps
+//!     meet. No name has a version.
+
+use std::process::Command;
+
+use crate::library::library;
+use crate::tool::run;
+
+/// Y1, sorted.
+const EXPORTED: &[&str] = &[
+    "_ZdaPv",
+    "_ZdaPvRKSt9nothrow_t",
+    "_ZdaPvSt11align_val_t",
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdaPvm",
+    "_ZdaPvmSt11align_val_t",
+    "_ZdlPv",
+    "_ZdlPvRKSt9nothrow_t",
+    "_ZdlPvSt11align_val_t",
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdlPvm",
+    "_ZdlPvmSt11align_val_t",
+    "_Znam",
+    "_Znam12__hot_cold_t",
+    "_ZnamRKSt9nothrow_t",
+    "_ZnamRKSt9nothrow_t12__hot_cold_t",
+    "_ZnamSt11align_val_t",
+    "_ZnamSt11align_val_t12__hot_cold_t",
+    "_ZnamSt11align_val_tRKSt9nothrow_t",
+    "_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t",
+    "_Znwm",
+    "_Znwm12__hot_cold_t",
+    "_ZnwmRKSt9nothrow_t",
+    "_ZnwmRKSt9nothrow_t12__hot_cold_t",
+    "_ZnwmSt11align_val_t",
+    "_ZnwmSt11align_val_t12__hot_cold_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t",
+    "__libc_calloc",
+    "__libc_cfree",
+    "__libc_free",
+    "__libc_mallinfo",
+    "__libc_malloc",
+    "__libc_mallopt",
+    "__libc_memalign",
+    "__libc_pvalloc",
+    "__libc_realloc",
+    "__libc_reallocarray",
+    "__libc_valloc",
+    "__posix_memalign",
+    "aligned_alloc",
+    "calloc",
+    "cfree",
+    "free",
+    "free_aligned_sized",
+    "free_sized",
+    "mallinfo",
+    "mallinfo2",
+    "malloc",
+    "malloc_get_state",
+    "malloc_info",
+    "malloc_set_state",
+    "malloc_stats",
+    "malloc_trim",
+    "malloc_usable_size",
+    "mallopt",
+    "memalign",
+    "posix_memalign",
+    "pvalloc",
+    "realloc",
+    "reallocarray",
+    "skinflint_trim",
+    "valloc",
+];
+
+/// What a tool of binutils says about the library.
+fn asked(tool: &str, options: &[&str]) -> String {
+    let mut command = Command::new(tool);
+    command.env("LC_ALL", "C").args(options).arg(library());
+    let done = run(command);
+    assert_eq!(
+        done.status.code(),
+        Some(0),
+        "apt-get install binutils: {done:#?}"
+    );
+    done.stdout
+}
+
+/// The last word of each line.
+fn names(text: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next_back())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn exactly_these_names() {
+    let text = asked("nm", &["-D", "--defined-only"]);
+    assert_eq!(names(&text), EXPORTED);
+}
+
+/// What would allocate on first use, or unwind.
+#[test]
+fn nothing_that_calls_back() {
+    let text = asked("nm", &["-D", "--undefined-only"]);
+    for name in names(&text) {
+        let plain = name.split('@').next().unwrap_or(name);
+        assert!(
+            ![
+                "__tls_get_addr",
+                "__cxa_thread_atexit_impl",
+                "malloc",
+                "free"
+            ]
+            .contains(&plain)
+                && !plain.starts_with("_Unwind"),
+            "{name}"
+        );
+    }
+}
+
+/// glibc keeps little thread-local room for all libraries together: one pointer is ours.
+#[test]
+fn one_pointer_of_thread_local_storage() {
+    let text = asked("readelf", &["-lW"]);
+    let line = text.lines().find(|line| line.trim().starts_with("TLS"));
+    // TLS offset virtual physical filesize memsize flags align
+    let size = line.and_then(|line| line.split_whitespace().nth(5));
+    let size = size.map(|size| u64::from_str_radix(size.trim_start_matches("0x"), 16));
+    assert_eq!(size, Some(Ok(8)), "{text}");
+}
+
+/// The fork handlers must be the first (`begin.rs`, B1); relocated code would be private memory.
+#[test]
+fn flags_of_the_loader() {
+    let text = asked("readelf", &["-dW"]);
+    assert!(text.contains("INITFIRST"), "{text}");
+    assert!(!text.contains("TEXTREL"), "{text}");
+    assert!(!text.contains("SYMBOLIC"), "{text}");
+}
+
+/// A failing `new` must leave no frame of ours on the stack, which bad_alloc would have to pass.
+#[test]
+fn a_failing_new_goes_on_by_a_jump() {
+    let text = asked("objdump", &["-d", "--no-show-raw-insn"]);
+    for name in ["_Znwm", "_ZnwmSt11align_val_t"] {
+        let head = format!("<{name}>:");
+        let body = text.lines().skip_while(|line| !line.ends_with(&head));
+        let going_on: Vec<&str> = body
+            .take_while(|line| !line.trim().is_empty())
+            .filter(|line| line.contains("goes_on"))
+            .collect();
+        assert!(!going_on.is_empty(), "{name}");
+        for line in going_on {
+            let instruction = line.split_whitespace().nth(1).unwrap_or("");
+            assert!(instruction.starts_with('j'), "{name}: {line}");
+        }
+    }
+}

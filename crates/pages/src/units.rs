@@ -1,0 +1,428 @@
+//! Descriptors: units of META, given out, taken back, and purged when whole pages of them are free.
+//!
+//! ```text
+//!   META  [ 0 | descriptors, thread heaps … used │ room: mapped, never used │ not mapped ]
+//!   free, by units:   1 ─► d ─► d      2 ─► d      …      32            empty pages: a bitmap
+//!   given out:        the list of that length ─► a longer one, cut ─► an empty page, cut
+//!                                                                  ─► room ─► META grows
+//! ```
+//!
+//! U1  `reserve` units are for runs that are given back (P7): `desc_alloc` grows META, or fails,
+//!     before it goes into them.
+//! U2  Descriptors and thread heaps start as zero, and a free descriptor stays kind 0, owner 0 (P2).
+//! U3  A unit is in a list, in an empty page, in the room, or given out. An empty page reads as zero
+//!     and is in memory again only when it is cut.
+//!
+//! Not here: where META is and how it grows (`region`).
+
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+
+use skinflint_base::sys;
+
+use crate::purge;
+use crate::{Header, KIND_NONE, META_SPAN, PAGE, Region, UNIT};
+
+/// Longest descriptor, in units, whose free ones are kept in a list of its own; longer ones are
+/// cut when they are freed.
+const UNITS_LISTED: usize = 32;
+
+/// Units of a page.
+const PAGE_UNITS: usize = PAGE / UNIT;
+
+/// Bytes of the bitmap of empty pages.
+const EMPTY_BYTES: usize = META_SPAN / PAGE / 8;
+
+/// Fewer free units than this are not looked at for empty pages: 64 KiB at most would come of it.
+const WORTH_PURGING: u32 = 16 * PAGE_UNITS as u32;
+
+/// What of META is given out and what is not.
+pub(crate) struct Units {
+    /// Bytes that were ever given out; behind them is the room.
+    pub(crate) used: usize,
+    reserve: u32,
+    free: [u32; UNITS_LISTED],
+    singles: u32,
+    listed: u32,
+    /// Offset of the bitmap of empty pages, 0 until there was one.
+    empty_map: u32,
+    empty_pages: u32,
+}
+
+impl Units {
+    pub(crate) const fn new() -> Units {
+        Units {
+            used: 0,
+            reserve: 0,
+            free: [0; UNITS_LISTED],
+            singles: 0,
+            listed: 0,
+            empty_map: 0,
+            empty_pages: 0,
+        }
+    }
+
+    fn empty_units(&self) -> usize {
+        self.empty_pages as usize * PAGE_UNITS
+    }
+}
+
+impl Region {
+    /// A zeroed descriptor of `units` units, as an offset from META, never 0. One that was freed
+    /// with as many units is used again. `None`: the kernel refused.
+    pub fn desc_alloc(&mut self, units: u32) -> Option<u32> {
+        if units == 0 || self.base() == 0 {
+            return None;
+        }
+        let wanted = units as usize;
+        let spare = self.room() + self.units.empty_units() + self.units.singles as usize;
+        if (units > 1 || spare > self.units.reserve as usize)
+            && let Some(offset) = self.pop(units)
+        {
+            return Some(offset);
+        }
+        let all = wanted + self.units.reserve as usize;
+        if let Some(offset) = self.cut_longer(units) {
+            zero(self.meta() + offset as usize, wanted * UNIT);
+            return Some(offset);
+        }
+        if wanted <= PAGE_UNITS && self.units.empty_pages > 0 && self.ensure(0, all) {
+            return self.cut_empty(units);
+        }
+        if !self.ensure(wanted, all) {
+            return None;
+        }
+        Some(self.bump(wanted * UNIT))
+    }
+
+    /// Takes back what [`Region::desc_alloc`] gave. The caller no longer uses it, and no entry of
+    /// MAP leads to it.
+    pub fn desc_free(&mut self, offset: u32, units: u32) {
+        let mut offset = offset;
+        let mut left = units;
+        while left > 0 {
+            let part = left.min(UNITS_LISTED as u32);
+            self.push(offset, part);
+            offset += part * UNIT as u32;
+            left -= part;
+        }
+    }
+
+    /// Zeroed metadata that is no descriptor and is never freed. `align` is a power of two of at
+    /// least 64 bytes. `None`: the kernel refused.
+    pub fn meta_alloc(&mut self, bytes: usize, align: usize) -> Option<u32> {
+        let possible = bytes <= META_SPAN && align <= META_SPAN && align.is_power_of_two();
+        if self.base() == 0 || !possible {
+            return None;
+        }
+        let gap = self.units.used.next_multiple_of(align.max(UNIT)) - self.units.used;
+        let units = (gap + bytes).div_ceil(UNIT);
+        if !self.ensure(units, units + self.units.reserve as usize) {
+            return None;
+        }
+        if gap > 0 {
+            let unused = self.bump(gap);
+            self.desc_free(unused, (gap / UNIT) as u32);
+        }
+        Some(self.bump(bytes.next_multiple_of(UNIT)))
+    }
+
+    /// Gives pages of META that hold nothing but free descriptors back to the kernel; returns how
+    /// many it took. Cost: a visit to each free descriptor, and 2 bytes for each page of META while
+    /// it lasts. For a trim, or when descriptors by the thousand have become free.
+    pub fn purge_meta(&mut self) -> usize {
+        if self.units.listed < WORTH_PURGING || !self.has_empty_map() {
+            return 0;
+        }
+        let pages = self.units.used / PAGE;
+        let counts = sys::map_private(pages.max(1) * size_of::<u16>());
+        if counts.is_null() {
+            return 0;
+        }
+        let scratch = Counts {
+            start: counts.cast(),
+            pages,
+        };
+        self.count_free(&scratch);
+        self.keep_unless_empty(&scratch);
+        let taken = self.purge_empty(&scratch);
+        // SAFETY: mapped above, and `scratch` goes with it.
+        unsafe { sys::unmap(counts, pages.max(1) * size_of::<u16>()) };
+        taken
+    }
+
+    /// Sets how many units are kept for runs that are given back, having made sure of them.
+    #[inline]
+    pub(crate) fn keep(&mut self, units: u32) -> bool {
+        if !self.ensure(0, units as usize) {
+            return false;
+        }
+        self.units.reserve = units;
+        true
+    }
+
+    /// A unit out of what is kept (U1), zero only in kind and owner. `None`: all that was kept is
+    /// used up, and the kernel refused more.
+    pub(crate) fn desc_alloc_kept(&mut self) -> Option<u32> {
+        if let Some(offset) = self.pop_unclean(1) {
+            return Some(offset);
+        }
+        if self.units.empty_pages > 0 {
+            return self.cut_empty(1);
+        }
+        if self.ensure(1, 1) {
+            return Some(self.bump(UNIT));
+        }
+        self.cut_longer(1)
+    }
+
+    /// The beginning of the shortest free descriptor that is longer.
+    fn cut_longer(&mut self, units: u32) -> Option<u32> {
+        let found = (units + 1..=UNITS_LISTED as u32).find(|&units| self.list(units) != 0)?;
+        let offset = self.pop_unclean(found)?;
+        self.desc_free(offset + units * UNIT as u32, found - units);
+        Some(offset)
+    }
+
+    /// Makes sure of `fresh` units at the end of META, and of `all` units when free single ones and
+    /// empty pages are counted as well.
+    #[inline]
+    fn ensure(&mut self, fresh: usize, all: usize) -> bool {
+        let free = self.units.singles as usize + self.units.empty_units();
+        let wanted = fresh.max(all.saturating_sub(free));
+        let room = self.room();
+        room >= wanted || self.grow_meta((wanted - room) * UNIT)
+    }
+
+    /// Units at the end of META that are mapped and were never used.
+    #[inline]
+    fn room(&self) -> usize {
+        (self.meta_bytes - self.units.used) / UNIT
+    }
+
+    fn bump(&mut self, bytes: usize) -> u32 {
+        let offset = self.units.used;
+        self.units.used += bytes;
+        offset as u32
+    }
+
+    fn list(&self, units: u32) -> u32 {
+        let head = self.units.free.get(units as usize - 1);
+        head.copied().unwrap_or(0)
+    }
+
+    fn push(&mut self, offset: u32, units: u32) {
+        let header = self.at::<Header>(offset);
+        let Some(head) = self.units.free.get_mut(units as usize - 1) else {
+            return;
+        };
+        // SAFETY: P2: the descriptor is mapped, and the caller gave it back; nobody else writes to
+        // it, and the link lies beside what others may read.
+        // ORDER: no partner: an entry of MAP that leads here now was looked up by mistake (U2).
+        unsafe {
+            (*header).owner.store(0, Ordering::Relaxed);
+            (*header).kind.store(KIND_NONE, Ordering::Relaxed);
+            (*header).own = [*head, 0];
+        }
+        *head = offset;
+        self.units.singles += u32::from(units == 1);
+        self.units.listed += units;
+    }
+
+    fn next_free(&self, offset: u32) -> u32 {
+        // SAFETY: as in `push`; the descriptor is in a list, so it is ours.
+        unsafe { (*self.at::<Header>(offset)).own[0] }
+    }
+
+    /// A free descriptor as it was left, but for kind and owner.
+    fn pop_unclean(&mut self, units: u32) -> Option<u32> {
+        let offset = self.list(units);
+        if offset == 0 {
+            return None;
+        }
+        let next = self.next_free(offset);
+        if let Some(head) = self.units.free.get_mut(units as usize - 1) {
+            *head = next;
+        }
+        self.units.singles -= u32::from(units == 1);
+        self.units.listed -= units;
+        Some(offset)
+    }
+
+    fn pop(&mut self, units: u32) -> Option<u32> {
+        let offset = self.pop_unclean(units)?;
+        zero(self.meta() + offset as usize, units as usize * UNIT);
+        Some(offset)
+    }
+
+    /// Takes an empty page, of which there is one, into use: its first units, and the rest as free
+    /// descriptors.
+    #[cold]
+    fn cut_empty(&mut self, units: u32) -> Option<u32> {
+        let words = EMPTY_BYTES / size_of::<u64>();
+        let (index, word) = (0..words).find_map(|index| {
+            let word = self.empty_word(index);
+            (word != 0).then_some((index, word))
+        })?;
+        self.set_empty_word(index, word & (word - 1));
+        self.units.empty_pages -= 1;
+        let offset = ((index * 64 + word.trailing_zeros() as usize) * PAGE) as u32;
+        let rest = PAGE_UNITS as u32 - units;
+        self.desc_free(offset + units * UNIT as u32, rest);
+        Some(offset)
+    }
+
+    fn has_empty_map(&mut self) -> bool {
+        if self.units.empty_map == 0 {
+            self.units.empty_map = self.meta_alloc(EMPTY_BYTES, UNIT).unwrap_or(0);
+        }
+        self.units.empty_map != 0
+    }
+
+    fn empty_word(&self, index: usize) -> u64 {
+        let words = self.at::<u64>(self.units.empty_map);
+        // SAFETY: the index is within the bitmap, which is this file's alone.
+        unsafe { words.add(index).read() }
+    }
+
+    fn set_empty_word(&mut self, index: usize, word: u64) {
+        let words = self.at::<u64>(self.units.empty_map);
+        // SAFETY: as in `empty_word`.
+        unsafe { words.add(index).write(word) }
+    }
+
+    /// Counts the free units of each page.
+    fn count_free(&self, counts: &Counts) {
+        for units in 1..=UNITS_LISTED as u32 {
+            let mut offset = self.list(units);
+            while offset != 0 {
+                for (page, part) in parts(offset, units) {
+                    counts.add(page, part);
+                }
+                offset = self.next_free(offset);
+            }
+        }
+    }
+
+    /// Takes what lies in empty pages out of the lists; a descriptor that reaches out of one is cut.
+    fn keep_unless_empty(&mut self, counts: &Counts) {
+        for units in 1..=UNITS_LISTED as u32 {
+            let Some(head) = self.units.free.get_mut(units as usize - 1) else {
+                break;
+            };
+            // Parts are shorter: they go into lists that were gone through before.
+            let mut offset = core::mem::take(head);
+            while offset != 0 {
+                let next = self.next_free(offset);
+                self.units.listed -= units;
+                self.units.singles -= u32::from(units == 1);
+                let mut at = offset;
+                if parts(offset, units).any(|(page, _)| counts.empty(page)) {
+                    for (page, part) in parts(offset, units) {
+                        if !counts.empty(page) {
+                            self.push(at, part);
+                        }
+                        at += part * UNIT as u32;
+                    }
+                } else {
+                    self.push(at, units);
+                }
+                offset = next;
+            }
+        }
+    }
+
+    /// Purges the empty pages and marks them in the bitmap.
+    fn purge_empty(&mut self, counts: &Counts) -> usize {
+        const AT_ONCE: usize = 32;
+        let mut ranges = [purge::range_of(0, 0); AT_ONCE];
+        let (mut used, mut taken) = (0, 0);
+        for page in (0..counts.pages).filter(|&page| counts.empty(page)) {
+            let (index, bit) = (page / 64, 1u64 << (page % 64));
+            self.set_empty_word(index, self.empty_word(index) | bit);
+            self.units.empty_pages += 1;
+            if let Some(range) = ranges.get_mut(used) {
+                *range = purge::range_of(self.meta() + page * PAGE, PAGE);
+                used += 1;
+            }
+            if used == AT_ONCE {
+                taken += purge::give_back(&mut ranges);
+                used = 0;
+            }
+        }
+        taken + purge::give_back(ranges.get_mut(..used).unwrap_or(&mut []))
+    }
+
+    /// Units that are free in lists and empty pages; for checks of U3.
+    #[cfg(test)]
+    pub(crate) fn free_units(&self) -> usize {
+        self.units.listed as usize + self.units.empty_units()
+    }
+
+    /// Whether the counts of what is in lists are right.
+    #[cfg(test)]
+    pub(crate) fn lists_counted(&self) -> bool {
+        let length = |units: u32| {
+            let next = |offset: &u32| Some(self.next_free(*offset));
+            core::iter::successors(Some(self.list(units)), next).take_while(|offset| *offset != 0)
+        };
+        let listed: u32 = (1..=UNITS_LISTED as u32)
+            .map(|units| units * length(units).count() as u32)
+            .sum();
+        (self.units.singles, self.units.listed) == (length(1).count() as u32, listed)
+    }
+
+    /// Whether the bitmap of empty pages is there.
+    #[cfg(test)]
+    pub(crate) fn has_been_purged(&self) -> bool {
+        self.units.empty_map != 0
+    }
+}
+
+/// The pages that a descriptor lies in, and how many of its units in each.
+fn parts(offset: u32, units: u32) -> impl Iterator<Item = (usize, u32)> {
+    let first = offset as usize / PAGE;
+    let here = (PAGE - offset as usize % PAGE) / UNIT;
+    let here = units.min(here as u32);
+    let rest = units - here;
+    [(first, here), (first + 1, rest)]
+        .into_iter()
+        .filter(|part| part.1 > 0)
+}
+
+/// Free units of each page of META, while they are counted.
+struct Counts {
+    start: *const AtomicU16,
+    pages: usize,
+}
+
+impl Counts {
+    /// The count of a page that lies below what is used as a whole.
+    fn count(&self, page: usize) -> Option<&AtomicU16> {
+        // SAFETY: the array has an entry for each page, and outlives this.
+        (page < self.pages).then(|| unsafe { &*self.start.add(page) })
+    }
+
+    fn add(&self, page: usize, units: u32) {
+        if let Some(count) = self.count(page) {
+            // ORDER: no partner: the array is this thread's.
+            count.fetch_add(units as u16, Ordering::Relaxed);
+        }
+    }
+
+    fn empty(&self, page: usize) -> bool {
+        // ORDER: as in `add`.
+        self.count(page)
+            .is_some_and(|count| count.load(Ordering::Relaxed) == PAGE_UNITS as u16)
+    }
+}
+
+/// Zeroes words of META, as atomics: a pointer that the program should not have freed may lead
+/// another thread to read a header at this moment (P2).
+fn zero(addr: usize, bytes: usize) {
+    let words = core::ptr::with_exposed_provenance::<AtomicU64>(addr);
+    for index in 0..bytes / size_of::<u64>() {
+        // SAFETY: the range is mapped and aligned to 64 bytes, and belongs to the caller.
+        // ORDER: no partner: whoever gets a descriptor gets it through the lock of the pool.
+        unsafe { (*words.add(index)).store(0, Ordering::Relaxed) };
+    }
+}
