@@ -90,17 +90,11 @@ unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
         });
     }
     // SAFETY: a thread's heap stays (G4).
-<<<<<<< HEAD
-    let due = sample::take(unsafe { &*heap }, n);
-    if let Some(block) = harden::malloc(n) {
+    if sample::take(unsafe { &*heap })
+        && let Some(block) = sample::block(n)
+    {
         return block;
     }
-    if due && let Some(block) = sample::block(n) {
-        return block;
-    }
-=======
-    sample::take(unsafe { &*heap }, n);
->>>>>>> main
     // SAFETY: the heap is this thread's.
     unsafe { small(heap, n) }
 }
@@ -130,11 +124,14 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
         if let Some(block) = (*heap).pop_block(class) {
             return block;
         }
+        let mut round = 0;
         loop {
-            match (*heap).refill(class) {
+            let made = (*heap).refill(class);
+            reserve::look();
+            match made {
                 None => return emergency(n),
                 Some(block) if !block.is_null() => return block,
-                Some(_) if reserve::out_of_memory(n) => {}
+                Some(_) if reserve::out_of_memory(n, &mut round) => {}
                 Some(_) => return fail(),
             }
         }
@@ -159,25 +156,7 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
                 return small(heap, n);
             }
         }
-<<<<<<< HEAD
-        let mut round = 0;
-        loop {
-            if !this.lock.lock(this.who()) {
-                return emergency(n);
-            }
-            let span = this.next_span(class);
-            this.lock.unlock();
-            reserve::look();
-            if !span.is_null() {
-                return (*span).take();
-            }
-            if !reserve::out_of_memory(n, &mut round) {
-                return fail();
-            }
-        }
-=======
         small_of(heap, class, n)
->>>>>>> main
     }
 }
 
@@ -391,13 +370,9 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
     unsafe {
         let have = (*large).pages as usize * 4096;
         if n <= SMALL_MAX {
-<<<<<<< HEAD
-            return if n > have / 2 {
-                large::requested(p, n);
-=======
             // An alignment makes large blocks of few bytes, too.
             return if n <= have && n > have / 2 {
->>>>>>> main
+                large::requested(p, n);
                 p
             } else {
                 move_block(p, have, n)

@@ -18,15 +18,12 @@ pub enum Fault {
     Foreign,
     /// Bytes around the block were overwritten.
     Overrun,
-<<<<<<< HEAD
+    /// A block was written to after it was freed.
+    Written,
     /// The heap was destroyed, or never was one.
     Heap,
     /// The block is not of this heap.
     OtherHeap,
-=======
-    /// A block was written to after it was freed.
-    Written,
->>>>>>> main
 }
 
 /// What to do about one.
@@ -90,18 +87,6 @@ pub fn report_more(fault: Fault, p: *mut u8, more: impl FnOnce(&mut Line)) {
     if policy() == Policy::Ignore {
         return;
     }
-<<<<<<< HEAD
-    let what: &[u8] = match fault {
-        Fault::Double => b"free of a block that is free already: ",
-        Fault::Misaligned => b"free of an address inside a block: ",
-        Fault::Unknown => b"free of an address at which there is no block: ",
-        Fault::Foreign => b"free of an address that was never allocated: ",
-        Fault::Overrun => b"bytes behind the end of a block were overwritten: ",
-        Fault::Heap => b"use of a heap that was destroyed, or never created: ",
-        Fault::OtherHeap => b"a heap was given a block that is not its own: ",
-    };
-=======
->>>>>>> main
     let mut line = Line::new();
     line.add(b"skinflint: ");
     line.add(words(fault));
@@ -129,6 +114,8 @@ pub fn words(fault: Fault) -> &'static [u8] {
         Fault::Foreign => b"free of an address that was never allocated: ",
         Fault::Overrun => b"bytes around a block were overwritten: ",
         Fault::Written => b"a block was written to after it was freed: ",
+        Fault::Heap => b"use of a heap that was destroyed, or never created: ",
+        Fault::OtherHeap => b"a heap was given a block that is not its own: ",
     }
 }
 

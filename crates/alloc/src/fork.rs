@@ -18,11 +18,7 @@ use skinflint_base::sync::Ordering;
 use crate::heap::usage;
 use crate::lock::{FORKER, NOBODY};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
-<<<<<<< HEAD
-use crate::{holes, purger, reserve, tls};
-=======
-use crate::{harden, holes, purger, tls};
->>>>>>> main
+use crate::{harden, holes, purger, reserve, tls};
 
 fn who() -> crate::lock::Who {
     let who = crate::large::who();
@@ -35,11 +31,8 @@ fn who() -> crate::lock::Who {
 /// To be called by `pthread_atfork` only.
 pub unsafe extern "C" fn prepare() {
     let who = who();
-<<<<<<< HEAD
     let _ = reserve::GUARD.lock(who);
-=======
     harden::before_fork(who);
->>>>>>> main
     let _ = purger::PURGE_LOCK.lock(who);
     loop {
         // ORDER: Acquire, as in `heaps`.
@@ -74,11 +67,8 @@ pub unsafe extern "C" fn parent() {
         }
     }
     purger::PURGE_LOCK.unlock();
-<<<<<<< HEAD
-    reserve::GUARD.unlock();
-=======
     harden::after_fork(who);
->>>>>>> main
+    reserve::GUARD.unlock();
 }
 
 /// After the fork, in the child.
@@ -88,11 +78,8 @@ pub unsafe extern "C" fn parent() {
 pub unsafe extern "C" fn child() {
     POOL_LOCK.reset();
     purger::forget();
-<<<<<<< HEAD
     reserve::forget();
-=======
     harden::in_child();
->>>>>>> main
     let mine = tls::get();
     // ORDER: the child has one thread.
     IDLE.store(0, Ordering::Relaxed);

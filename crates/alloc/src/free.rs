@@ -92,7 +92,14 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
 #[cold]
 fn not_live(span: &Span, slot: usize, p: *mut u8) {
     let inside = slot >= span.slots as usize;
-    fault::report(if inside { Fault::Misaligned } else { Fault::Double }, p);
+    fault::report(
+        if inside {
+            Fault::Misaligned
+        } else {
+            Fault::Double
+        },
+        p,
+    );
 }
 
 /// Puts a block that is in no bitmap into F.

@@ -18,9 +18,7 @@
 //!
 //! Not here: frees (`free`), threads (`thread`), giving pages back (`holes`).
 
-use skinflint_base::sync::{
-    AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
-};
+use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
@@ -127,8 +125,6 @@ pub struct Heap {
     pub calling: AtomicU32,
     /// State of the random numbers of `sample`; 0 before the first.
     pub random: AtomicU64,
-    /// Bytes to the next sample that are not in `budget`, while every call goes the slow way.
-    pub owed: AtomicI64,
     /// Partial spans by class.
     pub partial: [AtomicU32; MAX_CLASSES],
     /// Full spans by class.
@@ -174,12 +170,7 @@ impl Heap {
             // ORDER: not published yet.
             magazine.current.store(no_span(), Ordering::Relaxed);
         }
-<<<<<<< HEAD
-=======
-        // ORDER: as above.
-        this.budget.store(SAMPLE_BYTES, Ordering::Relaxed);
         harden::new_heap(this);
->>>>>>> main
     }
 
     /// What spans of this heap carry as their owner.
@@ -264,7 +255,9 @@ impl Heap {
             magazine.bottom.store(bottom, Ordering::Relaxed); // ORDER: as above
             magazine.top.store(bottom, Ordering::Relaxed); // ORDER: as above
             // SAFETY: within `entries`.
-            magazine.end.store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
+            magazine
+                .end
+                .store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
         }
         // SAFETY: both point into `entries`.
         let room = unsafe { magazine.end.load(Ordering::Relaxed).offset_from(bottom) } as u32; // ORDER: as above
@@ -276,7 +269,9 @@ impl Heap {
             if got < want {
                 core::ptr::copy(bottom.add((want - got) as usize), bottom, got as usize);
             }
-            magazine.top.store(bottom.add(got as usize), Ordering::Relaxed); // ORDER: as above
+            magazine
+                .top
+                .store(bottom.add(got as usize), Ordering::Relaxed); // ORDER: as above
             got
         }
     }
@@ -304,7 +299,9 @@ impl Heap {
         for class in 0..class::count() {
             let magazine = self.magazine(class);
             // ORDER: the lock is held.
-            magazine.top.store(magazine.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
+            magazine
+                .top
+                .store(magazine.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
             let current = self.current(class);
             if !Heap::is_none(current) {
                 // SAFETY: the current span of a class is live (H3).
@@ -440,7 +437,9 @@ impl Heap {
         // ORDER: the lock is held (S3); the owner writes (S2).
         this.state.store(state::CURRENT, Ordering::Relaxed);
         this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (S2, S6)
-        self.mags[this.class as usize].current.store(span, Ordering::Relaxed); // ORDER: own (H1)
+        self.mags[this.class as usize]
+            .current
+            .store(span, Ordering::Relaxed); // ORDER: own (H1)
         self.refills.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
         span
     }
@@ -558,7 +557,11 @@ impl Heap {
                 return span.take();
             }
             let span = self.next_span(class);
-            if span.is_null() { core::ptr::null_mut() } else { (*span).take() }
+            if span.is_null() {
+                core::ptr::null_mut()
+            } else {
+                (*span).take()
+            }
         }
     }
 

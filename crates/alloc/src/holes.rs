@@ -294,7 +294,11 @@ pub unsafe fn before_growing(heap: &Heap) {
     purger::PURGE_LOCK.unlock();
     // A look costs some 35 ns, a new page's fault 1.6 µs: one new page for four looks keeps the search
     // below a tenth of what the growth costs anyway; below a fortieth, if it found little.
-    let worth = if done.purged >= done.looked / 16 { 4 } else { 1 };
+    let worth = if done.purged >= done.looked / 16 {
+        4
+    } else {
+        1
+    };
     let growth = (done.looked / worth).max(LEAST_GROWTH);
     // ORDER: the owner's own.
     heap.search_at.store(pages + growth, Ordering::Relaxed);

@@ -54,15 +54,10 @@ pub struct Large {
     deferred: AtomicU32,
     /// Bytes before the block that belong to it: guard pages.
     pub lead: u32,
-<<<<<<< HEAD
-    _rest: u32,
-    /// Bytes that were asked for.
-    pub requested: usize,
-=======
     /// Bytes of ours between the block and the guard page behind it.
     pub slack: u32,
-    _rest: [u32; 2],
->>>>>>> main
+    /// Bytes that were asked for.
+    pub requested: usize,
 }
 
 const _: () = assert!(core::mem::size_of::<Large>() == 64);
@@ -149,12 +144,9 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
             (*large).displaced = 0;
             (*large).tenant = 0;
             (*large).lead = 0;
-<<<<<<< HEAD
             (*large).requested = n;
-=======
             (*large).slack = 0;
             (*large).held.store(0, Ordering::Relaxed); // ORDER: published below
->>>>>>> main
             (*large).owner.store(OWNER_NONE, Ordering::Relaxed); // ORDER: published below
             (*large).kind.store(KIND_LARGE, Ordering::Relaxed); // ORDER: published below
         }

@@ -73,28 +73,8 @@ pub static PASSES: AtomicU32 = AtomicU32::new(0);
 /// See [`PASSES`].
 pub static PURGED: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
-/// CPU time of the purger, ever.
+/// CPU time of the purger's passes, ever.
 pub static CPU_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
-
-/// CPU time of the calling thread. By hand: no thread of the C library's calls (U1).
-fn cpu_ns() -> u64 {
-    let mut now = [0u64; 2];
-    // SAFETY: two words for the kernel to fill.
-    unsafe {
-        sys::syscall(
-            libc::SYS_clock_gettime,
-            [
-                libc::CLOCK_THREAD_CPUTIME_ID as u64,
-                now.as_mut_ptr() as u64,
-                0,
-                0,
-                0,
-                0,
-            ],
-        )
-    };
-    now[0] * 1_000_000_000 + now[1]
-}
 
 /// Whether there may be a purger at all.
 pub fn allow(allowed: bool) {
@@ -231,7 +211,6 @@ extern "C" fn main() {
     let mut demand = Demand::default();
     let mut quiet = 0;
     let mut delay_ns = TICK_MS * 1_000_000;
-    let mut cpu = 0;
     loop {
         // ORDER: a number to wait on.
         sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), delay_ns);
@@ -240,9 +219,7 @@ extern "C" fn main() {
         let worked = pass(&mut demand);
         let took = sys::thread_cpu_ns() - begin;
         delay_ns = (TICK_MS * 1_000_000).max(took * 100);
-        let now = cpu_ns();
-        CPU_NS.fetch_add(now - cpu, Ordering::Relaxed); // ORDER: a statistic
-        cpu = now;
+        CPU_NS.fetch_add(took, Ordering::Relaxed); // ORDER: a statistic
         let missing = crate::reserve::refill();
         quiet = if worked || missing || hint >= START_PAGES {
             0

@@ -18,7 +18,8 @@
 //!     taken for the next block at that address: that one has a younger entry.
 //! Q3  `requested - budget` is what was requested from a heap, to the byte: a request moves `budget`, and
 //!     whoever moves it by something else moves `requested` as much. Not counted: what a `realloc` in
-//!     place adds. An alignment counts as the size that it is rounded up to.
+//!     place adds. Small blocks with an alignment above 16 are counted, but not sampled: of their slop
+//!     nothing is known, and it counts as requested.
 //! Q4  TABLE is full at most until the next sample: then what is dead goes, and if that is not enough the
 //!     interval doubles and each entry stays with the probability that makes Q1 true for the new one.
 //! Q5  TABLE is under the lock of the heap of samples.
@@ -34,7 +35,7 @@ use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::heap::{Heap, SAMPLE_BYTES, usage};
 use crate::span::{KIND_SMALL, Span};
 use crate::state::{self, at, base, descriptor, limit, offset_of};
-use crate::{large, tenant};
+use crate::{class, large, tenant};
 
 /// Entries: 64 KiB of the library's zero pages, of which the first is touched at the first sample.
 const ENTRIES: usize = 4_096;
@@ -117,7 +118,6 @@ pub fn reseed(seed: u64, divisor: u32) {
         heap.requested
             .fetch_add(budget.wrapping_neg() as u64, Ordering::Relaxed); // ORDER: as above (Q3)
         heap.random.store(0, Ordering::Relaxed); // ORDER: as above
-        heap.owed.store(0, Ordering::Relaxed); // ORDER: as above
     }
 }
 
@@ -140,11 +140,11 @@ pub fn requested_elsewhere() -> u64 {
     ELSEWHERE.load(Ordering::Relaxed)
 }
 
-/// The budget is used up by a small request of `n` bytes. `true`: it is a sample (Q1).
-pub fn take(heap: &Heap, _n: usize) -> bool {
+/// The budget is used up by a small request. `true`: it is a sample (Q1).
+pub fn take(heap: &Heap) -> bool {
     let mut due = false;
     // ORDER: this thread's own, throughout (heap H1).
-    let mut left = heap.budget.load(Ordering::Relaxed) + heap.owed.load(Ordering::Relaxed);
+    let mut left = heap.budget.load(Ordering::Relaxed);
     let mut begun = heap.random.load(Ordering::Relaxed) != 0; // ORDER: as above
     for _ in 0..POINTS_MAX {
         if left >= 0 {
@@ -155,31 +155,31 @@ pub fn take(heap: &Heap, _n: usize) -> bool {
         begun = true;
         left += draw(heap);
     }
-    refill(heap, left.max(0));
+    set_budget(heap, left.max(0));
     due
 }
 
-/// A large request: it counts, but is no sample, since its descriptor tells what was asked for.
+/// A request that is counted and no sample: a large one, whose descriptor tells what was asked for, or an
+/// aligned one.
 pub fn large(heap: &Heap, n: usize) {
     // ORDER: this thread's own (heap H1).
-    let budget = heap.budget.load(Ordering::Relaxed);
-    let now = budget.saturating_sub_unsigned(n as u64);
-    heap.budget.store(now, Ordering::Relaxed); // ORDER: as above
-    if now < 0 {
-        let left = now.saturating_add(heap.owed.load(Ordering::Relaxed)); // ORDER: as above
+    let left = heap
+        .budget
+        .load(Ordering::Relaxed)
+        .saturating_sub_unsigned(n as u64);
+    heap.budget.store(left, Ordering::Relaxed); // ORDER: as above
+    if left < 0 {
         // The distance that is left is distributed as a new one is.
-        refill(heap, if left < 0 { draw(heap) } else { left });
+        set_budget(heap, draw(heap));
     }
 }
 
-/// Sets the bytes to the next sample. While every call shall go the slow way they stay out of the budget.
-fn refill(heap: &Heap, left: i64) {
-    let budget = if state::slow_mode() { -1 } else { left };
+/// Sets the bytes to the next sample (Q3).
+fn set_budget(heap: &Heap, left: i64) {
     // ORDER: this thread's own (heap H1).
-    heap.owed.store(left - budget, Ordering::Relaxed);
-    let before = heap.budget.swap(budget, Ordering::Relaxed); // ORDER: as above
-    heap.requested
-        .fetch_add((budget - before) as u64, Ordering::Relaxed); // ORDER: as above (Q3)
+    let before = heap.budget.swap(left, Ordering::Relaxed);
+    let given = left.wrapping_sub(before) as u64;
+    heap.requested.fetch_add(given, Ordering::Relaxed); // ORDER: as above
 }
 
 /// Whether a point that was drawn for a shorter interval counts for that of now.
@@ -287,7 +287,7 @@ pub fn block(n: usize) -> Option<*mut u8> {
         return None;
     }
     // SAFETY: the lock is held, and no thread has the heap; `n` is a small size.
-    let block = unsafe { tenant::small(heap, n) };
+    let block = unsafe { heap.take_locked(class::of_slice((n - 1) >> 4)) };
     if !block.is_null() {
         // SAFETY: the lock is held (Q5).
         unsafe { note(heap, block as usize, n as u32) };

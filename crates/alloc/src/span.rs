@@ -266,7 +266,10 @@ impl Span {
                 // SAFETY: as the caller promises.
                 unsafe {
                     at = at.sub(1);
-                    at.write(Entry::new((base + slot as usize * size) as *mut u8, word | u64::from(slot)));
+                    at.write(Entry::new(
+                        (base + slot as usize * size) as *mut u8,
+                        word | u64::from(slot),
+                    ));
                 }
             }
             trio.free.store(bits, Ordering::Relaxed); // ORDER: as above
@@ -342,16 +345,16 @@ impl Span {
         }
     }
 
-<<<<<<< HEAD
-    /// Bits of live blocks in a word.
-    pub fn live_bits(&self, i: usize) -> u64 {
-        self.all_bits(i) & !self.free_bits(i)
+    /// Bits of a word's slots that are live, and of those in the magazine.
+    pub fn live_and_cached(&self, i: usize) -> (u64, u64) {
+        // SAFETY: callers loop over the words.
+        // ORDER: a look; exact when nobody allocates.
+        let cached = unsafe { self.trio(i) }.cached.load(Ordering::Relaxed);
+        let all = self.all_bits(i) & !self.free_bits(i);
+        (all & !cached, all & cached)
     }
 
-    /// Used slots.
-=======
     /// Slots that are live or in the magazine.
->>>>>>> main
     pub fn used(&self) -> u32 {
         u32::from(self.slots) - self.free_slots()
     }
@@ -404,14 +407,17 @@ impl Span {
     /// Slot of an address in the span; `None`: no block begins there.
     #[inline]
     pub fn slot_of(&self, address: usize) -> Option<usize> {
-        self.slot_at(address - crate::state::base()).filter(|slot| *slot < self.slots as usize)
+        self.slot_at(address - crate::state::base())
+            .filter(|slot| *slot < self.slots as usize)
     }
 
     /// Whether the block in a slot is live.
     pub fn is_live(&self, slot: usize) -> bool {
         // SAFETY: slots are below `slots`.
         // ORDER: a look: of a live block's bits nobody writes any but its freer.
-        let cached = unsafe { self.trio(slot / 64) }.cached.load(Ordering::Relaxed);
+        let cached = unsafe { self.trio(slot / 64) }
+            .cached
+            .load(Ordering::Relaxed);
         (self.free_bits(slot / 64) | cached) >> (slot % 64) & 1 == 0
     }
 }

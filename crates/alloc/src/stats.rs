@@ -32,7 +32,7 @@ use crate::large::{self, Large};
 use crate::sample::{self, Estimate};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{HEAPS, base, descriptor, heaps, heaps_from, with_pool};
-use crate::{cgroup, free, holes, purger, reserve};
+use crate::{cgroup, free, harden, holes, purger, reserve};
 
 /// Pages asked about in one call of mincore.
 const AT_ONCE: usize = 1_024;
@@ -141,7 +141,9 @@ pub struct Snapshot {
     pub large_bytes_max: usize,
     /// Requested bytes of live large blocks.
     pub large_requested: usize,
-    /// Free bytes in the spans that threads allocate from: what other allocators have as caches.
+    /// Free bytes in threads' magazines: their caches.
+    pub magazine_bytes: usize,
+    /// Free bytes in the spans that threads allocate from, magazines included.
     pub current_bytes: usize,
     /// Bytes of spans that hold no block and wait for use.
     pub empty_bytes: usize,
@@ -209,6 +211,7 @@ impl Snapshot {
             large_blocks_max: 0,
             large_bytes_max: 0,
             large_requested: 0,
+            magazine_bytes: 0,
             current_bytes: 0,
             empty_bytes: 0,
             trimmable_bytes: 0,
@@ -344,7 +347,7 @@ pub fn snapshot(into: &mut Snapshot, residency: bool) -> bool {
             }
         }
     });
-    into.sampled = !crate::state::slow_mode();
+    into.sampled = !harden::is_on();
     if residency {
         into.process_resident = process_resident();
     }
@@ -464,9 +467,13 @@ fn small_span(into: &mut Snapshot, span: &Span, is_resident: &mut dyn FnMut(u32)
     let size = span.size as usize;
     let pages = span.pages as usize;
     let mut used = 0;
+    let mut cached = 0;
     for i in 0..span.words() {
-        used += span.live_bits(i).count_ones() as usize;
+        let (live, in_magazine) = span.live_and_cached(i);
+        used += live.count_ones() as usize;
+        cached += in_magazine.count_ones() as usize;
     }
+    into.magazine_bytes += cached * size;
     // ORDER: the locks are held (span S3).
     let clean = span.clean.load(Ordering::Relaxed);
     let holes = clean.count_ones() as usize;
@@ -532,7 +539,7 @@ fn live_on(span: &Span, pages: u16) -> usize {
     let size = span.size as usize;
     let mut bytes = 0;
     for i in 0..span.words() {
-        let mut bits = span.live_bits(i);
+        let (mut bits, _) = span.live_and_cached(i);
         while bits != 0 {
             let start = (i * 64 + bits.trailing_zeros() as usize) * size;
             bits &= bits - 1;

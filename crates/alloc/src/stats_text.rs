@@ -113,6 +113,7 @@ pub fn write_json(snapshot: &Snapshot, sink: impl FnMut(&[u8])) {
         }
     }
     out.bytes("trimmable_bytes", snapshot.trimmable_bytes);
+    out.bytes("magazines_bytes", snapshot.magazine_bytes);
     out.bytes("free_in_current_spans_bytes", snapshot.current_bytes);
     out.bytes("empty_spans_bytes", snapshot.empty_bytes);
     live(&mut out, snapshot);

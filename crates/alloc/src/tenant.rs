@@ -28,7 +28,7 @@ use crate::heap::{Heap, usage};
 use crate::large::{self, Large};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{HEAPS, at, base, descriptor, limit, new_heap, offset_of, with_pool};
-use crate::{api, free, reserve, sample};
+use crate::{api, free, harden, reserve, sample};
 
 /// Heaps that wait for a tenant, linked through `next_idle`; under the pool's lock.
 static SPARE: AtomicU32 = AtomicU32::new(0);
@@ -124,33 +124,8 @@ unsafe fn each_span(heap: &Heap, mut work: impl FnMut(&Span)) {
     }
 }
 
-/// Takes a small block from a heap that is used under its lock; null if the OS refuses.
-///
-/// # Safety
-/// The heap's lock is held, and no thread has the heap (T1); `n` is from 1 to [`SMALL_MAX`].
-pub unsafe fn small(heap: &Heap, n: usize) -> *mut u8 {
-    let class = class::of_slice((n - 1) >> 4);
-    // SAFETY: as the caller promises: the owner calls (S2).
-    unsafe {
-        let span = &*heap.current(class);
-        let block = span.take();
-        if !block.is_null() {
-            return block;
-        }
-        if span.next_word() {
-            return span.take();
-        }
-        // Collects what others freed, too.
-        let span = heap.next_span(class);
-        if span.is_null() {
-            return core::ptr::null_mut();
-        }
-        (*span).take()
-    }
-}
-
 impl Tenant {
-    /// Makes a heap. Its own cost is 4 KiB of metadata, used again by later tenants. `None`: no memory.
+    /// Makes a heap. Its own cost is some 12 KiB of metadata, used again by later tenants. `None`: no memory.
     pub fn create() -> Option<Tenant> {
         let heap = claim(usage::TENANT);
         if heap.is_null() {
@@ -243,10 +218,9 @@ impl Tenant {
         }
         let rounded = n.max(1).next_multiple_of(align);
         if align <= 4096 && rounded <= SMALL_MAX {
-            // As in `api::memalign`: the class of a multiple of a power of two is one too, up to a page.
-            return self.allocate(rounded, 1).0;
+            return self.allocate(rounded, align).0;
         }
-        self.allocate(n.max(1), align.max(4096)).0
+        self.allocate(n.max(1), align.max(8192)).0
     }
 
     /// A block, and whether it is known to be zero.
@@ -266,9 +240,14 @@ impl Tenant {
 
     fn try_allocate(self, n: usize, align: usize) -> Result<(*mut u8, bool), No> {
         self.with(|heap| {
-            let made = if n <= SMALL_MAX && align == 1 {
+            let made = if n <= SMALL_MAX && align <= 4096 {
+                let class = match align {
+                    0..=16 => class::of_slice((n - 1) >> 4),
+                    // Base classes are aligned as `api::memalign` says; earned ones need not be.
+                    _ => class::base_class(n),
+                };
                 // SAFETY: the lock is held (T1).
-                (unsafe { small(heap, n) }, false)
+                (unsafe { heap.take_locked(class) }, false)
             } else {
                 let made = large::malloc(n, align);
                 // SAFETY: a large block of ours, or null; the lock is held.
@@ -403,6 +382,7 @@ impl Tenant {
             unsafe {
                 forget_notified(heap);
                 give_spans(heap);
+                harden::contents_unknown();
                 // ORDER: as above.
                 let mut next = heap.large.swap(0, Ordering::Relaxed);
                 while next != 0 {
