@@ -12,6 +12,8 @@ import statistics
 SPEED_MEAN, SPEED_WORST = 1.00, 1.10
 PEAK_MEAN, PEAK_WORST = 1.00, 1.05
 IDLE_MEAN = 1.25
+# Of the last two seconds: an idle process that is clean does nothing. redis has a clock of its own and is left out.
+LATE_CPU_MS = 0.1
 REDIS_IDLE_MIB = 170
 START_RSS_KB, START_CPU = 1536, 1.05
 LARGE_PAIR_NS, REALLOC_STEP_NS, FREEONLY_PEAK_KB = 100, 40, 40 * 1024
@@ -127,6 +129,11 @@ def judge_idle(rows, subject):
     out.append(verdict(below(ratio, IDLE_MEAN), f"RSS while idle / page floor, geometric mean over {count}: {said(ratio, 3)} (bar {IDLE_MEAN})"))
     ratio, count = idle_ratio(rows, subject, "trim")
     out.append(verdict(below(ratio, IDLE_MEAN), f"RSS after malloc_trim / page floor, geometric mean over {count}: {said(ratio, 3)} (bar {IDLE_MEAN})"))
+    late = [(row[subject]["late_cpu_ms"], workload) for workload, row in rows.items()
+            if workload != "redis-idle" and "late_cpu_ms" in row.get(subject, {})]
+    if late:
+        spent, workload = max(late)
+        out.append(verdict(spent <= LATE_CPU_MS, f"CPU in the last 2 s of idling: {said(spent)} ms, {workload} (bar {LATE_CPU_MS})"))
     redis = value(rows.get("redis-idle", {}), subject, "idle")
     if "redis-idle" in rows:
         mib = redis / 1024 if redis else None

@@ -37,6 +37,7 @@ class Allocator:
     version: str
     path: str
     source: str
+    environment: dict = dataclasses.field(default_factory=dict)
 
 
 def run(command, cwd=None, limit_s=1200):
@@ -131,7 +132,7 @@ def build_tcmalloc(folder, out):
     shutil.rmtree(work)
 
 
-def built(name, crate_name, recipe, work, version=None, **given):
+def built(name, crate_name, recipe, work, version=None, environment=None, **given):
     """An Allocator whose library is compiled from a locked crate, once (E2)."""
     crate_version, folder = crate(crate_name)
     source = inspect.getsource(recipe) + repr(sorted(given.items())) + repr(TCMALLOC_FLAGS)
@@ -143,7 +144,7 @@ def built(name, crate_name, recipe, work, version=None, **given):
         recipe(folder, path + ".part", **given)
         os.rename(path + ".part", path)
     said = version(folder, **given) if version else crate_version
-    return Allocator(name, said, path, f"crate {crate_name} {crate_version}")
+    return Allocator(name, said, path, f"crate {crate_name} {crate_version}", environment or {})
 
 
 def packaged(name, package, pattern):
@@ -181,7 +182,9 @@ MAKERS = {
     "snmalloc": lambda work: built("snmalloc", "snmalloc-sys", build_snmalloc, work),
     "rpmalloc": lambda work: built("rpmalloc", "rpmalloc-sys", build_rpmalloc, work),
     "gperftools": lambda _work: packaged("gperftools", "libtcmalloc-minimal4", LIBRARIES + "libtcmalloc_minimal.so.4"),
-    "tcmalloc": lambda work: built("tcmalloc", "libtcmalloc-sys", build_tcmalloc, work),
+    # Its per-CPU caches need restartable sequences, which glibc takes for itself unless told not to (its docs/rseq.md).
+    "tcmalloc": lambda work: built("tcmalloc", "libtcmalloc-sys", build_tcmalloc, work,
+                                   environment={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),
     "jemalloc-deb": lambda _work: packaged("jemalloc-deb", "libjemalloc2", LIBRARIES + "libjemalloc.so.2"),
     "mimalloc-deb": lambda _work: packaged("mimalloc-deb", "libmimalloc2.0", LIBRARIES + "libmimalloc.so.2"),
 }
@@ -217,7 +220,8 @@ def bound_to(allocator, command, environment):
     """The libraries that the loader took `malloc` from (E3); '' if it said nothing. A program that takes the
     address of malloc has a jump of its own to it, which the loader names too: that is no other allocator."""
     value = preload(allocator, command[0])
-    extended = dict(environment, LD_DEBUG="bindings", LD_BIND_NOW="1", **({"LD_PRELOAD": value} if value else {}))
+    extended = dict(environment, **allocator.environment, LD_DEBUG="bindings", LD_BIND_NOW="1",
+                    **({"LD_PRELOAD": value} if value else {}))
     done = subprocess.run(command, env=extended, capture_output=True, text=True, errors="replace", timeout=60,
                           stdin=subprocess.DEVNULL)
     targets = {found.group(2) for found in

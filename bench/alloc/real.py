@@ -100,8 +100,8 @@ def run(bench, workload, allocator):
     with bench.scratch() as scratch:
         wrapper = [bench.tool("self_rusage"), os.path.join(scratch, "rusage.json"), "-e", "USE_ZEND_ALLOC=0"]
         value = peers.preload(allocator, workload.command[0])
-        if value:
-            wrapper += ["-e", f"LD_PRELOAD={value}"]
+        for name, word in {**allocator.environment, **({"LD_PRELOAD": value} if value else {})}.items():
+            wrapper += ["-e", f"{name}={word}"]
         command = wrapper + ["--"] + workload.arguments(bench.inputs, port)
         process, driven = measure.start(bench, workload, command, scratch, port)
         status, wall = measure.reap(process)

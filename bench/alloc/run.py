@@ -76,7 +76,7 @@ def parse(argv):
 
 def plan(arguments, parser, bench):
     """{part: names to run, or () for all}; exits with the list if a name is unknown."""
-    known = {"real": [w.name for w in real.ALL], "patterns": [name for name, _, _ in speed.patterns(bench)],
+    known = {"real": [w.name for w in real.ALL], "patterns": [pattern[0] for pattern in speed.patterns(bench)],
              "idle": list(idle.WORKLOADS), "start": []}
     parts = {}
     for name in arguments.only:
@@ -104,7 +104,8 @@ def measured(arguments, bench, have, parts):
         failed.update(lost)
     if "patterns" in parts:
         print("patterns, CPU seconds", flush=True)
-        result["patterns"], lost = speed.pattern_rows(bench, have, arguments.rounds or rounds["patterns"], parts["patterns"])
+        result["patterns"], lost = speed.pattern_rows(bench, have, arguments.rounds or rounds["patterns"],
+                                                       arguments.quick, parts["patterns"])
         failed.update(lost)
     if "idle" in parts:
         print("idle, MiB", flush=True)

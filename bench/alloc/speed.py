@@ -37,21 +37,22 @@ def pattern_binary(bench):
 
 
 def patterns(bench):
-    """[(name, runs in several threads, what it does)]"""
+    """[(name, runs in several threads, scale, what it does)]"""
     out = subprocess.run([pattern_binary(bench), "--list"], capture_output=True, text=True, check=True, timeout=20).stdout
     rows = [line.split("\t") for line in out.splitlines()]
-    return [(name, threads == "1", what) for name, threads, _scale, what in rows]
+    return [(name, threads == "1", int(scale), what) for name, threads, scale, what in rows]
 
 
 def environment(allocator, program=""):
     value = peers.preload(allocator, program)
-    return dict(real.ENVIRONMENT, **({"LD_PRELOAD": value} if value else {}))
+    return dict(real.ENVIRONMENT, **allocator.environment, **({"LD_PRELOAD": value} if value else {}))
 
 
-def run_pattern(binary, name, allocator):
+def run_pattern(binary, name, allocator, scale=0):
     """One run: the pattern's own line, checked for whose malloc it used."""
+    words = [binary, name, str(scale)] if scale else [binary, name]
     try:
-        done = subprocess.run([binary, name], env=environment(allocator), capture_output=True, text=True,
+        done = subprocess.run(words, env=environment(allocator), capture_output=True, text=True,
                               timeout=PATTERN_LIMIT_S, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         raise measure.Failed(f"still running after {PATTERN_LIMIT_S} s; killed") from None
@@ -69,19 +70,19 @@ def check_malloc(allocator, path):
         raise measure.Failed(f"malloc came from {path}, not from {allocator.name}")
 
 
-def pattern_rows(bench, allocators, rounds, only=()):
-    """{pattern: {allocator: figures}}, {(pattern, allocator): reason}"""
+def pattern_rows(bench, allocators, rounds, quick, only=()):
+    """{pattern: {allocator: figures}}, {(pattern, allocator): reason}. Quick: half the work of each."""
     binary = pattern_binary(bench)
-    picked = [(name, threads) for name, threads, _ in patterns(bench) if not only or name in only]
     rows, failed = {}, {}
-    for name, threads in picked:
+    for name, threads, scale, _ in [pattern for pattern in patterns(bench) if not only or pattern[0] in only]:
+        scale = (scale + 1) // 2 if quick else scale
         samples = {allocator.name: [] for allocator in allocators}
         for number in range(rounds):
             for allocator in turned(allocators, number):
                 if (name, allocator.name) in failed:
                     continue
                 try:
-                    samples[allocator.name].append(run_pattern(binary, name, allocator))
+                    samples[allocator.name].append(run_pattern(binary, name, allocator, scale))
                 except measure.Failed as error:
                     failed[name, allocator.name] = str(error)
         rows[name] = {key: pattern_summary(lines, threads) for key, lines in samples.items()

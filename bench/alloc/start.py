@@ -1,7 +1,7 @@
 """Start-up, forks, and the instructions of the fast path.
 
     nothing ──► RSS        /bin/true × 200 ──► CPU, paired with glibc's        forks ──► CPU and wall
-    pair48 and pair-null of N and of 2N pairs under callgrind ──► instructions of a malloc and a free
+    pair48, pair48-held, pair-null: N and 2N pairs under callgrind ──► instructions of a malloc and a free
 
 B1  /bin/true and forks are measured in pairs, the C library's malloc and another's in turn, and compared by the
     median of the pairs' ratios: what else the machine does falls on both.
@@ -97,11 +97,14 @@ def counted(bench, allocator, pattern):
 
 
 def instructions(bench, allocator):
-    """Instructions of one malloc(48) and one free (B3)."""
+    """Instructions of one malloc(48) and one free (B3): alone, and beside other blocks of the size."""
     if not shutil.which("valgrind"):
         raise measure.Failed("valgrind is not installed; run: apt-get install -y valgrind")
+    if allocator.environment:
+        raise measure.Failed("valgrind has no restartable sequences: its count would be of the slow path")
     loop = counted(bench, allocator, "pair-null") - NULL_OWN + LINKAGE
-    return counted(bench, allocator, "pair48") - loop
+    return {"pair_instructions": counted(bench, allocator, "pair48") - loop,
+            "held_instructions": counted(bench, allocator, "pair48-held") - loop}
 
 
 def rows(bench, allocators, quick):
@@ -116,7 +119,7 @@ def rows(bench, allocators, quick):
         except (measure.Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
             failed["start", allocator.name] = str(error)
     batches = paired(true_cpu, fit, BATCHES)
-    fork_runs = paired(lambda allocator: forks(bench, allocator, 300), fit, 3 if quick else 7)
+    fork_runs = paired(lambda allocator: forks(bench, allocator, 300), fit, 2 if quick else 8)
     for allocator in fit:
         row = out[allocator.name]
         seconds, row["true_cpu"], row["true_cpu_noise"] = compare(batches, allocator.name)
@@ -125,7 +128,7 @@ def rows(bench, allocators, quick):
             samples = {name: [line[key] for line in lines] for name, lines in fork_runs.items()}
             row[f"forks_{key}_s"], row[f"forks_{key}"], row[f"forks_{key}_noise"] = compare(samples, allocator.name)
         try:
-            row["pair_instructions"] = instructions(bench, allocator)
+            row.update(instructions(bench, allocator))
         except (measure.Failed, subprocess.TimeoutExpired) as error:
             failed["callgrind", allocator.name] = str(error)
         print(f"  {allocator.name:12} {row}", flush=True)
@@ -134,7 +137,7 @@ def rows(bench, allocators, quick):
 
 COLUMNS = (("rss_kb", "RSS KiB", 0), ("true_ms", "true ms", 3), ("true_cpu", "× glibc", 3), ("true_cpu_noise", "noise", 3),
            ("forks_cpu_s", "forks CPU s", 3), ("forks_cpu", "× glibc", 3), ("forks_wall_s", "forks wall s", 3),
-           ("forks_wall", "× glibc", 3), ("pair_instructions", "instr/pair", 1))
+           ("forks_wall", "× glibc", 3), ("pair_instructions", "instructions", 1), ("held_instructions", "beside 20", 1))
 
 
 def table(rows_of, names):

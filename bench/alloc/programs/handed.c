@@ -263,14 +263,14 @@ static uint64_t mstress(uint64_t scale) {
 }
 
 const pattern_t handed_patterns[] = {
-    {"larson", larson, 60, "2 threads and their successors, 10 to 500 bytes, most given back by another thread"},
-    {"xmalloc", xmalloc, 4000, "2 threads that give back each other's blocks"},
-    {"prodcons", prodcons, 6000, "one thread takes, another gives back"},
+    {"larson", larson, 160, "2 threads and their successors, 10 to 500 bytes, most given back by another thread"},
+    {"xmalloc", xmalloc, 10000, "2 threads that give back each other's blocks"},
+    {"prodcons", prodcons, 12000, "one thread takes, another gives back"},
     {"freeonly", freeonly, 6000, "the same, and the first keeps some of its blocks"},
     {"churn", churn, 2000, "4,000 threads of 400 blocks, one in five left behind"},
     {"scratch", scratch, 50000, "small blocks from one thread given back by two, each writing its own often"},
     {"thrash", thrash, 50000, "small blocks of two threads, each writing its own often"},
-    {"ring4", ring4, 1500, "4 threads in a ring, each gives back its neighbour's blocks"},
-    {"mstress", mstress, 1500000, "2 threads, 8 bytes to 400 KiB, some exchanged"},
+    {"ring4", ring4, 4000, "4 threads in a ring, each gives back its neighbour's blocks"},
+    {"mstress", mstress, 3000000, "2 threads, 8 bytes to 400 KiB, some exchanged"},
     {NULL, NULL, 0, NULL},
 };

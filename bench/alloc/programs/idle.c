@@ -42,7 +42,7 @@ void *harness_map(size_t bytes) {
 static unsigned char fill_of(block_t block) { return (unsigned char)((uintptr_t)block.at >> 4) | 1; }
 
 static block_t filled(size_t bytes) {
-    block_t block = {malloc(bytes), bytes};
+    block_t block = {malloc(bytes), (uint32_t)bytes, 0};
     if (!block.at) die("idle: malloc returned null");
     memset(block.at, fill_of(block), bytes);
     return block;

@@ -31,7 +31,10 @@ void *harness_map(size_t bytes) {
     return at;
 }
 
-static inline uint32_t mark_of(block_t block) { return (uint32_t)((uintptr_t)block.at >> 3) ^ (uint32_t)block.bytes; }
+/* Each thread counts from a place of its own (run_workers), so that no two of them stamp alike. */
+static __thread uint32_t serial;
+
+static inline uint32_t mark_of(block_t block) { return block.serial * 0x9e3779b1u ^ (uint32_t)(uintptr_t)block.at; }
 
 void stamp(block_t block) {
     uint32_t mark = mark_of(block);
@@ -56,7 +59,7 @@ void check(block_t block) {
 }
 
 block_t take(size_t bytes) {
-    block_t block = {malloc(bytes), bytes};
+    block_t block = {malloc(bytes), (uint32_t)bytes, ++serial};
     if (!block.at) die("pattern: malloc returned null");
     stamp(block);
     return block;
@@ -68,13 +71,26 @@ void give(block_t block) {
     free(block.at);
 }
 
+typedef struct {
+    void *(*body)(void *);
+    worker_t *worker;
+} launch_t;
+
+static void *launch(void *given) {
+    launch_t *self = given;
+    serial = (uint32_t)rng_next(&(rng_t){self->worker->rng.state});
+    return self->body(self->worker);
+}
+
 uint64_t run_workers(int threads, uint64_t scale, uint64_t seed, void *shared, void *(*body)(void *)) {
     static worker_t workers[16];
+    static launch_t launches[16];
     pthread_t ids[16];
     if (threads > 16) die("pattern: too many threads");
     for (int i = 0; i < threads; i++) {
         workers[i] = (worker_t){i, threads, scale, {seed + (uint64_t)i * 7919}, 0, shared};
-        if (pthread_create(&ids[i], NULL, body, &workers[i])) die("pattern: cannot start a thread");
+        launches[i] = (launch_t){body, &workers[i]};
+        if (pthread_create(&ids[i], NULL, launch, &launches[i])) die("pattern: cannot start a thread");
     }
     uint64_t ops = 0;
     for (int i = 0; i < threads; i++) {

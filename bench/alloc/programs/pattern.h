@@ -4,8 +4,8 @@
  *
  * Q1  The work is the same for every allocator: it depends on the seed and the scale, never on time or addresses.
  * Q2  What the harness itself needs (slots, rings) is mapped by it, never taken from the allocator under test.
- * Q3  Every block is stamped at both ends when it is taken and checked when it is given back; a wrong stamp
- *     ends the program with 3. The price is the same for all: two stores and two loads in lines that a
+ * Q3  Every block is stamped at both ends, with a number of its own, when it is taken, and checked when it is given
+ *     back: a block that was handed out twice is seen even at the same size. A wrong stamp ends the program with 3. The price is the same for all: two stores and two loads in lines that a
  *     program would touch anyway.
  * Q4  A wait parks the thread; nobody spins, since spinning would be counted as the allocator's CPU time.
  */
@@ -36,7 +36,8 @@ static inline uint64_t rng_between(rng_t *r, uint64_t low, uint64_t high) {
 
 typedef struct {
     unsigned char *at;
-    size_t bytes;
+    uint32_t bytes;
+    uint32_t serial;
 } block_t;
 
 __attribute__((noreturn)) void die(const char *what);

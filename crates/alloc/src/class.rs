@@ -203,6 +203,12 @@ pub fn population(class: usize, pages: i32) {
     PAGES[class].fetch_add(pages as u32, Ordering::Relaxed);
 }
 
+/// Pages in spans of the class, over all heaps.
+pub fn population_of(class: usize) -> u32 {
+    // ORDER: a statistic.
+    PAGES[class].load(Ordering::Relaxed)
+}
+
 /// Notes that a magazine is about to be filled for a request of this slice; says whether the size has now
 /// earned a class of its own.
 pub fn slop_seen(slice: usize, class: usize) -> bool {
@@ -217,7 +223,7 @@ pub fn slop_seen(slice: usize, class: usize) -> bool {
         return false;
     }
     let now = before
-        .saturating_add((size - own) * crate::heap::magazine_entries(size).div_ceil(2))
+        .saturating_add((size - own) * crate::heap::fill_of(crate::heap::magazine_entries(size)))
         .min(u32::MAX - 1);
     // ORDER: as above.
     SLOP[slice].store(now, Ordering::Relaxed);

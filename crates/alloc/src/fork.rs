@@ -16,11 +16,11 @@
 use skinflint_base::sync::Ordering;
 
 use crate::heap::usage;
-use crate::lock::{FORKER, NOBODY};
+use crate::lock::{FORKER, NOBODY, Who};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
 use crate::{harden, holes, purger, reserve, tls};
 
-fn who() -> crate::lock::Who {
+fn who() -> Who {
     let who = crate::large::who();
     if who == NOBODY { FORKER } else { who }
 }
@@ -30,9 +30,14 @@ fn who() -> crate::lock::Who {
 /// # Safety
 /// To be called by `pthread_atfork` only.
 pub unsafe extern "C" fn prepare() {
+    let _ = reserve::GUARD.lock(who());
+    harden::before_fork(who());
+    let _ = lock_all();
+}
+
+/// Takes the purge lock, every heap's, and the pool's; returns as whom.
+pub(crate) fn lock_all() -> Who {
     let who = who();
-    let _ = reserve::GUARD.lock(who);
-    harden::before_fork(who);
     let _ = purger::PURGE_LOCK.lock(who);
     loop {
         // ORDER: Acquire, as in `heaps`.
@@ -43,7 +48,7 @@ pub unsafe extern "C" fn prepare() {
         let _ = POOL_LOCK.lock(who);
         // ORDER: the pool's lock is held, so no heap is added now.
         if HEAPS.load(Ordering::Relaxed) == newest {
-            return;
+            return who;
         }
         POOL_LOCK.unlock();
         for heap in heaps() {
@@ -60,6 +65,13 @@ pub unsafe extern "C" fn prepare() {
 /// As for [`prepare`].
 pub unsafe extern "C" fn parent() {
     let who = who();
+    unlock_all(who);
+    harden::after_fork(who);
+    reserve::GUARD.unlock();
+}
+
+/// Gives back what [`lock_all`] took.
+pub(crate) fn unlock_all(who: Who) {
     POOL_LOCK.unlock();
     for heap in heaps() {
         if heap.lock.is_held_by(who) {
@@ -67,8 +79,6 @@ pub unsafe extern "C" fn parent() {
         }
     }
     purger::PURGE_LOCK.unlock();
-    harden::after_fork(who);
-    reserve::GUARD.unlock();
 }
 
 /// After the fork, in the child.

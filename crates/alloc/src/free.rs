@@ -59,7 +59,9 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
     // ORDER: own (S2).
     let free = trio.free.load(Ordering::Relaxed);
     let cached = trio.cached.load(Ordering::Relaxed); // ORDER: own (S2)
-    if (free | cached) & bit != 0 {
+    // ORDER: a look: nobody else may free a live block, so its own bit stands still.
+    let remote = trio.remote.load(Ordering::Relaxed);
+    if (free | cached | remote) & bit != 0 {
         return not_live(span, slot, p);
     }
     // SAFETY: a thread's heap stays (G4).

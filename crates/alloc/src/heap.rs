@@ -83,6 +83,13 @@ pub struct Magazine {
     current: AtomicPtr<Span>,
 }
 
+/// Blocks that a refill brings. A free that finds the magazine full goes to the bits, which costs as much, so
+/// no room need be left for it; but of a short one half is left, or large blocks would always go that way
+/// (2,000 random blocks of 1 to 31 KiB: 73 against 90 million instructions).
+pub fn fill_of(room: u32) -> u32 {
+    if room >= 16 { room } else { room.div_ceil(2) }
+}
+
 /// A heap.
 #[repr(C, align(64))]
 pub struct Heap {
@@ -109,6 +116,8 @@ pub struct Heap {
     pub refills: AtomicU32,
     /// `refills` when the purger last looked.
     pub refills_seen: AtomicU32,
+    /// Walks that have come by (`holes`).
+    pub walks: AtomicU32,
     /// Pages at which to search for holes again (`holes`).
     pub search_at: AtomicU32,
     /// Blocks until the next guarded one (`harden`).
@@ -236,7 +245,7 @@ impl Heap {
         }
     }
 
-    /// Fills a class's magazine, which is empty, to a half from its current span; returns how many.
+    /// Fills a class's magazine, which is empty, from its current span; returns how many. See [`fill_of`].
     ///
     /// # Safety
     /// The caller owns the heap.
@@ -261,7 +270,7 @@ impl Heap {
         }
         // SAFETY: both point into `entries`.
         let room = unsafe { magazine.end.load(Ordering::Relaxed).offset_from(bottom) } as u32; // ORDER: as above
-        let want = room.div_ceil(2);
+        let want = fill_of(room);
         // The lowest address shall come out first, so it goes in last.
         // SAFETY: the current span of a class is live (H3); entries below `want` are there.
         unsafe {
@@ -339,6 +348,7 @@ impl Heap {
         let offset = offset_of(span);
         // ORDER: Relaxed in all list work: the heap's lock orders it (S3).
         let head = list.load(Ordering::Relaxed);
+        span.visit.store(0, Ordering::Relaxed); // ORDER: as above; not seen by the walk under way
         if head == 0 {
             span.next.store(offset, Ordering::Relaxed);
             span.prev.store(offset, Ordering::Relaxed);

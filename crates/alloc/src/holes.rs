@@ -39,7 +39,8 @@ pub static PURGED: AtomicU64 = AtomicU64::new(0);
 /// Pages purged inside spans that the span's next use made writable again: each is a fault if it is
 /// touched.
 pub static RETAKEN: AtomicU64 = AtomicU64::new(0);
-static VISIT: AtomicU32 = AtomicU32::new(0);
+/// Most pages that were resident, as far as that is known here, when a heap was about to grow.
+static PEAK: AtomicU32 = AtomicU32::new(0);
 
 /// Notes that so many pages may have become reclaimable; may start the purger.
 #[inline]
@@ -107,10 +108,11 @@ pub struct Walked {
     pub looked: u32,
 }
 
-/// A number for a walk, so that it knows what it has seen.
-fn new_visit() -> u8 {
-    // ORDER: only distinct numbers are wanted. 0 is what new spans carry.
-    (VISIT.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8
+/// A number for a walk, so that it knows what it has seen: of this heap's own, since with one counter for
+/// 255 heaps each would get the same number in every round.
+fn new_visit(heap: &Heap) -> u8 {
+    // ORDER: only distinct numbers are wanted. 0 is what spans carry that were listed since.
+    (heap.walks.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8
 }
 
 /// Walks a heap's spans and purges what can go. Takes the heap's lock, piece by piece.
@@ -118,7 +120,7 @@ fn new_visit() -> u8 {
 /// `who` must not be the holder of the lock.
 pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
     let mut done = Walked::default();
-    let visit = new_visit();
+    let visit = new_visit(heap);
     // ORDER: statistics.
     let refills = heap.refills.load(Ordering::Relaxed);
     let wanted = refills.wrapping_sub(heap.refills_seen.swap(refills, Ordering::Relaxed));
@@ -275,6 +277,15 @@ pub unsafe fn before_growing(heap: &Heap) {
     // ORDER: the owner's own, and hints.
     let pages = heap.pages.load(Ordering::Relaxed);
     if pages < SEARCH_PAGES || pages < heap.search_at.load(Ordering::Relaxed) {
+        return;
+    }
+    // Growth within what the process has held before raises no peak.
+    let holes = HOLES.load(Ordering::Relaxed); // ORDER: a hint
+    let resident = crate::state::TOUCHED
+        .load(Ordering::Relaxed)
+        .saturating_sub(holes); // ORDER: a hint
+    if resident < PEAK.fetch_max(resident, Ordering::Relaxed) {
+        // ORDER: a hint
         return;
     }
     // Only tried for: it comes before a heap's lock in the order, and this heap's is held.

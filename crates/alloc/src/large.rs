@@ -299,7 +299,11 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
             (*large).pages = want;
             (*large).requested = n;
             if want < have {
-                pool.give(page + want, have - want, true);
+                // The end of this block, which it gives up (L2).
+                let bytes = (have - want) as usize * PAGE;
+                let anew = (*large).displaced != 0
+                    && pool.region.map_anew(start + want as usize * PAGE, bytes);
+                pool.give(page + want, have - want, !anew);
             }
             true
         });
@@ -342,7 +346,20 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
     // SAFETY: two blocks of at least this many bytes; the old one is given up.
     unsafe {
         // A tenant's leaves its list by `free`.
-        if pages < MOVE_PAGES || tenant != 0 || !move_pages(start, new, bytes) {
+        let moved = pages >= MOVE_PAGES && tenant == 0 && may_move();
+        if moved && !move_pages(start, new, bytes) {
+            // Linux before 6.17 unmaps the new range before it finds that it cannot move the old one, for
+            // instance since that consists of two mappings: moved here once, and extended since.
+            let whole = with_pool(who(), |pool| pool.region.map_anew(new as usize, bytes));
+            if whole != Some(true) {
+                // The new range may be no memory: it stays in use, by nobody.
+                return core::ptr::null_mut();
+            }
+            core::ptr::copy_nonoverlapping(start as *const u8, new, bytes);
+            free(start as *mut u8);
+            return new;
+        }
+        if !moved {
             core::ptr::copy_nonoverlapping(start as *const u8, new, bytes);
             free(start as *mut u8);
             return new;
@@ -377,12 +394,14 @@ unsafe fn give_clean(pool: &mut Pool, offset: u32) {
     }
 }
 
+/// Whether one more displaced run is allowed.
+fn may_move() -> bool {
+    // ORDER: a statistic.
+    DISPLACED.load(Ordering::Relaxed) < DISPLACED_MAX
+}
+
 /// Moves pages by the page tables; the old range stays mapped, without pages.
 unsafe fn move_pages(from: usize, to: *mut u8, bytes: usize) -> bool {
-    // ORDER: a statistic.
-    if DISPLACED.load(Ordering::Relaxed) >= DISPLACED_MAX {
-        return false;
-    }
     const DONTUNMAP: i32 = 4;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | DONTUNMAP;
     // SAFETY: both ranges are whole blocks of the caller, and do not overlap.

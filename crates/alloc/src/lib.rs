@@ -11,6 +11,7 @@
 
 mod api;
 mod cgroup;
+pub mod check;
 mod class;
 mod fault;
 pub mod fit;

@@ -354,6 +354,18 @@ impl Span {
         (all & !cached, all & cached)
     }
 
+    /// A word of F, the same of R and of M.
+    pub fn bits(&self, i: usize) -> (u64, u64, u64) {
+        // SAFETY: callers loop over the words.
+        let trio = unsafe { self.trio(i) };
+        // ORDER: as in `free_bits`.
+        (
+            trio.free.load(Ordering::Acquire),
+            trio.remote.load(Ordering::Acquire), // ORDER: as above
+            trio.cached.load(Ordering::Acquire), // ORDER: as above
+        )
+    }
+
     /// Slots that are live or in the magazine.
     pub fn used(&self) -> u32 {
         u32::from(self.slots) - self.free_slots()

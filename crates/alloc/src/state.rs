@@ -70,7 +70,7 @@ pub static HEAPS: AtomicU32 = AtomicU32::new(0);
 pub static IDLE: AtomicU32 = AtomicU32::new(0);
 
 /// Owner of a descriptor that is no small span: no heap has this address.
-pub const OWNER_NONE: u32 = 1;
+pub use skinflint_pages::OWNER_NONE;
 
 /// Address of page 0.
 #[inline(always)]
@@ -186,7 +186,21 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     Some(result)
 }
 
+/// Pages of HEAP that are in use or dirty, as of the pool's last use: what a heap that is about to grow
+/// compares with the peak, without the pool's lock.
+pub static TOUCHED: AtomicU32 = AtomicU32::new(0);
+
+/// The pool, for whoever holds its lock already.
+///
+/// # Safety
+/// POOL_LOCK is held, and there is no other reference.
+pub unsafe fn pool_locked() -> &'static mut Pool {
+    // SAFETY: as the caller promises.
+    unsafe { &mut *POOL.0.get() }
+}
+
 fn publish(pool: &Pool) {
+    TOUCHED.store(pool.touched_pages, Ordering::Relaxed); // ORDER: a hint
     let bytes = pool.region.heap_bytes();
     if bytes == limit() {
         return;

@@ -54,6 +54,22 @@ impl Pool {
         hold(sum == self.known_pages, "pages do not add up to the heap")
     }
 
+    /// Visits every clean run: its first page, and how many; ends with the first error.
+    ///
+    /// # Errors
+    /// Those of the visitor.
+    pub fn each_clean<E>(&self, mut visit: impl FnMut(u32, u32) -> Result<(), E>) -> Result<(), E> {
+        for bucket in 0..BUCKETS {
+            let mut offset = self.clean.head(bucket);
+            while offset != 0 {
+                let run = self.at(offset);
+                visit(run.page.get(), run.pages.get())?;
+                offset = run.next.get();
+            }
+        }
+        Ok(())
+    }
+
     fn check_map(&self) -> Result<Tally, &'static str> {
         let mut tally = Tally::default();
         let (mut page, mut before) = (0, 0);

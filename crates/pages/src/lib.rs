@@ -83,6 +83,10 @@ pub const KIND_NONE: u8 = 0;
 /// A run that nobody uses. All other kinds are the caller's.
 pub const KIND_FREE: u8 = 1;
 
+/// Owner of a descriptor of a free run: neither a heap nor "no heap" (0), so that a pointer into it is no
+/// block of anybody's, not even of a thread without a heap.
+pub const OWNER_NONE: u32 = 1;
+
 /// What may be read of any descriptor before knowing its kind (P2).
 #[repr(C, align(64))]
 pub struct Header {
@@ -90,7 +94,7 @@ pub struct Header {
     pub start: usize,
     /// The kind's own.
     pub own: [u32; 2],
-    /// The thread heap that a small span belongs to, as an offset from META; else 0.
+    /// The thread heap that a small span belongs to; [`OWNER_NONE`] in a free run.
     pub owner: AtomicU32,
     /// [`KIND_NONE`], [`KIND_FREE`], or one of the caller's kinds.
     pub kind: AtomicU8,

@@ -366,7 +366,8 @@ impl Pool {
         run.state.set(state);
         run.tick.set(tick);
         // ORDER: no partner: a pointer into a free run is a mistake whenever it is looked up.
-        run.kind.store(KIND_FREE, Ordering::Relaxed);
+        run.owner.store(crate::OWNER_NONE, Ordering::Relaxed);
+        run.kind.store(KIND_FREE, Ordering::Relaxed); // ORDER: as above
         self.describe(offset, page, pages);
         Some(offset)
     }
