@@ -337,6 +337,10 @@ pub fn snapshot(into: &mut Snapshot, residency: bool) -> bool {
         count_events(into, pool);
         // SAFETY: every heap's lock is held, also that of the samples.
         into.slop = unsafe { sample::estimate() };
+        if into.slop.samples == 0 {
+            // Nothing is known: slop is seldom more than an eighth.
+            into.slop.error_bytes = (into.mapped.small - into.tenant_small_bytes) as u64 / 8;
+        }
         let agrees = agree(into, pool);
         into.balanced = agrees;
         for (start, bytes) in pool.region.metadata() {
