@@ -322,9 +322,11 @@ fn standing_still<R>(work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
 }
 
 /// Fills a snapshot. `residency`: also measures what is resident. `false`: there is none to be had, since
-/// this thread is in the middle of a call of ours (a signal handler), or nothing was allocated yet.
+/// this thread is in the middle of a call of ours (a signal handler), or there is no memory to begin with.
 pub fn snapshot(into: &mut Snapshot, residency: bool) -> bool {
     *into = Snapshot::new();
+    // There is something to look at from then on.
+    large::who_named();
     if base() == 0 {
         return false;
     }
