@@ -181,8 +181,6 @@ static void fill_cache(int listens)
         CHECK(block);
         memset(block, 3, MIB);
         blocks[count++] = block;
-        /* As slow as a cache is filled: warnings come once a second. */
-        usleep(30000);
     }
     CHECK(!listens || levels[SKINFLINT_PRESSURE_NEAR] > 0);
 }

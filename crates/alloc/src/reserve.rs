@@ -14,9 +14,10 @@
 //!     out of memory again gets null at once: no thread is in a listener twice.
 //! E3  A call gives up after [`ROUNDS`] rounds: nothing here can go on for ever.
 //! E4  A memory cgroup refuses nothing: it kills when a page is touched. So, where a reserve or a listener
-//!     is set, the distance to its limit is looked at whenever HEAP has grown, and when it is small
-//!     the same things are done early ([`Level::Near`]). malloc does not fail there: most of what
-//!     programs allocate is touched, but not all.
+//!     is set, the distance to its limit is looked at each time that 4 MiB of pages which were not
+//!     resident have been handed out, and when it is small the same things are done early
+//!     ([`Level::Near`]). malloc does not fail there: most of what programs allocate is touched, but
+//!     not all.
 //! E5  GUARD, under which all of this changes, is taken before every other lock.
 //!
 //! Not here: giving back in good time (`purger`).
@@ -40,10 +41,10 @@ const PARTS: usize = 16;
 const PART_MIN: usize = 64 * 1024;
 /// Listeners there may be.
 pub const LISTENERS: usize = 32;
+/// Pages handed out between two looks at the cgroup: 4 MiB, whose faults cost fifty times a look.
+const LOOK_PAGES: u64 = 1_024;
 /// Shortest and longest wait before the reserve is filled again.
 const WAIT_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
-/// Shortest time between two warnings that a limit is near.
-const WARN_NS: u64 = 1_000_000_000;
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,8 +71,9 @@ static WAIT: AtomicU64 = AtomicU64::new(0);
 static LISTENER: [(AtomicUsize, AtomicUsize); LISTENERS] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; LISTENERS];
 static LISTENING: AtomicU32 = AtomicU32::new(0);
-static LOOK: AtomicU32 = AtomicU32::new(0);
-static NEXT_WARNING: AtomicU64 = AtomicU64::new(0);
+/// Pages handed out when the last look was wanted, and bytes handed out before it.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+static LOOK: AtomicUsize = AtomicUsize::new(0);
 
 static REFUSALS: AtomicU64 = AtomicU64::new(0);
 static RELEASES: AtomicU64 = AtomicU64::new(0);
@@ -347,16 +349,21 @@ pub fn out_of_memory(n: usize, round: &mut u32) -> bool {
     false
 }
 
-/// HEAP has grown: have the next slow path look at the cgroup. Cost: two loads.
+/// So many pages that were not resident have been handed out, ever: now and then, has the next slow path
+/// look at the cgroup. The pool's lock is held. Cost: two loads.
 #[inline]
-pub fn grown() {
+pub fn handed_out(pages: u64) {
     // ORDER: hints.
     if LISTENING.load(Ordering::Relaxed) != 0 || WANTED.load(Ordering::Relaxed) != 0 {
-        LOOK.store(1, Ordering::Relaxed); // ORDER: a hint
+        let more = pages.wrapping_sub(SEEN.load(Ordering::Relaxed)); // ORDER: under the pool's lock
+        if more >= LOOK_PAGES {
+            SEEN.store(pages, Ordering::Relaxed); // ORDER: as above
+            LOOK.store(more as usize * PAGE, Ordering::Relaxed); // ORDER: a hint
+        }
     }
 }
 
-/// Looks at the cgroup if HEAP has grown; no lock is held. Cost if not: one load.
+/// Looks at the cgroup if it is time; no lock is held. Cost if not: one load.
 #[inline]
 pub fn look() {
     // ORDER: a hint.
@@ -369,22 +376,20 @@ pub fn look() {
 #[inline(never)]
 fn look_slow() {
     // ORDER: one thread looks.
-    if LOOK.swap(0, Ordering::Relaxed) == 0 {
-        return;
-    }
-    let now = sys::monotonic_ns();
-    // ORDER: a hint.
-    if now < NEXT_WARNING.load(Ordering::Relaxed) {
+    let touched = LOOK.swap(0, Ordering::Relaxed);
+    if touched == 0 {
         return;
     }
     let Some(room) = cgroup::room() else { return };
-    if room.free > room.margin {
+    // What was handed out may not be touched yet, and as much is handed out before the next look.
+    if room.free > room.margin + 2 * touched {
         return;
     }
-    NEXT_WARNING.store(now + WARN_NS, Ordering::Relaxed); // ORDER: as above
     release();
-    purger::trim();
     tell(Level::Near, 0);
+    // Last: the block that is being allocated is new memory, and will be touched, while what the
+    // listeners freed lies in the pool and counts.
+    purger::trim();
 }
 
 /// In the child of a fork, whose only thread is in no listener.

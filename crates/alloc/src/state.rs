@@ -200,12 +200,12 @@ pub unsafe fn pool_locked() -> &'static mut Pool {
 }
 
 fn publish(pool: &Pool) {
+    crate::reserve::handed_out(pool.used_clean_total);
     TOUCHED.store(pool.touched_pages, Ordering::Relaxed); // ORDER: a hint
     let bytes = pool.region.heap_bytes();
     if bytes == limit() {
         return;
     }
-    crate::reserve::grown();
     // ORDER: Release, though readers need none (G2).
     range().limit.store(bytes, Ordering::Release);
     if !slow_mode() {
