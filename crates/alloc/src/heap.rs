@@ -657,8 +657,9 @@ impl Heap {
     /// The heap's lock is held by its owner.
     unsafe fn new_span(&self, class: usize) -> *mut Span {
         let least = class::get(class).size.div_ceil(4096);
+        // ORDER: as in `steal`. A tenant's population is its own, and small at first.
         let mut pages = match self.usage.load(Ordering::Relaxed) {
-            // ORDER: as in `steal`. Their population is their own, and small at first.
+            // ORDER: the lock is held (H4).
             usage::TENANT if self.pages.load(Ordering::Relaxed) < SMALL_TENANT_PAGES => {
                 least_span(class)
             }

@@ -158,7 +158,10 @@ impl Tenant {
         let offset = self.offset();
         // ORDER: Acquire, as in `state::heaps`. Heaps are made one after the other, so what is beyond
         // the newest is none, and META is mapped up to it.
-        let heap = if base() != 0 && offset % 4096 == 0 && offset <= HEAPS.load(Ordering::Acquire) {
+        let heap = if base() != 0
+            && offset.is_multiple_of(4096)
+            && offset <= HEAPS.load(Ordering::Acquire)
+        {
             // SAFETY: mapped metadata; whether it is a heap is asked next, of numbers that any bytes may be.
             unsafe { &*at::<Heap>(offset) }
         } else {
