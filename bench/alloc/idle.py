@@ -24,7 +24,6 @@ import time
 import inputs
 import judge
 import measure
-import peers
 import real
 import speed
 import workloads

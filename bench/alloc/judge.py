@@ -133,7 +133,8 @@ def judge_idle(rows, subject):
             if workload != "redis-idle" and "late_cpu_ms" in row.get(subject, {})]
     if late:
         spent, workload = max(late)
-        out.append(verdict(spent <= LATE_CPU_MS, f"CPU in the last 2 s of idling: {said(spent)} ms, {workload} (bar {LATE_CPU_MS})"))
+        out.append(verdict(spent <= LATE_CPU_MS,
+                           f"CPU in the last 2 s of idling: {said(spent)} ms, {workload} (bar {LATE_CPU_MS})"))
     redis = value(rows.get("redis-idle", {}), subject, "idle")
     if "redis-idle" in rows:
         mib = redis / 1024 if redis else None

@@ -10,28 +10,35 @@ B2  `…_noise` is half the distance between the quartiles of the pairs' ratios,
 B3  callgrind counts the same on every machine and at any load. What start-up costs goes out with the difference of
     two lengths, and the loop with pair-null: what is left is executed inside malloc(48) and free.
 """
-import os
 import json
+import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 
 import idle
 import judge
 import measure
-import peers
-import real
 import speed
 
 BATCH, BATCHES = 20, 10
 
 
 def run(command, environment, limit_s=120):
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
-    if done.returncode or "cannot be preloaded" in done.stderr:
-        raise measure.Failed(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    return done.stdout
+    """What the command printed. At the limit it is killed with all its children."""
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, error = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise measure.Failed(f"{command[0]}: still running after {limit_s} s; killed") from None
+    if process.returncode or "cannot be preloaded" in error:
+        raise measure.Failed(f"{command[0]} ended with {process.returncode}: {out.strip()} {error.strip()[-300:]}")
+    return out
 
 
 def nothing_rss_kb(bench, allocator):
@@ -56,13 +63,18 @@ def forks(bench, allocator, count):
     return json.loads(run([idle.compiled(bench, "forks", "-pthread"), str(count)], speed.environment(allocator)))
 
 
-def paired(sample, allocators, rounds):
-    """{allocator: [figures]}: in each round everybody once, the order turning (B1)."""
+def paired(part, sample, allocators, rounds, failed):
+    """{allocator: [figures]}: in each round everybody once, the order turning (B1). Who fails once is left out."""
     out = {allocator.name: [] for allocator in allocators}
     for number in range(rounds):
         for allocator in speed.turned(allocators, number):
-            out[allocator.name].append(sample(allocator))
-    return out
+            if (part, allocator.name) in failed:
+                continue
+            try:
+                out[allocator.name].append(sample(allocator))
+            except (measure.Failed, OSError, ValueError) as error:
+                failed[part, allocator.name] = str(error)
+    return {name: figures for name, figures in out.items() if (part, name) not in failed}
 
 
 def compare(samples, name):
@@ -109,29 +121,23 @@ def instructions(bench, allocator):
 
 def rows(bench, allocators, quick):
     """{allocator: figures}, {(part, allocator): reason}"""
-    out, failed = {}, {}
-    fit = []
-    for allocator in allocators:
-        try:
-            out[allocator.name] = {"rss_kb": nothing_rss_kb(bench, allocator)}
-            forks(bench, allocator, 3)
-            fit.append(allocator)
-        except (measure.Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
-            failed["start", allocator.name] = str(error)
-    batches = paired(true_cpu, fit, BATCHES)
-    fork_runs = paired(lambda allocator: forks(bench, allocator, 300), fit, 2 if quick else 8)
-    for allocator in fit:
-        row = out[allocator.name]
-        seconds, row["true_cpu"], row["true_cpu_noise"] = compare(batches, allocator.name)
-        row["true_ms"] = seconds / BATCH * 1000
-        for key in ("cpu", "wall"):
-            samples = {name: [line[key] for line in lines] for name, lines in fork_runs.items()}
-            row[f"forks_{key}_s"], row[f"forks_{key}"], row[f"forks_{key}_noise"] = compare(samples, allocator.name)
-        try:
-            row.update(instructions(bench, allocator))
-        except (measure.Failed, subprocess.TimeoutExpired) as error:
-            failed["callgrind", allocator.name] = str(error)
-        print(f"  {allocator.name:12} {row}", flush=True)
+    failed = {}
+    held = paired("nothing", lambda allocator: nothing_rss_kb(bench, allocator), allocators, 1, failed)
+    batches = paired("true", true_cpu, allocators, BATCHES, failed)
+    fork_runs = paired("forks", lambda allocator: forks(bench, allocator, 300), allocators, 2 if quick else 8, failed)
+    counts = paired("callgrind", lambda allocator: instructions(bench, allocator), allocators, 1, failed)
+    out = {}
+    for name in (allocator.name for allocator in allocators):
+        row = out[name] = {}
+        if name in held:
+            row["rss_kb"] = held[name][0]
+        if name in batches:
+            seconds, row["true_cpu"], row["true_cpu_noise"] = compare(batches, name)
+            row["true_ms"] = seconds / BATCH * 1000
+        for key in ("cpu", "wall") if name in fork_runs else ():
+            samples = {other: [line[key] for line in lines] for other, lines in fork_runs.items()}
+            row[f"forks_{key}_s"], row[f"forks_{key}"], row[f"forks_{key}_noise"] = compare(samples, name)
+        row.update(counts[name][0] if name in counts else {})
     return out, failed
 
 

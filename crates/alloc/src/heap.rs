@@ -248,7 +248,7 @@ impl Heap {
     /// Fills a class's magazine, which is empty, from its current span; returns how many. See [`fill_of`].
     ///
     /// # Safety
-    /// The caller owns the heap.
+    /// The heap's lock is held by its owner.
     unsafe fn fill(&self, class: usize) -> u32 {
         let magazine = self.magazine(class);
         // ORDER: the owner's own, throughout (H5).
@@ -274,7 +274,9 @@ impl Heap {
         // The lowest address shall come out first, so it goes in last.
         // SAFETY: the current span of a class is live (H3); entries below `want` are there.
         unsafe {
-            let got = (*self.current(class)).grab(want, bottom.add(want as usize));
+            let span = &*self.current(class);
+            holes::forget_clean(span);
+            let got = span.grab(want, bottom.add(want as usize));
             if got < want {
                 core::ptr::copy(bottom.add((want - got) as usize), bottom, got as usize);
             }
@@ -526,6 +528,18 @@ impl Heap {
     /// # Safety
     /// The caller owns the heap.
     pub unsafe fn refill(&self, class: usize) -> Option<*mut u8> {
+        if !self.lock.lock(self.who()) {
+            return None;
+        }
+        // SAFETY: as the caller promises, with the lock.
+        let block = unsafe { self.refill_locked(class) };
+        self.lock.unlock();
+        Some(block)
+    }
+
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    unsafe fn refill_locked(&self, class: usize) -> *mut u8 {
         // SAFETY: as the caller promises, throughout.
         unsafe {
             let span = &*self.current(class);
@@ -534,20 +548,16 @@ impl Heap {
                 got = self.fill(class);
             }
             if got == 0 {
-                if !self.lock.lock(self.who()) {
-                    return None;
-                }
                 let span = self.next_span(class);
-                self.lock.unlock();
                 if span.is_null() {
-                    return Some(core::ptr::null_mut());
+                    return span.cast();
                 }
                 if self.fill(class) == 0 {
                     // No room for another magazine: one by one.
-                    return Some((*span).take());
+                    return (*span).take();
                 }
             }
-            self.pop_block(class)
+            self.pop_block(class).unwrap_or(core::ptr::null_mut())
         }
     }
 
@@ -559,6 +569,8 @@ impl Heap {
         // SAFETY: as the caller promises; the current span of a class is live (H3).
         unsafe {
             let span = &*self.current(class);
+            // The purger may have been here since the last block (holes O2).
+            holes::forget_clean(span);
             let block = span.take();
             if !block.is_null() {
                 return block;

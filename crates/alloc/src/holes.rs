@@ -5,9 +5,9 @@
 //!            kept      purged    purged    kept           clean = 0110
 //! ```
 //!
-//! O1  A page is purged only if every slot that touches it is free, its span is not Current, and the
-//!     heap's lock is held: then nobody can allocate there before the purge is done (span S5).
-//! O2  `clean` is not 0 only in spans that are not Current; `HOLES` is the sum of its bits.
+//! O1  A page is purged only if every slot that touches it is free, and the heap's lock is held: then
+//!     nobody can allocate there before the purge is done (span S5).
+//! O2  `clean` is forgotten before blocks are taken from a span; `HOLES` is the sum of its bits.
 //! O3  A walk holds the lock for [`CHUNK`] spans at most, so that the owner's slow path waits for one
 //!     batch, about 100 µs, and its fast path for nothing.
 //!
@@ -146,11 +146,36 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
             // SAFETY: it takes the lock itself.
             unsafe { walk_empty(heap, class, who, batch, &mut done) };
         }
+        if spare == 0 {
+            walk_current(heap, class, who, zeal, batch, &mut done);
+        }
         for list in [&heap.partial[class], &heap.full[class]] {
             walk_list(heap, list, who, (zeal, spare, visit), batch, &mut done);
         }
     }
     done
+}
+
+/// The span that a class allocates from, whose owner may be idle for long.
+fn walk_current(
+    heap: &Heap,
+    class: usize,
+    who: Who,
+    zeal: Zeal,
+    batch: &mut Batch,
+    done: &mut Walked,
+) {
+    if Heap::is_none(heap.current(class)) || !heap.lock.lock(who) {
+        return;
+    }
+    let span = heap.current(class);
+    if !Heap::is_none(span) {
+        done.looked += 1;
+        // SAFETY: the current span of a class is live (H3), and changes under the lock, which is held.
+        unsafe { consider(&*span, zeal, batch, done) };
+        batch.flush();
+    }
+    heap.lock.unlock();
 }
 
 /// Empty spans of a heap that wants none go back whole.
@@ -213,7 +238,7 @@ fn walk_list(
                 skipped += 1;
                 continue;
             }
-            // SAFETY: a listed span is not Current, and the lock is held (O1).
+            // SAFETY: the lock is held (O1).
             unsafe { consider(span, zeal, batch, done) };
         }
         batch.flush();
@@ -224,7 +249,7 @@ fn walk_list(
 /// Purges a span's free pages, now or at the next walk.
 ///
 /// # Safety
-/// The heap's lock is held, the span is not Current.
+/// The heap's lock is held.
 unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked) {
     let free = span.free_slots();
     if (free as usize) * (span.size as usize) < PAGE && span.size as usize <= PAGE {

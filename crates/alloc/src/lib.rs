@@ -13,6 +13,7 @@ mod api;
 mod cgroup;
 pub mod check;
 mod class;
+mod emergency;
 mod fault;
 pub mod fit;
 pub mod fork;
