@@ -24,6 +24,8 @@
 #error "Skinflint records on Linux x86-64 only"
 #endif
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -64,6 +66,61 @@ static __inline__ int skinflint_trim(void)
     __asm__(".weak skinflint_trim\n\tmovq skinflint_trim@GOTPCREL(%%rip), %0" : "=r"(allocator));
     return allocator ? allocator() : 0;
 }
+
+/*
+ * The rest of the allocator is called by its names: link the program with libskinflint.so (-lskinflint), or
+ * find the names with dlsym(RTLD_DEFAULT, ...) if it is only preloaded. All of it is thread-safe.
+ *
+ * Figures, as one line of JSON. What does not fit into `bytes` is cut off; the text is closed with a zero, and
+ * the result is the length of the whole, as snprintf's is. 0: none can be had (a signal handler that
+ * interrupted the allocator). Takes a few milliseconds for each GiB, in which allocations may have to
+ * wait, and 8 KiB of stack.
+ */
+size_t skinflint_stats_json(char *buffer, size_t bytes);
+
+/*
+ * Keeps so many bytes back, resident, and releases them before an allocation fails. Filled again later, when
+ * there is memory. 1 if all of it is there now, 0 if not yet. 0 bytes: none. Also SKINFLINT_RESERVE.
+ */
+int skinflint_set_reserve(size_t bytes);
+
+/* How bad it is. */
+#define SKINFLINT_PRESSURE_NEAR 1     /* the memory cgroup's limit is near; nothing has failed */
+#define SKINFLINT_PRESSURE_RESERVE 2  /* the system refused, and the reserve was released */
+#define SKINFLINT_PRESSURE_CRITICAL 3 /* the system refused, and there is no reserve (any more) */
+
+/*
+ * A listener is called with its context, one of the levels, and the bytes wanted (0 if unknown), on the thread
+ * whose allocation was refused, after the reserve was released and all free memory given back, and before
+ * the allocation is tried again. No lock of the allocator is held: it may allocate and free. It may be
+ * called on several threads at once, but not twice on one; it must return. There is room for 32.
+ * 1 if it was added, or was there to be taken away.
+ */
+typedef void (*skinflint_listener)(void *context, int level, size_t wanted);
+int skinflint_on_pressure(skinflint_listener listener, void *context);
+int skinflint_off_pressure(skinflint_listener listener, void *context);
+
+/*
+ * Heaps of one's own: what is allocated from one is counted for it, and goes whole when it is destroyed, in
+ * time for its pages and not for its blocks. Any thread may use a heap. free() and malloc_usable_size()
+ * work on its blocks; realloc() does too, but a block that it moves leaves the heap.
+ *
+ * create: null if there is no memory. destroy: nobody may use the heap or its blocks any more; null is nothing.
+ * A heap that was destroyed is known as such: its use is reported on stderr, and ends the program unless
+ * SKINFLINT_BAD_FREE says otherwise. memalign: EINVAL if `align` is no power of two.
+ * bytes, blocks: usable bytes of live blocks, and their number; a look at each of its spans.
+ */
+typedef struct skinflint_heap skinflint_heap;
+skinflint_heap *skinflint_heap_create(void);
+void skinflint_heap_destroy(skinflint_heap *heap);
+void *skinflint_heap_malloc(skinflint_heap *heap, size_t size);
+void *skinflint_heap_calloc(skinflint_heap *heap, size_t count, size_t each);
+void *skinflint_heap_realloc(skinflint_heap *heap, void *block, size_t size);
+void *skinflint_heap_memalign(skinflint_heap *heap, size_t align, size_t size);
+void skinflint_heap_free(skinflint_heap *heap, void *block);
+size_t skinflint_heap_usable(skinflint_heap *heap, void *block);
+size_t skinflint_heap_bytes(skinflint_heap *heap);
+size_t skinflint_heap_blocks(skinflint_heap *heap);
 
 #ifdef __cplusplus
 }

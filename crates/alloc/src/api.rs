@@ -82,13 +82,18 @@ unsafe fn malloc_sampled(heap: *mut Heap, n: usize) -> *mut u8 {
         return unsafe { harden::malloc(heap, n) };
     }
     if thread::is_ended(heap) {
+        sample::elsewhere(n as u64);
         return thread::with_borrowed(|heap| {
             // SAFETY: the heap is borrowed for this call.
             unsafe { small(core::ptr::from_ref(heap).cast_mut(), n) }
         });
     }
     // SAFETY: a thread's heap stays (G4).
-    sample::take(unsafe { &*heap }, n);
+    if sample::take(unsafe { &*heap })
+        && let Some(block) = sample::block(n)
+    {
+        return block;
+    }
     // SAFETY: the heap is this thread's.
     unsafe { small(heap, n) }
 }
@@ -118,11 +123,14 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
         if let Some(block) = (*heap).pop_block(class) {
             return block;
         }
+        let mut round = 0;
         loop {
-            match (*heap).refill(class) {
+            let made = (*heap).refill(class);
+            reserve::look();
+            match made {
                 None => return in_handler(n, 16),
                 Some(block) if !block.is_null() => return block,
-                Some(_) if reserve::out_of_memory(n) => {}
+                Some(_) if reserve::out_of_memory(n, &mut round) => {}
                 Some(_) => return fail(),
             }
         }
@@ -161,7 +169,9 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
         return (fail(), false);
     }
     let heap = tls::get();
-    if !thread::is_ended(heap) {
+    if thread::is_ended(heap) {
+        sample::elsewhere(n as u64);
+    } else {
         // SAFETY: a thread's heap stays (G4).
         let this = unsafe { &*heap };
         if harden::is_on() {
@@ -173,15 +183,17 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     if let Some(made) = harden::malloc_large(n, align) {
         return made;
     }
+    let mut round = 0;
     loop {
         let made = large::malloc(n, align);
         if !made.0.is_null() {
+            reserve::look();
             return made;
         }
         if POOL_LOCK.is_held_by(large::who()) {
             return (in_handler(n, align), true);
         }
-        if !reserve::out_of_memory(n) {
+        if !reserve::out_of_memory(n, &mut round) {
             return (fail(), false);
         }
     }
@@ -364,6 +376,7 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
         if n <= SMALL_MAX {
             // An alignment makes large blocks of few bytes, too.
             return if n <= have && n > have / 2 {
+                large::requested(p, n);
                 p
             } else {
                 move_block(p, have, n)
@@ -377,12 +390,14 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
         }
         // An eighth more than asked: untouched pages cost nothing, and the next steps stay in place.
         let mut new = large::move_to(large, n.saturating_add(n / 8).min(isize::MAX as usize));
+        let mut round = 0;
         while new.is_null() {
-            if !reserve::out_of_memory(n) {
+            if !reserve::out_of_memory(n, &mut round) {
                 return fail();
             }
             new = large::move_to(large, n);
         }
+        large::requested(new, n);
         new
     }
 }

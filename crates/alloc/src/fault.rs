@@ -20,6 +20,10 @@ pub enum Fault {
     Overrun,
     /// A block was written to after it was freed.
     Written,
+    /// The heap was destroyed, or never was one.
+    Heap,
+    /// The block is not of this heap.
+    OtherHeap,
 }
 
 /// What to do about one.
@@ -110,6 +114,8 @@ pub fn words(fault: Fault) -> &'static [u8] {
         Fault::Foreign => b"free of an address that was never allocated: ",
         Fault::Overrun => b"bytes around a block were overwritten: ",
         Fault::Written => b"a block was written to after it was freed: ",
+        Fault::Heap => b"use of a heap that was destroyed, or never created: ",
+        Fault::OtherHeap => b"a heap was given a block that is not its own: ",
     }
 }
 

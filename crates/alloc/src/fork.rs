@@ -1,7 +1,7 @@
 //! fork: the child finds every lock free and every heap whole.
 //!
 //! ```text
-//!   prepare   purge lock, then every heap's, then the pool's
+//!   prepare   the reserve's lock, the purge lock, then every heap's, then the pool's
 //!   parent    all given back
 //!   child     all made free; the heaps of the threads that are gone wait for new ones
 //! ```
@@ -18,7 +18,7 @@ use skinflint_base::sync::Ordering;
 use crate::heap::usage;
 use crate::lock::{FORKER, NOBODY, Who};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
-use crate::{harden, holes, purger, tls};
+use crate::{harden, holes, purger, reserve, tls};
 
 fn who() -> Who {
     let who = crate::large::who();
@@ -30,6 +30,7 @@ fn who() -> Who {
 /// # Safety
 /// To be called by `pthread_atfork` only.
 pub unsafe extern "C" fn prepare() {
+    let _ = reserve::GUARD.lock(who());
     harden::before_fork(who());
     let _ = lock_all();
 }
@@ -66,6 +67,7 @@ pub unsafe extern "C" fn parent() {
     let who = who();
     unlock_all(who);
     harden::after_fork(who);
+    reserve::GUARD.unlock();
 }
 
 /// Gives back what [`lock_all`] took.
@@ -86,6 +88,7 @@ pub(crate) fn unlock_all(who: Who) {
 pub unsafe extern "C" fn child() {
     POOL_LOCK.reset();
     purger::forget();
+    reserve::forget();
     harden::in_child();
     let mine = tls::get();
     // ORDER: the child has one thread.
@@ -93,7 +96,7 @@ pub unsafe extern "C" fn child() {
     for heap in heaps() {
         heap.lock.reset();
         // ORDER: as above.
-        if heap.usage.load(Ordering::Relaxed) == usage::TENANT || core::ptr::eq(heap, mine) {
+        if heap.usage.load(Ordering::Relaxed) >= usage::TENANT || core::ptr::eq(heap, mine) {
             continue;
         }
         // ORDER: as above.

@@ -45,6 +45,10 @@ pub mod usage {
     pub const THREAD: u32 = 1;
     /// A tenant, under the lock (`tenant`).
     pub const TENANT: u32 = 2;
+    /// Nobody: it was a tenant's, holds nothing, and waits for the next one.
+    pub const SPARE: u32 = 3;
+    /// The sampled blocks of all threads, under the lock (`sample`).
+    pub const SAMPLES: u32 = 4;
 }
 
 /// A block in a magazine.
@@ -122,6 +126,14 @@ pub struct Heap {
     pub exit_rounds: AtomicU32,
     /// Newest large block of a tenant.
     pub large: AtomicU32,
+    /// Tenants that have had this heap: tells a handle of an earlier one (`tenant`).
+    pub serial: AtomicU32,
+    /// Halvings of the rate at which the next sample was drawn (`sample`).
+    pub sample_shift: AtomicU32,
+    /// Whether its thread is calling listeners (`reserve`).
+    pub calling: AtomicU32,
+    /// State of the random numbers of `sample`; 0 before the first.
+    pub random: AtomicU64,
     /// Partial spans by class.
     pub partial: [AtomicU32; MAX_CLASSES],
     /// Full spans by class.
@@ -148,6 +160,13 @@ fn no_span() -> *mut Span {
     &raw const EMPTY_SPAN as *mut Span
 }
 
+/// Pages up to which a tenant gets the shortest spans: 256 KiB.
+const SMALL_TENANT_PAGES: u32 = 64;
+
+fn least_span(class: usize) -> u32 {
+    u32::from(class::get(class).pages[0])
+}
+
 impl Heap {
     /// Makes a heap in zeroed memory.
     ///
@@ -160,8 +179,6 @@ impl Heap {
             // ORDER: not published yet.
             magazine.current.store(no_span(), Ordering::Relaxed);
         }
-        // ORDER: as above.
-        this.budget.store(SAMPLE_BYTES, Ordering::Relaxed);
         harden::new_heap(this);
     }
 
@@ -552,6 +569,8 @@ impl Heap {
         // SAFETY: as the caller promises; the current span of a class is live (H3).
         unsafe {
             let span = &*self.current(class);
+            // The purger may have been here since the last block (holes O2).
+            holes::forget_clean(span);
             let block = span.take();
             if !block.is_null() {
                 return block;
@@ -600,6 +619,11 @@ impl Heap {
     /// # Safety
     /// The heap's lock is held by its owner.
     unsafe fn steal(&self, class: usize) -> Option<*mut Span> {
+        // A tenant's spans hold nobody else's blocks.
+        // ORDER: written before the heap was anybody's.
+        if self.usage.load(Ordering::Relaxed) >= usage::TENANT {
+            return None;
+        }
         // ORDER: a hint; `next_idle` is read without the pool's lock, so the walk is bounded, and what it
         // finds is checked under the other heap's lock.
         let mut next = crate::state::IDLE.load(Ordering::Acquire);
@@ -645,7 +669,15 @@ impl Heap {
     /// The heap's lock is held by its owner.
     unsafe fn new_span(&self, class: usize) -> *mut Span {
         let least = class::get(class).size.div_ceil(4096);
-        let mut pages = class::pages_for(class);
+        // ORDER: as in `steal`. A tenant's population is its own, and small at first.
+        let mut pages = match self.usage.load(Ordering::Relaxed) {
+            // ORDER: the lock is held (H4).
+            usage::TENANT if self.pages.load(Ordering::Relaxed) < SMALL_TENANT_PAGES => {
+                least_span(class)
+            }
+            usage::SAMPLES => least_span(class),
+            _ => class::pages_for(class),
+        };
         // SAFETY: as the caller promises.
         unsafe {
             // What this heap keeps for other classes goes first.

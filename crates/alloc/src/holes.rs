@@ -13,7 +13,7 @@
 //!
 //! Not here: when (`purger`, `trim`), free runs of the pool (`pages`).
 
-use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_pages::{PAGE, purge::Batch};
 
 use crate::class;
@@ -34,6 +34,11 @@ const LEAST_GROWTH: u32 = 64;
 pub static HOLES: AtomicU32 = AtomicU32::new(0);
 /// Pages that may have become reclaimable since the purger last looked: a hint.
 static RECLAIM: AtomicU32 = AtomicU32::new(0);
+/// Pages that were ever purged inside spans.
+pub static PURGED: AtomicU64 = AtomicU64::new(0);
+/// Pages purged inside spans that the span's next use made writable again: each is a fault if it is
+/// touched.
+pub static RETAKEN: AtomicU64 = AtomicU64::new(0);
 /// Most pages that were resident, as far as that is known here, when a heap was about to grow.
 static PEAK: AtomicU32 = AtomicU32::new(0);
 
@@ -78,6 +83,7 @@ pub unsafe fn forget_clean(span: &Span) {
     let clean = span.clean.load(Ordering::Relaxed);
     if clean != 0 {
         HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+        RETAKEN.fetch_add(u64::from(clean.count_ones()), Ordering::Relaxed); // ORDER: a statistic
         span.clean.store(0, Ordering::Relaxed); // ORDER: as above
     }
 }
@@ -125,8 +131,13 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
     // SAFETY: the lock is held; without a thread the heap is ours for the time (H1).
     unsafe {
         // ORDER: the lock is held.
-        if heap.usage.load(Ordering::Relaxed) == usage::IDLE {
+        let used_by = heap.usage.load(Ordering::Relaxed);
+        if used_by != usage::THREAD {
             free::drain(heap);
+        }
+        // Tenants' heaps are used under their lock only, so theirs can be taken from them.
+        if zeal == Zeal::All && used_by >= usage::TENANT {
+            release_current(heap);
         }
     }
     heap.lock.unlock();
@@ -279,6 +290,7 @@ unsafe fn purge_span(span: &Span, batch: &mut Batch) -> u32 {
     }
     span.clean.store(clean | pages, Ordering::Relaxed); // ORDER: as above
     HOLES.fetch_add(pages.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+    PURGED.fetch_add(u64::from(pages.count_ones()), Ordering::Relaxed); // ORDER: a statistic
     pages.count_ones()
 }
 

@@ -56,7 +56,8 @@ pub struct Large {
     pub lead: u32,
     /// Bytes of ours between the block and the guard page behind it.
     pub slack: u32,
-    _rest: [u32; 2],
+    /// Bytes that were asked for.
+    pub requested: usize,
 }
 
 const _: () = assert!(core::mem::size_of::<Large>() == 64);
@@ -70,6 +71,26 @@ pub static LIVE_PAGES: AtomicU32 = AtomicU32::new(0);
 /// See [`LIVE_PAGES`].
 pub static LIVE_BLOCKS: AtomicU32 = AtomicU32::new(0);
 
+/// The most of each at once.
+pub static MOST_PAGES: AtomicU32 = AtomicU32::new(0);
+/// See [`MOST_PAGES`].
+pub static MOST_BLOCKS: AtomicU32 = AtomicU32::new(0);
+
+/// A block came.
+fn count(pages: u32) {
+    let counts = [
+        (&LIVE_PAGES, &MOST_PAGES, pages),
+        (&LIVE_BLOCKS, &MOST_BLOCKS, 1),
+    ];
+    for (live, most, more) in counts {
+        // ORDER: statistics; a maximum is written only when it rises.
+        let now = live.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
+        if now > most.load(Ordering::Relaxed) {
+            most.fetch_max(now, Ordering::Relaxed); // ORDER: as above
+        }
+    }
+}
+
 /// As whom this thread takes locks.
 pub fn who() -> Who {
     let heap = tls::get();
@@ -82,6 +103,14 @@ pub fn who() -> Who {
     }
 }
 
+/// As [`who`], for a call that is not part of `malloc`: the thread gets a heap first, and so a name.
+pub fn who_named() -> Who {
+    if tls::get().is_null() {
+        crate::thread::enter();
+    }
+    who()
+}
+
 fn page_of(address: usize) -> u32 {
     ((address - base()) / PAGE) as u32
 }
@@ -89,12 +118,17 @@ fn page_of(address: usize) -> u32 {
 /// A block of `n` bytes at a multiple of `align` (a power of two); null if there is no memory. The
 /// second value says whether it is known to be zero.
 pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
+    malloc_as(who(), n, align)
+}
+
+/// As [`malloc`], in the name of another: it uses no thread-local storage.
+pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
     let pages = n.div_ceil(PAGE);
     if pages >= skinflint_pages::MAX_PAGES as usize {
         return (core::ptr::null_mut(), false);
     }
     let align_pages = (align / PAGE).max(1) as u32;
-    let made = with_pool(who(), |pool| {
+    let made = with_pool(who, |pool| {
         let offset = pool.region.desc_alloc(1)?;
         let Some(run) = pool.take(pages.max(1) as u32, align_pages) else {
             pool.region.desc_free(offset, 1);
@@ -110,6 +144,7 @@ pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
             (*large).displaced = 0;
             (*large).tenant = 0;
             (*large).lead = 0;
+            (*large).requested = n;
             (*large).slack = 0;
             (*large).held.store(0, Ordering::Relaxed); // ORDER: published below
             (*large).owner.store(OWNER_NONE, Ordering::Relaxed); // ORDER: published below
@@ -123,8 +158,7 @@ pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
     });
     match made.flatten() {
         Some(block) => {
-            LIVE_PAGES.fetch_add(pages as u32, Ordering::Relaxed); // ORDER: a statistic
-            LIVE_BLOCKS.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+            count(pages as u32);
             block
         }
         None => (core::ptr::null_mut(), false),
@@ -154,17 +188,26 @@ pub unsafe fn find(p: *mut u8) -> Option<*mut Large> {
 /// As for `free`; `p` is in HEAP.
 pub unsafe fn free(p: *mut u8) {
     // SAFETY: as the caller promises.
+    unsafe { free_as(who(), p) }
+}
+
+/// As [`free`], in the name of another.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn free_as(who: Who, p: *mut u8) {
+    // SAFETY: as the caller promises.
     let Some(large) = (unsafe { find(p) }) else {
         return fault::report(Fault::Misaligned, p);
     };
     // SAFETY: a live descriptor.
-    if unsafe { (*large).tenant } != 0 {
-        // SAFETY: as above.
-        unsafe { crate::tenant::forget_large(large) };
+    // SAFETY: as above.
+    if unsafe { (*large).tenant != 0 && !crate::tenant::forget_large(large) } {
+        return;
     }
     let offset = crate::state::offset_of(large);
     // SAFETY: as above; the caller gives the block up.
-    let given = with_pool(who(), |pool| unsafe { give(pool, offset) });
+    let given = with_pool(who, |pool| unsafe { give(pool, offset) });
     if given.is_none() {
         defer(offset);
     }
@@ -239,52 +282,53 @@ pub fn take_deferred(pool: &mut Pool) {
 /// # Safety
 /// `large` is a live block of the caller.
 pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
-    let want = n.div_ceil(PAGE);
-    if want >= skinflint_pages::MAX_PAGES as usize {
+    let pages = n.div_ceil(PAGE);
+    if pages >= skinflint_pages::MAX_PAGES as usize {
         return false;
     }
-    let want = want as u32;
-    // SAFETY: as the caller promises.
-    let (start, have, tenant) = unsafe { ((*large).start, (*large).pages, (*large).tenant) };
-    if want == have {
-        return true;
-    }
-    if tenant != 0 {
-        return want < have && want > have - have / 4;
-    }
-    let page = page_of(start);
-    if want < have {
-        let given = with_pool(who(), |pool| {
-            // SAFETY: as above.
-            let displaced = unsafe {
-                (*large).pages = want;
-                (*large).displaced != 0
-            };
-            let bytes = (have - want) as usize * PAGE;
-            // SAFETY: the end of this block, which it gives up (L2).
-            let anew =
-                displaced && unsafe { pool.region.map_anew(start + want as usize * PAGE, bytes) };
-            pool.give(page + want, have - want, !anew);
+    let want = pages as u32;
+    // SAFETY: as the caller promises, throughout; the descriptor changes under the pool's lock, so that
+    // who walks the page map under it finds every page in some run.
+    unsafe {
+        let (start, have) = ((*large).start, (*large).pages);
+        let page = page_of(start);
+        let done = with_pool(who(), |pool| {
+            if want > have && pool.extend(page + have, want - have).is_none() {
+                return false;
+            }
+            (*large).pages = want;
+            (*large).requested = n;
+            if want < have {
+                // The end of this block, which it gives up (L2).
+                let bytes = (have - want) as usize * PAGE;
+                let anew = (*large).displaced != 0
+                    && pool.region.map_anew(start + want as usize * PAGE, bytes);
+                pool.give(page + want, have - want, !anew);
+            }
+            true
         });
-        if given.is_some() {
-            LIVE_PAGES.fetch_sub(have - want, Ordering::Relaxed); // ORDER: a statistic
+        if done != Some(true) {
+            return false;
+        }
+        // ORDER: a statistic.
+        LIVE_PAGES.fetch_add(want.wrapping_sub(have), Ordering::Relaxed);
+        if want < have {
             holes::hint(have - want);
         }
-        return true;
     }
-    let grown = with_pool(who(), |pool| {
-        let grown = pool.extend(page + have, want - have).is_some();
-        if grown {
-            // SAFETY: as above.
-            unsafe { (*large).pages = want };
-        }
-        grown
-    });
-    if grown != Some(true) {
-        return false;
-    }
-    LIVE_PAGES.fetch_add(want - have, Ordering::Relaxed); // ORDER: a statistic
     true
+}
+
+/// Notes what is wanted of a large block, where that is less than the call that made it asked for.
+///
+/// # Safety
+/// A live block of the caller.
+pub unsafe fn requested(p: *mut u8, n: usize) {
+    // SAFETY: as the caller promises.
+    if let Some(large) = unsafe { find(p) } {
+        // SAFETY: a live descriptor.
+        unsafe { (*large).requested = n };
+    }
 }
 
 /// Moves a large block to where there are `n` bytes. Null: no memory; the block is as it was.
@@ -293,7 +337,7 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
 /// `large` is a live block of the caller; `n` is above its size.
 pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
     // SAFETY: as the caller promises.
-    let (start, pages) = unsafe { ((*large).start, (*large).pages) };
+    let (start, pages, tenant) = unsafe { ((*large).start, (*large).pages, (*large).tenant) };
     let (new, _) = malloc(n, PAGE);
     if new.is_null() {
         return new;
@@ -301,7 +345,8 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
     let bytes = pages as usize * PAGE;
     // SAFETY: two blocks of at least this many bytes; the old one is given up.
     unsafe {
-        let moved = pages >= MOVE_PAGES && may_move();
+        // A tenant's leaves its list by `free`.
+        let moved = pages >= MOVE_PAGES && tenant == 0 && may_move();
         if moved && !move_pages(start, new, bytes) {
             // Linux before 6.17 unmaps the new range before it finds that it cannot move the old one, for
             // instance since that consists of two mappings: moved here once, and extended since.

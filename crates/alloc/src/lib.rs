@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), no_std)]
 
 mod api;
+mod cgroup;
 pub mod check;
 mod class;
 mod emergency;
@@ -28,6 +29,8 @@ mod reserve;
 mod sample;
 mod span;
 mod state;
+pub mod stats;
+mod stats_text;
 mod tenant;
 mod thread;
 mod tls;
@@ -36,6 +39,10 @@ pub use api::{calloc, malloc, memalign, realloc, usable_size};
 pub use fault::{Line, Policy, set_policy};
 pub use free::free;
 pub use purger::{allow as allow_purger, trim};
+pub use reserve::{LISTENERS, Level, Listener, off_pressure, on_pressure, set_reserve};
+pub use sample::{Estimate, reseed};
+pub use stats_text::write_json;
+pub use tenant::{Holds, Tenant};
 
 /// The allocator for Rust programs.
 ///

@@ -73,6 +73,9 @@ pub static PASSES: AtomicU32 = AtomicU32::new(0);
 /// See [`PASSES`].
 pub static PURGED: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
+/// CPU time of the purger's passes, ever.
+pub static CPU_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+
 /// Whether there may be a purger at all.
 pub fn allow(allowed: bool) {
     // ORDER: set at start.
@@ -216,7 +219,9 @@ extern "C" fn main() {
         let worked = pass(&mut demand);
         let took = sys::thread_cpu_ns() - begin;
         delay_ns = (TICK_MS * 1_000_000).max(took * 100);
-        quiet = if worked || hint >= START_PAGES {
+        CPU_NS.fetch_add(took, Ordering::Relaxed); // ORDER: a statistic
+        let missing = crate::reserve::refill();
+        quiet = if worked || missing || hint >= START_PAGES {
             0
         } else {
             quiet + 1

@@ -1,8 +1,404 @@
-//! When the OS refuses: what is given up before a call fails.
+//! When the OS refuses: what is given up before a call fails, and who is told.
+//!
+//! ```text
+//!   refused ──► release the reserve ──► trim everything ──► listeners ──► try again ──► null, ENOMEM
+//!                     ▲                                                      
+//!                     └── filled again later, by the purger: after 1 s, 2 s … 60 s
+//! ```
+//!
+//! E1  The reserve is large blocks of ours whose every page was written to. Untouched address space would
+//!     help against a limit on address space only: an overcommitted system or a memory cgroup has
+//!     nothing to give at the moment that counts. Locked (`mlock`) it need not be: what is in swap
+//!     can be had, slowly. What is released goes to the pool, resident, and not to the OS.
+//! E2  [`out_of_memory`] and listeners run with no lock of ours held. A thread that is in a listener and runs
+//!     out of memory again gets null at once: no thread is in a listener twice.
+//! E3  A call gives up after [`ROUNDS`] rounds: nothing here can go on for ever.
+//! E4  A memory cgroup refuses nothing: it kills when a page is touched. So, where a reserve or a listener
+//!     is set, the distance to its limit is looked at each time that 4 MiB of pages which were not
+//!     resident have been handed out, and when it is small the same things are done early
+//!     ([`Level::Near`]). malloc does not fail there: most of what programs allocate is touched, but
+//!     not all.
+//! E5  GUARD, under which all of this changes, is taken before every other lock.
 //!
 //! Not here: giving back in good time (`purger`).
 
-/// Something may have become free: try again. `false`: nothing more can be done.
-pub fn out_of_memory(_n: usize) -> bool {
-    crate::harden::relieve()
+use core::ffi::c_void;
+
+use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use skinflint_base::sys;
+use skinflint_pages::{MAX_PAGES, PAGE};
+
+use crate::cgroup;
+use crate::lock::{Lock, PURGER, Who};
+use crate::state::with_pool;
+use crate::stats::Events;
+use crate::{large, purger, thread, tls};
+
+/// Tries of a call after the first.
+const ROUNDS: u32 = 2;
+/// Parts that the reserve may be in, and the smallest.
+const PARTS: usize = 16;
+const PART_MIN: usize = 64 * 1024;
+/// Listeners there may be.
+pub const LISTENERS: usize = 32;
+/// Pages handed out between two looks at the cgroup: 4 MiB, whose faults cost fifty times a look.
+const LOOK_PAGES: u64 = 1_024;
+/// Shortest and longest wait before the reserve is filled again.
+const WAIT_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub enum Level {
+    /// A limit is near (E4). Nothing has failed.
+    Near = 1,
+    /// The OS refused, and the reserve was released.
+    Reserve = 2,
+    /// The OS refused, and there was no reserve: what listeners do not free is not there.
+    Critical = 3,
+}
+
+/// What is told of pressure: its context, the [`Level`], and the bytes that are wanted (0 if unknown).
+pub type Listener = unsafe extern "C" fn(*mut c_void, i32, usize);
+
+/// Guards the parts and the listeners (E5).
+pub static GUARD: Lock = Lock::new();
+static PART: [AtomicUsize; PARTS] = [const { AtomicUsize::new(0) }; PARTS];
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static NEXT_TRY: AtomicU64 = AtomicU64::new(0);
+static WAIT: AtomicU64 = AtomicU64::new(0);
+static LISTENER: [(AtomicUsize, AtomicUsize); LISTENERS] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; LISTENERS];
+static LISTENING: AtomicU32 = AtomicU32::new(0);
+/// Pages handed out when the last look was wanted, and bytes handed out before it.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+static LOOK: AtomicUsize = AtomicUsize::new(0);
+
+static REFUSALS: AtomicU64 = AtomicU64::new(0);
+static RELEASES: AtomicU64 = AtomicU64::new(0);
+static CALLS: AtomicU64 = AtomicU64::new(0);
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+
+/// Sets the reserve to so many bytes, 0 for none, and fills it. `false`: not all of it is there yet; it is
+/// tried again later.
+pub fn set_reserve(bytes: usize) -> bool {
+    let Some(bytes) = bytes.checked_next_multiple_of(PAGE) else {
+        return false;
+    };
+    let who = large::who_named();
+    if !GUARD.lock(who) {
+        return false;
+    }
+    // ORDER: under GUARD, throughout.
+    WANTED.store(bytes, Ordering::Relaxed);
+    if held() > bytes {
+        give_parts(who);
+    }
+    fill(who);
+    let there = held() >= bytes;
+    GUARD.unlock();
+    if !there {
+        purger::wanted();
+    }
+    there
+}
+
+/// Bytes that the reserve has now.
+pub fn held() -> usize {
+    // ORDER: a statistic outside of GUARD.
+    HELD.load(Ordering::Relaxed)
+}
+
+/// Whether a large block is a part of the reserve.
+pub fn holds(start: usize) -> bool {
+    // ORDER: a statistic.
+    PART.iter()
+        .any(|part| part.load(Ordering::Relaxed) == start)
+}
+
+/// Events so far.
+pub fn events() -> Events {
+    // ORDER: statistics.
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    Events {
+        refusals: of(&REFUSALS),
+        reserve_releases: of(&RELEASES),
+        listener_calls: of(&CALLS),
+        failures: of(&FAILURES),
+        ..Events::default()
+    }
+}
+
+/// Takes what is missing of the reserve, as far as there is memory. GUARD is held.
+fn fill(who: Who) {
+    // ORDER: under GUARD.
+    let mut size = WANTED.load(Ordering::Relaxed).saturating_sub(held());
+    for part in &PART {
+        // ORDER: as above.
+        let missing = WANTED.load(Ordering::Relaxed).saturating_sub(held());
+        if missing == 0 {
+            return;
+        }
+        // ORDER: as above.
+        if part.load(Ordering::Relaxed) != 0 {
+            continue;
+        }
+        size = size.min(missing);
+        let block = loop {
+            let (block, _) = large::malloc_as(who, size, PAGE);
+            if !block.is_null() {
+                break block;
+            }
+            size = (size / 2).next_multiple_of(PAGE);
+            if size < PART_MIN {
+                return;
+            }
+        };
+        for page in (0..size).step_by(PAGE) {
+            // SAFETY: a page of the block (E1).
+            unsafe { block.add(page).write_volatile(1) };
+        }
+        part.store(block as usize, Ordering::Relaxed); // ORDER: as above
+        HELD.fetch_add(size, Ordering::Relaxed); // ORDER: as above
+    }
+}
+
+/// Gives the reserve to the pool. GUARD is held.
+fn give_parts(who: Who) -> usize {
+    for part in &PART {
+        // ORDER: under GUARD.
+        let block = part.swap(0, Ordering::Relaxed);
+        if block != 0 {
+            // SAFETY: a live large block of ours.
+            unsafe { large::free_as(who, block as *mut u8) };
+        }
+    }
+    // ORDER: as above.
+    HELD.swap(0, Ordering::Relaxed)
+}
+
+/// Releases the reserve; returns the bytes that this brought.
+fn release() -> usize {
+    let who = large::who();
+    if held() == 0 || !GUARD.lock(who) {
+        return 0;
+    }
+    let bytes = give_parts(who);
+    let now = sys::monotonic_ns();
+    // ORDER: under GUARD. Soon after the last time it waits longer; after a long time as at first.
+    let wait = WAIT.load(Ordering::Relaxed);
+    let long_ago = now > NEXT_TRY.load(Ordering::Relaxed) + WAIT_NS.1; // ORDER: as above
+    let wait = if long_ago {
+        WAIT_NS.0
+    } else {
+        (wait * 2).clamp(WAIT_NS.0, WAIT_NS.1)
+    };
+    WAIT.store(wait, Ordering::Relaxed); // ORDER: as above
+    NEXT_TRY.store(now + wait, Ordering::Relaxed); // ORDER: as above
+    GUARD.unlock();
+    if bytes > 0 {
+        RELEASES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        purger::wanted();
+    }
+    bytes
+}
+
+/// Fills the reserve again, if it is time. `true`: something is missing still, so that the purger, which
+/// calls this, stays. Uses no thread-local storage.
+pub fn refill() -> bool {
+    // ORDER: looks; GUARD orders.
+    if held() >= WANTED.load(Ordering::Relaxed) {
+        return false;
+    }
+    let now = sys::monotonic_ns();
+    // ORDER: as above.
+    if now < NEXT_TRY.load(Ordering::Relaxed) || !GUARD.try_lock(PURGER) {
+        return true;
+    }
+    // Not where it would be the next thing to be given up.
+    let room = cgroup::room();
+    // ORDER: under GUARD.
+    if room.is_none_or(|room| room.free > room.margin + WANTED.load(Ordering::Relaxed)) {
+        fill(PURGER);
+    }
+    let missing = held() < WANTED.load(Ordering::Relaxed); // ORDER: as above
+    if missing {
+        let wait = (WAIT.load(Ordering::Relaxed) * 2).clamp(WAIT_NS.0, WAIT_NS.1); // ORDER: as above
+        WAIT.store(wait, Ordering::Relaxed); // ORDER: as above
+        NEXT_TRY.store(now + wait, Ordering::Relaxed); // ORDER: as above
+    }
+    GUARD.unlock();
+    missing
+}
+
+/// Adds a listener. `false`: there are [`LISTENERS`] already.
+///
+/// It is called on the thread that runs out of memory, with no lock of ours held, perhaps on several
+/// threads at once. It may allocate and free, and must return.
+pub fn on_pressure(listener: Listener, context: *mut c_void) -> bool {
+    if !GUARD.lock(large::who_named()) {
+        return false;
+    }
+    // ORDER: under GUARD.
+    let free = LISTENER
+        .iter()
+        .find(|slot| slot.0.load(Ordering::Relaxed) == 0);
+    if let Some(slot) = free {
+        slot.1.store(context as usize, Ordering::Relaxed); // ORDER: as above
+        slot.0.store(listener as usize, Ordering::Relaxed); // ORDER: as above
+        LISTENING.fetch_add(1, Ordering::Relaxed); // ORDER: a hint outside of GUARD
+    }
+    GUARD.unlock();
+    free.is_some()
+}
+
+/// Takes a listener away. Another thread may be in it still. `false`: it was none.
+pub fn off_pressure(listener: Listener, context: *mut c_void) -> bool {
+    if !GUARD.lock(large::who_named()) {
+        return false;
+    }
+    // ORDER: under GUARD.
+    let found = LISTENER.iter().find(|slot| {
+        slot.0.load(Ordering::Relaxed) == listener as usize
+            && slot.1.load(Ordering::Relaxed) == context as usize // ORDER: as above
+    });
+    if let Some(slot) = found {
+        slot.0.store(0, Ordering::Relaxed); // ORDER: as above
+        LISTENING.fetch_sub(1, Ordering::Relaxed); // ORDER: as in `on_pressure`
+    }
+    GUARD.unlock();
+    found.is_some()
+}
+
+/// Tells every listener; returns how many. No lock is held (E2).
+fn tell(level: Level, wanted: usize) -> u32 {
+    // ORDER: a hint.
+    if LISTENING.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    let heap = tls::get();
+    if heap.is_null() || thread::is_ended(heap) {
+        return 0;
+    }
+    // SAFETY: a thread's heap stays (state G4).
+    let calling = unsafe { &(*heap).calling };
+    // ORDER: this thread's own, throughout.
+    if calling.swap(1, Ordering::Relaxed) != 0 {
+        return 0;
+    }
+    let mut listeners = [(0usize, 0usize); LISTENERS];
+    if GUARD.lock(large::who()) {
+        for (copy, slot) in listeners.iter_mut().zip(&LISTENER) {
+            // ORDER: under GUARD.
+            *copy = (
+                slot.0.load(Ordering::Relaxed),
+                slot.1.load(Ordering::Relaxed),
+            );
+        }
+        GUARD.unlock();
+    }
+    let mut called = 0;
+    for (listener, context) in listeners {
+        if listener != 0 {
+            // SAFETY: only `on_pressure` writes there, and it wrote a function of this type.
+            let listener: Listener = unsafe { core::mem::transmute(listener) };
+            // SAFETY: whoever added it promised that it may be called so.
+            unsafe { listener(context as *mut c_void, level as i32, wanted) };
+            called += 1;
+        }
+    }
+    CALLS.fetch_add(u64::from(called), Ordering::Relaxed); // ORDER: a statistic
+    calling.store(0, Ordering::Relaxed); // ORDER: as above
+    called
+}
+
+/// Whether what the pool has free, with the reserve, is as much as is wanted at all.
+fn may_help(n: usize) -> bool {
+    let free = with_pool(large::who(), |pool| {
+        (pool.dirty_pages + pool.clean_pages + pool.claimed_pages) as usize * PAGE
+    });
+    n <= free.unwrap_or(0) + held()
+}
+
+/// The OS refused a request of `n` bytes. `true`: something may have become free, so try again. `round` is 0
+/// at first. `false`: nothing more can be done.
+pub fn out_of_memory(n: usize, round: &mut u32) -> bool {
+    *round += 1;
+    // What no address space could hold is a mistake and no pressure.
+    if n / PAGE >= MAX_PAGES as usize || *round > ROUNDS {
+        FAILURES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        return false;
+    }
+    if *round == 1 {
+        REFUSALS.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+    }
+    // What a hardened process only keeps to watch it goes first.
+    let relieved = *round == 1 && crate::harden::relieve();
+    let released = may_help(n) && release() > 0;
+    let trimmed = purger::trim();
+    let level = if released {
+        Level::Reserve
+    } else {
+        Level::Critical
+    };
+    let told = *round == 1 && tell(level, n) > 0;
+    // A second round is for what others got first.
+    if relieved || released || told || (trimmed && *round == 1) {
+        return true;
+    }
+    FAILURES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+    false
+}
+
+/// So many pages that were not resident have been handed out, ever: now and then, has the next slow path
+/// look at the cgroup. The pool's lock is held. Cost: two loads.
+#[inline]
+pub fn handed_out(pages: u64) {
+    // ORDER: hints.
+    if LISTENING.load(Ordering::Relaxed) != 0 || WANTED.load(Ordering::Relaxed) != 0 {
+        let more = pages.wrapping_sub(SEEN.load(Ordering::Relaxed)); // ORDER: under the pool's lock
+        if more >= LOOK_PAGES {
+            SEEN.store(pages, Ordering::Relaxed); // ORDER: as above
+            LOOK.store(more as usize * PAGE, Ordering::Relaxed); // ORDER: a hint
+        }
+    }
+}
+
+/// Looks at the cgroup if it is time; no lock is held. Cost if not: one load.
+#[inline]
+pub fn look() {
+    // ORDER: a hint.
+    if LOOK.load(Ordering::Relaxed) != 0 {
+        look_slow();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look_slow() {
+    // ORDER: one thread looks.
+    let touched = LOOK.swap(0, Ordering::Relaxed);
+    if touched == 0 {
+        return;
+    }
+    let Some(room) = cgroup::room() else { return };
+    // What was handed out may not be touched yet, and as much is handed out before the next look.
+    if room.free > room.margin + 2 * touched {
+        return;
+    }
+    release();
+    tell(Level::Near, 0);
+    // Last: the block that is being allocated is new memory, and will be touched, while what the
+    // listeners freed lies in the pool and counts.
+    purger::trim();
+}
+
+/// In the child of a fork, whose only thread is in no listener.
+pub fn forget() {
+    GUARD.reset();
+    // SAFETY: a thread's heap stays (state G4).
+    if let Some(heap) = unsafe { tls::get().as_ref() } {
+        heap.calling.store(0, Ordering::Relaxed); // ORDER: one thread
+    }
 }

@@ -1,36 +1,491 @@
 //! What was requested: exactly, over all time; and by samples, for what is live.
 //!
+//! ```text
+//!   malloc(n): budget -= n ──below 0──► take: draws where the next sample lies ──► block: a block among
+//!                                                                                 the sampled ones
+//!   TABLE  [ address │ requested ] … ──► live ones ──► slop = Σ slop_i / p_i  ± √Σ slop_i² (1 - p_i) / p_i²
+//! ```
+//!
+//! The usable bytes of live blocks are known exactly, from the bits. So only their slop is estimated, not
+//! what was requested: the error is that of a few per cent of the whole.
+//!
+//! Q1  Samples are points on the line of requested bytes, at exponentially distributed distances with mean
+//!     [`interval`]. So a block of n bytes is a sample with p = 1 - exp(-n / interval), independently of
+//!     all others and of any pattern in the requests, and what is divided by p is right on average
+//!     (Horvitz and Thompson). The formula for its variance is exact, too.
+//! Q2  Sampled blocks come from one heap of their own, used under its lock like a tenant's. So every
+//!     block there has been through [`block`], and an entry of TABLE whose block was freed can never be
+//!     taken for the next block at that address: that one has a younger entry.
+//! Q3  `requested - budget` is what was requested from a heap, to the byte: a request moves `budget`, and
+//!     whoever moves it by something else moves `requested` as much. Not counted: what a `realloc` in
+//!     place adds. Small blocks with an alignment above 16 are counted, but not sampled: of their slop
+//!     nothing is known, and it counts as requested.
+//! Q4  TABLE is full at most until the next sample: then what is dead goes, and if that is not enough the
+//!     interval doubles and each entry stays with the probability that makes Q1 true for the new one.
+//! Q5  TABLE is under the lock of the heap of samples.
+//!
+//! Large blocks have their requested size in their descriptor; tenants' blocks are not sampled.
+//!
 //! Not here: the totals (`stats`).
 
-use skinflint_base::sync::Ordering;
+use core::cell::UnsafeCell;
 
-use crate::heap::{Heap, SAMPLE_BYTES};
+use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The budget is used up: count it, and look at this request.
-pub fn take(heap: &Heap, _n: usize) {
-    refill(heap);
+use crate::heap::{Heap, SAMPLE_BYTES, usage};
+use crate::span::{KIND_SMALL, Span};
+use crate::state::{self, at, base, descriptor, limit, offset_of};
+use crate::{class, large, tenant};
+
+/// Entries: 64 KiB of the library's zero pages, of which the first is touched at the first sample.
+const ENTRIES: usize = 4_096;
+/// Entries that a clean-up must leave free: else every few samples would bring the next one.
+const ROOM: usize = ENTRIES / 4;
+/// Samples of one small request, of which even the second is rare.
+const POINTS_MAX: u32 = 64;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    address: usize,
+    requested: u32,
+    /// Which came first.
+    number: u32,
 }
 
-/// A large request.
-pub fn large(heap: &Heap, n: usize) {
-    // ORDER: this thread's own (H1).
-    let budget = heap
-        .budget
-        .load(Ordering::Relaxed)
-        .saturating_sub_unsigned(n as u64);
-    heap.budget.store(budget, Ordering::Relaxed); // ORDER: as above
-    if budget < 0 {
-        refill(heap);
+struct Table {
+    entries: [Entry; ENTRIES],
+    used: usize,
+    number: u32,
+}
+
+struct Shared(UnsafeCell<Table>);
+// SAFETY: reached only under the lock of the heap of samples (Q5).
+unsafe impl Sync for Shared {}
+
+static TABLE: Shared = Shared(UnsafeCell::new(Table {
+    entries: [Entry {
+        address: 0,
+        requested: 0,
+        number: 0,
+    }; ENTRIES],
+    used: 0,
+    number: 0,
+}));
+/// Offset of the heap of samples; 0 before the first.
+static SAMPLES: AtomicU32 = AtomicU32::new(0);
+/// The interval is [`SAMPLE_BYTES`] so many times doubled. Only grows.
+static SHIFT: AtomicU32 = AtomicU32::new(0);
+/// Requested where no heap counts it: by threads that have ended, and from tenants that are gone.
+static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
+/// In tests, what seeds the next heap's numbers, and a divisor of the interval.
+static SEED: AtomicU64 = AtomicU64::new(0);
+static DIVISOR: AtomicU32 = AtomicU32::new(1);
+
+/// What the samples say of the live small blocks of threads.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Estimate {
+    /// Live samples.
+    pub samples: u32,
+    /// Bytes between two samples, on average.
+    pub interval_bytes: u64,
+    /// Slop of all live blocks.
+    pub slop_bytes: u64,
+    /// Its standard error.
+    pub error_bytes: u64,
+}
+
+/// Bytes between two samples.
+pub fn interval() -> u64 {
+    // ORDER: a number by itself.
+    interval_at(SHIFT.load(Ordering::Relaxed))
+}
+
+fn interval_at(shift: u32) -> u64 {
+    // ORDER: set before the first block, in tests only.
+    let first = SAMPLE_BYTES as u64 / u64::from(DIVISOR.load(Ordering::Relaxed));
+    first << shift.min(32)
+}
+
+/// For tests of the estimate: other numbers for this thread from now on, and a shorter interval for all.
+#[doc(hidden)]
+pub fn reseed(seed: u64, divisor: u32) {
+    DIVISOR.store(divisor.max(1), Ordering::Relaxed); // ORDER: tests say so before they allocate
+    SEED.store(seed, Ordering::Relaxed); // ORDER: as above
+    // SAFETY: a thread's heap stays (state G4).
+    if let Some(heap) = unsafe { crate::tls::get().as_ref() } {
+        // ORDER: this thread's own (heap H1). The interval that was drawn ends here.
+        let budget = heap.budget.swap(0, Ordering::Relaxed);
+        heap.requested
+            .fetch_add(budget.wrapping_neg() as u64, Ordering::Relaxed); // ORDER: as above (Q3)
+        heap.random.store(0, Ordering::Relaxed); // ORDER: as above
     }
 }
 
-fn refill(heap: &Heap) {
-    // ORDER: this thread's own (H1).
-    let budget = heap.budget.load(Ordering::Relaxed);
-    let missing = budget.min(0).unsigned_abs();
-    let rounds = missing / SAMPLE_BYTES as u64 + 1;
-    let bytes = rounds * SAMPLE_BYTES as u64;
-    heap.budget
-        .store(budget.saturating_add_unsigned(bytes), Ordering::Relaxed); // ORDER: as above
-    heap.requested.fetch_add(bytes, Ordering::Relaxed); // ORDER: a statistic
+/// Counts a request that no heap counts.
+pub fn elsewhere(n: u64) {
+    // ORDER: a statistic.
+    ELSEWHERE.fetch_add(n, Ordering::Relaxed);
+}
+
+/// Bytes requested from a heap (Q3).
+pub fn requested_from(heap: &Heap) -> u64 {
+    // ORDER: statistics; exact while its thread does not allocate.
+    let given = heap.requested.load(Ordering::Relaxed);
+    given.wrapping_sub(heap.budget.load(Ordering::Relaxed) as u64) // ORDER: as above
+}
+
+/// Bytes requested where no heap counts them.
+pub fn requested_elsewhere() -> u64 {
+    // ORDER: a statistic.
+    ELSEWHERE.load(Ordering::Relaxed)
+}
+
+/// The budget is used up by a small request. `true`: it is a sample (Q1).
+pub fn take(heap: &Heap) -> bool {
+    let mut due = false;
+    // ORDER: this thread's own, throughout (heap H1).
+    let mut left = heap.budget.load(Ordering::Relaxed);
+    let mut begun = heap.random.load(Ordering::Relaxed) != 0; // ORDER: as above
+    for _ in 0..POINTS_MAX {
+        if left >= 0 {
+            break;
+        }
+        // The first budget is none: it only shows that nothing was drawn yet.
+        due |= begun && counts(heap);
+        begun = true;
+        left += draw(heap);
+    }
+    set_budget(heap, left.max(0));
+    due
+}
+
+/// A request that is counted and no sample: a large one, whose descriptor tells what was asked for, or an
+/// aligned one.
+pub fn large(heap: &Heap, n: usize) {
+    // ORDER: this thread's own (heap H1).
+    let left = heap
+        .budget
+        .load(Ordering::Relaxed)
+        .saturating_sub_unsigned(n as u64);
+    heap.budget.store(left, Ordering::Relaxed); // ORDER: as above
+    if left < 0 {
+        // The distance that is left is distributed as a new one is.
+        set_budget(heap, draw(heap));
+    }
+}
+
+/// Sets the bytes to the next sample (Q3).
+fn set_budget(heap: &Heap, left: i64) {
+    // ORDER: this thread's own (heap H1).
+    let before = heap.budget.swap(left, Ordering::Relaxed);
+    let given = left.wrapping_sub(before) as u64;
+    heap.requested.fetch_add(given, Ordering::Relaxed); // ORDER: as above
+}
+
+/// Whether a point that was drawn for a shorter interval counts for that of now.
+fn counts(heap: &Heap) -> bool {
+    // ORDER: this thread's own; a number by itself.
+    let drawn = heap.sample_shift.load(Ordering::Relaxed);
+    let now = SHIFT.load(Ordering::Relaxed); // ORDER: as above
+    now <= drawn || random(heap) >> 11 << (now - drawn).min(10) < 1 << 53
+}
+
+/// Bytes to the next sample.
+fn draw(heap: &Heap) -> i64 {
+    // ORDER: a number by itself; this thread's own.
+    let shift = SHIFT.load(Ordering::Relaxed);
+    heap.sample_shift.store(shift, Ordering::Relaxed); // ORDER: as above
+    // From 2^-53 to 1.
+    let uniform = ((random(heap) >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    (-ln(uniform) * interval_at(shift) as f64) as i64
+}
+
+/// The next number of a heap (SplitMix64).
+fn random(heap: &Heap) -> u64 {
+    // ORDER: this thread's own (heap H1).
+    let mut now = heap.random.load(Ordering::Relaxed);
+    if now == 0 {
+        let seed = SEED.load(Ordering::Relaxed); // ORDER: set by tests
+        now = if seed != 0 {
+            seed
+        } else {
+            state::seed() ^ (u64::from(heap.id()) << 20)
+        } | 1;
+    }
+    now = now.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    heap.random.store(now.max(1), Ordering::Relaxed); // ORDER: as above
+    let mut z = now;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The natural logarithm of a normal number above 0, to about 1e-15.
+fn ln(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let exponent = (bits >> 52) as i64 - 1023;
+    let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
+    // 2 artanh((m - 1) / (m + 1)), with m in 1..2.
+    let y = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = y * y;
+    let (mut term, mut sum, mut k) = (y, 0.0, 1.0);
+    while k < 40.0 {
+        sum += term / k;
+        term *= square;
+        k += 2.0;
+    }
+    exponent as f64 * core::f64::consts::LN_2 + 2.0 * sum
+}
+
+/// exp(-x) for x >= 0.
+fn exp_minus(x: f64) -> f64 {
+    let (mut x, mut halvings) = (x.min(700.0), 0);
+    while x > 1.0 / 64.0 {
+        x /= 2.0;
+        halvings += 1;
+    }
+    let mut result =
+        1.0 - x * (1.0 - x / 2.0 * (1.0 - x / 3.0 * (1.0 - x / 4.0 * (1.0 - x / 5.0))));
+    for _ in 0..halvings {
+        result *= result;
+    }
+    result
+}
+
+/// The probability that a block is a sample (Q1).
+fn probability(requested: u32, interval: u64) -> f64 {
+    1.0 - exp_minus(f64::from(requested.max(1)) / interval as f64)
+}
+
+/// The heap of samples; made at the first call.
+fn heap_of_samples() -> Option<&'static Heap> {
+    // ORDER: Acquire meets the Release below.
+    let mut offset = SAMPLES.load(Ordering::Acquire);
+    if offset == 0 {
+        let made = tenant::claim(usage::SAMPLES);
+        if made.is_null() {
+            return None;
+        }
+        offset = offset_of(made);
+        // ORDER: Release: who finds the heap finds it made.
+        let first = SAMPLES.compare_exchange(0, offset, Ordering::AcqRel, Ordering::Acquire);
+        if let Err(other) = first {
+            // SAFETY: heaps stay (state G4); nobody has used this one.
+            tenant::release(unsafe { &*made });
+            offset = other;
+        }
+    }
+    // SAFETY: heaps stay (state G4).
+    Some(unsafe { &*at::<Heap>(offset) })
+}
+
+/// A block for a request that is a sample (Q2). `None`: it cannot be had now, and is none.
+#[cold]
+pub fn block(n: usize) -> Option<*mut u8> {
+    let heap = heap_of_samples()?;
+    if !heap.lock.lock(large::who()) {
+        return None;
+    }
+    // SAFETY: the lock is held, and no thread has the heap; `n` is a small size.
+    let block = unsafe { heap.take_locked(class::of_slice((n - 1) >> 4)) };
+    if !block.is_null() {
+        // SAFETY: the lock is held (Q5).
+        unsafe { note(heap, block as usize, n as u32) };
+    }
+    heap.lock.unlock();
+    (!block.is_null()).then_some(block)
+}
+
+/// # Safety
+/// The lock of the heap of samples is held.
+unsafe fn note(heap: &Heap, address: usize, requested: u32) {
+    // SAFETY: Q5.
+    let table = unsafe { &mut *TABLE.0.get() };
+    if table.used == ENTRIES {
+        table.clean(heap);
+        while table.used > ENTRIES - ROOM {
+            table.thin(heap);
+        }
+    }
+    table.number = table.number.wrapping_add(1);
+    let number = table.number;
+    if let Some(entry) = table.entries.get_mut(table.used) {
+        *entry = Entry {
+            address,
+            requested,
+            number,
+        };
+        table.used += 1;
+    }
+}
+
+impl Table {
+    fn live(&self) -> &[Entry] {
+        self.entries.get(..self.used).unwrap_or(&[])
+    }
+
+    /// Takes out what is dead (Q2).
+    fn clean(&mut self, heap: &Heap) {
+        let entries = self.entries.get_mut(..self.used).unwrap_or(&mut []);
+        sort(entries);
+        let mut kept = 0;
+        for i in 0..entries.len() {
+            let Some(&entry) = entries.get(i) else { break };
+            let older = entries
+                .get(i + 1)
+                .is_some_and(|next| next.address == entry.address);
+            if !older && is_live(heap, entry.address) {
+                if let Some(slot) = entries.get_mut(kept) {
+                    *slot = entry;
+                }
+                kept += 1;
+            }
+        }
+        self.used = kept;
+    }
+
+    /// Doubles the interval (Q4).
+    fn thin(&mut self, heap: &Heap) {
+        // ORDER: only here, under the lock of the samples.
+        let shift = SHIFT.load(Ordering::Relaxed);
+        let (before, after) = (interval_at(shift), interval_at(shift + 1));
+        SHIFT.store(shift + 1, Ordering::Relaxed); // ORDER: as above
+        let mut kept = 0;
+        for i in 0..self.used {
+            let Some(&entry) = self.entries.get(i) else {
+                break;
+            };
+            let stays = probability(entry.requested, after) / probability(entry.requested, before);
+            // Under the lock the heap of samples has its numbers for itself.
+            if ((random(heap) >> 11) as f64) < stays * (1u64 << 53) as f64 {
+                if let Some(slot) = self.entries.get_mut(kept) {
+                    *slot = entry;
+                }
+                kept += 1;
+            }
+        }
+        self.used = kept;
+    }
+}
+
+/// By address, then by age. Shell's, since it needs neither room nor depth.
+fn sort(entries: &mut [Entry]) {
+    for gap in [1750, 701, 301, 132, 57, 23, 10, 4, 1] {
+        for i in gap..entries.len() {
+            let mut j = i;
+            while j >= gap {
+                let (Some(a), Some(b)) = (entries.get(j - gap), entries.get(j)) else {
+                    break;
+                };
+                if (a.address, a.number) <= (b.address, b.number) {
+                    break;
+                }
+                entries.swap(j - gap, j);
+                j -= gap;
+            }
+        }
+    }
+}
+
+/// The span of samples that a live sample lies in.
+fn span_of(heap: &Heap, address: usize) -> Option<&'static Span> {
+    let distance = address.wrapping_sub(base());
+    if distance >= limit() {
+        return None;
+    }
+    // SAFETY: below the limit; MAP leads to descriptors.
+    let span = unsafe { &*descriptor(distance) };
+    // ORDER: spans of this heap come and go under its lock, which is held.
+    let own = span.kind.load(Ordering::Relaxed) == KIND_SMALL
+        && span.owner.load(Ordering::Relaxed) == heap.id(); // ORDER: as above
+    own.then_some(span)
+}
+
+fn is_live(heap: &Heap, address: usize) -> bool {
+    span_of(heap, address)
+        .is_some_and(|span| span.slot_of(address).is_some_and(|slot| span.is_live(slot)))
+}
+
+/// What the samples say now.
+///
+/// # Safety
+/// The lock of the heap of samples, if there is one, is held.
+pub unsafe fn estimate() -> Estimate {
+    let mut result = Estimate {
+        interval_bytes: interval(),
+        ..Estimate::default()
+    };
+    // ORDER: Acquire, as in `heap_of_samples`.
+    let offset = SAMPLES.load(Ordering::Acquire);
+    if offset == 0 {
+        return result;
+    }
+    // SAFETY: heaps stay (state G4); Q5.
+    let (heap, table) = unsafe { (&*at::<Heap>(offset), &mut *TABLE.0.get()) };
+    table.clean(heap);
+    let (mut slop, mut variance) = (0.0, 0.0);
+    for entry in table.live() {
+        let Some(span) = span_of(heap, entry.address) else {
+            continue;
+        };
+        let p = probability(entry.requested, result.interval_bytes);
+        let of_block = f64::from(u32::from(span.size).saturating_sub(entry.requested));
+        slop += of_block / p;
+        variance += of_block * of_block * (1.0 - p) / (p * p);
+    }
+    result.samples = table.used as u32;
+    result.slop_bytes = slop as u64;
+    result.error_bytes = root(variance) as u64;
+    result
+}
+
+/// The square root.
+fn root(x: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    // Half the exponent, then Newton.
+    let mut y = f64::from_bits((x.to_bits() >> 1) + (1023 << 51));
+    for _ in 0..5 {
+        y = (y + x / y) / 2.0;
+    }
+    y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_functions_are_those_of_the_library() {
+        for x in [1e-16, 1.1e-3, 0.3, 0.5, 0.999_999, 1.0, 1.5, 2.0, 7e5] {
+            assert!(
+                (ln(x) - f64::ln(x)).abs() < 1e-13 * (1.0 + f64::ln(x).abs()),
+                "{x}"
+            );
+            assert!((root(x) / x.sqrt() - 1.0).abs() < 1e-12, "{x}");
+        }
+        for x in [0.0, 1e-9, 3e-5, 0.01, 0.06, 0.5, 3.0, 40.0] {
+            assert!((exp_minus(x) / (-x).exp() - 1.0).abs() < 1e-9, "{x}");
+        }
+    }
+
+    #[test]
+    fn entries_are_sorted_by_address_then_age() {
+        let mut seed = 12_345u64;
+        let mut entries: Vec<Entry> = (0..ENTRIES as u32)
+            .map(|number| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let address = (seed >> 40) as usize % 1_000;
+                Entry {
+                    address,
+                    requested: 1,
+                    number: number ^ 0x55,
+                }
+            })
+            .collect();
+        sort(&mut entries);
+        let key = |e: &Entry| (e.address, e.number);
+        assert!(entries.windows(2).all(|pair| key(&pair[0]) < key(&pair[1])));
+    }
 }

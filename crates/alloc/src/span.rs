@@ -345,6 +345,15 @@ impl Span {
         }
     }
 
+    /// Bits of a word's slots that are live, and of those in the magazine.
+    pub fn live_and_cached(&self, i: usize) -> (u64, u64) {
+        // SAFETY: callers loop over the words.
+        // ORDER: a look; exact when nobody allocates.
+        let cached = unsafe { self.trio(i) }.cached.load(Ordering::Relaxed);
+        let all = self.all_bits(i) & !self.free_bits(i);
+        (all & !cached, all & cached)
+    }
+
     /// A word of F, the same of R and of M.
     pub fn bits(&self, i: usize) -> (u64, u64, u64) {
         // SAFETY: callers loop over the words.

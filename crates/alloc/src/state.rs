@@ -200,6 +200,7 @@ pub unsafe fn pool_locked() -> &'static mut Pool {
 }
 
 fn publish(pool: &Pool) {
+    crate::reserve::handed_out(pool.used_clean_total);
     TOUCHED.store(pool.touched_pages, Ordering::Relaxed); // ORDER: a hint
     let bytes = pool.region.heap_bytes();
     if bytes == limit() {
@@ -241,7 +242,7 @@ pub fn start(who: Who) -> bool {
 }
 
 /// Bytes that the kernel drew for this process.
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     // SAFETY: getauxval reads what the kernel left on the stack; it allocates nothing.
     let random = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const u64;
     if random.is_null() {
@@ -253,8 +254,13 @@ fn seed() -> u64 {
 
 /// Every heap, newest first.
 pub fn heaps() -> impl Iterator<Item = &'static Heap> {
-    // ORDER: Acquire meets the Release of `add_heap`: the heap is complete.
-    let mut next = HEAPS.load(Ordering::Acquire);
+    // ORDER: Acquire meets the Release of `new_heap`: the heap is complete.
+    heaps_from(HEAPS.load(Ordering::Acquire))
+}
+
+/// Every heap from one on, given by its offset, to the oldest.
+pub fn heaps_from(first: u32) -> impl Iterator<Item = &'static Heap> {
+    let mut next = first;
     core::iter::from_fn(move || {
         if next == 0 {
             return None;

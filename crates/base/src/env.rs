@@ -86,8 +86,8 @@ pub const ALLOCATOR: Variable = Variable {
 pub const STATS: Variable = Variable {
     name_z: b"SKINFLINT_STATS\0",
     reader: Reader::Allocator,
-    meaning: "figures on stderr when the program ends; set by `skinflint exec --stats`",
-    values: "0, or anything else for yes",
+    meaning: "figures as JSON when the program ends; set to 1 by `skinflint exec --stats`",
+    values: "0, 1 for stderr, or a file to append to (%p is the process id)",
     default: "0",
 };
 

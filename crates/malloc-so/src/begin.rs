@@ -14,14 +14,11 @@
 //! of threads.
 
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use skinflint_alloc as alloc;
 use skinflint_base::env;
 
-use crate::reports;
-
-static STATS_AT_EXIT: AtomicBool = AtomicBool::new(false);
+use crate::accounts;
 
 type Handler = unsafe extern "C" fn();
 
@@ -49,13 +46,15 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
     }
     // SAFETY: as the caller promises; the loader calls before there are threads.
     unsafe { alloc::options::begin(envp) };
-    // SAFETY: as the caller promises; the value is a C string.
-    let wanted = unsafe {
-        let value = variable(envp, env::STATS.name().as_bytes());
-        !value.is_null() && *value != 0 && *value != b'0' as c_char
-    };
-    // ORDER: Relaxed; read at the end by the thread that ends the process, and stands alone.
-    STATS_AT_EXIT.store(wanted, Ordering::Relaxed);
+    // SAFETY: as above; the value is a C string.
+    unsafe { accounts::remember(variable(envp, env::STATS.name().as_bytes())) };
+    match alloc::options::reserve_bytes() {
+        0 => {}
+        // What is not there yet comes later.
+        bytes => {
+            alloc::set_reserve(bytes);
+        }
+    }
 }
 
 /// The value of an environment variable, or null (B3). By hand: before libc's own constructor its
@@ -84,10 +83,7 @@ unsafe fn variable(envp: *const *const c_char, name: &[u8]) -> *const c_char {
 }
 
 unsafe extern "C" fn end() {
-    // ORDER: Relaxed; see `begin`.
-    if STATS_AT_EXIT.load(Ordering::Relaxed) {
-        reports::write_stats();
-    }
+    accounts::at_exit();
 }
 
 #[used]

@@ -3,7 +3,8 @@
 //! ```text
 //!   unchanged program ──malloc, free, …──────► family ─────┐
 //!                     ──new, delete──────────► operators ──┼──► alloc (the engine)
-//!                     ──mallinfo, malloc_info► reports ────┘
+//!                     ──mallinfo, malloc_info► reports ────┤
+//!   program with skinflint.h ────────────► accounts ───┘
 //!   loader ──constructor──► begin: fork handlers, figures at exit
 //! ```
 //!
@@ -18,6 +19,7 @@
 //! Not here: the allocator (`alloc`), what its figures mean (`alloc`).
 #![no_std]
 
+mod accounts;
 mod begin;
 mod family;
 mod operators;

@@ -6,6 +6,8 @@
 //!
 //! Not here: who counts (`alloc`).
 
+use skinflint_alloc::stats::{Snapshot, snapshot};
+
 /// Sums over the whole process.
 #[derive(Default, Clone, Copy)]
 pub struct Totals {
@@ -34,7 +36,21 @@ impl Totals {
     }
 }
 
-/// The figures of this moment.
+/// The figures of this moment; zeroes if there are none to be had (in a signal handler that interrupted the
+/// allocator).
 pub fn totals() -> Totals {
-    Totals::default()
+    let mut figures = Snapshot::new();
+    if !snapshot(&mut figures, false) {
+        return Totals::default();
+    }
+    Totals {
+        system_bytes: figures.mapped_bytes,
+        used_bytes: figures.usable_bytes(),
+        large_blocks: figures.large_blocks as usize,
+        large_bytes: figures.mapped.large,
+        large_blocks_max: figures.large_blocks_max as usize,
+        large_bytes_max: figures.large_bytes_max,
+        free_runs: figures.free_runs,
+        trimmable_bytes: figures.trimmable_bytes,
+    }
 }

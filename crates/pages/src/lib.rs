@@ -39,7 +39,8 @@
 //!
 //! Files: [`region`] addresses · `units` descriptors · `buckets` runs by length · [`pool`] take, give and
 //! extend · `claim` what is purged and when · `check` the invariants by brute force · [`purge`]
-//! the system call that gives pages back · [`os`] mapping, and its refusals in tests.
+//! the system call that gives pages back · `walk` runs told one by one · [`os`] mapping, and its
+//! refusals in tests.
 //!
 //! Not here: blocks within pages, threads, locks, and when to purge (`alloc`).
 #![cfg_attr(not(test), no_std)]
@@ -54,11 +55,13 @@ pub mod region;
 #[cfg(test)]
 mod tests;
 mod units;
+mod walk;
 
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 pub use pool::{Pool, Run};
 pub use region::{Options, Region};
+pub use walk::Free;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;

@@ -222,6 +222,11 @@ impl Region {
         self.meta_bytes + self.map_bytes
     }
 
+    /// The same for each of the two.
+    pub(crate) fn metadata_bytes(&self) -> (usize, usize) {
+        (self.meta_bytes, self.map_bytes)
+    }
+
     /// The address of a page.
     #[inline]
     pub fn page_addr(&self, page: u32) -> usize {

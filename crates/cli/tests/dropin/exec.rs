@@ -87,7 +87,7 @@ fn figures_at_the_end() {
     let program = contract("hints").display().to_string();
     let done = executed(&["--stats"], &[&program, "hints"]);
     assert_eq!((done.shell_status(), &*done.stdout), (0, "hints ok\n"));
-    assert!(done.stderr.contains("in use bytes"), "{done:#?}");
+    assert!(done.stderr.contains("\"usable_bytes\":"), "{done:#?}");
     let silent = executed(&[], &[&program, "hints"]);
     assert_eq!(silent.stderr, "");
 }
@@ -225,7 +225,7 @@ fn programs_that_change_their_user() {
     };
     let done = as_nobody(&[&at("linked")]);
     assert_eq!(done.shell_status(), 3, "{done:#?}");
-    assert!(done.stderr.contains("in use bytes"), "{done:#?}");
+    assert!(done.stderr.contains("\"usable_bytes\":"), "{done:#?}");
     let mode = PermissionsExt::from_mode(0o4755);
     std::fs::set_permissions(at("linked"), mode).expect("its own file");
     let done = as_nobody(&[&at("linked")]);

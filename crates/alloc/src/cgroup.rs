@@ -1,0 +1,161 @@
+//! How far it is to the limit of the memory cgroup.
+//!
+//! ```text
+//!   /proc/self/cgroup ──► "0::/path"        ──► /sys/fs/cgroup/path/memory.max − memory.current
+//!                    └──► "7:memory:/path"  ──► /sys/fs/cgroup/memory/path/memory.limit_in_bytes − …
+//! ```
+//!
+//! X1  Nothing is kept: a process may be moved to another group at any time. A look is three files.
+//! X2  Buffers are on the stack, files are opened by hand; `errno` and the heap are left alone.
+//! X3  The process's own group is looked at. Inside a container that is the container.
+//!
+//! Not here: what is done about it (`reserve`).
+
+use skinflint_base::sys;
+
+/// Longest path.
+const PATH: usize = 512;
+
+/// Room that a group has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Bytes to the limit.
+    pub free: usize,
+    /// Bytes from which on it is little: a sixteenth of the limit, 4 MiB at least.
+    pub margin: usize,
+}
+
+/// Room in the process's memory cgroup. `None`: no limit, or none that can be read.
+pub fn room() -> Option<Room> {
+    let mut text = [0u8; 2_048];
+    let text = read(b"/proc/self/cgroup\0", &mut text)?;
+    let (root, group, names) = group_of(text)?;
+    let limit = number(root, group, names.0)?;
+    let used = number(root, group, names.1)?;
+    // "No limit" is a very large number in version 1.
+    if limit > 1 << 46 {
+        return None;
+    }
+    Some(Room {
+        free: limit.saturating_sub(used),
+        margin: (limit / 16).max(4 << 20),
+    })
+}
+
+type Names = (&'static [u8], &'static [u8]);
+const V1: Names = (b"/memory.limit_in_bytes", b"/memory.usage_in_bytes");
+const V2: Names = (b"/memory.max", b"/memory.current");
+
+/// Where the groups are mounted, the process's own, and the files' names. The first version's memory
+/// controller goes before the second version, which has none while the first has.
+fn group_of(text: &[u8]) -> Option<(&'static [u8], &[u8], Names)> {
+    let mut second = None;
+    for line in text.split(|&b| b == b'\n') {
+        let mut parts = line.splitn(3, |&b| b == b':').skip(1);
+        let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let group = group.strip_suffix(b"/").unwrap_or(group);
+        if controllers
+            .split(|&b| b == b',')
+            .any(|one| one == b"memory")
+        {
+            return Some((b"/sys/fs/cgroup/memory", group, V1));
+        }
+        if controllers.is_empty() {
+            second = Some((&b"/sys/fs/cgroup"[..], group, V2));
+        }
+    }
+    second
+}
+
+/// The number in a file; `None` also for "max".
+fn number(root: &[u8], group: &[u8], name: &[u8]) -> Option<usize> {
+    let mut path = [0u8; PATH];
+    let mut length = 0;
+    for part in [root, group, name] {
+        path.get_mut(length..length + part.len())?
+            .copy_from_slice(part);
+        length += part.len();
+    }
+    // The closing zero.
+    path.get(length)?;
+    let mut text = [0u8; 32];
+    let text = read(&path, &mut text)?;
+    let digits = text.iter().take_while(|b| b.is_ascii_digit());
+    let (mut value, mut any) = (0usize, false);
+    for digit in digits {
+        value = value
+            .checked_mul(10)?
+            .checked_add(usize::from(digit - b'0'))?;
+        any = true;
+    }
+    any.then_some(value)
+}
+
+/// As much of a file as there is room for. `path` ends with a zero.
+pub fn read<'a>(path: &[u8], into: &'a mut [u8]) -> Option<&'a [u8]> {
+    // SAFETY: the path is closed; the kernel writes to a place of ours, as much as there is.
+    let read = unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = sys::syscall(
+            libc::SYS_openat,
+            [
+                libc::AT_FDCWD as u64,
+                path.as_ptr() as u64,
+                flags as u64,
+                0,
+                0,
+                0,
+            ],
+        );
+        if sys::is_error(file) {
+            return None;
+        }
+        let read = sys::syscall(
+            libc::SYS_read,
+            [
+                file as u64,
+                into.as_mut_ptr() as u64,
+                into.len() as u64,
+                0,
+                0,
+                0,
+            ],
+        );
+        sys::close(file as i32);
+        read
+    };
+    if sys::is_error(read) {
+        return None;
+    }
+    into.get(..read as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_both_versions_are_found() {
+        let v1 = b"9:name=systemd:/\n4:cpu,memory:/a/b\n0::/c\n";
+        assert_eq!(
+            group_of(v1),
+            Some((&b"/sys/fs/cgroup/memory"[..], &b"/a/b"[..], V1))
+        );
+        assert_eq!(
+            group_of(b"0::/\n"),
+            Some((&b"/sys/fs/cgroup"[..], &b""[..], V2))
+        );
+        assert_eq!(group_of(b"4:cpu:/x\nnonsense\n"), None);
+        assert_eq!(group_of(b"4:memoryless:/x\n"), None);
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_limit() {
+        assert_eq!(number(b"/proc", b"/self", b"/oom_score_adj"), Some(0));
+        assert_eq!(number(b"/proc", b"/self", b"/comm"), None);
+        assert_eq!(number(b"/proc", &[b'x'; PATH], b"/comm"), None);
+        assert_eq!(number(b"/proc", b"", b"/no such file"), None);
+    }
+}

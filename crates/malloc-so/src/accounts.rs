@@ -1,0 +1,371 @@
+//! What skinflint.h declares beyond `malloc`: figures, pressure, heaps of one's own.
+//!
+//! ```text
+//!   skinflint_stats_json ─► a snapshot ─► JSON, into the caller's buffer      at exit ─► stderr, a file
+//!   skinflint_heap_…     ─► alloc::Tenant      skinflint_on_pressure, _set_reserve ─► alloc
+//! ```
+//!
+//! A1  A heap's handle is a number in the shape of a pointer: it leads nowhere, and each call checks it.
+//! A2  Nothing here allocates for itself. A snapshot takes some 8 KiB of stack.
+//! A3  A text for a file is one line, appended, so that processes that share the file do not cut each
+//!     other's lines. `%p` in its name is the process's id.
+//!
+//! Not here: what the figures mean (`alloc::stats`).
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_char, c_int, c_void};
+
+use skinflint_alloc as alloc;
+use skinflint_alloc::Tenant;
+use skinflint_alloc::stats::{Snapshot, snapshot};
+use skinflint_base::sys;
+
+/// Room for the name of the file of figures.
+const NAME: usize = 1024;
+/// Room for a text on its way out: written when it is full.
+const OUT: usize = 4096;
+
+struct Name(UnsafeCell<[u8; NAME]>);
+// SAFETY: written by `remember`, before there are threads, and read at the end.
+unsafe impl Sync for Name {}
+
+/// What SKINFLINT_STATS said: the program may change its environment meanwhile.
+static WHERE: Name = Name(UnsafeCell::new([0; NAME]));
+
+/// Notes where the figures go at the end. `value`: a C string or null; empty, or 0, is nowhere.
+///
+/// # Safety
+/// To be called once, before there are threads.
+pub unsafe fn remember(value: *const c_char) {
+    if value.is_null() {
+        return;
+    }
+    // SAFETY: as the caller promises; a C string ends with zero.
+    unsafe {
+        let name = &mut *WHERE.0.get();
+        for (at, to) in name.iter_mut().enumerate().take(NAME - 1) {
+            *to = *value.add(at) as u8;
+            if *to == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// Bytes on their way to a file.
+struct Out {
+    file: i32,
+    room: [u8; OUT],
+    used: usize,
+}
+
+impl Out {
+    fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if self.used == OUT {
+                self.flush();
+            }
+            if let Some(to) = self.room.get_mut(self.used) {
+                *to = byte;
+                self.used += 1;
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut rest = self.room.get(..self.used).unwrap_or(&[]);
+        while !rest.is_empty() {
+            // SAFETY: the slice is valid for reading.
+            let done = unsafe {
+                let args = [
+                    self.file as u64,
+                    rest.as_ptr() as u64,
+                    rest.len() as u64,
+                    0,
+                    0,
+                    0,
+                ];
+                sys::syscall(libc::SYS_write, args)
+            };
+            if done == -i64::from(libc::EINTR) {
+                continue;
+            }
+            if done <= 0 {
+                break;
+            }
+            rest = rest.get(done as usize..).unwrap_or(&[]);
+        }
+        self.used = 0;
+    }
+}
+
+/// Writes the figures to where SKINFLINT_STATS says, if anywhere: 1 is stderr, all else a file's name.
+pub fn at_exit() {
+    // SAFETY: written before there were threads.
+    let name = unsafe { &*WHERE.0.get() };
+    let length = name.iter().position(|&b| b == 0).unwrap_or(0);
+    let file = match name.get(..length).unwrap_or(&[]) {
+        b"" | b"0" => return,
+        b"1" => 2,
+        name => match open(name) {
+            Some(file) => file,
+            None => {
+                sys::stderr(b"skinflint: SKINFLINT_STATS: cannot open ");
+                sys::stderr(name);
+                sys::stderr(b" for writing\n");
+                return;
+            }
+        },
+    };
+    let mut figures = Snapshot::new();
+    if snapshot(&mut figures, true) {
+        let mut out = Out {
+            file,
+            room: [0; OUT],
+            used: 0,
+        };
+        alloc::write_json(&figures, |bytes| out.add(bytes));
+        out.add(b"\n");
+        out.flush();
+    }
+    if file != 2 {
+        sys::close(file);
+    }
+}
+
+/// Opens a file to append to, with the process's id for `%p`.
+fn open(name: &[u8]) -> Option<i32> {
+    let mut path = [0u8; NAME + 32];
+    let mut used = 0;
+    let mut put = |bytes: &[u8]| {
+        for &byte in bytes {
+            // The last byte stays zero.
+            if used < NAME + 31
+                && let Some(to) = path.get_mut(used)
+            {
+                *to = byte;
+                used += 1;
+            }
+        }
+    };
+    let mut rest = name;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        if first == b'%' && after.first() == Some(&b'p') {
+            let mut digits = [0u8; 10];
+            let mut number = sys::getpid();
+            let mut begin = digits.len();
+            for digit in digits.iter_mut().rev() {
+                *digit = b'0' + (number % 10) as u8;
+                number /= 10;
+                begin -= 1;
+                if number == 0 {
+                    break;
+                }
+            }
+            put(digits.get(begin..).unwrap_or(&[]));
+            rest = after.get(1..).unwrap_or(&[]);
+        } else {
+            put(&[first]);
+        }
+    }
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    // SAFETY: the path is closed by a zero.
+    let file = unsafe {
+        let args = [
+            libc::AT_FDCWD as u64,
+            path.as_ptr() as u64,
+            flags as u64,
+            0o644,
+            0,
+            0,
+        ];
+        sys::syscall(libc::SYS_openat, args)
+    };
+    (!sys::is_error(file)).then_some(file as i32)
+}
+
+/// `skinflint_stats_json`: the figures as JSON, cut to the buffer and closed with a zero; returns the length
+/// of the whole text, as `snprintf` does, or 0 if there are none.
+///
+/// # Safety
+/// `buffer` has room for `bytes`, or `bytes` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_stats_json(buffer: *mut c_char, bytes: usize) -> usize {
+    let mut figures = Snapshot::new();
+    let mut length = 0;
+    if snapshot(&mut figures, true) {
+        alloc::write_json(&figures, |piece| {
+            for &byte in piece {
+                if length + 1 < bytes {
+                    // SAFETY: as the caller promises.
+                    unsafe { buffer.add(length).write(byte as c_char) };
+                }
+                length += 1;
+            }
+        });
+    }
+    if bytes > 0 {
+        // SAFETY: as above.
+        unsafe { buffer.add(length.min(bytes - 1)).write(0) };
+    }
+    length
+}
+
+/// `skinflint_set_reserve`: 1 if all of it is there.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_set_reserve(bytes: usize) -> c_int {
+    c_int::from(alloc::set_reserve(bytes))
+}
+
+/// `skinflint_on_pressure`: 1 if the listener was added.
+///
+/// # Safety
+/// The listener may be called with the context until it is taken away.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_on_pressure(
+    listener: Option<alloc::Listener>,
+    context: *mut c_void,
+) -> c_int {
+    c_int::from(listener.is_some_and(|listener| alloc::on_pressure(listener, context)))
+}
+
+/// `skinflint_off_pressure`: 1 if there was such a listener.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_off_pressure(
+    listener: Option<alloc::Listener>,
+    context: *mut c_void,
+) -> c_int {
+    c_int::from(listener.is_some_and(|listener| alloc::off_pressure(listener, context)))
+}
+
+/// `skinflint_heap_create`: a handle (A1), or null.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_create() -> *mut c_void {
+    match Tenant::create() {
+        Some(heap) => core::ptr::without_provenance_mut(heap.to_raw() as usize),
+        None => core::ptr::null_mut(),
+    }
+}
+
+/// The heap of a handle; null is reported as an old handle is, by its first use.
+fn heap(handle: *mut c_void) -> Tenant {
+    // No heap lies at 64.
+    const NONE: u64 = 64;
+    Tenant::from_raw(handle.addr() as u64)
+        .or(Tenant::from_raw(NONE))
+        .unwrap_or_else(|| unreachable!())
+}
+
+/// `skinflint_heap_destroy`.
+///
+/// # Safety
+/// Nobody uses the heap or its blocks any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_destroy(handle: *mut c_void) {
+    if !handle.is_null() {
+        // SAFETY: as the caller promises.
+        unsafe { heap(handle).destroy() };
+    }
+}
+
+/// `skinflint_heap_malloc`.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_malloc(handle: *mut c_void, size: usize) -> *mut u8 {
+    heap(handle).malloc(size)
+}
+
+/// `skinflint_heap_calloc`.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_calloc(
+    handle: *mut c_void,
+    count: usize,
+    each: usize,
+) -> *mut u8 {
+    heap(handle).calloc(count, each)
+}
+
+/// `skinflint_heap_realloc`.
+///
+/// # Safety
+/// As for `realloc`; the block is of this heap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_realloc(
+    handle: *mut c_void,
+    block: *mut u8,
+    size: usize,
+) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { heap(handle).realloc(block, size) }
+}
+
+/// `skinflint_heap_memalign`: null and EINVAL if the alignment is no power of two.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_memalign(
+    handle: *mut c_void,
+    align: usize,
+    size: usize,
+) -> *mut u8 {
+    if !align.is_power_of_two() {
+        // SAFETY: this thread's errno.
+        unsafe { *libc::__errno_location() = libc::EINVAL };
+        return core::ptr::null_mut();
+    }
+    heap(handle).memalign(align, size)
+}
+
+/// `skinflint_heap_free`.
+///
+/// # Safety
+/// As for `free`; the block is of this heap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_free(handle: *mut c_void, block: *mut u8) {
+    // SAFETY: as the caller promises.
+    unsafe { heap(handle).free(block) }
+}
+
+/// `skinflint_heap_usable`: bytes of a block that may be used.
+///
+/// # Safety
+/// As for `malloc_usable_size`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_usable(_handle: *mut c_void, block: *mut u8) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { alloc::usable_size(block) }
+}
+
+/// `skinflint_heap_bytes`: usable bytes of the heap's live blocks.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_bytes(handle: *mut c_void) -> usize {
+    heap(handle).holds().bytes
+}
+
+/// `skinflint_heap_blocks`: the heap's live blocks.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_heap_blocks(handle: *mut c_void) -> usize {
+    heap(handle).holds().blocks
+}
