@@ -66,10 +66,17 @@ pub fn watch(level: u32, every: u32) {
     LEVEL.store(level.min(3), Ordering::Relaxed); // ORDER: as above
 }
 
-/// How many checks [`watch`] has led to.
-pub fn made() -> u32 {
+/// Says how many checks held, if any were made; for the end of the process.
+pub fn say() {
     // ORDER: a statistic.
-    MADE.load(Ordering::Relaxed)
+    let made = MADE.load(Ordering::Relaxed);
+    if made > 0 {
+        let mut line = fault::Line::new();
+        line.add(b"skinflint: check: held ");
+        line.add_number(u64::from(made));
+        line.add(b" times\n");
+        sys::stderr(line.bytes());
+    }
 }
 
 /// A place at which no lock of the engine's is held. Cost when nothing is watched: one load.

@@ -88,6 +88,7 @@ unsafe extern "C" fn end() {
     if STATS_AT_EXIT.load(Ordering::Relaxed) {
         reports::write_stats();
     }
+    alloc::check::say();
 }
 
 #[used]

@@ -107,7 +107,11 @@ fn pythons_own_tests() {
         pair.glibc
     );
     assert_eq!(verdict(&pair.ours), glibc, "{:#?}", pair.ours);
-    assert!(pair.ours.stdout.contains("result: SUCCESS"), "{:#?}", pair.ours);
+    assert!(
+        pair.ours.stdout.contains("result: SUCCESS"),
+        "{:#?}",
+        pair.ours
+    );
 }
 
 #[test]
