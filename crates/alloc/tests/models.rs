@@ -113,6 +113,8 @@ fn model_remote_frees_of_one_span() {
                 *given = span.look();
             }
         };
+        // Without a yield loom never has the first look come second.
+        thread::yield_now();
         drain(&mut given);
         drain(&mut given);
         for freer in freers {
@@ -151,6 +153,7 @@ fn model_stack_of_two_spans() {
                 remote::collect(&span.remote, &span.free);
             }
         };
+        thread::yield_now();
         drain();
         for freer in freers {
             freer.join().expect("ends");
@@ -201,6 +204,7 @@ fn model_deferred_blocks() {
                 found += 1;
             }
         };
+        thread::yield_now();
         take();
         for freer in freers {
             freer.join().expect("ends");
