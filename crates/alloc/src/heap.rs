@@ -342,95 +342,6 @@ impl Heap {
         span == no_span()
     }
 
-    /// Adds a span to a list, at its front or its back.
-    ///
-    /// # Safety
-    /// The heap's lock is held, the span is on no list.
-    pub unsafe fn push(&self, list: &AtomicU32, span: &Span, back: bool) {
-        let offset = offset_of(span);
-        // ORDER: Relaxed in all list work: the heap's lock orders it (S3).
-        let head = list.load(Ordering::Relaxed);
-        span.visit.store(0, Ordering::Relaxed); // ORDER: as above; not seen by the walk under way
-        if head == 0 {
-            span.next.store(offset, Ordering::Relaxed);
-            span.prev.store(offset, Ordering::Relaxed);
-            list.store(offset, Ordering::Relaxed);
-            return;
-        }
-        // SAFETY: lists hold offsets of live descriptors (H3).
-        let first = unsafe { &*at::<Span>(head) };
-        let tail = first.prev.load(Ordering::Relaxed);
-        span.next.store(head, Ordering::Relaxed);
-        span.prev.store(tail, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { &*at::<Span>(tail) }
-            .next
-            .store(offset, Ordering::Relaxed);
-        first.prev.store(offset, Ordering::Relaxed);
-        if !back {
-            list.store(offset, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes a span off a list.
-    ///
-    /// # Safety
-    /// The heap's lock is held, the span is on this list.
-    pub unsafe fn unlink(&self, list: &AtomicU32, span: &Span) {
-        let offset = offset_of(span);
-        // ORDER: as in `push`.
-        let next = span.next.load(Ordering::Relaxed);
-        let prev = span.prev.load(Ordering::Relaxed);
-        if next == offset {
-            list.store(0, Ordering::Relaxed);
-            return;
-        }
-        // SAFETY: lists hold offsets of live descriptors (H3).
-        unsafe {
-            (*at::<Span>(prev)).next.store(next, Ordering::Relaxed);
-            (*at::<Span>(next)).prev.store(prev, Ordering::Relaxed);
-        }
-        if list.load(Ordering::Relaxed) == offset {
-            list.store(next, Ordering::Relaxed);
-        }
-    }
-
-    /// The list for a span's state.
-    pub fn list_of(&self, span: &Span) -> Option<&AtomicU32> {
-        let class = span.class as usize;
-        // ORDER: the lock is held (S3).
-        match span.state.load(Ordering::Relaxed) {
-            state::PARTIAL => Some(&self.partial[class]),
-            state::FULL => Some(&self.full[class]),
-            state::EMPTY => Some(&self.empty[class]),
-            _ => None,
-        }
-    }
-
-    /// Moves a span to another state and its list.
-    ///
-    /// # Safety
-    /// The heap's lock is held, the span is this heap's, and not Current before or after.
-    pub unsafe fn move_to(&self, span: &Span, to: u8, back: bool) {
-        let pages = u32::from(span.pages);
-        if let Some(list) = self.list_of(span) {
-            // SAFETY: its state says that it is on this list (H3).
-            unsafe { self.unlink(list, span) };
-        }
-        // ORDER: the lock is held (S3, H4).
-        if span.state.load(Ordering::Relaxed) == state::EMPTY {
-            self.empty_pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: as above
-        }
-        span.state.store(to, Ordering::Relaxed); // ORDER: as above
-        if to == state::EMPTY {
-            self.empty_pages.fetch_add(pages, Ordering::Relaxed); // ORDER: as above
-        }
-        if let Some(list) = self.list_of(span) {
-            // SAFETY: it is on no list now.
-            unsafe { self.push(list, span, back) };
-        }
-    }
-
     /// Most pages of empty spans that the heap keeps.
     pub fn empty_pages_max(&self) -> u32 {
         // ORDER: a hint.
@@ -468,7 +379,7 @@ impl Heap {
         // SAFETY: the current span of a class is live (H3).
         let this = unsafe { &*span };
         // An eighth: fewer frees make a visit that yields little, more leave slots unused (they are
-        // looked for again before the heap grows, see `from_full`).
+        // looked for again before the heap grows, see `refreed`).
         let event = u32::from(this.slots / 8).max(1);
         this.left.store(event, Ordering::Relaxed); // ORDER: own (S2)
         self.clear_current(class);
@@ -501,7 +412,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
-    unsafe fn from_full(&self, class: usize) -> Option<*mut Span> {
+    unsafe fn refreed(&self, class: usize) -> Option<*mut Span> {
         let list = &self.full[class];
         for _ in 0..FULL_LOOKS {
             // ORDER: the lock is held.
@@ -599,7 +510,7 @@ impl Heap {
             let found = self
                 .pop(&self.partial[class])
                 .or_else(|| self.pop(&self.empty[class]))
-                .or_else(|| self.from_full(class))
+                .or_else(|| self.refreed(class))
                 .or_else(|| self.steal(class));
             if let Some(span) = found {
                 return self.make_current(span);

@@ -24,6 +24,7 @@ mod harden;
 mod heap;
 mod holes;
 mod large;
+mod lists;
 mod lock;
 pub mod options;
 mod purger;

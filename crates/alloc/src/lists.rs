@@ -1,0 +1,110 @@
+//! The lists of a heap: circular, both ways, by offsets from META.
+//!
+//! ```text
+//!   list ──► first ⇄ second ⇄ … ⇄ last ⇄ first
+//! ```
+//!
+//! I1  All of it happens under the heap's lock (span S3), which orders it: every access here is Relaxed.
+//!
+//! Not here: when a span moves (`heap`, `free`).
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+
+use crate::heap::Heap;
+use crate::span::{Span, state};
+use crate::state::{at, offset_of};
+
+fn get(link: &AtomicU32) -> u32 {
+    // ORDER: the heap's lock is held (I1).
+    link.load(Ordering::Relaxed)
+}
+
+fn set(link: &AtomicU32, offset: u32) {
+    // ORDER: the heap's lock is held (I1).
+    link.store(offset, Ordering::Relaxed);
+}
+
+impl Heap {
+    /// Adds a span to a list, at its front or its back.
+    ///
+    /// # Safety
+    /// The heap's lock is held, the span is on no list.
+    pub unsafe fn push(&self, list: &AtomicU32, span: &Span, back: bool) {
+        let offset = offset_of(span);
+        // ORDER: as above; not seen by the walk under way.
+        span.visit.store(0, Ordering::Relaxed);
+        let head = get(list);
+        if head == 0 {
+            set(&span.next, offset);
+            set(&span.prev, offset);
+            return set(list, offset);
+        }
+        // SAFETY: lists hold offsets of live descriptors (H3).
+        let first = unsafe { &*at::<Span>(head) };
+        let tail = get(&first.prev);
+        set(&span.next, head);
+        set(&span.prev, tail);
+        // SAFETY: as above.
+        set(&unsafe { &*at::<Span>(tail) }.next, offset);
+        set(&first.prev, offset);
+        if !back {
+            set(list, offset);
+        }
+    }
+
+    /// Takes a span off a list.
+    ///
+    /// # Safety
+    /// The heap's lock is held, the span is on this list.
+    pub unsafe fn unlink(&self, list: &AtomicU32, span: &Span) {
+        let offset = offset_of(span);
+        let (next, prev) = (get(&span.next), get(&span.prev));
+        if next == offset {
+            return set(list, 0);
+        }
+        // SAFETY: lists hold offsets of live descriptors (H3).
+        unsafe {
+            set(&(*at::<Span>(prev)).next, next);
+            set(&(*at::<Span>(next)).prev, prev);
+        }
+        if get(list) == offset {
+            set(list, next);
+        }
+    }
+
+    /// The list for a span's state.
+    pub fn list_of(&self, span: &Span) -> Option<&AtomicU32> {
+        let class = span.class as usize;
+        // ORDER: the lock is held (S3).
+        match span.state.load(Ordering::Relaxed) {
+            state::PARTIAL => Some(&self.partial[class]),
+            state::FULL => Some(&self.full[class]),
+            state::EMPTY => Some(&self.empty[class]),
+            _ => None,
+        }
+    }
+
+    /// Moves a span to another state and its list.
+    ///
+    /// # Safety
+    /// The heap's lock is held, the span is this heap's, and not Current before or after.
+    pub unsafe fn move_to(&self, span: &Span, to: u8, back: bool) {
+        let pages = u32::from(span.pages);
+        if let Some(list) = self.list_of(span) {
+            // SAFETY: its state says that it is on this list (H3).
+            unsafe { self.unlink(list, span) };
+        }
+        // ORDER: the lock is held (S3, H4).
+        if span.state.load(Ordering::Relaxed) == state::EMPTY {
+            self.empty_pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: as above
+        }
+        span.state.store(to, Ordering::Relaxed); // ORDER: as above
+        if to == state::EMPTY {
+            self.empty_pages.fetch_add(pages, Ordering::Relaxed); // ORDER: as above
+        }
+        if let Some(list) = self.list_of(span) {
+            // SAFETY: it is on no list now.
+            unsafe { self.push(list, span, back) };
+        }
+    }
+}
