@@ -2,7 +2,8 @@
 #
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make test      everything that must hold: builds, all tests, the rules of the repository
-#   make model-test  the rings under loom: all meetings of two threads with up to three preemptions (a minute)
+#   make model-test  rings, locks and frees by other threads under loom: all meetings with up to three
+#                    preemptions (a minute)
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
@@ -70,6 +71,8 @@ test: test-deps build
 model-test:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 	  $(CARGO) test --locked -p skinflint-base --release --test ring_model ring_model
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+	  $(CARGO) test --locked -p skinflint-alloc --release --test models
 
 check:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \

@@ -63,6 +63,7 @@ static void large_before(void) { make_it(400000); *at(-4096) = 2; }
 static void large_slack(void) { make_it(400001); *at(400001) ^= 1; drop_it(); }
 static void large_late(void) { make_it(400000); drop_it(); sink = *at(5); }
 static void small_behind(void) { make_it(40); *at(40) ^= 1; drop_it(); }
+static void small_fill(void) { make_it(33); *at(33) ^= 1; drop_it(); }
 static void small_realloc(void) { make_it(40); *at(40) ^= 1; block = realloc(block, 90); }
 
 // A write to a freed block, and then enough frees that it leaves the quarantine.
@@ -140,7 +141,7 @@ static const struct {
     FAULT(double_small), FAULT(double_large), FAULT(double_remote), FAULT(double_mixed),
     FAULT(inside_small), FAULT(inside_large), FAULT(foreign), FAULT(foreign_mapping),
     FAULT(large_behind), FAULT(large_before), FAULT(large_slack), FAULT(large_late),
-    FAULT(small_behind), FAULT(small_realloc), FAULT(late_write), FAULT(late_write_reused),
+    FAULT(small_behind), FAULT(small_fill), FAULT(small_realloc), FAULT(late_write), FAULT(late_write_reused),
     FAULT(late_read), FAULT(late_read_thread), FAULT(late_store), FAULT(sample_behind),
     FAULT(sample_before), FAULT(own_handler), FAULT(own_fault), FAULT(wild), FAULT(contents),
 };

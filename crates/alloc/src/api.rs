@@ -20,7 +20,7 @@ use crate::free::free;
 use crate::heap::Heap;
 use crate::span::{KIND_LARGE, KIND_SMALL, Span};
 use crate::state::{POOL_LOCK, base, descriptor, fast_limit, with_pool};
-use crate::{emergency, fault, harden, large, reserve, sample, thread, tls};
+use crate::{check, emergency, fault, harden, large, reserve, sample, thread, tls};
 
 /// Allocates `n` bytes. Cost for a small size: seven loads, four stores, three branches, no locked
 /// instruction.
@@ -155,6 +155,7 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
                 return small(heap, n);
             }
         }
+        check::maybe();
         small_of(heap, class, n)
     }
 }

@@ -15,16 +15,17 @@
 //! Not here: the pool's invariants (`pages::check`), when to look in a real program (`maybe` is called
 //! from slow paths and by the purger).
 
-use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_base::sys;
 use skinflint_pages::{PAGE, Pool};
 
 use crate::class::{self, MAX_CLASSES};
 use crate::heap::{Heap, usage};
 use crate::large::Large;
-use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
-use crate::state::{at, base, descriptor, heaps, limit, offset_of, pool_locked};
-use crate::{fault, fork, holes, tls};
+use crate::lock::Who;
+use crate::span::{self, KIND_LARGE, KIND_SMALL, Span};
+use crate::state::{at, base, descriptor, limit, offset_of, pool_locked};
+use crate::{fault, fork, holes, purger, state, tls};
 
 /// What does not hold, and of what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,44 +52,72 @@ static EVERY: AtomicU32 = AtomicU32::new(1);
 static CALLS: AtomicU32 = AtomicU32::new(0);
 /// Checks made by [`maybe`].
 static MADE: AtomicU32 = AtomicU32::new(0);
+/// Before this time there is no further check.
+static NEXT_NS: AtomicU64 = AtomicU64::new(0);
 /// Pages taken from the pool that have no descriptor. Whoever takes such says so here.
 pub static BESIDE: AtomicU32 = AtomicU32::new(0);
 
 /// Has the invariants checked at a level (0 to 3) at every `every`th slow path and at every pass of the
-/// purger; one that does not hold is named on stderr, and the process aborts.
+/// purger, but not more often than leaves four fifths of the time to the program. One that does not hold
+/// is named on stderr, and the process aborts.
 pub fn watch(level: u32, every: u32) {
     // ORDER: set at start.
     EVERY.store(every.max(1), Ordering::Relaxed);
     LEVEL.store(level.min(3), Ordering::Relaxed); // ORDER: as above
 }
 
-/// How many checks [`watch`] has led to.
-pub fn made() -> u32 {
+/// Says how many checks held, if any were made; for the end of the process.
+pub fn say() {
     // ORDER: a statistic.
-    MADE.load(Ordering::Relaxed)
+    let made = MADE.load(Ordering::Relaxed);
+    if made > 0 {
+        let mut line = fault::Line::new();
+        line.add(b"skinflint: check: held ");
+        line.add_number(u64::from(made));
+        line.add(b" times\n");
+        sys::stderr(line.bytes());
+    }
 }
 
-/// A place at which no lock of ours is held. Cost when nothing is watched: one load.
+/// A place at which no lock of the engine's is held. Cost when nothing is watched: one load.
 #[inline]
-pub fn maybe() {
+pub(crate) fn maybe() {
     // ORDER: set at start.
     if LEVEL.load(Ordering::Relaxed) != 0 {
-        look();
+        look(None);
+    }
+}
+
+/// As [`maybe`], for a thread that has no thread-local storage.
+pub(crate) fn maybe_as(who: Who) {
+    // ORDER: set at start.
+    if LEVEL.load(Ordering::Relaxed) != 0 {
+        look(Some(who));
     }
 }
 
 #[cold]
 #[inline(never)]
-fn look() {
+fn look(who: Option<Who>) {
     // ORDER: a statistic.
     let calls = CALLS.fetch_add(1, Ordering::Relaxed);
     // ORDER: set at start.
-    if !calls.is_multiple_of(EVERY.load(Ordering::Relaxed)) {
+    if !calls.is_multiple_of(EVERY.load(Ordering::Relaxed)) && who.is_none() {
+        return;
+    }
+    let begin = sys::monotonic_ns();
+    // ORDER: a hint.
+    if begin < NEXT_NS.load(Ordering::Relaxed) {
         return;
     }
     // ORDER: set at start.
     let level = LEVEL.load(Ordering::Relaxed);
-    if let Err(broken) = check_invariants(level) {
+    let mine = if who.is_some() {
+        core::ptr::null_mut()
+    } else {
+        tls::get()
+    };
+    if let Err(broken) = check_as(who.unwrap_or_else(fork::who), mine, level) {
         let mut line = fault::Line::new();
         line.add(b"skinflint: check: ");
         line.add(broken.what.as_bytes());
@@ -99,7 +128,30 @@ fn look() {
         // SAFETY: abort does not return.
         unsafe { libc::abort() }
     }
+    let end = sys::monotonic_ns();
+    NEXT_NS.store(end + 4 * (end - begin), Ordering::Relaxed); // ORDER: a hint
     MADE.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+}
+
+/// Lets the purger tick faster, for tests.
+pub fn hasten_purger(tick_ms: u32) {
+    purger::set_tick_ms(tick_ms);
+}
+
+/// Starts the purger if it does not run, whether there is something to do or not.
+pub fn start_purger() {
+    purger::wanted();
+}
+
+/// Passes that the purger has made.
+pub fn purger_passes() -> u32 {
+    // ORDER: a statistic.
+    purger::PASSES.load(Ordering::Relaxed)
+}
+
+/// Heaps there are, with a thread or without.
+pub fn heaps() -> usize {
+    state::heaps().count()
 }
 
 /// Checks the invariants up to a level, 1 to 3, with every lock held (V1).
@@ -110,12 +162,17 @@ fn look() {
 /// # Errors
 /// The first thing that does not hold.
 pub fn check_invariants(level: u32) -> Held {
+    check_as(fork::who(), tls::get(), level)
+}
+
+/// As one who takes locks, and the heap that is his.
+fn check_as(who: Who, mine: *mut Heap, level: u32) -> Held {
     if base() == 0 || level == 0 {
         return Ok(());
     }
-    let who = fork::lock_all();
+    fork::lock_all(who);
     // SAFETY: the pool's lock is held, and `with_pool` is not entered until it is given back.
-    let held = check_all(level, unsafe { pool_locked() });
+    let held = check_all(level, mine, unsafe { pool_locked() });
     fork::unlock_all(who);
     held
 }
@@ -127,14 +184,14 @@ struct Sums {
     holes: u32,
 }
 
-fn check_all(level: u32, pool: &Pool) -> Held {
+fn check_all(level: u32, mine: *mut Heap, pool: &Pool) -> Held {
     let mut sums = Sums {
         populations: [0; MAX_CLASSES],
         pages: 0,
         holes: 0,
     };
-    for heap in heaps() {
-        check_heap(level, heap, &mut sums)?;
+    for heap in state::heaps() {
+        check_heap(level, heap, mine, &mut sums)?;
     }
     // ORDER: written under locks that are held (V1), here and below.
     let holes = holes::HOLES.load(Ordering::Relaxed);
@@ -210,18 +267,21 @@ fn check_map(pool: &Pool, span_pages: u32) -> Held {
     )
 }
 
-fn check_heap(level: u32, heap: &Heap, sums: &mut Sums) -> Held {
+fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held {
+    // ORDER: the locks are held (V1).
+    let still = heap.usage.load(Ordering::Relaxed) != usage::THREAD
+        || core::ptr::eq(heap, mine.cast_const());
     let (mut pages, mut empty_pages) = (0, 0);
     let mut seen = |span: &Span, sums: &mut Sums| -> Held {
         let count = u32::from(span.pages);
         pages += count;
         // ORDER: the locks are held (V1).
-        if span.state.load(Ordering::Relaxed) == state::EMPTY {
+        if span.state.load(Ordering::Relaxed) == span::state::EMPTY {
             empty_pages += count;
         }
         sums.populations[span.class as usize] += count;
         sums.holes += span.clean.load(Ordering::Relaxed).count_ones(); // ORDER: as above
-        check_span(level, heap, span)
+        check_span(level, heap, still, span)
     };
     for class in 0..class::count() {
         let current = heap.current(class);
@@ -231,7 +291,7 @@ fn check_heap(level: u32, heap: &Heap, sums: &mut Sums) -> Held {
             // ORDER: the locks are held (V1).
             let state = span.state.load(Ordering::Relaxed);
             hold(
-                state == state::CURRENT,
+                state == span::state::CURRENT,
                 "H3: a class's current span is not Current",
                 start(span),
             )?;
@@ -243,9 +303,9 @@ fn check_heap(level: u32, heap: &Heap, sums: &mut Sums) -> Held {
             seen(span, sums)?;
         }
         let lists = [
-            (&heap.partial[class], state::PARTIAL),
-            (&heap.full[class], state::FULL),
-            (&heap.empty[class], state::EMPTY),
+            (&heap.partial[class], span::state::PARTIAL),
+            (&heap.full[class], span::state::FULL),
+            (&heap.empty[class], span::state::EMPTY),
         ];
         for (list, state) in lists {
             each(list, |span| {
@@ -308,7 +368,7 @@ fn start(span: &Span) -> usize {
     span.start()
 }
 
-fn check_span(level: u32, heap: &Heap, span: &Span) -> Held {
+fn check_span(level: u32, heap: &Heap, still: bool, span: &Span) -> Held {
     let at = start(span);
     // ORDER: written under locks that are held (V1), here and below.
     hold(
@@ -316,7 +376,7 @@ fn check_span(level: u32, heap: &Heap, span: &Span) -> Held {
         "H3: a span of another heap on a list",
         at,
     )?;
-    let current = span.state.load(Ordering::Relaxed) == state::CURRENT; // ORDER: as above
+    let current = span.state.load(Ordering::Relaxed) == span::state::CURRENT; // ORDER: as above
     let clean = span.clean.load(Ordering::Relaxed); // ORDER: as above
     hold(
         !current || clean == 0,
@@ -339,9 +399,6 @@ fn check_span(level: u32, heap: &Heap, span: &Span) -> Held {
         return Ok(());
     }
     // A Current span's bits move in both ways while its thread runs.
-    // ORDER: the lock is held.
-    let still = heap.usage.load(Ordering::Relaxed) != usage::THREAD
-        || core::ptr::eq(heap, tls::get().cast_const());
     if !current || still {
         check_bits(span)?;
     }
@@ -413,7 +470,7 @@ fn check_left(span: &Span, current: bool) -> Held {
     // ORDER: as above.
     let listed = matches!(
         span.state.load(Ordering::Relaxed),
-        state::PARTIAL | state::FULL
+        span::state::PARTIAL | span::state::FULL
     );
     // ORDER: as above.
     if !listed || used == 0 || span.nlink.load(Ordering::Relaxed) != 0 {

@@ -1,7 +1,7 @@
 //! Memory for a signal handler that interrupted its own thread's slow path.
 //!
 //! ```text
-//!   range (1 MiB, mapped at the first need) [ size | block ][ size | block ] …  ──► never used again
+//!   range (256 MiB of addresses, mapped at the first need; 1 MiB if that is refused) [ size | block ][ size | block ] …  ──► never used again
 //! ```
 //!
 //! M1  Blocks are taken by one addition and never given out again: a handler that allocates in the middle
@@ -13,11 +13,14 @@
 use skinflint_base::sync::{AtomicUsize, Ordering};
 use skinflint_base::sys;
 
-/// All that handlers can get.
-const RANGE_BYTES: usize = 1 << 20;
+/// All that handlers can get: addresses, of which only what is used becomes memory.
+const RANGE_BYTES: usize = 256 << 20;
+/// The same where the kernel counts addresses.
+const SMALL_RANGE_BYTES: usize = 1 << 20;
 const HEAD_BYTES: usize = 16;
 
 static RANGE: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The range; 0 if the OS refuses.
@@ -27,16 +30,24 @@ fn range() -> usize {
     if range != 0 {
         return range;
     }
-    let fresh = sys::map_private(RANGE_BYTES);
+    let mut bytes = RANGE_BYTES;
+    let mut fresh = sys::map_private(bytes);
+    if fresh.is_null() {
+        bytes = SMALL_RANGE_BYTES;
+        fresh = sys::map_private(bytes);
+    }
     if fresh.is_null() {
         return 0;
     }
+    // ORDER: set before the range; two that race set the same but for a refusal in between, and the
+    // smaller one then is right for both.
+    BYTES.store(bytes, Ordering::Relaxed);
     // ORDER: one range wins.
     match RANGE.compare_exchange(0, fresh as usize, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh as usize,
         Err(other) => {
             // SAFETY: nobody has seen it.
-            unsafe { sys::unmap(fresh, RANGE_BYTES) };
+            unsafe { sys::unmap(fresh, bytes) };
             other
         }
     }
@@ -52,12 +63,14 @@ pub fn malloc(n: usize, align: usize) -> *mut u8 {
         return core::ptr::null_mut();
     };
     let range = range();
-    if range == 0 || bytes > RANGE_BYTES {
+    // ORDER: set before the range.
+    let end = BYTES.load(Ordering::Relaxed);
+    if range == 0 || bytes > end {
         return core::ptr::null_mut();
     }
     // ORDER: only the number must be distinct.
     let at = USED.fetch_add(bytes, Ordering::Relaxed);
-    if at + bytes > RANGE_BYTES {
+    if at + bytes > end {
         // ORDER: as above; what is taken back was nobody's.
         USED.fetch_sub(bytes, Ordering::Relaxed);
         return core::ptr::null_mut();
@@ -72,7 +85,8 @@ pub fn malloc(n: usize, align: usize) -> *mut u8 {
 pub fn holds(address: usize) -> bool {
     // ORDER: whoever holds a block got it after the range was set.
     let range = RANGE.load(Ordering::Relaxed);
-    range != 0 && address.wrapping_sub(range) < RANGE_BYTES
+    // ORDER: set before the range.
+    range != 0 && address.wrapping_sub(range) < BYTES.load(Ordering::Relaxed)
 }
 
 /// Bytes of a block.
@@ -94,7 +108,7 @@ mod tests {
         let mut count = 0;
         loop {
             let align = 16 << (count % 5);
-            let block = malloc(100 + count, align);
+            let block = malloc((count << 10) + 100, align);
             if block.is_null() {
                 break;
             }
@@ -102,10 +116,10 @@ mod tests {
             assert!(block as usize >= last && holds(block as usize));
             // SAFETY: a block of the range, of this many bytes.
             unsafe {
-                assert_eq!(size(block), 100 + count);
+                assert_eq!(size(block), (count << 10) + 100);
                 block.write_bytes(1, 100 + count);
             }
-            last = block as usize + 100 + count;
+            last = block as usize + (count << 10) + 100;
             count += 1;
         }
         assert!(count > 500, "{count}");

@@ -20,7 +20,8 @@ use crate::lock::{FORKER, NOBODY, Who};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
 use crate::{harden, holes, purger, reserve, tls};
 
-fn who() -> Who {
+/// As whom this thread forks.
+pub(crate) fn who() -> Who {
     let who = crate::large::who();
     if who == NOBODY { FORKER } else { who }
 }
@@ -30,14 +31,14 @@ fn who() -> Who {
 /// # Safety
 /// To be called by `pthread_atfork` only.
 pub unsafe extern "C" fn prepare() {
-    let _ = reserve::GUARD.lock(who());
-    harden::before_fork(who());
-    let _ = lock_all();
+    let who = who();
+    let _ = reserve::GUARD.lock(who);
+    harden::before_fork(who);
+    lock_all(who);
 }
 
-/// Takes the purge lock, every heap's, and the pool's; returns as whom.
-pub(crate) fn lock_all() -> Who {
-    let who = who();
+/// Takes the purge lock, every heap's, and the pool's.
+pub(crate) fn lock_all(who: Who) {
     let _ = purger::PURGE_LOCK.lock(who);
     loop {
         // ORDER: Acquire, as in `heaps`.
@@ -48,7 +49,7 @@ pub(crate) fn lock_all() -> Who {
         let _ = POOL_LOCK.lock(who);
         // ORDER: the pool's lock is held, so no heap is added now.
         if HEAPS.load(Ordering::Relaxed) == newest {
-            return who;
+            return;
         }
         POOL_LOCK.unlock();
         for heap in heaps() {

@@ -21,7 +21,7 @@ use crate::fault::{self, Fault};
 use crate::heap::{Entry, Heap, usage};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{at, base, descriptor, descriptor_from, fast_limit, limit, meta, offset_of};
-use crate::{harden, holes, large, tls};
+use crate::{harden, holes, large, remote, tls};
 
 /// Frees a block. Null is nothing. Cost for a small block of this thread: a dozen loads,
 /// four stores, no locked instruction.
@@ -202,48 +202,21 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     // SAFETY: the slot is below `slots`.
     let word = unsafe { &span.trio(slot / 64).remote };
     let bit = 1u64 << (slot % 64);
-    // ORDER: Release meets the Acquire of `Span::collect`: this thread's use of the block comes before
-    // its next owner's (model: remote).
-    if word.fetch_or(bit, Ordering::Release) & bit != 0 {
+    if !remote::set(word, bit) {
         fault::report(Fault::Double, p);
     }
 }
 
 /// Puts a span on its owner's notified stack, unless it is there.
 pub fn notify(span: &Span) {
-    // ORDER: a look; a stale 0 is found out by the exchange, a stale other value misses as F2 says.
-    if span.nlink.load(Ordering::Relaxed) != 0 {
-        return;
+    if remote::claim(&span.nlink) {
+        push_notified(owner_of(span), span);
+        holes::hint(u32::from(span.pages));
     }
-    let first = span
-        .nlink
-        // ORDER: AcqRel: one thread wins, and it saw the drain's store (model: remote).
-        .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
-    if first.is_err() {
-        return;
-    }
-    push_notified(owner_of(span), span);
-    holes::hint(u32::from(span.pages));
 }
 
 fn push_notified(heap: &Heap, span: &Span) {
-    let offset = offset_of(span);
-    // ORDER: a look.
-    let mut head = heap.notified.load(Ordering::Relaxed);
-    loop {
-        // ORDER: published by the exchange below.
-        span.nlink.store(head | 1, Ordering::Relaxed);
-        // ORDER: Release meets the Acquire of `drain`: the link is seen (model: remote).
-        match heap.notified.compare_exchange_weak(
-            head,
-            offset,
-            Ordering::Release,
-            Ordering::Relaxed,
-        ) {
-            Ok(_) => return,
-            Err(now) => head = now,
-        }
-    }
+    remote::push(&heap.notified, &span.nlink, offset_of(span), 1);
 }
 
 /// Looks at every span that others freed into. Take-all, so there is no ABA.
@@ -251,26 +224,19 @@ fn push_notified(heap: &Heap, span: &Span) {
 /// # Safety
 /// The heap's lock is held, by its owner or while it has none.
 pub unsafe fn drain(heap: &Heap) {
-    // ORDER: a look.
-    if heap.notified.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    // ORDER: Acquire meets the Release of `push_notified`.
-    let mut next = heap.notified.swap(0, Ordering::Acquire);
+    let mut next = remote::take_all(&heap.notified);
     while next != 0 {
         let span = at::<Span>(next);
         // SAFETY: a span on the stack is not given away (`Heap::give_or_wait`).
         let this = unsafe { &*span };
-        // ORDER: written before the push that we acquired.
-        next = this.nlink.load(Ordering::Relaxed) & !1;
+        next = remote::below(&this.nlink, 1);
         let owner = owner_of(this);
         if !core::ptr::eq(owner, heap) {
             // Stolen meanwhile: its new owner shall look.
             push_notified(owner, this);
             continue;
         }
-        // ORDER: AcqRel: a freer that sees 0 notifies again; one that saw the old value misses as F2 says.
-        this.nlink.swap(0, Ordering::AcqRel);
+        remote::release(&this.nlink);
         // SAFETY: as the caller promises.
         unsafe { event(heap, this) };
     }

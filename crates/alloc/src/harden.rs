@@ -227,8 +227,12 @@ fn small(n: usize, align: usize) -> *mut u8 {
     };
     let distance = (p as usize).wrapping_sub(base());
     if p.is_null() || distance >= limit() {
-        // None, or one for a signal handler (api A3).
-        return p;
+        // None, or one for a signal handler (api A3), for which nobody asked how it is aligned.
+        return if p as usize & (align - 1) == 0 {
+            p
+        } else {
+            api::malloc_large(n, align).0
+        };
     }
     // SAFETY: below the limit, and a block of ours.
     let size = unsafe { &*descriptor(distance) }.size as usize;
@@ -416,6 +420,11 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> Option<*mut u8> {
         }
         Some(new)
     }
+}
+
+/// The OS refuses: really frees what waits. `false`: nothing did.
+pub fn relieve() -> bool {
+    has(mode::QUARANTINE) && quarantine::flush()
 }
 
 /// Before a fork (Y5).

@@ -22,7 +22,7 @@ use crate::fault::{self, Fault};
 use crate::lock::{NOBODY, Who};
 use crate::span::KIND_LARGE;
 use crate::state::{OWNER_NONE, at, base, map_entry, with_pool};
-use crate::{holes, tls};
+use crate::{holes, remote, tls};
 
 /// Pages from which a move goes through the page tables: below, copying is as fast (mremap costs
 /// 1.5 µs and 0.1 µs a page here, copying 0.4 µs a page and the faults of the new pages).
@@ -246,32 +246,18 @@ unsafe fn give(pool: &mut Pool, offset: u32) {
 fn defer(offset: u32) {
     // SAFETY: a live descriptor, given up by its owner.
     let large = unsafe { &*at::<Large>(offset) };
-    // ORDER: a look.
-    let mut head = DEFERRED.load(Ordering::Relaxed);
-    loop {
-        large.deferred.store(head, Ordering::Relaxed); // ORDER: published below
-        // ORDER: Release meets the Acquire of `take_deferred`.
-        match DEFERRED.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return,
-            Err(now) => head = now,
-        }
-    }
+    remote::push(&DEFERRED, &large.deferred, offset, 0);
 }
 
 /// Gives back what [`defer`] kept.
 #[inline]
 pub fn take_deferred(pool: &mut Pool) {
-    // ORDER: a look.
-    if DEFERRED.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    // ORDER: Acquire meets the Release of `defer`.
-    let mut next = DEFERRED.swap(0, Ordering::Acquire);
+    let mut next = remote::take_all(&DEFERRED);
     while next != 0 {
         // SAFETY: deferred blocks are live descriptors until now.
         unsafe {
             let this = next;
-            next = (*at::<Large>(this)).deferred.load(Ordering::Relaxed); // ORDER: acquired above
+            next = remote::below(&(*at::<Large>(this)).deferred, 0);
             give(pool, this);
         }
     }

@@ -8,6 +8,8 @@
 //!
 //! Not here: the C symbols (`malloc-so`), page runs (`pages`).
 #![cfg_attr(not(test), no_std)]
+// The models take the files that they test (`tests/models.rs`): statics and assembly are not for loom.
+#![cfg(not(loom))]
 
 mod api;
 mod cgroup;
@@ -25,6 +27,7 @@ mod large;
 mod lock;
 pub mod options;
 mod purger;
+mod remote;
 mod reserve;
 mod sample;
 mod span;

@@ -15,6 +15,7 @@
 //! Not here: what each lock protects (`heap`, `state`).
 
 use skinflint_base::sync::{AtomicU32, Ordering};
+#[cfg(not(loom))]
 use skinflint_base::sys;
 
 /// Who takes a lock: even and not 0.
@@ -30,7 +31,7 @@ pub const FORKER: Who = Who(6);
 
 /// Rounds of looking before sleeping: about 2 µs, which is longer than any slow path that does not
 /// call the kernel.
-const SPINS: u32 = 64;
+const SPINS: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// A mutual exclusion; see the head of the file.
 #[repr(transparent)]
@@ -161,12 +162,26 @@ fn pause() {
 }
 
 #[cfg(loom)]
-fn wait(_word: &AtomicU32, _expected: u32) {
-    loom::thread::yield_now();
+loom::lazy_static! {
+    /// All sleepers; the mutex makes looking and going to sleep one step, as the kernel does.
+    static ref SLEEPERS: (loom::sync::Mutex<()>, loom::sync::Condvar) =
+        (loom::sync::Mutex::new(()), loom::sync::Condvar::new());
 }
 
 #[cfg(loom)]
-fn wake(_word: &AtomicU32) {}
+fn wait(word: &AtomicU32, expected: u32) {
+    let asleep = SLEEPERS.0.lock().expect("no panic");
+    // ORDER: the mutex orders it, as the kernel's does.
+    if word.load(Ordering::Relaxed) == expected {
+        drop(SLEEPERS.1.wait(asleep).expect("no panic"));
+    }
+}
+
+#[cfg(loom)]
+fn wake(_word: &AtomicU32) {
+    let _awake = SLEEPERS.0.lock().expect("no panic");
+    SLEEPERS.1.notify_all();
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -176,11 +191,12 @@ mod tests {
     fn the_holder_is_told_whether_somebody_waits_or_not() {
         let lock = Lock::new();
         assert!(lock.holder(FORKER) == FORKER);
-        assert!(lock.lock(PURGER));
-        assert!(lock.holder(FORKER) == PURGER);
-        assert!(!lock.lock(PURGER), "K1");
+        let heap = Who(64);
+        assert!(lock.lock(heap));
+        assert!(lock.holder(FORKER) == heap);
+        assert!(!lock.lock(heap), "K1");
         lock.0.fetch_or(1, Ordering::Relaxed); // ORDER: one thread
-        assert!(lock.holder(FORKER) == PURGER);
+        assert!(lock.holder(FORKER) == heap);
         lock.unlock();
         assert!(lock.try_lock(NOBODY));
     }

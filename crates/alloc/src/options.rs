@@ -21,7 +21,7 @@ use skinflint_base::sys;
 
 use crate::fault::{Line, Policy, set_policy};
 use crate::harden::{self, mode};
-use crate::{fit, purger, state};
+use crate::{check, fit, purger, state};
 
 /// What was chosen; the defaults where nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,7 @@ struct Settings {
     quarantine_bytes: usize,
     purge: bool,
     decay_ms: u32,
+    check: u32,
     huge_pages: bool,
     reserve_bytes: usize,
     /// Path of a fit profile.
@@ -47,12 +48,16 @@ impl Settings {
             quarantine_bytes: 16 << 20,
             purge: true,
             decay_ms: 500,
+            check: 0,
             huge_pages: false,
             reserve_bytes: 0,
             profile: None,
         }
     }
 }
+
+/// Slow paths for each check of `SKINFLINT_CHECK`: some hundred in a program that runs a second.
+const CHECK_EVERY: u32 = 64;
 
 static RESERVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -138,6 +143,8 @@ fn parse(settings: &mut Settings, name: &str, text: &'static CStr) -> Option<()>
         settings.purge = switch(value)?;
     } else if name == env::DECAY_MS.name() {
         settings.decay_ms = number(value, 3_600_000)? as u32;
+    } else if name == env::CHECK.name() {
+        settings.check = number(value, 3)? as u32;
     } else if name == env::THP.name() {
         settings.huge_pages = switch(value)?;
     } else if name == env::RESERVE.name() {
@@ -219,6 +226,7 @@ fn follow(settings: &Settings) {
     set_policy(settings.bad_free);
     purger::allow(settings.purge);
     purger::set_decay_ms(settings.decay_ms);
+    check::watch(settings.check, CHECK_EVERY);
     if settings.huge_pages {
         state::allow_huge_pages();
     }

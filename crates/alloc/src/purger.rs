@@ -25,6 +25,7 @@ use skinflint_base::sys;
 use skinflint_pages::Run;
 use skinflint_pages::purge::Batch;
 
+use crate::check;
 use crate::holes::{self, Zeal};
 use crate::lock::{Lock, PURGER, Who};
 use crate::state::{heaps, with_pool};
@@ -34,6 +35,8 @@ use crate::state::{heaps, with_pool};
 pub const START_PAGES: u32 = 128;
 /// Milliseconds between two passes.
 const TICK_MS: u64 = 250;
+static TICK_NS: core::sync::atomic::AtomicU64 =
+    core::sync::atomic::AtomicU64::new(TICK_MS * 1_000_000);
 /// Ticks for which a free run stays as it is: what is wanted again within half a second to three quarters
 /// costs no fault.
 static DECAY_TICKS: AtomicU32 = AtomicU32::new(2);
@@ -86,6 +89,16 @@ pub fn allow(allowed: bool) {
 pub fn set_decay_ms(decay_ms: u32) {
     let ticks = u64::from(decay_ms).div_ceil(TICK_MS) as u32;
     DECAY_TICKS.store(ticks, Ordering::Relaxed); // ORDER: set at start
+}
+
+/// Lets it tick at another pace, for tests; the decay stays the same number of ticks.
+pub fn set_tick_ms(tick_ms: u32) {
+    // ORDER: set by a test, read when it is next looked at.
+    TICK_NS.store(u64::from(tick_ms) * 1_000_000, Ordering::Relaxed);
+}
+
+fn tick_ns() -> u64 {
+    TICK_NS.load(Ordering::Relaxed) // ORDER: as above
 }
 
 fn decay_ticks() -> u32 {
@@ -210,7 +223,7 @@ extern "C" fn main() {
     };
     let mut demand = Demand::default();
     let mut quiet = 0;
-    let mut delay_ns = TICK_MS * 1_000_000;
+    let mut delay_ns = tick_ns();
     loop {
         // ORDER: a number to wait on.
         sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), delay_ns);
@@ -218,7 +231,7 @@ extern "C" fn main() {
         let hint = holes::take_hint();
         let worked = pass(&mut demand);
         let took = sys::thread_cpu_ns() - begin;
-        delay_ns = (TICK_MS * 1_000_000).max(took * 100);
+        delay_ns = tick_ns().max(took * 100);
         CPU_NS.fetch_add(took, Ordering::Relaxed); // ORDER: a statistic
         let missing = crate::reserve::refill();
         quiet = if worked || missing || hint >= START_PAGES {
@@ -284,14 +297,13 @@ fn pass(demand: &mut Demand) -> bool {
         pool.set_tick(tick);
         demand.note(pool.reused_dirty_total)
     });
-    purged += purge_pool(
-        PURGER,
-        tick.saturating_sub(decay_ticks()),
-        keep.unwrap_or(0),
-        batch,
-    );
+    // Before there were so many ticks, nothing can be as old.
+    if let Some(until) = tick.checked_sub(decay_ticks()) {
+        purged += purge_pool(PURGER, until, keep.unwrap_or(0), batch);
+    }
     let dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
     PURGE_LOCK.unlock();
+    check::maybe_as(PURGER);
     PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
     PURGED.fetch_add(u64::from(purged), Ordering::Relaxed); // ORDER: a statistic
     purged > 0 || pending > 0 || dirty > 0

@@ -333,6 +333,8 @@ pub fn out_of_memory(n: usize, round: &mut u32) -> bool {
     if *round == 1 {
         REFUSALS.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
     }
+    // What a hardened process only keeps to watch it goes first.
+    let relieved = *round == 1 && crate::harden::relieve();
     let released = may_help(n) && release() > 0;
     let trimmed = purger::trim();
     let level = if released {
@@ -342,7 +344,7 @@ pub fn out_of_memory(n: usize, round: &mut u32) -> bool {
     };
     let told = *round == 1 && tell(level, n) > 0;
     // A second round is for what others got first.
-    if released || told || (trimmed && *round == 1) {
+    if relieved || released || told || (trimmed && *round == 1) {
         return true;
     }
     FAILURES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic

@@ -29,6 +29,7 @@ use skinflint_pages::PAGE;
 
 use crate::class;
 use crate::heap::Entry;
+use crate::remote;
 
 /// Kind of a small span's descriptor.
 pub const KIND_SMALL: u8 = 2;
@@ -310,17 +311,7 @@ impl Span {
         for i in 0..self.words() {
             // SAFETY: i < words.
             let trio = unsafe { self.trio(i) };
-            // ORDER: a look; the swap orders.
-            if trio.remote.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            // ORDER: Acquire meets the Release of `free_remote`: what the freeing thread did with the
-            // block comes before its next use (model: remote).
-            let freed = trio.remote.swap(0, Ordering::Acquire);
-            count += freed.count_ones();
-            // ORDER: own (S2).
-            let free = trio.free.load(Ordering::Relaxed);
-            trio.free.store(free | freed, Ordering::Relaxed); // ORDER: own (S2)
+            count += remote::collect(&trio.remote, &trio.free).count_ones();
         }
         count
     }

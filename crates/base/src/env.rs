@@ -145,6 +145,15 @@ pub const DECAY_MS: Variable = Variable {
     default: "500",
 };
 
+/// Invariants inside of real programs.
+pub const CHECK: Variable = Variable {
+    name_z: b"SKINFLINT_CHECK\0",
+    reader: Reader::Allocator,
+    meaning: "checks its own invariants again and again: 1 counters, 2 lists, 3 bits; aborts at the first that does not hold, says at the end how often they held",
+    values: "a number from 0 to 3",
+    default: "0",
+};
+
 /// Huge pages.
 pub const THP: Variable = Variable {
     name_z: b"SKINFLINT_THP\0",
@@ -185,6 +194,7 @@ pub const ALL: &[Variable] = &[
     QUARANTINE_BYTES,
     PURGE,
     DECAY_MS,
+    CHECK,
     THP,
     FIT,
     RESERVE,

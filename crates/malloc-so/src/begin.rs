@@ -84,6 +84,7 @@ unsafe fn variable(envp: *const *const c_char, name: &[u8]) -> *const c_char {
 
 unsafe extern "C" fn end() {
     accounts::at_exit();
+    alloc::check::say();
 }
 
 #[used]

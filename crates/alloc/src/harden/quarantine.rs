@@ -8,7 +8,7 @@
 //! Q2  A small one is filled with [`FILL`] and has a trailer that says freed; a large one has no pages, and
 //!     touching it is a fault (`guard`).
 //! Q3  At most [`BLOCKS`] wait, of at most the bytes that were chosen. Larger ones than half of that do not
-//!     wait at all.
+//!     wait at all. When the OS refuses memory, none wait.
 //!
 //! Not here: who is let in (`harden`), large blocks (`guard`).
 
@@ -90,6 +90,25 @@ pub fn push(p: *mut u8, bytes: usize) -> bool {
         leaves = pop();
         LOCK.unlock();
     }
+}
+
+/// Really frees all that waits. `false`: nothing did, or this thread is in here already.
+pub fn flush() -> bool {
+    let mut any = false;
+    // Bounded: what others push meanwhile may wait.
+    for _ in 0..BLOCKS {
+        if !LOCK.lock(large::who()) {
+            break;
+        }
+        let leaves = pop();
+        LOCK.unlock();
+        if leaves == 0 {
+            break;
+        }
+        leave(leaves as *mut u8);
+        any = true;
+    }
+    any
 }
 
 /// The oldest, or 0. Under the lock.

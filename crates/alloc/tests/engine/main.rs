@@ -13,10 +13,8 @@
 //! Not here: the C symbols (`crates/cli/tests`, with the real library), models of the lock-free parts
 //! (`tests/loom.rs`).
 
-// mod blocks;
-// mod numbers;
-// mod refusals;
-// mod reports;
+mod blocks;
+mod numbers;
 mod seams;
-// mod sizes;
-// mod threads;
+mod sizes;
+mod threads;

@@ -22,6 +22,7 @@ mod report;
 mod tool;
 
 mod beside;
+mod checked;
 mod contract;
 mod exec;
 mod library;

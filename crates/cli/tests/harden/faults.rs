@@ -118,6 +118,14 @@ fn a_byte_behind_a_small_block_is_found_when_it_is_freed_or_moved() {
             ABORTED,
             &[OVERRUN, ", at byte 40 "],
         );
+        // 33 bytes and the trailer leave seven of the slot's 48 between them.
+        told(
+            "small_fill",
+            check,
+            "guard,zero",
+            ABORTED,
+            &[OVERRUN, ", of 33 bytes, at byte 33 "],
+        );
         told(
             "small_realloc",
             check,

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::tool::{Bench, Done};
-use crate::{on_ours, program};
+use crate::tool::{self, Bench, Done};
+use crate::{library, on_ours, program};
 
 const LEVELS: [&str; 12] = [
     "0",
@@ -33,6 +33,34 @@ fn nothing_is_said_of_a_sound_program() {
             "{level}"
         );
     }
+}
+
+/// Of two libraries that want to be initialised first, the later one is.
+#[test]
+fn blocks_from_before_the_options_were_read_are_taken_as_they_come() {
+    for level in LEVELS {
+        let bench = Bench::new();
+        let mut command = bench.command("true");
+        let both = [library(), &program("libearly.so")].map(|path| path.display().to_string());
+        command.env("LD_PRELOAD", both.join(":"));
+        command.env("SKINFLINT_HARDEN", level);
+        let done = tool::run(command);
+        assert_eq!(
+            (done.stdout.as_str(), done.stderr.as_str()),
+            ("early ok\n", ""),
+            "{level}: {done:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_quarantine_goes_when_memory_runs_out() {
+    let bench = Bench::new();
+    let programs = tool::made("tests/contract", "contract-programs");
+    let command = bench.command(programs.join("limit"));
+    let done = on_ours(command, &["HARDEN=4"]);
+    assert_eq!(done.stderr, "", "{done:#?}");
+    assert_eq!(done.stdout, "limit ok\n", "{done:#?}");
 }
 
 /// The same on level 0 and 4, with samples often, and at the default.

@@ -15,10 +15,11 @@ fn functions(story: &str, heading: &str) -> Vec<String> {
         .skip(1)
         .take_while(|line| line.starts_with("    #"));
     let mut names = Vec::new();
-    for frame in frames {
+    for (i, frame) in frames.enumerate() {
         let place = frame.trim_start().split_once(' ').expect("#n place").1;
         let (module, offset) = place.rsplit_once('+').expect("module+offset");
         if module != program {
+            assert_ne!(i, 0, "a frame of ours: {story}");
             continue;
         }
         let mut command = Command::new("addr2line");

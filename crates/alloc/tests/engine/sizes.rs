@@ -1,0 +1,112 @@
+//! Every size and every alignment at its edges, once.
+//!
+//! Not here: anything at random (`threads`).
+
+use skinflint_alloc::check::check_invariants;
+use skinflint_alloc::{calloc, memalign};
+
+use crate::blocks::{Blocks, Way};
+
+#[test]
+fn every_size_to_70_000() {
+    let mut blocks = Blocks::default();
+    for bytes in 1..=70_000 {
+        let way = if bytes % 3 == 0 {
+            Way::Calloc
+        } else {
+            Way::Malloc
+        };
+        blocks.begin(bytes, way, bytes as u64).expect("memory");
+        if blocks.len() > 60 {
+            blocks.clear();
+        }
+    }
+    blocks.clear();
+    check_invariants(3).expect("at the end");
+}
+
+#[test]
+fn every_alignment_at_every_edge() {
+    let mut blocks = Blocks::default();
+    for shift in 0..=22 {
+        let align = 1_usize << shift;
+        let edges = [
+            1, 15, 16, 17, 1_000, 4_095, 4_096, 4_097, 32_767, 32_768, 32_769, 100_000,
+        ];
+        let own = [
+            align.saturating_sub(1).max(1),
+            align,
+            align + 1,
+            3 * align,
+            3 * align + 1,
+        ];
+        for bytes in edges.into_iter().chain(own) {
+            blocks
+                .begin(bytes, Way::Memalign(align), bytes as u64)
+                .expect("memory");
+        }
+        blocks.check();
+        blocks.clear();
+    }
+    check_invariants(3).expect("at the end");
+}
+
+#[test]
+fn every_edge_of_a_class_by_realloc() {
+    let mut blocks = Blocks::default();
+    for doubling in 0..12 {
+        for eighth in 0..8 {
+            let edge = (16_usize << doubling) + (2_usize << doubling) * eighth;
+            for (from, to) in [
+                (edge - 1, edge),
+                (edge, edge + 1),
+                (edge + 1, edge - 1),
+                (edge, 1),
+                (1, edge),
+            ] {
+                let block = blocks
+                    .begin(from, Way::Malloc, edge as u64)
+                    .expect("memory");
+                assert!(blocks.resize(block.address, to));
+                blocks.clear();
+            }
+        }
+    }
+    check_invariants(3).expect("at the end");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let errno = || {
+        // SAFETY: this thread's errno.
+        unsafe { core::mem::replace(&mut *libc::__errno_location(), 0) }
+    };
+    errno();
+    for (count, bytes) in [
+        (usize::MAX, 2),
+        (1 << 32, 1 << 32),
+        (3, usize::MAX / 2),
+        (1, usize::MAX),
+    ] {
+        // SAFETY: no block is made.
+        assert!(
+            unsafe { calloc(count, bytes) }.is_null(),
+            "{count} * {bytes}"
+        );
+        assert_eq!(errno(), libc::ENOMEM);
+    }
+    for (align, bytes) in [
+        (1 << 62, 1),
+        (1 << 46, 100),
+        (16, usize::MAX),
+        (4096, isize::MAX as usize),
+    ] {
+        // SAFETY: no block is made.
+        assert!(
+            unsafe { memalign(align, bytes) }.is_null(),
+            "{bytes} at {align}"
+        );
+        assert_eq!(errno(), libc::ENOMEM);
+    }
+    check_invariants(3).expect("after refusals");
+}
