@@ -4,8 +4,10 @@
 #   make test      everything that must hold: builds, all tests, the rules of the repository
 #   make model-test  rings, locks and frees by other threads under loom: all meetings with up to three
 #                    preemptions (a minute)
+#   make contract-test-long  every program of the drop-in's contract in its long form
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
+#   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #
 # Needed: cargo (Rust 1.90 or later), gcc, g++, python3, sqlite3; for the tests also dwz and three other
 # allocators (test-deps below). As root on Debian what is missing is
@@ -17,7 +19,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps test-deps build demo test model-test check bench bench-deps browser-test screenshots install clean
+.PHONY: help deps test-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps browser-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -29,10 +31,13 @@ deps:
 	@sh bench/need.sh gcc:gcc g++:g++ python3:python3 sqlite3:sqlite3 git:git $(CARGO):cargo
 
 # What the tests take as real parts: other allocators beneath the recorder, binutils and dwz as judges of
-# the symbols.
+# the symbols; real programs to be run on the allocator, and Python's own tests.
 test-deps: deps
 	@sh bench/need.sh make:make objcopy:binutils dwz:dwz libjemalloc.so.2:libjemalloc2 \
-	  libmimalloc.so.2:libmimalloc2.0 libtcmalloc_minimal.so.4:libtcmalloc-minimal4
+	  libmimalloc.so.2:libmimalloc2.0 libtcmalloc_minimal.so.4:libtcmalloc-minimal4 \
+	  nm:binutils redis-server:redis-server redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs \
+	  gawk:gawk xz:xz-utils setpriv:util-linux \
+	  /usr/lib/python3.11/test/test_list.py:libpython3.11-testsuite
 
 bench-deps: deps
 	@sh bench/need.sh heaptrack:heaptrack valgrind:valgrind zstd:zstd redis-server:redis-server \
@@ -57,6 +62,7 @@ demo: deps build
 test: test-deps build
 	$(CARGO) test --workspace --locked
 	python3 -B bench/selftest.py
+	python3 -B bench/alloc/selftest.py
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory check
 	@echo "make test: everything held"
@@ -84,6 +90,13 @@ bench: bench-deps build
 	done; \
 	echo "benches with a missed bar: $$missed of 5"; test $$missed -eq 0
 
+bench-alloc-deps: bench-deps
+	@sh bench/need.sh cmake:cmake make:make gawk:gawk gs:ghostscript z3:z3 php:php-cli libtcmalloc_minimal.so.4:libtcmalloc-minimal4
+
+# The other allocators are built on the first run (about three minutes, nearly all of it tcmalloc).
+bench-alloc: bench-alloc-deps
+	$(CARGO) run --quiet --locked --package xtask -- bench alloc $(if $(QUICK),--quick)
+
 # The page in a real browser: no errors, no requests, by keyboard, dark, 400 columns wide, hostile names.
 # Its one dependency (puppeteer-core, version and hash pinned) is installed into the checkout.
 BROWSER = crates/view/tests/browser
@@ -101,11 +114,18 @@ screenshots: demo browser-test
 	@mkdir -p docs/screenshots
 	node $(BROWSER)/screenshots.mjs $(DEMO)/sqlite3.html docs/screenshots
 
-# The binary looks for the recorder beside itself.
+# The drop-in's contract and real programs on it, in their long forms (about half an hour).
+contract-test-long: test-deps
+	SKINFLINT_LONG=1 $(CARGO) test --locked -p skinflint-cli --test dropin
+
+# The binary looks for its libraries beside itself and in ../lib/skinflint.
 install: build
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 $(RELEASE)/skinflint "$(DESTDIR)$(PREFIX)/bin/skinflint"
 	install -m 755 $(RELEASE)/libskinflint_record.so "$(DESTDIR)$(PREFIX)/bin/libskinflint_record.so"
+	install -d "$(DESTDIR)$(PREFIX)/lib/skinflint" "$(DESTDIR)$(PREFIX)/include"
+	install -m 755 $(RELEASE)/libskinflint.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint.so"
+	install -m 644 include/skinflint.h "$(DESTDIR)$(PREFIX)/include/skinflint.h"
 
 clean:
 	$(CARGO) clean

@@ -1,13 +1,15 @@
 #!/bin/sh
-# need.sh COMMAND:PACKAGE...   makes sure that each command exists, or each library (a name with .so in it).
+# need.sh COMMAND:PACKAGE...   makes sure that each command exists, each library (a name with
+#                              .so in it), and each file (a path).
 #
 # Root on a system with apt-get: what is missing is installed. Otherwise: prints the one line that does it,
 # and fails. cargo is never installed from a package when a newer toolchain could be meant: it is only named.
 set -eu
 
-# Whether a command or a library is there.
+# Whether a command, a library or a file is there.
 has() {
     case "$1" in
+    /*) test -e "$1" ;;
     *.so*) PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q "$1 " ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac

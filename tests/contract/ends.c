@@ -89,7 +89,7 @@ static int ends(const char *way, char **argv)
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
-    alarm(20);
+    alarm(100);
     kept = must_malloc(50);
     CHECK(atexit(during_exit) == 0);
     CHECK(at_quick_exit(during_quick_exit) == 0);

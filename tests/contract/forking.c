@@ -35,7 +35,7 @@ static void *in_child(void *nothing)
 {
     void *blocks[BLOCKS] = {0};
     unsigned seed = 4711;
-    work(blocks, &seed, 500);
+    work(blocks, &seed, 150);
     for (int i = 0; i < BLOCKS; i++)
         free(blocks[i]);
     return nothing;
@@ -44,15 +44,15 @@ static void *in_child(void *nothing)
 /* A child: uses what it inherited, and has a child of its own. */
 static void child(void **blocks, unsigned seed)
 {
-    alarm(30);
-    work(blocks, &seed, 500);
+    alarm(60);
+    work(blocks, &seed, 150);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, in_child, NULL) == 0);
-    work(blocks, &seed, 500);
+    work(blocks, &seed, 150);
     pid_t grandchild = fork();
     CHECK(grandchild >= 0);
     if (grandchild == 0) {
-        work(blocks, &seed, 500);
+        work(blocks, &seed, 150);
         for (int i = 0; i < BLOCKS; i++)
             free(blocks[i]);
         _exit(0);
@@ -145,7 +145,7 @@ static void others(void)
 
 int main(void)
 {
-    alarm(120);
+    alarm(280);
     pthread_atfork(before, after_in_parent, after_in_child);
     others();
     int calls = handled[0];

@@ -109,7 +109,7 @@ static void crash(void)
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
-            alarm(20);
+            alarm(60);
             struct sigaction action = {.sa_handler = report_and_end};
             CHECK(sigaction(SIGPROF, &action, NULL) == 0);
             pthread_t thread;
@@ -136,7 +136,7 @@ static void crash(void)
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
-    alarm(100);
+    alarm(280);
     if (strcmp(argv[1], "crash") == 0)
         crash();
     else

@@ -55,7 +55,7 @@ static size_t mapped(void)
 
 int main(void)
 {
-    alarm(60);
+    alarm(280);
     struct rlimit limit = {mapped() + (64 << 20), RLIM_INFINITY};
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
     int had[3] = {0};

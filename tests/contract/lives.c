@@ -159,7 +159,7 @@ static void nobody_joins(void)
 
 int main(void)
 {
-    alarm(100);
+    alarm(280);
     many_short();
     key_destructors();
     remote();

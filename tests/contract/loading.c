@@ -23,7 +23,7 @@ static void *in_thread(void *argument)
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
-    alarm(60);
+    alarm(280);
     for (int round = 0; round < ROUNDS; round++) {
         void *library = dlopen(argv[1 + round / 2 % 2], round % 2 ? RTLD_NOW : RTLD_LAZY);
         if (library == NULL) {

@@ -8,6 +8,8 @@
  */
 #include "check.h"
 
+#include "skinflint.h"
+
 #include <malloc.h>
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
@@ -57,6 +59,8 @@ static void others(void)
     memset(block, 1, 64 << 20);
     free(block);
     int trimmed = malloc_trim(0);
+    CHECK(trimmed == 0 || trimmed == 1);
+    trimmed = skinflint_trim();
     CHECK(trimmed == 0 || trimmed == 1);
     block = __libc_malloc(100);
     block = __libc_realloc(block, 200);

@@ -3,16 +3,18 @@
 //! ```text
 //!   cargo xtask tidy ──► git ls-files ──► text rules, Rust rules, links ─┐
 //!                   └──► cargo metadata ──► crate edges ─────────────────┴──► file:line: [rule] what
+//!   cargo xtask bench ──► builds ──► bench/…/run.py ──► tables, bars
 //! ```
 //!
 //! X1  Exit 0: no fault. Exit 1: faults, all of them listed on stdout. Exit 2: the check itself
 //!     could not be made (no git, no cargo), and stderr says why.
 //!
-//! Not here: formatting and lints (`make check` calls rustfmt and clippy), benchmarks (`bench/`).
+//! Not here: formatting and lints (`make check` calls rustfmt and clippy), what benchmarks measure (`bench/`).
 
+mod bench;
 mod tidy;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -33,11 +35,25 @@ enum Command {
         #[arg(long, default_value = ".")]
         root: PathBuf,
     },
+    /// Runs a benchmark and judges its bars; exit 1 if one is missed.
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Tidy { root } = Args::parse().command;
-    match tidy::run(&root) {
+    match Args::parse().command {
+        Command::Tidy { root } => tidied(&root),
+        Command::Bench { bench } => bench::run(&bench, Path::new(".")).unwrap_or_else(|error| {
+            eprintln!("bench: {error:#}");
+            ExitCode::from(2)
+        }),
+    }
+}
+
+fn tidied(root: &Path) -> ExitCode {
+    match tidy::run(root) {
         Ok(faults) if faults.is_empty() => ExitCode::SUCCESS,
         Ok(faults) => {
             for fault in &faults {

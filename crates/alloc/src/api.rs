@@ -14,14 +14,13 @@
 //! Not here: free (`free`), the C names (`malloc-so`).
 
 use skinflint_base::sync::Ordering;
-use skinflint_base::sys;
 
 use crate::class::{self, SLICES, SMALL_MAX};
 use crate::free::free;
 use crate::heap::Heap;
 use crate::span::{KIND_LARGE, KIND_SMALL, Span};
-use crate::state::{base, descriptor, fast_limit, with_pool};
-use crate::{check, fault, harden, large, reserve, sample, thread, tls};
+use crate::state::{POOL_LOCK, base, descriptor, fast_limit, with_pool};
+use crate::{check, emergency, fault, harden, large, reserve, sample, thread, tls};
 
 /// Allocates `n` bytes. Cost for a small size: seven loads, four stores, three branches, no locked
 /// instruction.
@@ -121,7 +120,7 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
         }
         loop {
             match (*heap).refill(class) {
-                None => return emergency(n),
+                None => return in_handler(n, 16),
                 Some(block) if !block.is_null() => return block,
                 Some(_) if reserve::out_of_memory(n) => {}
                 Some(_) => return fail(),
@@ -180,6 +179,9 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
         if !made.0.is_null() {
             return made;
         }
+        if POOL_LOCK.is_held_by(large::who()) {
+            return (in_handler(n, align), true);
+        }
         if !reserve::out_of_memory(n) {
             return (fail(), false);
         }
@@ -195,11 +197,10 @@ pub fn fail() -> *mut u8 {
     core::ptr::null_mut()
 }
 
-/// Memory for a signal handler that interrupted this thread's own slow path (A3): fresh from the kernel.
-/// Its free does nothing.
+/// Memory for a signal handler that interrupted this thread's own slow path (A3).
 #[cold]
-fn emergency(n: usize) -> *mut u8 {
-    let block = sys::map_private(n);
+fn in_handler(n: usize, align: usize) -> *mut u8 {
+    let block = emergency::malloc(n, align);
     if block.is_null() { fail() } else { block }
 }
 
@@ -300,6 +301,8 @@ pub unsafe fn usable_size(p: *const u8) -> usize {
         Block::Small(span) => span.size as usize,
         // SAFETY: a live large block.
         Block::Large(large) => unsafe { (*large).pages as usize * 4096 },
+        // SAFETY: a block of the range.
+        Block::Unknown if emergency::holds(p as usize) => unsafe { emergency::size(p) },
         Block::Unknown => harden::usable(p).unwrap_or(0),
     }
 }
@@ -325,6 +328,7 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
         let have = match find(p) {
             Block::Small(span) => span.size as usize,
             Block::Large(large) => return realloc_large(large, p, n),
+            Block::Unknown if emergency::holds(p as usize) => emergency::size(p),
             Block::Unknown => {
                 if let Some(new) = harden::realloc(p, n) {
                     return new;

@@ -223,7 +223,7 @@ pub fn slop_seen(slice: usize, class: usize) -> bool {
         return false;
     }
     let now = before
-        .saturating_add((size - own) * crate::heap::magazine_entries(size).div_ceil(2))
+        .saturating_add((size - own) * crate::heap::fill_of(crate::heap::magazine_entries(size)))
         .min(u32::MAX - 1);
     // ORDER: as above.
     SLOP[slice].store(now, Ordering::Relaxed);

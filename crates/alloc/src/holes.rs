@@ -5,9 +5,9 @@
 //!            kept      purged    purged    kept           clean = 0110
 //! ```
 //!
-//! O1  A page is purged only if every slot that touches it is free, its span is not Current, and the
-//!     heap's lock is held: then nobody can allocate there before the purge is done (span S5).
-//! O2  `clean` is not 0 only in spans that are not Current; `HOLES` is the sum of its bits.
+//! O1  A page is purged only if every slot that touches it is free, and the heap's lock is held: then
+//!     nobody can allocate there before the purge is done (span S5).
+//! O2  `clean` is forgotten before blocks are taken from a span; `HOLES` is the sum of its bits.
 //! O3  A walk holds the lock for [`CHUNK`] spans at most, so that the owner's slow path waits for one
 //!     batch, about 100 µs, and its fast path for nothing.
 //!
@@ -34,6 +34,8 @@ const LEAST_GROWTH: u32 = 64;
 pub static HOLES: AtomicU32 = AtomicU32::new(0);
 /// Pages that may have become reclaimable since the purger last looked: a hint.
 static RECLAIM: AtomicU32 = AtomicU32::new(0);
+/// Most pages that were resident, as far as that is known here, when a heap was about to grow.
+static PEAK: AtomicU32 = AtomicU32::new(0);
 
 /// Notes that so many pages may have become reclaimable; may start the purger.
 #[inline]
@@ -133,11 +135,36 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
             // SAFETY: it takes the lock itself.
             unsafe { walk_empty(heap, class, who, batch, &mut done) };
         }
+        if spare == 0 {
+            walk_current(heap, class, who, zeal, batch, &mut done);
+        }
         for list in [&heap.partial[class], &heap.full[class]] {
             walk_list(heap, list, who, (zeal, spare, visit), batch, &mut done);
         }
     }
     done
+}
+
+/// The span that a class allocates from, whose owner may be idle for long.
+fn walk_current(
+    heap: &Heap,
+    class: usize,
+    who: Who,
+    zeal: Zeal,
+    batch: &mut Batch,
+    done: &mut Walked,
+) {
+    if Heap::is_none(heap.current(class)) || !heap.lock.lock(who) {
+        return;
+    }
+    let span = heap.current(class);
+    if !Heap::is_none(span) {
+        done.looked += 1;
+        // SAFETY: the current span of a class is live (H3), and changes under the lock, which is held.
+        unsafe { consider(&*span, zeal, batch, done) };
+        batch.flush();
+    }
+    heap.lock.unlock();
 }
 
 /// Empty spans of a heap that wants none go back whole.
@@ -200,7 +227,7 @@ fn walk_list(
                 skipped += 1;
                 continue;
             }
-            // SAFETY: a listed span is not Current, and the lock is held (O1).
+            // SAFETY: the lock is held (O1).
             unsafe { consider(span, zeal, batch, done) };
         }
         batch.flush();
@@ -211,7 +238,7 @@ fn walk_list(
 /// Purges a span's free pages, now or at the next walk.
 ///
 /// # Safety
-/// The heap's lock is held, the span is not Current.
+/// The heap's lock is held.
 unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked) {
     let free = span.free_slots();
     if (free as usize) * (span.size as usize) < PAGE && span.size as usize <= PAGE {
@@ -265,8 +292,17 @@ pub unsafe fn before_growing(heap: &Heap) {
     if pages < SEARCH_PAGES || pages < heap.search_at.load(Ordering::Relaxed) {
         return;
     }
+    // Growth within what the process has held before raises no peak.
+    let holes = HOLES.load(Ordering::Relaxed); // ORDER: a hint
+    let resident = crate::state::TOUCHED
+        .load(Ordering::Relaxed)
+        .saturating_sub(holes); // ORDER: a hint
+    if resident < PEAK.fetch_max(resident, Ordering::Relaxed) {
+        // ORDER: a hint
+        return;
+    }
     // Only tried for: it comes before a heap's lock in the order, and this heap's is held.
-    if !purger::PURGE_LOCK.try_lock(heap.who()) {
+    if !purger::PURGE_LOCK.try_lock(heap.holder()) {
         return;
     }
     // SAFETY: the lock is held.

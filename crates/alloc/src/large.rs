@@ -22,7 +22,7 @@ use crate::fault::{self, Fault};
 use crate::lock::{NOBODY, Who};
 use crate::span::KIND_LARGE;
 use crate::state::{OWNER_NONE, at, base, map_entry, with_pool};
-use crate::{holes, remote, thread, tls};
+use crate::{holes, remote, tls};
 
 /// Pages from which a move goes through the page tables: below, copying is as fast (mremap costs
 /// 1.5 µs and 0.1 µs a page here, copying 0.4 µs a page and the faults of the new pages).
@@ -73,7 +73,8 @@ pub static LIVE_BLOCKS: AtomicU32 = AtomicU32::new(0);
 /// As whom this thread takes locks.
 pub fn who() -> Who {
     let heap = tls::get();
-    if heap.is_null() || thread::is_ended(heap) {
+    // Threads that have ended share one mark for a heap: as it, one would take another's lock for its own.
+    if heap.is_null() || crate::thread::is_ended(heap) {
         NOBODY
     } else {
         // SAFETY: a thread's heap stays (G4).

@@ -14,6 +14,7 @@
 mod api;
 pub mod check;
 mod class;
+mod emergency;
 mod fault;
 pub mod fit;
 pub mod fork;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! K1  Whoever finds the lock held by himself is a signal handler that interrupted his own slow path:
-//!     [`Lock::lock`] says so instead of waiting for ever. The fixed ids are no selves: many threads may
-//!     go by one, and they wait for each other.
+//!     [`Lock::lock`] says so instead of waiting for ever. NOBODY and FORKER are no selves: many threads
+//!     may go by them, and they wait for each other.
 //! K2  A sleeper that gets the lock keeps the mark, since others may sleep too; so no wake is lost.
 //! K3  Nothing sleeps while it holds a lock, except for another lock further down: heap, then pool.
 //!
@@ -72,7 +72,7 @@ impl Lock {
         for _ in 0..SPINS {
             // ORDER: a look; the exchange below orders.
             let held = self.0.load(Ordering::Relaxed);
-            if held & !1 == who.0 && who.0 > FORKER.0 {
+            if held & !1 == who.0 && who != NOBODY && who != FORKER {
                 return false;
             }
             if held == 0 && self.try_lock(who) {
@@ -117,11 +117,12 @@ impl Lock {
         self.0.load(Ordering::Relaxed) & !1 == who.0
     }
 
-    /// As whom the lock is held, for its holder; NOBODY if it is free (in the child of a fork).
-    pub fn holder(&self) -> Who {
-        // ORDER: what this thread stored itself.
+    /// Who holds it: for the holder's callees, which take further locks in his name. `other` if nobody does
+    /// (in the child of a fork).
+    pub fn holder(&self, other: Who) -> Who {
+        // ORDER: the caller knows that it is held, so the half that matters does not change.
         match self.0.load(Ordering::Relaxed) & !1 {
-            0 => NOBODY,
+            0 => other,
             who => Who(who),
         }
     }
@@ -180,4 +181,22 @@ fn wait(word: &AtomicU32, expected: u32) {
 fn wake(_word: &AtomicU32) {
     let _awake = SLEEPERS.0.lock().expect("no panic");
     SLEEPERS.1.notify_all();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_told_whether_somebody_waits_or_not() {
+        let lock = Lock::new();
+        assert!(lock.holder(FORKER) == FORKER);
+        assert!(lock.lock(PURGER));
+        assert!(lock.holder(FORKER) == PURGER);
+        assert!(!lock.lock(PURGER), "K1");
+        lock.0.fetch_or(1, Ordering::Relaxed); // ORDER: one thread
+        assert!(lock.holder(FORKER) == PURGER);
+        lock.unlock();
+        assert!(lock.try_lock(NOBODY));
+    }
 }

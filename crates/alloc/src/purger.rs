@@ -237,6 +237,7 @@ extern "C" fn main() {
         if quiet < QUIET_TICKS {
             continue;
         }
+        with_pool(PURGER, |pool| pool.region.purge_meta());
         // ORDER: gives RUNNING back; a hint that came since is looked at once more.
         RUNNING.store(0, Ordering::SeqCst);
         if holes::peek_hint() < START_PAGES
@@ -360,6 +361,8 @@ pub fn trim() -> bool {
         purged += holes::walk(heap, who, Zeal::All, batch).purged;
     }
     purged += purge_pool(who, u32::MAX, 0, batch);
+    // Descriptors of what is gone.
+    with_pool(who, |pool| pool.region.purge_meta());
     PURGE_LOCK.unlock();
     PURGED.fetch_add(u64::from(purged), Ordering::Relaxed); // ORDER: a statistic
     purged > 0

@@ -12,8 +12,8 @@
 //! S3  `state`, `next`, `prev`, `clean`, `seen` and `visit` are written only under the heap's lock.
 //! S4  A bit of R is set by whoever frees the block, once, and cleared only by the owner (S2), which
 //!     moves it to F.
-//! S5  Only of the span that is Current in its class are bits taken out of F. So a page of any other
-//!     span, all of whose slots are in F or R, stays free for as long as the heap's lock is held.
+//! S5  Bits are taken out of F only under the heap's lock. So a page, all of whose slots are in F or R,
+//!     stays free for as long as that lock is held, whoever holds it.
 //! S6  `left` counts the frees into F down to the next event. Current: they are not counted to 0, since
 //!     it begins so high. Otherwise an event is due at 0; events count anew, so a wrong `left` costs
 //!     time, not truth.
@@ -222,12 +222,12 @@ impl Span {
     /// Takes one free slot out of F; null if there is none.
     ///
     /// # Safety
-    /// The caller may write F (S2), and the span is Current.
+    /// The caller may write F (S2), and has the heap's lock (S5).
     pub unsafe fn take(&self) -> *mut u8 {
         for i in 0..self.words() {
             // SAFETY: i < words.
             let word = unsafe { &self.trio(i).free };
-            // ORDER: own (S2); the purger does not look at Current spans (S5).
+            // ORDER: own (S2), under the lock (S5).
             let bits = word.load(Ordering::Relaxed);
             if bits != 0 {
                 word.store(bits & (bits - 1), Ordering::Relaxed); // ORDER: as above
@@ -252,7 +252,7 @@ impl Span {
         for i in 0..self.words() {
             // SAFETY: i < words.
             let trio = unsafe { self.trio(i) };
-            // ORDER: own (S2); the purger does not look at Current spans (S5).
+            // ORDER: own (S2), under the lock (S5).
             let before = trio.free.load(Ordering::Relaxed);
             if before == 0 {
                 continue;

@@ -186,6 +186,10 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     Some(result)
 }
 
+/// Pages of HEAP that are in use or dirty, as of the pool's last use: what a heap that is about to grow
+/// compares with the peak, without the pool's lock.
+pub static TOUCHED: AtomicU32 = AtomicU32::new(0);
+
 /// The pool, for whoever holds its lock already.
 ///
 /// # Safety
@@ -196,6 +200,7 @@ pub unsafe fn pool_locked() -> &'static mut Pool {
 }
 
 fn publish(pool: &Pool) {
+    TOUCHED.store(pool.touched_pages, Ordering::Relaxed); // ORDER: a hint
     let bytes = pool.region.heap_bytes();
     if bytes == limit() {
         return;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use skinflint_base::env;
 
 /// Finds out where a program's memory goes, and says what would give it back.
 #[derive(Parser, Debug)]
@@ -69,14 +70,7 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     Counts(CountsArgs),
 
     /// Run a program on our allocator, which gives memory back while the program idles
-    #[command(after_help = "\
-Examples:
-  skinflint exec -- redis-server
-  skinflint exec --stats -- python3 service.py
-  skinflint record -- skinflint exec -- ./server    # recorded, on our allocator
-
-The program takes the place of this one: process id, signals and exit status are its own. What it
-starts runs on our allocator too (LD_PRELOAD is inherited); statically linked programs keep theirs.")]
+    #[command(after_help = exec_help())]
     Exec(ExecArgs),
 
     /// Learn a profile for the allocator from traces: size classes, span lengths, memory to keep
@@ -89,6 +83,31 @@ Examples:
 Traces must be of one program. What was learned goes to stderr. To use it, set SKINFLINT_FIT=app.fit where
 the program runs on Skinflint's allocator; a profile that is damaged is ignored there, with one line.")]
     Fit(FitArgs),
+}
+
+/// What follows the options of `exec`: examples, and the allocator's variables out of their one table.
+fn exec_help() -> String {
+    let mut help = String::from(
+        "\
+Examples:
+  skinflint exec -- redis-server
+  skinflint exec --stats -- python3 service.py
+  skinflint record -- skinflint exec -- ./server    # recorded, on our allocator
+  SKINFLINT_HARDEN=1 skinflint exec -- ./server     # guarded samples, for use in production
+
+The program takes the place of this one: process id, signals and exit status are its own. What it
+starts runs on our allocator too (LD_PRELOAD is inherited); statically linked programs keep theirs.
+
+Environment of the program:",
+    );
+    for variable in env::ALL {
+        if variable.reader == env::Reader::Allocator {
+            let (name, meaning) = (variable.name(), variable.meaning);
+            let (values, default) = (variable.values, variable.default);
+            help += &format!("\n  {name}\n      {meaning}\n      {values} [default: {default}]");
+        }
+    }
+    help
 }
 
 #[derive(ClapArgs, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   run   [ lead … guard ][  .. block, flush at its end │ slack ][ guard ]      slack < alignment, filled
-//!                            ▲ MAP[page of the block] ──► descriptor; MAP[first page of the run] is 0
+//!         ▲ MAP[first page of the run] and MAP[page of the block] ──► the one descriptor
 //! ```
 //!
 //! G1  `start` is the block's address, `lead` the bytes of the run before it, `pages` the whole run's. A
@@ -20,7 +20,7 @@ use skinflint_pages::PAGE;
 use crate::fault::{self, Fault};
 use crate::large::{self, Large};
 use crate::span::KIND_LARGE;
-use crate::state::{base, limit, map_entry};
+use crate::state::{base, limit, map_entry, with_pool};
 
 use super::{has, mode, quarantine, trailer};
 
@@ -98,25 +98,53 @@ pub fn malloc(n: usize, align: usize) -> Option<(*mut u8, bool)> {
     };
     // SAFETY: within the run, which is ours.
     unsafe { core::ptr::write_bytes((p + n) as *mut u8, trailer::fill(), end - p - n) };
-    // SAFETY: a live large block of ours.
-    unsafe { rename(run as usize, p, (end - p - n) as u32) };
+    // SAFETY: a live large block of ours, which nobody else knows.
+    unsafe { name(run as usize, p, (end - p - n) as u32) };
     Some((p as *mut u8, clean))
 }
 
-/// Has a run's descriptor found at another address of it (G1).
+/// Has a run's descriptor found at the block's address, too (G1). Under the pool's lock, since others walk
+/// the page map under it.
 ///
 /// # Safety
-/// `from` is the `start` of a live large block of the caller; `to` lies in it.
-unsafe fn rename(from: usize, to: usize, slack: u32) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        // ORDER: the caller's own block; who gets it later gets it from the caller.
-        let offset = map_entry(from - base()).swap(0, Ordering::Relaxed);
-        let large = crate::state::at::<Large>(offset);
-        (*large).lead = ((*large).lead as usize + to).wrapping_sub(from) as u32;
-        (*large).slack = slack;
-        (*large).start = to;
-        map_entry(to - base()).store(offset, Ordering::Release); // ORDER: filled before it is found
+/// `run` is a live large block of the caller; `p` lies in it.
+unsafe fn name(run: usize, p: usize, slack: u32) {
+    locked(|| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            // ORDER: the caller's own block; who gets it later gets it from the caller.
+            let offset = map_entry(run - base()).load(Ordering::Relaxed);
+            let large = crate::state::at::<Large>(offset);
+            (*large).lead = (p - run) as u32;
+            (*large).slack = slack;
+            (*large).start = p;
+            map_entry(p - base()).store(offset, Ordering::Release); // ORDER: filled before it is found
+        }
+    });
+}
+
+/// Undoes [`name`].
+///
+/// # Safety
+/// A live block with guards, of the caller.
+unsafe fn unname(large: *mut Large) {
+    locked(|| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let p = (*large).start;
+            // ORDER: nobody may use the address any more.
+            map_entry(p - base()).store(0, Ordering::Relaxed);
+            (*large).start = p - (*large).lead as usize;
+            (*large).lead = 0;
+            (*large).slack = 0;
+        }
+    });
+}
+
+/// Under the pool's lock; a signal handler that interrupted it goes without.
+fn locked(work: impl Fn()) {
+    if with_pool(large::who(), |_| work()).is_none() {
+        work();
     }
 }
 
@@ -236,7 +264,7 @@ pub unsafe fn leave(p: *mut u8, waited: bool) {
             dismiss();
         }
         if guarded {
-            rename(p as usize, run, 0);
+            unname(large);
         }
         (*large).held.store(0, Ordering::Relaxed); // ORDER: the caller's own
         large::free(run as *mut u8);

@@ -66,14 +66,6 @@ fn operators_that_the_program_replaces() {
     holds("replaced-aligned");
 }
 
-/// glibc may hang here, so only ours is asked.
-#[test]
-fn signal_handlers_that_allocate() {
-    let done = ours(contract("handlers"), &["crash"]);
-    assert_eq!((done.shell_status(), &*done.stdout), (0, "handlers ok\n"));
-    assert_eq!(done.stderr, "");
-}
-
 #[test]
 fn every_way_to_end() {
     for (way, status) in [
@@ -149,8 +141,7 @@ fn functions_of_c23_and_of_long_ago() {
 }
 
 #[test]
-fn the_figures_move() {
-    holds_with("reports", &["figures"]);
+fn trim_and_the_other_names() {
     holds_with("reports", &["others"]);
 }
 

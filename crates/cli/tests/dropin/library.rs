@@ -12,17 +12,16 @@ use std::time::Duration;
 use crate::tool::{self, Bench, Done};
 
 /// The longest that a contract program may take, on a machine that does other things too.
-pub const PATIENCE: Duration = Duration::from_secs(150);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Whether the long forms are wanted (D3).
 pub fn is_long() -> bool {
     std::env::var_os("SKINFLINT_LONG").is_some()
 }
 
-/// libskinflint.so, built by now (L1).
+/// libskinflint.so (L1).
 pub fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| tool::built_library("skinflint-malloc-so", "libskinflint.so"))
+    tool::allocator()
 }
 
 /// A program of tests/contract (L1).

@@ -157,6 +157,7 @@ fn a_range_that_is_mapped_anew_is_zero() {
     assert!(unsafe { pool.region.map_anew(addr, 2 * PAGE) });
     let now = [0, 1, 2, 3].map(|index| read(&pool, page + index));
     assert_eq!(now, [9, 0, 0, 9]);
+    super::layout::one_plain_mapping(&pool);
     pool.give(page, 4, true);
     assert_eq!(pool.check(), Ok(()));
 }

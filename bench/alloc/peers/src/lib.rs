@@ -1,0 +1,1 @@
+//! Nothing: this package exists for its lock file, which pins the peers' sources (see `../peers.py`).

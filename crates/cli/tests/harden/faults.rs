@@ -1,0 +1,171 @@
+//! Each fault, told by its check and by nothing else.
+
+use crate::{ABORTED, FAULTED, ended, fault};
+
+const DOUBLE: &str = "free of a block that is free already: 0x";
+const INSIDE: &str = "free of an address inside a block: 0x";
+const NO_BLOCK: &str = "free of an address at which there is no block: 0x";
+const FOREIGN: &str = "free of an address that was never allocated: 0x";
+const OVERRUN: &str = "bytes around a block were overwritten: 0x";
+const WRITTEN: &str = "a block was written to after it was freed: 0x";
+
+/// The fault is told with `check`, ends so, and is not told with the checks `off`.
+#[track_caller]
+fn told(name: &str, check: &str, off: &str, status: i32, texts: &[&str]) {
+    let on = fault(name, &[&format!("HARDEN={check}"), "SAMPLE_EVERY=1"]);
+    assert_eq!(on.shell_status(), status, "{name} with {check}: {on:#?}");
+    assert!(
+        on.stderr.starts_with("skinflint: "),
+        "{name} with {check}: {on:#?}"
+    );
+    assert!(!on.stdout.contains("survived"), "{on:#?}");
+    for text in texts {
+        assert!(
+            on.stderr.contains(text),
+            "{name} with {check}, {text}: {on:#?}"
+        );
+    }
+    let without = fault(name, &[&format!("HARDEN={off}"), "SAMPLE_EVERY=1"]);
+    assert_eq!(without.stderr, "", "{name} with {off}");
+}
+
+#[test]
+fn what_the_bitmaps_know_is_told_at_every_level() {
+    for (name, text) in [
+        ("double_small", DOUBLE),
+        ("double_remote", DOUBLE),
+        ("inside_small", INSIDE),
+        ("double_large", NO_BLOCK),
+        ("inside_large", NO_BLOCK),
+        ("foreign", FOREIGN),
+        ("foreign_mapping", FOREIGN),
+    ] {
+        for level in ["0", "1", "2", "3", "guard", "canary", "zero", "poison"] {
+            let done = fault(name, &[&format!("HARDEN={level}")]);
+            assert_eq!(done.shell_status(), ABORTED, "{name} {level}: {done:#?}");
+            assert_eq!(done.stderr.lines().count(), 1, "{name} {level}: {done:#?}");
+            assert!(done.stderr.contains(text), "{name} {level}: {done:#?}");
+        }
+        // The policy switches the check off.
+        let quiet = fault(name, &["BAD_FREE=ignore"]);
+        assert_eq!(
+            (quiet.stderr.as_str(), quiet.stdout.as_str()),
+            ("", "survived\n")
+        );
+    }
+}
+
+#[test]
+fn a_block_that_waits_is_known_to_be_freed() {
+    for name in [
+        "double_small",
+        "double_remote",
+        "double_mixed",
+        "double_large",
+    ] {
+        for check in ["quarantine", "4"] {
+            let done = fault(name, &[&format!("HARDEN={check}")]);
+            ended(&done, ABORTED, &[DOUBLE]);
+        }
+    }
+}
+
+#[test]
+fn large_blocks_end_at_a_page_that_may_not_be_touched() {
+    for level in ["guard", "2", "4"] {
+        told(
+            "large_behind",
+            level,
+            "1",
+            FAULTED,
+            &[
+                "access behind the end of a block: write to 0x",
+                "\n  0 bytes behind the end of a block of 400000 bytes at 0x",
+            ],
+        );
+        told(
+            "large_before",
+            level,
+            "1",
+            FAULTED,
+            &[
+                "access before the start of a block: write to 0x",
+                "\n  4096 bytes before a block of 400000 bytes at 0x",
+            ],
+        );
+        let slack = [OVERRUN, ", of 400001 bytes, at byte 400001 "];
+        told("large_slack", level, "1", ABORTED, &slack);
+    }
+}
+
+#[test]
+fn a_large_block_that_waits_may_not_be_touched() {
+    let texts = [
+        "use after free: read of 0x",
+        "\n  5 bytes into a block of 400000 bytes at 0x",
+    ];
+    told("large_late", "guard,quarantine", "guard", FAULTED, &texts);
+    told("large_late", "quarantine", "0", FAULTED, &texts[..1]);
+}
+
+#[test]
+fn a_byte_behind_a_small_block_is_found_when_it_is_freed_or_moved() {
+    for check in ["canary", "quarantine"] {
+        told(
+            "small_behind",
+            check,
+            "guard,zero",
+            ABORTED,
+            &[OVERRUN, ", at byte 40 "],
+        );
+        told(
+            "small_realloc",
+            check,
+            "guard,zero",
+            ABORTED,
+            &[OVERRUN, ", at byte 40 "],
+        );
+    }
+    let sampled = [OVERRUN, "\n  allocated by thread ", "\n  freed by thread "];
+    told("small_behind", "sample", "0", ABORTED, &sampled);
+}
+
+#[test]
+fn a_late_write_is_found_when_the_block_leaves_or_comes_back() {
+    let place = [WRITTEN, ", byte 8 of 48 "];
+    told("late_write", "quarantine", "canary,zero", ABORTED, &place);
+    told(
+        "late_write_reused",
+        "poison",
+        "canary,zero",
+        ABORTED,
+        &place,
+    );
+}
+
+#[test]
+fn what_is_in_a_block_before_and_after() {
+    let lines = |check: &str| {
+        let done = fault("contents", &[&format!("HARDEN={check}")]);
+        done.stdout
+            .lines()
+            .take(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lines("0")[0], "1 1");
+    assert_eq!(lines("zero"), ["0 0", "0 0"]);
+    assert_eq!(lines("poison"), ["0 0", "170 170"]);
+    assert_eq!(lines("quarantine")[0], "-37 -37");
+}
+
+#[test]
+fn faults_that_are_not_ours_end_as_they_would() {
+    for name in ["wild", "own_fault"] {
+        for level in ["0", "1", "4"] {
+            let done = fault(name, &[&format!("HARDEN={level}")]);
+            assert_eq!(done.shell_status(), FAULTED, "{name} {level}: {done:#?}");
+            assert_eq!(done.stderr, "", "{name} {level}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The hardening levels of `libskinflint.so`, each check on a program that has the fault it looks for.
+//!
+//! ```text
+//!   faults NAME ─┬─ the check on ──► the line, or the story with its stacks; the end that was chosen
+//!                └─ the check off ─► not a word: so it is the check that speaks (H1)
+//!   sound ───────── every level ───► "sound", and nothing on stderr
+//! ```
+//!
+//! H1  Every fault is also run with its check switched off, and must not be told then.
+//! H2  What `sound` does is right: whatever is said of it is false.
+//! H3  A stack is right if `addr2line` finds the program's own functions in it, by name.
+//!
+//! Not here: the contract with checks off (the tests of the drop-in), what a check costs.
+
+// Shared with the tests of the whole tool, and not all of it is needed here.
+#[allow(dead_code)]
+#[path = "../whole/report.rs"]
+mod report;
+#[allow(dead_code)]
+#[path = "../whole/tool.rs"]
+mod tool;
+
+mod faults;
+mod levels;
+mod options;
+mod stories;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tool::{Bench, Done};
+
+/// The longest that one program may take, on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest that building may take.
+const BUILD_PATIENCE: Duration = Duration::from_secs(900);
+
+/// As the shell has it: what `abort` ends with.
+pub const ABORTED: i32 = 134;
+/// As the shell has it: what a fault in memory ends with.
+pub const FAULTED: i32 = 139;
+
+fn built(mut command: Command) {
+    command.current_dir(tool::root()).env_remove("MAKEFLAGS");
+    let shown = format!("{command:?}");
+    let done = tool::run_within(command, b"", BUILD_PATIENCE);
+    assert_eq!(done.shell_status(), 0, "{shown}\n{}", done.stderr);
+}
+
+/// Cargo's target folder.
+fn target() -> PathBuf {
+    let tool = Path::new(tool::SKINFLINT);
+    tool.ancestors()
+        .nth(2)
+        .expect("target/PROFILE/skinflint")
+        .to_path_buf()
+}
+
+/// The library, built by now.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command
+            .args(["build", "--release", "--quiet", "-p", "skinflint-malloc-so"])
+            .arg("--target-dir")
+            .arg(target());
+        built(command);
+        target().join("release/libskinflint.so")
+    })
+}
+
+/// A program of tests/harden, built by now.
+pub fn program(name: &str) -> PathBuf {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    let folder = PROGRAMS.get_or_init(|| {
+        let out = target().join("harden-programs");
+        let mut command = Command::new("make");
+        command
+            .args(["--silent", "-C", "tests/harden"])
+            .arg(format!("OUT={}", out.display()));
+        built(command);
+        out
+    });
+    folder.join(name)
+}
+
+/// Runs a command on our allocator, with this environment: `NAME=value`, without our prefix.
+pub fn on_ours(mut command: Command, options: &[&str]) -> Done {
+    command.env("LD_PRELOAD", library());
+    for option in options {
+        let (name, value) = option.split_once('=').expect("NAME=value");
+        command.env(format!("SKINFLINT_{name}"), value);
+    }
+    tool::run_within(command, b"", PATIENCE)
+}
+
+/// Ended so, as the shell has it, and said all of this on stderr.
+#[track_caller]
+pub fn ended(done: &Done, status: i32, texts: &[&str]) {
+    assert_eq!(done.shell_status(), status, "{done:#?}");
+    for text in texts {
+        assert!(done.stderr.contains(text), "{text}: {done:#?}");
+    }
+}
+
+/// Runs a fault.
+pub fn fault(name: &str, options: &[&str]) -> Done {
+    let bench = Bench::new();
+    let mut command = bench.command(program("faults"));
+    command.arg(name);
+    on_ours(command, options)
+}

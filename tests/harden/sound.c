@@ -1,0 +1,161 @@
+// Threads that do nothing wrong, checking every byte: whatever is said of this program is false.
+
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS = 4, SLOTS = 300, ROUNDS = 12000, MAPPINGS = 20000 };
+
+struct held {
+    unsigned char *p;
+    size_t n;
+    unsigned char fill;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct held shared[SLOTS];
+
+static void fail(const char *what) {
+    fprintf(stderr, "sound: %s\n", what);
+    abort();
+}
+
+static uint32_t next(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 33;
+}
+
+static size_t size(uint64_t *seed) {
+    switch (next(seed) % 16) {
+    case 0: return 1 + next(seed) % 200000;
+    case 1: return 32700 + next(seed) % 100;
+    case 2: return next(seed) % 5000;
+    default: return next(seed) % 300;
+    }
+}
+
+static void check(const struct held *h) {
+    for (size_t i = 0; i < h->n; i++)
+        if (h->p[i] != h->fill) fail("a byte has changed");
+}
+
+static void make(struct held *h, uint64_t *seed) {
+    h->n = size(seed);
+    size_t align = 16;
+    switch (next(seed) % 8) {
+    case 0:
+        h->p = calloc(h->n, 1);
+        for (size_t i = 0; i < h->n; i++)
+            if (h->p[i] != 0) fail("calloc is not zero");
+        break;
+    case 1:
+        align = (size_t)16 << next(seed) % 12;
+        h->p = memalign(align, h->n);
+        break;
+    default: h->p = malloc(h->n);
+    }
+    if (h->p == NULL) fail("no memory");
+    if ((uintptr_t)h->p % align != 0) fail("not aligned");
+    size_t usable = malloc_usable_size(h->p);
+    if (usable < h->n) fail("usable is less than requested");
+    if (next(seed) % 4 == 0) h->n = usable;
+    h->fill = next(seed);
+    memset(h->p, h->fill, h->n);
+}
+
+static void change(struct held *h, uint64_t *seed) {
+    size_t n = size(seed) + 1;
+    unsigned char *p = realloc(h->p, n);
+    if (p == NULL) fail("no memory for realloc");
+    h->p = p;
+    if (n < h->n) h->n = n;
+    check(h);
+    h->n = n;
+    memset(p, h->fill, n);
+}
+
+static void *work(void *number) {
+    uint64_t seed = (uintptr_t)number * 77;
+    struct held mine[SLOTS] = {0};
+    for (int round = 0; round < ROUNDS; round++) {
+        struct held *h = &mine[next(&seed) % SLOTS];
+        if (h->p == NULL) {
+            make(h, &seed);
+        } else if (next(&seed) % 4 == 0) {
+            change(h, &seed);
+        } else if (next(&seed) % 3 == 0) {
+            // To another thread, which frees it.
+            pthread_mutex_lock(&lock);
+            struct held *place = &shared[next(&seed) % SLOTS], other = *place;
+            *place = *h;
+            pthread_mutex_unlock(&lock);
+            *h = other;
+        } else {
+            check(h);
+            free(h->p);
+            h->p = NULL;
+        }
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        if (mine[i].p) check(&mine[i]);
+        free(mine[i].p);
+    }
+    return NULL;
+}
+
+static void at_end(void *p) {
+    free(p);
+    free(malloc(100));
+}
+
+static void children(void) {
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            for (int k = 0; k < 200; k++) free(realloc(malloc(k), k * 40 + 1));
+            _exit(0);
+        }
+        int status;
+        if (waitpid(child, &status, 0) != child || status != 0) fail("a child failed");
+    }
+}
+
+// More large blocks at once than the kernel has mappings for guards.
+static void mappings(void) {
+    static char *blocks[MAPPINGS];
+    for (int i = 0; i < MAPPINGS; i++) {
+        blocks[i] = malloc(33008);
+        if (blocks[i] == NULL) fail("no memory for large blocks");
+        blocks[i][0] = i;
+    }
+    FILE *file = fopen("/proc/self/maps", "r");
+    if (file == NULL) fail("mappings used up");
+    fclose(file);
+    for (int i = 0; i < MAPPINGS; i++) {
+        if (blocks[i][0] != (char)i) fail("a large block has changed");
+        free(blocks[i]);
+    }
+}
+
+int main(void) {
+    pthread_key_t key;
+    pthread_key_create(&key, at_end);
+    pthread_setspecific(key, malloc(10));
+    pthread_t ids[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&ids[i], NULL, work, (void *)(i + 1));
+    children();
+    for (int i = 0; i < THREADS; i++) pthread_join(ids[i], NULL);
+    mappings();
+    errno = 77;
+    free(malloc(40));
+    free(malloc(400000));
+    if (errno != 77) fail("free changed errno");
+    puts("sound");
+    pthread_exit(NULL);
+}

@@ -1,0 +1,85 @@
+//! `cargo xtask bench`: builds what a benchmark needs and starts the program that runs it.
+//!
+//! ```text
+//!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
+//! ```
+//!
+//! B1  The exit status is the benchmark's own: 0 every bar held, 1 one was missed, 2 nothing could be measured.
+//! B2  Options are passed on as they are: `bench/alloc/run.py --help` is their one description.
+//!
+//! Not here: what is measured and judged (`bench/alloc/`).
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+
+/// The benchmarks.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// The allocator beside its peers: speed, memory, idling, start-up; exit 1 if a bar is missed.
+    #[command(disable_help_flag = true)]
+    Alloc {
+        /// Measure what is already in target/release.
+        #[arg(long)]
+        no_build: bool,
+        /// Passed on: --quick, --only NAME, --json FILE, --allocators A,B, --subject NAME, --rounds N, --help.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+}
+
+/// Runs one benchmark from the root of the repository.
+///
+/// # Errors
+/// If the library does not build, or python3 cannot be started.
+pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
+    let Bench::Alloc { no_build, options } = bench;
+    if !no_build && !options.iter().any(|word| word == "--help") {
+        build(root)?;
+    }
+    let status = Command::new("python3")
+        .arg("-B")
+        .arg(root.join("bench/alloc/run.py"))
+        .args(options)
+        .env("SKINFLINT_ALLOCATOR", library(root))
+        .status()
+        .context("cannot run python3: install it")?;
+    Ok(ExitCode::from(
+        status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(2),
+    ))
+}
+
+/// Where cargo puts the library: in the folder that `CARGO_TARGET_DIR` names, if it is set.
+fn library(root: &Path) -> OsString {
+    if let Some(given) = std::env::var_os("SKINFLINT_ALLOCATOR") {
+        return given;
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |folder| root.join(folder));
+    target.join("release/libskinflint.so").into_os_string()
+}
+
+fn build(root: &Path) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(&cargo)
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "skinflint-malloc-so",
+        ])
+        .current_dir(root)
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("libskinflint.so does not build ({status}): mend that first, or pass --no-build");
+    }
+    Ok(())
+}
