@@ -62,6 +62,7 @@ demo: deps build
 test: test-deps build
 	$(CARGO) test --workspace --locked
 	python3 -B bench/selftest.py
+	python3 -B bench/soak.py --seconds 20
 	python3 -B bench/alloc/selftest.py
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory check

@@ -38,7 +38,7 @@ def slope(points):
 
 def judge(points):
     """The verdict in words, and whether it is good."""
-    if len(points) < 4 * BLOCKS:
+    if len(points) < 2 * BLOCKS:
         return f"only {len(points)} samples", False
     b, half, mean = slope(points)
     per_ten = 600 / mean * 100

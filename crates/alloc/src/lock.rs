@@ -7,8 +7,8 @@
 //! ```
 //!
 //! K1  Whoever finds the lock held by himself is a signal handler that interrupted his own slow path:
-//!     [`Lock::lock`] says so instead of waiting for ever. The fixed ids are no selves: many threads may
-//!     go by one, and they wait for each other.
+//!     [`Lock::lock`] says so instead of waiting for ever. NOBODY and FORKER are no selves: many threads
+//!     may go by them, and they wait for each other.
 //! K2  A sleeper that gets the lock keeps the mark, since others may sleep too; so no wake is lost.
 //! K3  Nothing sleeps while it holds a lock, except for another lock further down: heap, then pool.
 //!
@@ -72,7 +72,7 @@ impl Lock {
         for _ in 0..SPINS {
             // ORDER: a look; the exchange below orders.
             let held = self.0.load(Ordering::Relaxed);
-            if held & !1 == who.0 && who.0 > FORKER.0 {
+            if held & !1 == who.0 && who != NOBODY && who != FORKER {
                 return false;
             }
             if held == 0 && self.try_lock(who) {

@@ -120,6 +120,7 @@ fn threads_after_their_end_do_not_fail_each_other() {
     let mut key = 0;
     // SAFETY: the key is ours.
     assert_eq!(
+        // SAFETY: `key` is ours, and the destructor is a function.
         unsafe { libc::pthread_key_create(&mut key, Some(last_words)) },
         0
     );

@@ -90,6 +90,7 @@ fn what_cannot_be_is_refused() {
     ] {
         // SAFETY: no block is made.
         assert!(
+            // SAFETY: a refusal is expected; a block would be lost, and fail the test.
             unsafe { calloc(count, bytes) }.is_null(),
             "{count} * {bytes}"
         );
@@ -103,6 +104,7 @@ fn what_cannot_be_is_refused() {
     ] {
         // SAFETY: no block is made.
         assert!(
+            // SAFETY: a refusal is expected; a block would be lost, and fail the test.
             unsafe { memalign(align, bytes) }.is_null(),
             "{bytes} at {align}"
         );
