@@ -129,6 +129,10 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
             reserve::look();
             match made {
                 None => return in_handler(n, 16),
+                // The same, further down: the slow path had let go of the heap.
+                Some(block) if block.is_null() && POOL_LOCK.is_held_by((*heap).who()) => {
+                    return in_handler(n, 16);
+                }
                 Some(block) if !block.is_null() => return block,
                 Some(_) if reserve::out_of_memory(n, &mut round) => {}
                 Some(_) => return fail(),

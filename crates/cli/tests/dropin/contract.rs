@@ -145,6 +145,23 @@ fn trim_and_the_other_names() {
     holds_with("reports", &["others"]);
 }
 
+#[test]
+fn figures_move_with_the_blocks() {
+    holds_with("reports", &["figures"]);
+}
+
+/// glibc may hang here, so there is no pair: ours must not, nor refuse.
+#[test]
+fn handlers_that_allocate_and_end() {
+    let run = ours(contract("handlers"), &["crash"]);
+    assert_eq!(
+        (run.shell_status(), &*run.stdout),
+        (0, "handlers ok\n"),
+        "{}",
+        run.stderr
+    );
+}
+
 /// Figures are the allocator's own; the form is glibc's.
 #[test]
 fn reports_in_the_form_of_glibc() {
