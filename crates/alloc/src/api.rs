@@ -395,6 +395,9 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
         }
         // An eighth more than asked: untouched pages cost nothing, and the next steps stay in place.
         let mut new = large::move_to(large, n.saturating_add(n / 8).min(isize::MAX as usize));
+        if new.is_null() {
+            new = large::move_to(large, n);
+        }
         let mut round = 0;
         while new.is_null() {
             if !reserve::out_of_memory(n, &mut round) {

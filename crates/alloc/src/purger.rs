@@ -134,6 +134,8 @@ fn start() {
     }
     // SAFETY: RUNNING is ours.
     if !unsafe { spawn() } {
+        // Not again at every free: when as much has come together once more.
+        holes::take_hint();
         RUNNING.store(0, Ordering::Release); // ORDER: gives it back
     }
 }
