@@ -270,6 +270,7 @@ fn check_map(pool: &Pool, span_pages: u32) -> Held {
 fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held {
     // ORDER: the locks are held (V1).
     let still = heap.usage.load(Ordering::Relaxed) != usage::THREAD
+        && heap.orphan.load(Ordering::Relaxed) == 0 // ORDER: as above
         || core::ptr::eq(heap, mine.cast_const());
     let (mut pages, mut empty_pages) = (0, 0);
     let mut seen = |span: &Span, sums: &mut Sums| -> Held {

@@ -11,11 +11,14 @@
 //! W2  `vfork` and `posix_spawn` come through none of this: the child shares the parent's memory and
 //!     thread, and the parent waits.
 //!
+//! W3  What a gone thread had in its magazines is put in order by whoever first uses its heap. Most
+//!     children never do, and every descriptor that is not written to stays shared with the parent.
+//!
 //! Not here: registering these (`malloc-so`).
 
 use skinflint_base::sync::Ordering;
 
-use crate::heap::usage;
+use crate::heap::{Heap, usage};
 use crate::lock::{FORKER, NOBODY, Who};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
 use crate::{harden, holes, purger, reserve, tls};
@@ -102,14 +105,27 @@ pub unsafe extern "C" fn child() {
         }
         // ORDER: as above.
         if heap.usage.swap(usage::IDLE, Ordering::Relaxed) == usage::THREAD {
-            // SAFETY: its thread is gone, and nobody else runs.
-            unsafe {
-                heap.forget_magazines();
-                holes::release_current(heap);
-            }
+            heap.orphan.store(1, Ordering::Relaxed); // ORDER: as above
         }
         heap.next_idle
             .store(IDLE.load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above
         IDLE.store(offset_of(heap), Ordering::Relaxed); // ORDER: as above
+    }
+}
+
+/// Puts a heap in order whose thread was gone in the child of a fork (W3).
+///
+/// # Safety
+/// The heap's lock is held, and it has no thread.
+pub(crate) unsafe fn settle(heap: &Heap) {
+    // ORDER: the lock is held.
+    if heap.orphan.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    heap.orphan.store(0, Ordering::Relaxed); // ORDER: as above
+    // SAFETY: as the caller promises.
+    unsafe {
+        heap.forget_magazines();
+        holes::release_current(heap);
     }
 }

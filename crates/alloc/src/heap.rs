@@ -123,6 +123,8 @@ pub struct Heap {
     pub search_at: AtomicU32,
     /// Blocks until the next guarded one (`harden`).
     pub sample_left: AtomicU32,
+    /// Not 0: its thread did not come along into the child of a fork, and left magazines (`fork`, W3).
+    pub orphan: AtomicU32,
     /// Rounds of thread destructors seen (`thread`).
     pub exit_rounds: AtomicU32,
     /// Newest large block of a tenant.
@@ -556,6 +558,8 @@ impl Heap {
             // ORDER: the lock is held; adoption takes it too.
             if other.usage.load(Ordering::Relaxed) == usage::IDLE {
                 // SAFETY: the heap has no thread, and its lock is held (H1).
+                unsafe { crate::fork::settle(other) };
+                // SAFETY: as above.
                 found = unsafe { other.pop(&other.partial[class]) };
             }
             if let Some(span) = found {

@@ -133,6 +133,7 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
         // ORDER: the lock is held.
         let used_by = heap.usage.load(Ordering::Relaxed);
         if used_by != usage::THREAD {
+            crate::fork::settle(heap);
             free::drain(heap);
         }
         // Tenants' heaps are used under their lock only, so theirs can be taken from them.

@@ -80,6 +80,8 @@ pub fn adopt() -> *mut Heap {
     let this = unsafe { &*heap };
     // The lock: nobody is in the middle of acting as the owner.
     if this.lock.lock(this.who()) {
+        // SAFETY: the heap has no thread yet, and its lock is held.
+        unsafe { crate::fork::settle(this) };
         this.usage.store(usage::THREAD, Ordering::Relaxed); // ORDER: the lock is held
         this.exit_rounds.store(0, Ordering::Relaxed); // ORDER: as above
         this.lock.unlock();
