@@ -179,11 +179,7 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     } else {
         // SAFETY: a thread's heap stays (G4).
         let this = unsafe { &*heap };
-        if harden::is_on() {
-            harden::count_large(this, n);
-        } else {
-            sample::large(this, n);
-        }
+        sample::large(this, n);
     }
     if let Some(made) = harden::malloc_large(n, align) {
         return made;

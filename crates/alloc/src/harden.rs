@@ -39,7 +39,7 @@ use crate::large;
 use crate::lock::Who;
 use crate::span::{KIND_LARGE, KIND_SMALL, Span};
 use crate::state::{self, base, descriptor, limit};
-use crate::{api, thread, tls};
+use crate::{api, sample, thread, tls};
 
 /// The checks there are.
 pub mod mode {
@@ -176,13 +176,7 @@ fn hold(heap: &Heap) {
     heap.budget.store(-1, Ordering::Relaxed); // ORDER: as above
 }
 
-/// Counts a large request.
-pub fn count_large(heap: &Heap, n: usize) {
-    heap.requested.fetch_add(n as u64, Ordering::Relaxed); // ORDER: a statistic
-}
-
 /// Tenants' pages were given back without being looked at (Y3). Whoever destroys a tenant says so.
-#[allow(dead_code)]
 pub fn contents_unknown() {
     // ORDER: before the pages can be handed out, which the pool's lock orders.
     UNCLEAN.store(1, Ordering::Relaxed);
@@ -277,7 +271,7 @@ pub fn memalign(align: usize, n: usize) -> Option<*mut u8> {
     if !thread::is_ended(heap) {
         // SAFETY: a thread's heap stays (G4).
         let this = unsafe { &*heap };
-        count_large(this, n);
+        sample::large(this, n);
         if has(mode::SAMPLE)
             && sampled::is_due(this)
             && let Some(block) = sampled::malloc(n, align.max(16))

@@ -34,57 +34,21 @@ use tool::{Bench, Done};
 
 /// The longest that one program may take, on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The longest that building may take.
-const BUILD_PATIENCE: Duration = Duration::from_secs(900);
 
 /// As the shell has it: what `abort` ends with.
 pub const ABORTED: i32 = 134;
 /// As the shell has it: what a fault in memory ends with.
 pub const FAULTED: i32 = 139;
 
-fn built(mut command: Command) {
-    command.current_dir(tool::root()).env_remove("MAKEFLAGS");
-    let shown = format!("{command:?}");
-    let done = tool::run_within(command, b"", BUILD_PATIENCE);
-    assert_eq!(done.shell_status(), 0, "{shown}\n{}", done.stderr);
-}
-
-/// Cargo's target folder.
-fn target() -> PathBuf {
-    let tool = Path::new(tool::SKINFLINT);
-    tool.ancestors()
-        .nth(2)
-        .expect("target/PROFILE/skinflint")
-        .to_path_buf()
-}
-
 /// The library, built by now.
 fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command
-            .args(["build", "--release", "--quiet", "-p", "skinflint-malloc-so"])
-            .arg("--target-dir")
-            .arg(target());
-        built(command);
-        target().join("release/libskinflint.so")
-    })
+    tool::allocator()
 }
 
 /// A program of tests/harden, built by now.
 pub fn program(name: &str) -> PathBuf {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
-    let folder = PROGRAMS.get_or_init(|| {
-        let out = target().join("harden-programs");
-        let mut command = Command::new("make");
-        command
-            .args(["--silent", "-C", "tests/harden"])
-            .arg(format!("OUT={}", out.display()));
-        built(command);
-        out
-    });
+    let folder = PROGRAMS.get_or_init(|| tool::made("tests/harden", "harden-programs"));
     folder.join(name)
 }
 
