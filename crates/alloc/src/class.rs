@@ -31,8 +31,7 @@ pub const BASE_CLASSES: usize = 72;
 pub const SPAN_PAGES_MAX: usize = 16;
 /// Most blocks in a span: 16 words of bits.
 pub const SLOTS_MAX: usize = 1024;
-/// Slop at which a 16-byte size gets a class of its own: 32 KiB, as measured on seven programs; half of
-/// it gains nothing and costs classes, twice of it loses a tenth of the gain.
+/// Slop at which a 16-byte size gets a class of its own: as much as half the longest span. Not tuned since.
 const EARN_BYTES: u32 = 32 * 1024;
 
 /// What is known of a class.

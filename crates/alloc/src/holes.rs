@@ -329,8 +329,9 @@ pub unsafe fn before_growing(heap: &Heap) {
     }
     batch.flush();
     purger::PURGE_LOCK.unlock();
-    // A look costs some 35 ns, a new page's fault 1.6 µs: one new page for four looks keeps the search
-    // below a tenth of what the growth costs anyway; below a fortieth, if it found little.
+    // A look is a few dozen instructions and a cache line, a new page a fault, which costs some fifty times
+    // that: one new page for four looks keeps the search small beside what the growth costs anyway; for each
+    // look, if it found little.
     let worth = if done.purged >= done.looked / 16 {
         4
     } else {

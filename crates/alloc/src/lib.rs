@@ -50,9 +50,15 @@ pub use tenant::{Holds, Tenant};
 
 /// The allocator for Rust programs.
 ///
-/// ```ignore
+/// ```
 /// #[global_allocator]
 /// static HEAP: skinflint_alloc::Skinflint = skinflint_alloc::Skinflint;
+///
+/// fn main() {
+///     let bytes = vec![7u8; 100];
+///     // SAFETY: a live block; 0 would mean that it is not ours.
+///     assert_eq!(unsafe { skinflint_alloc::usable_size(bytes.as_ptr()) }, 112);
+/// }
 /// ```
 pub struct Skinflint;
 

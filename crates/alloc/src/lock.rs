@@ -29,8 +29,7 @@ pub const NOBODY: Who = Who(4);
 /// The thread that forks.
 pub const FORKER: Who = Who(6);
 
-/// Rounds of looking before sleeping: about 2 µs, which is longer than any slow path that does not
-/// call the kernel.
+/// Rounds of looking before sleeping: meant to outlast a slow path that does not call the kernel. Not tuned.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// A mutual exclusion; see the head of the file.
