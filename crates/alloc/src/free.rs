@@ -1,11 +1,11 @@
 //! Giving a block back: by the owner without a lock, by others through a bit and a stack.
 //!
 //! ```text
-//!   free(p) ── page map ──► span ── mine? ──yes──► magazine, bit in M ──full──► bit in F, left -= 1 ──0──► event
+//!   free(p) ── page map ──► span ── mine? ──yes──► bit in D, magazine ──full──► bit in F, left -= 1 ──0──► event
 //!                                      └──no───► notify the owner once, set bit in R
 //! ```
 //!
-//! F1  A block whose bit is set already, in F, R or M, is freed twice; an address at which no slot begins
+//! F1  A block whose bit is set already, in D or R, is freed twice; an address at which no slot begins
 //!     was never given out. Both are found before anything is changed.
 //! F2  Another thread's free puts the span on the owner's notified stack *before* it sets the bit, and
 //!     touches nothing of the span afterwards: until the bit is set the block is live, so the span
@@ -57,28 +57,27 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
     // SAFETY: the slot is below `slots`.
     let trio = unsafe { span.trio(slot / 64) };
     // ORDER: own (S2).
-    let free = trio.free.load(Ordering::Relaxed);
-    let cached = trio.cached.load(Ordering::Relaxed); // ORDER: own (S2)
+    let dead = trio.dead.load(Ordering::Relaxed);
     // ORDER: a look: nobody else may free a live block, so its own bit stands still.
     let remote = trio.remote.load(Ordering::Relaxed);
-    if (free | cached | remote) & bit != 0 {
+    if (dead | remote) & bit != 0 {
         return not_live(span, slot, p);
     }
+    trio.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (S2)
     // SAFETY: a thread's heap stays (G4).
     let heap = unsafe { &*heap };
     let magazine = heap.magazine(span.class as usize);
     // ORDER: the owner's own (H5).
     let top = magazine.top.load(Ordering::Relaxed);
     if top != magazine.end.load(Ordering::Relaxed) {
-        trio.cached.store(cached | bit, Ordering::Relaxed); // ORDER: own (S2)
         // SAFETY: there is room below `end`.
         unsafe {
-            let word = core::ptr::from_ref(&trio.cached) as u64;
-            top.write(Entry::new(p, word << 6 | (slot % 64) as u64));
+            top.write(Entry::new(p, &trio.dead, bit));
             magazine.top.store(top.add(1), Ordering::Relaxed); // ORDER: as above
         }
         return;
     }
+    let free = trio.free.load(Ordering::Relaxed); // ORDER: own (S2)
     // ORDER: Release meets the Acquire of `Span::free_bits`: the purger drops a page only after the
     // program's last write to it.
     trio.free.store(free | bit, Ordering::Release);
@@ -104,7 +103,7 @@ fn not_live(span: &Span, slot: usize, p: *mut u8) {
     );
 }
 
-/// Puts a block that is in no bitmap into F.
+/// Puts a block that is in no bitmap into F and D.
 ///
 /// # Safety
 /// The caller owns the block's heap, or has its lock while it has no thread.
@@ -115,9 +114,12 @@ pub unsafe fn to_bits(heap: &Heap, block: *mut u8) {
         let Some(slot) = span.slot_of(block as usize) else {
             return;
         };
-        let word = &span.trio(slot / 64).free;
-        let bits = word.load(Ordering::Relaxed); // ORDER: own (S2)
-        word.store(bits | 1 << (slot % 64), Ordering::Release); // ORDER: as in `free_own`
+        let trio = span.trio(slot / 64);
+        let bit = 1 << (slot % 64);
+        let dead = trio.dead.load(Ordering::Relaxed); // ORDER: own (S2)
+        trio.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (S2)
+        let bits = trio.free.load(Ordering::Relaxed); // ORDER: own (S2)
+        trio.free.store(bits | bit, Ordering::Release); // ORDER: as in `free_own`
         let left = span.left.load(Ordering::Relaxed); // ORDER: own (S2)
         span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
         if left == 1 {

@@ -10,7 +10,7 @@
 //! H1  A heap is used by one thread (or by the lock's holder, while it has none). Its lock guards the
 //!     lists; the fast paths do without (see `span`, S2 to S5).
 //! H2  `current` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
-//! H5  A magazine holds blocks whose M bit is set, each once, and only the owner touches it. It is short:
+//! H5  A magazine holds blocks whose bit is set in D and not in F, each once, and only the owner touches it. It is short:
 //!     what lies in it pins its page. It saves the way from the address to the bit and back, which is
 //!     one long chain of dependent loads, for blocks that are freed and soon wanted again.
 //! H3  Every span of the heap is Current, or on just one list by its state.
@@ -57,16 +57,19 @@ pub mod usage {
 pub struct Entry {
     /// Its address.
     pub block: AtomicPtr<u8>,
-    /// Address of its word of M, and the bit there: `address << 6 | bit`.
-    pub bit: AtomicU64,
+    /// Its word of D.
+    dead: AtomicPtr<AtomicU64>,
+    /// Its bit there.
+    bit: AtomicU64,
 }
 
 impl Entry {
-    /// One that says both.
+    /// One that says all of it.
     #[inline(always)]
-    pub fn new(block: *mut u8, bit: u64) -> Entry {
+    pub fn new(block: *mut u8, dead: &AtomicU64, bit: u64) -> Entry {
         Entry {
             block: AtomicPtr::new(block),
+            dead: AtomicPtr::new(core::ptr::from_ref(dead).cast_mut()),
             bit: AtomicU64::new(bit),
         }
     }
@@ -83,6 +86,9 @@ pub struct Magazine {
     pub end: AtomicPtr<Entry>,
     current: AtomicPtr<Span>,
 }
+
+const _: () = assert!(core::mem::size_of::<Magazine>() == 1 << class::MAGAZINE_SHIFT);
+const _: () = assert!(core::mem::offset_of!(Heap, mags) == 0);
 
 /// Blocks that a refill brings. A free that finds the magazine full goes to the bits, which costs as much, so
 /// no room need be left for it; but of a short one half is left, or large blocks would always go that way.
@@ -226,26 +232,48 @@ impl Heap {
         self.mags[class].current.store(no_span(), Ordering::Relaxed);
     }
 
-    /// Takes the newest block of a class's magazine. Cost: five loads, two stores.
+    /// Takes the newest block of a class's magazine. Cost: six loads, two stores.
     ///
     /// # Safety
     /// The caller owns the heap.
     #[inline(always)]
     pub unsafe fn pop_block(&self, class: usize) -> Option<*mut u8> {
-        let magazine = self.magazine(class);
+        // SAFETY: as the caller promises.
+        unsafe { Heap::pop_from(self.magazine(class)) }
+    }
+
+    /// As [`Heap::pop_block`], for a slice of the class.
+    ///
+    /// # Safety
+    /// The caller owns the heap; the slice is below `SLICES`.
+    #[inline(always)]
+    pub unsafe fn pop_slice(&self, slice: usize) -> Option<*mut u8> {
+        let offset = class::magazine_of_slice(slice);
+        // SAFETY: the heap begins with its magazines, and TABLE holds offsets of theirs (class C2).
+        unsafe {
+            Heap::pop_from(
+                &*core::ptr::from_ref(self)
+                    .byte_add(offset)
+                    .cast::<Magazine>(),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pop_from(magazine: &Magazine) -> Option<*mut u8> {
         // ORDER: the owner's own, throughout (H5).
         let top = magazine.top.load(Ordering::Relaxed);
         if top == magazine.bottom.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: H5: there is an entry below `top`, and its word is that of a span with a block in M.
+        // SAFETY: H5: there is an entry below `top`, and its word is that of a live span.
         unsafe {
             let entry = top.sub(1);
             magazine.top.store(entry, Ordering::Relaxed); // ORDER: as above
+            let word = &*(*entry).dead.load(Ordering::Relaxed); // ORDER: as above
             let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: as above
-            let word = &*((bit >> 6) as *const AtomicU64);
-            let bits = word.load(Ordering::Relaxed); // ORDER: own (S2)
-            word.store(bits & !(1 << (bit & 63)), Ordering::Relaxed); // ORDER: own (S2)
+            // It is set (H5).
+            word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (S2)
             Some((*entry).block.load(Ordering::Relaxed)) // ORDER: as above
         }
     }
@@ -300,7 +328,7 @@ impl Heap {
         for class in 0..class::count() {
             // SAFETY: as the caller promises.
             while let Some(block) = unsafe { self.pop_block(class) } {
-                // SAFETY: a block of this heap, whose bit is in none of F, R and M now.
+                // SAFETY: a block of this heap, whose bit is in none of F, R and D now.
                 unsafe { free::to_bits(self, block) };
             }
         }
