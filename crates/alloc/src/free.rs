@@ -21,7 +21,7 @@ use crate::fault::{self, Fault};
 use crate::heap::{Entry, Heap, usage};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{at, base, descriptor, descriptor_from, fast_limit, limit, meta, offset_of};
-use crate::{harden, holes, large, remote, tls};
+use crate::{harden, holes, large, remote, thread, tls};
 
 /// Frees a block. Null is nothing. Cost for a small block of this thread: a dozen loads,
 /// four stores, no locked instruction.
@@ -200,7 +200,15 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     if !span.is_live(slot) {
         return fault::report(Fault::Double, p);
     }
-    notify(span);
+    if notify(span) {
+        let heap = tls::get();
+        if heap.is_null() || thread::is_ended(heap) {
+            holes::hint(u32::from(span.pages));
+        } else {
+            // SAFETY: this thread's heap, which stays (G4).
+            holes::hint_from(unsafe { &*heap }, u32::from(span.pages));
+        }
+    }
     // SAFETY: the slot is below `slots`.
     let word = unsafe { &span.trio(slot / 64).remote };
     let bit = 1u64 << (slot % 64);
@@ -209,12 +217,14 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     }
 }
 
-/// Puts a span on its owner's notified stack, unless it is there.
-pub fn notify(span: &Span) {
-    if remote::claim(&span.nlink) {
+/// Puts a span on its owner's notified stack, unless it is there. `true`: now it is, and somebody should hint
+/// at its pages (`holes`), since the owner may be idle.
+pub fn notify(span: &Span) -> bool {
+    let first = remote::claim(&span.nlink);
+    if first {
         push_notified(owner_of(span), span);
-        holes::hint(u32::from(span.pages));
     }
+    first
 }
 
 fn push_notified(heap: &Heap, span: &Span) {
@@ -250,7 +260,10 @@ unsafe fn event_slow(heap: &Heap, span: &Span) {
     if !heap.lock.try_lock(heap.who()) {
         // ORDER: own (S2): no more events until the drain sets it right.
         span.left.store(u32::MAX, Ordering::Relaxed);
-        return notify(span);
+        if notify(span) {
+            holes::hint_from(heap, u32::from(span.pages));
+        }
+        return;
     }
     // SAFETY: the owner calls, with the lock.
     unsafe { event(heap, span) };
@@ -284,14 +297,14 @@ unsafe fn event(heap: &Heap, span: &Span) {
             if free >= few {
                 heap.move_to(span, state::PARTIAL, true);
                 span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
-                holes::hint_span(span, free);
+                holes::hint_span(heap, span, free);
             } else {
                 span.left.store(few - free, Ordering::Relaxed); // ORDER: own (S2)
             }
         },
         state::PARTIAL => {
             span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
-            holes::hint_span(span, u32::from(span.slots) - used);
+            holes::hint_span(heap, span, u32::from(span.slots) - used);
         }
         // Empty: no block can be freed.
         _ => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
@@ -310,7 +323,7 @@ pub unsafe fn emptied(heap: &Heap, span: &Span) {
     unsafe {
         if has_thread && kept <= heap.empty_pages_max() {
             heap.move_to(span, state::EMPTY, false);
-            holes::hint(u32::from(span.pages));
+            holes::hint_from(heap, u32::from(span.pages));
         } else {
             heap.give_or_wait(core::ptr::from_ref(span).cast_mut());
         }

@@ -35,6 +35,9 @@ const FULL_LOOKS: u32 = 16;
 /// Fewest and most pages of empty spans that a heap keeps for itself.
 const EMPTY_PAGES: (u32, u32) = (16, 256);
 
+/// Pages from which a warm heap is cooled by who needs a span: 1 MiB.
+const STEAL_WARM_PAGES: u32 = 256;
+
 /// The span of classes that have none: no free slot, never written (H2).
 pub static EMPTY_SPAN: Span = Span::none();
 
@@ -96,7 +99,12 @@ pub fn fill_of(room: u32) -> u32 {
     if room >= 16 { room } else { room.div_ceil(2) }
 }
 
-/// A heap.
+/// Begins a cache line.
+#[repr(align(64))]
+struct Line;
+
+/// A heap. What its thread writes at every call, what the lock guards, and what other threads push to are on
+/// cache lines of their own: on one line, each push made the owner's next malloc wait.
 #[repr(C, align(64))]
 pub struct Heap {
     mags: [Magazine; MAX_CLASSES],
@@ -104,10 +112,27 @@ pub struct Heap {
     pub budget: AtomicI64,
     /// Requested bytes up to the last sample, in whole budgets.
     pub requested: AtomicU64,
+    /// State of the random numbers of `sample`; 0 before the first.
+    pub random: AtomicU64,
+    /// Pages that may have become reclaimable and were not told of yet (`holes`).
+    pub hinted: AtomicU32,
+    /// Spans taken by slow paths: how the purger knows what is in demand.
+    pub refills: AtomicU32,
+    /// Walks that have come by (`holes`).
+    pub walks: AtomicU32,
+    /// Pages at which to search for holes again (`holes`).
+    pub search_at: AtomicU32,
+    /// Blocks until the next guarded one (`harden`).
+    pub sample_left: AtomicU32,
+    /// Rounds of thread destructors seen (`thread`).
+    pub exit_rounds: AtomicU32,
+    /// Halvings of the rate at which the next sample was drawn (`sample`).
+    pub sample_shift: AtomicU32,
+    /// Whether its thread is calling listeners (`reserve`).
+    pub calling: AtomicU32,
+    guarded: Line,
     /// Guards the lists (H1).
     pub lock: Lock,
-    /// Newest span on the notified stack; offset from META.
-    pub notified: AtomicU32,
     /// One of [`usage`].
     pub usage: AtomicU32,
     /// Next in the list of all heaps.
@@ -118,30 +143,20 @@ pub struct Heap {
     pub pages: AtomicU32,
     /// Pages of empty spans (H4).
     pub empty_pages: AtomicU32,
-    /// Spans taken by slow paths: how the purger knows what is in demand.
-    pub refills: AtomicU32,
     /// `refills` when the purger last looked.
     pub refills_seen: AtomicU32,
-    /// Walks that have come by (`holes`).
-    pub walks: AtomicU32,
-    /// Pages at which to search for holes again (`holes`).
-    pub search_at: AtomicU32,
-    /// Blocks until the next guarded one (`harden`).
-    pub sample_left: AtomicU32,
     /// Not 0: its thread did not come along into the child of a fork, and left magazines (`fork`, W3).
     pub orphan: AtomicU32,
-    /// Rounds of thread destructors seen (`thread`).
-    pub exit_rounds: AtomicU32,
     /// Newest large block of a tenant.
     pub large: AtomicU32,
     /// Tenants that have had this heap: tells a handle of an earlier one (`tenant`).
     pub serial: AtomicU32,
-    /// Halvings of the rate at which the next sample was drawn (`sample`).
-    pub sample_shift: AtomicU32,
-    /// Whether its thread is calling listeners (`reserve`).
-    pub calling: AtomicU32,
-    /// State of the random numbers of `sample`; 0 before the first.
-    pub random: AtomicU64,
+    /// Walks for which it keeps its magazines although it has no thread (`thread`, D4).
+    pub warm: AtomicU32,
+    pushed: Line,
+    /// Newest span on the notified stack; offset from META.
+    pub notified: AtomicU32,
+    lists: Line,
     /// Partial spans by class.
     pub partial: [AtomicU32; MAX_CLASSES],
     /// Full spans by class.
@@ -396,7 +411,9 @@ impl Heap {
         self.mags[this.class as usize]
             .current
             .store(span, Ordering::Relaxed); // ORDER: own (H1)
-        self.refills.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        let refills = self.refills.load(Ordering::Relaxed); // ORDER: the lock is held
+        self.refills
+            .store(refills.wrapping_add(1), Ordering::Relaxed); // ORDER: a statistic
         span
     }
 
@@ -587,10 +604,20 @@ impl Heap {
             let mut found = None;
             // ORDER: the lock is held; adoption takes it too.
             if other.usage.load(Ordering::Relaxed) == usage::IDLE {
+                // A warm heap's magazines may hold blocks of the span, so they must go first; of a small heap
+                // there is little to gain.
+                let much = other.pages.load(Ordering::Relaxed) >= STEAL_WARM_PAGES; // ORDER: as above
                 // SAFETY: the heap has no thread, and its lock is held (H1).
-                unsafe { crate::fork::settle(other) };
-                // SAFETY: as above.
-                found = unsafe { other.pop(&other.partial[class]) };
+                unsafe {
+                    crate::fork::settle(other);
+                    if much {
+                        crate::thread::cool(other, true);
+                    }
+                    // ORDER: as above.
+                    if other.warm.load(Ordering::Relaxed) == 0 {
+                        found = other.pop(&other.partial[class]);
+                    }
+                }
             }
             if let Some(span) = found {
                 // SAFETY: popped just now.
