@@ -183,6 +183,11 @@ impl Pool {
         Some(run)
     }
 
+    /// Whether there is a dirty run of at least so many pages; exact up to 64. Cost: a load or two.
+    pub fn has_dirty(&self, pages: u32) -> bool {
+        pages > 0 && self.dirty.next(bucket_of(pages)).is_some()
+    }
+
     /// Gives a run back, or a part of one, joined with its neighbours. `dirty`: it may hold
     /// something other than zero. Its entries of MAP must be 0, but the first and the last may
     /// still be the caller's.
