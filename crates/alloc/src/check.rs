@@ -235,8 +235,8 @@ fn check_map(pool: &Pool, span_pages: u32) -> Held {
                     "H3: a page leads to a span that begins elsewhere",
                     address,
                 )?;
-                small += u32::from(span.pages);
-                u32::from(span.pages)
+                small += span.pages();
+                span.pages()
             }
             KIND_LARGE => {
                 let block: *const Large = core::ptr::from_ref(span).cast();
@@ -274,7 +274,7 @@ fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held
         || core::ptr::eq(heap, mine.cast_const());
     let (mut pages, mut empty_pages) = (0, 0);
     let mut seen = |span: &Span, sums: &mut Sums| -> Held {
-        let count = u32::from(span.pages);
+        let count = span.pages();
         pages += count;
         // ORDER: the locks are held (V1).
         if span.state.load(Ordering::Relaxed) == span::state::EMPTY {
@@ -339,6 +339,19 @@ fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held
         "H4: a heap's empty pages miscounted",
         address,
     )?;
+    let mut has_empty = heap
+        .has_empty
+        .each_ref()
+        .map(|word| word.load(Ordering::Relaxed)); // ORDER: as above
+    for (class, list) in heap.empty.iter().enumerate() {
+        let is = u64::from(list.load(Ordering::Relaxed) != 0); // ORDER: as above
+        has_empty[class / 64] ^= is << (class % 64);
+    }
+    hold(
+        has_empty == [0; MAX_CLASSES / 64],
+        "H6: a bit that is not what its list of empty spans says",
+        address,
+    )?;
     sums.pages += pages;
     Ok(())
 }
@@ -380,7 +393,7 @@ fn check_span(level: u32, heap: &Heap, still: bool, span: &Span) -> Held {
     let current = span.state.load(Ordering::Relaxed) == span::state::CURRENT; // ORDER: as above
     let clean = span.clean.load(Ordering::Relaxed); // ORDER: as above
     if level >= 2 {
-        for page in 0..span.pages as usize {
+        for page in 0..span.pages() as usize {
             let distance = at - base() + page * PAGE;
             // SAFETY: pages of a span are below the limit.
             let found = offset_of(unsafe { descriptor(distance) });

@@ -18,7 +18,7 @@
 use skinflint_base::sync::Ordering;
 
 use crate::fault::{self, Fault};
-use crate::heap::{Entry, Heap, usage};
+use crate::heap::{Entry, Heap, event_of, usage};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{at, base, descriptor, descriptor_from, fast_limit, limit, meta, offset_of};
 use crate::{harden, holes, large, remote, thread, tls};
@@ -203,10 +203,10 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     if notify(span) {
         let heap = tls::get();
         if heap.is_null() || thread::is_ended(heap) {
-            holes::hint(u32::from(span.pages));
+            holes::hint(span.pages());
         } else {
             // SAFETY: this thread's heap, which stays (G4).
-            holes::hint_from(unsafe { &*heap }, u32::from(span.pages));
+            holes::hint_from(unsafe { &*heap }, span.pages());
         }
     }
     // SAFETY: the slot is below `slots`.
@@ -261,7 +261,7 @@ unsafe fn event_slow(heap: &Heap, span: &Span) {
         // ORDER: own (S2): no more events until the drain sets it right.
         span.left.store(u32::MAX, Ordering::Relaxed);
         if notify(span) {
-            holes::hint_from(heap, u32::from(span.pages));
+            holes::hint_from(heap, span.pages());
         }
         return;
     }
@@ -293,7 +293,7 @@ unsafe fn event(heap: &Heap, span: &Span) {
         // SAFETY: as the caller promises.
         state::FULL => unsafe {
             let free = u32::from(span.slots) - used;
-            let few = (u32::from(span.slots) / 8).max(1);
+            let few = event_of(span.slots as usize);
             if free >= few {
                 heap.move_to(span, state::PARTIAL, true);
                 span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
@@ -317,13 +317,13 @@ unsafe fn event(heap: &Heap, span: &Span) {
 /// As for [`event`]; the span has no live block and is not Current.
 pub unsafe fn emptied(heap: &Heap, span: &Span) {
     // ORDER: hints, under the lock.
-    let kept = heap.empty_pages.load(Ordering::Relaxed) + u32::from(span.pages);
+    let kept = heap.empty_pages.load(Ordering::Relaxed) + span.pages();
     let has_thread = heap.usage.load(Ordering::Relaxed) == usage::THREAD; // ORDER: as above
     // SAFETY: as the caller promises.
     unsafe {
         if has_thread && kept <= heap.empty_pages_max() {
             heap.move_to(span, state::EMPTY, false);
-            holes::hint_from(heap, u32::from(span.pages));
+            holes::hint_from(heap, span.pages());
         } else {
             heap.give_or_wait(core::ptr::from_ref(span).cast_mut());
         }

@@ -15,15 +15,16 @@
 //!     one long chain of dependent loads, for blocks that are freed and soon wanted again.
 //! H3  Every span of the heap is Current, or on just one list by its state.
 //! H4  `pages` is the sum of the spans' pages; `empty_pages` that of those on the lists of empty ones.
+//! H6  `has_empty` has a bit for each class whose list of empty spans is not empty.
 //!
-//! Not here: frees (`free`), threads (`thread`), giving pages back (`holes`).
+//! Not here: frees (`free`), threads (`thread`), where spans come from (`spans`), giving pages back (`holes`).
 
 use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
-use crate::span::{Span, state, units_for};
-use crate::state::{at, offset_of, with_pool};
+use crate::span::{Span, state};
+use crate::state::at;
 use crate::{free, harden, holes};
 
 /// Requested bytes between two samples of a heap, on average. Sampled blocks lie in spans of their own, so a
@@ -32,8 +33,6 @@ use crate::{free, harden, holes};
 pub const SAMPLE_BYTES: i64 = 2 * 1024 * 1024;
 /// Spans of the full list that are looked at before a new span is made.
 const FULL_LOOKS: u32 = 16;
-/// Fewest and most pages of empty spans that a heap keeps for itself.
-const EMPTY_PAGES: (u32, u32) = (16, 256);
 
 /// Pages from which a warm heap is cooled by who needs a span: 1 MiB.
 const STEAL_WARM_PAGES: u32 = 256;
@@ -163,6 +162,8 @@ pub struct Heap {
     pub full: [AtomicU32; MAX_CLASSES],
     /// Empty spans by class.
     pub empty: [AtomicU32; MAX_CLASSES],
+    /// Classes with empty spans: a bit each (H6).
+    pub has_empty: [AtomicU64; MAX_CLASSES / 64],
     /// Entries handed out to magazines.
     entries_used: AtomicU32,
     /// Room for the magazines; pages of it that no class uses are never touched.
@@ -180,17 +181,16 @@ pub fn magazine_entries(size: u32) -> u32 {
     (8192 / size).clamp(3, 32)
 }
 
+/// Frees into a full span of so many slots until it is partial. An eighth: fewer frees make a visit that yields
+/// little, more leave slots unused (they are looked for again before the heap grows, see `refreed`).
+pub fn event_of(slots: usize) -> u32 {
+    (slots as u32 / 8).max(1)
+}
+
 /// The span that stands for none.
 #[inline(always)]
 fn no_span() -> *mut Span {
     &raw const EMPTY_SPAN as *mut Span
-}
-
-/// Pages up to which a tenant gets the shortest spans: 256 KiB.
-const SMALL_TENANT_PAGES: u32 = 64;
-
-fn least_span(class: usize) -> u32 {
-    u32::from(class::get(class).pages[0])
 }
 
 impl Heap {
@@ -390,12 +390,6 @@ impl Heap {
         span == no_span()
     }
 
-    /// Most pages of empty spans that the heap keeps.
-    pub fn empty_pages_max(&self) -> u32 {
-        // ORDER: a hint.
-        (self.pages.load(Ordering::Relaxed) / 16).clamp(EMPTY_PAGES.0, EMPTY_PAGES.1)
-    }
-
     /// Makes a listed span, with a free slot in F, the one that its class allocates from.
     ///
     /// # Safety
@@ -428,10 +422,8 @@ impl Heap {
         }
         // SAFETY: the current span of a class is live (H3).
         let this = unsafe { &*span };
-        // An eighth: fewer frees make a visit that yields little, more leave slots unused (they are
-        // looked for again before the heap grows, see `refreed`).
-        let event = u32::from(this.slots / 8).max(1);
-        this.left.store(event, Ordering::Relaxed); // ORDER: own (S2)
+        this.left
+            .store(event_of(this.slots as usize), Ordering::Relaxed); // ORDER: own (S2)
         self.clear_current(class);
         this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (S3)
         // SAFETY: it is Current no more, and on no list.
@@ -464,6 +456,12 @@ impl Heap {
     /// The heap's lock is held by its owner.
     unsafe fn refreed(&self, class: usize) -> Option<*mut Span> {
         let list = &self.full[class];
+        let info = class::get(class);
+        if event_of(info.pages[3] as usize * 4096 / info.size as usize) == 1 {
+            // None is: with the first free it left the list. (In a fork's child one may be, whose blocks lay
+            // in the magazine of a thread that is gone; it is found with its next free.)
+            return None;
+        }
         for _ in 0..FULL_LOOKS {
             // ORDER: the lock is held.
             let head = list.load(Ordering::Relaxed);
@@ -472,7 +470,9 @@ impl Heap {
             }
             // SAFETY: lists hold live descriptors (H3).
             let span = unsafe { &*at::<Span>(head) };
-            if span.free_slots() > 0 {
+            // ORDER: own (S2); what others freed was drained just now, and the count set by it.
+            let untouched = span.left.load(Ordering::Relaxed) == event_of(span.slots as usize);
+            if !untouched && span.free_slots() > 0 {
                 // SAFETY: as the caller promises.
                 return unsafe { self.pop(list) };
             }
@@ -624,7 +624,7 @@ impl Heap {
                 let this = unsafe { &*span };
                 // ORDER: Release: whoever sees the new owner sees the span off the old heap's lists.
                 this.owner.store(self.id(), Ordering::Release);
-                let pages = u32::from(this.pages);
+                let pages = this.pages();
                 other.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic under the locks (H4)
                 self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: as above
             }
@@ -634,136 +634,5 @@ impl Heap {
             }
         }
         None
-    }
-
-    /// Makes a span from pages of the pool; null if the OS refuses.
-    ///
-    /// # Safety
-    /// The heap's lock is held by its owner.
-    unsafe fn new_span(&self, class: usize) -> *mut Span {
-        let least = class::get(class).size.div_ceil(4096);
-        // ORDER: as in `steal`. A tenant's population is its own, and small at first.
-        let mut pages = match self.usage.load(Ordering::Relaxed) {
-            // ORDER: the lock is held (H4).
-            usage::TENANT if self.pages.load(Ordering::Relaxed) < SMALL_TENANT_PAGES => {
-                least_span(class)
-            }
-            usage::SAMPLES => least_span(class),
-            _ => class::pages_for(class),
-        };
-        // SAFETY: as the caller promises.
-        unsafe {
-            // What this heap keeps for other classes goes first.
-            // ORDER: a hint.
-            if self.empty_pages.load(Ordering::Relaxed) >= pages {
-                self.flush_empty();
-            }
-            let span = self.try_span(class, pages);
-            if !span.is_null() || pages == least {
-                return span;
-            }
-            pages = least;
-            self.try_span(class, pages)
-        }
-    }
-
-    unsafe fn try_span(&self, class: usize, pages: u32) -> *mut Span {
-        let slots = pages as usize * 4096 / class::get(class).size as usize;
-        let made = with_pool(self.holder(), |pool| {
-            let units = units_for(slots);
-            let offset = pool.region.desc_alloc(units)?;
-            let Some(run) = pool.take(pages, 1) else {
-                pool.region.desc_free(offset, units);
-                return None;
-            };
-            let span = at::<Span>(offset);
-            // SAFETY: a fresh descriptor of this many units.
-            unsafe { Span::init(span, run.page, class, pages, self.id()) };
-            for page in run.page..run.page + pages {
-                // ORDER: Release: whoever finds the descriptor finds it filled.
-                pool.region.map_entry(page).store(offset, Ordering::Release);
-            }
-            Some(span)
-        });
-        let Some(span) = made.flatten() else {
-            return core::ptr::null_mut();
-        };
-        self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
-        class::population(class, pages as i32);
-        span
-    }
-
-    /// Gives an empty span's pages to the pool.
-    ///
-    /// # Safety
-    /// The heap's lock is held; the span is this heap's, has no live block, is not Current, and is not on
-    /// the notified stack.
-    pub unsafe fn give_span(&self, span: *mut Span) {
-        // SAFETY: a span of this heap.
-        let this = unsafe { &*span };
-        // SAFETY: as the caller promises.
-        unsafe { self.move_to(this, state::NONE, false) };
-        let pages = u32::from(this.pages);
-        self.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
-        class::population(this.class as usize, -(pages as i32));
-        let first = this.page;
-        let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
-        let units = units_for(this.slots as usize);
-        holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
-        with_pool(self.holder(), |pool| {
-            for page in first..first + pages {
-                // ORDER: nobody may use these addresses any more.
-                pool.region.map_entry(page).store(0, Ordering::Relaxed);
-            }
-            // SAFETY: no entry of the page map leads here now.
-            this.owner
-                .store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: as above
-            pool.region.desc_free(offset_of(span), units);
-            let mut page = 0;
-            while page < pages {
-                let is_clean = clean >> page & 1;
-                let mut end = page + 1;
-                while end < pages && clean >> end & 1 == is_clean {
-                    end += 1;
-                }
-                pool.give(first + page, end - page, is_clean == 0);
-                page = end;
-            }
-        });
-    }
-
-    /// Gives every empty span to the pool.
-    ///
-    /// # Safety
-    /// The heap's lock is held.
-    pub unsafe fn flush_empty(&self) {
-        for list in self.empty.iter().take(class::count()) {
-            loop {
-                // ORDER: the lock is held.
-                let head = list.load(Ordering::Relaxed);
-                if head == 0 {
-                    break;
-                }
-                // SAFETY: an empty span of this heap; if it is on the notified stack it is drained first.
-                unsafe { self.give_or_wait(at(head)) };
-            }
-        }
-    }
-
-    /// As [`Heap::give_span`]; a span that is still on the notified stack is only parked as partial, and
-    /// given when it is drained.
-    ///
-    /// # Safety
-    /// The heap's lock is held; the span has no live block and is not Current.
-    pub unsafe fn give_or_wait(&self, span: *mut Span) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            // ORDER: Acquire: pairs with the push of `free::notify`; see S7.
-            if (*span).nlink.load(Ordering::Acquire) != 0 {
-                self.move_to(&*span, state::PARTIAL, true);
-            } else {
-                self.give_span(span);
-            }
-        }
     }
 }

@@ -268,7 +268,9 @@ fn walk_list(
 /// The heap's lock is held.
 unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked) {
     let free = span.free_slots();
-    if (free as usize) * (span.size as usize) < PAGE && span.size as usize <= PAGE {
+    let bytes = (free as usize) * (span.size as usize);
+    // A tail of a whole page is the exception: it is free whatever the slots are.
+    if bytes < PAGE && (free == 0 || span.size as usize <= PAGE) && span.tail() < PAGE {
         return;
     }
     // ORDER: the lock is held (S3).

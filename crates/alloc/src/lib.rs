@@ -32,6 +32,7 @@ mod remote;
 mod reserve;
 mod sample;
 mod span;
+mod spans;
 mod state;
 pub mod stats;
 mod stats_text;

@@ -24,6 +24,11 @@ fn set(link: &AtomicU32, offset: u32) {
     link.store(offset, Ordering::Relaxed);
 }
 
+/// Adds to a count that only the lock's holder writes.
+fn add(count: &AtomicU32, more: u32) {
+    set(count, get(count).wrapping_add(more));
+}
+
 impl Heap {
     /// Adds a span to a list, at its front or its back.
     ///
@@ -89,18 +94,28 @@ impl Heap {
     /// # Safety
     /// The heap's lock is held, the span is this heap's, and not Current before or after.
     pub unsafe fn move_to(&self, span: &Span, to: u8, back: bool) {
-        let pages = u32::from(span.pages);
+        let pages = span.pages();
         if let Some(list) = self.list_of(span) {
             // SAFETY: its state says that it is on this list (H3).
             unsafe { self.unlink(list, span) };
         }
-        // ORDER: the lock is held (S3, H4).
+        // ORDER: the lock is held (S3, H4, H6).
+        let (word, bit) = (
+            &self.has_empty[span.class as usize / 64],
+            1u64 << (span.class % 64),
+        );
         if span.state.load(Ordering::Relaxed) == state::EMPTY {
-            self.empty_pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: as above
+            add(&self.empty_pages, pages.wrapping_neg());
+            if get(&self.empty[span.class as usize]) == 0 {
+                let bits = word.load(Ordering::Relaxed); // ORDER: as above
+                word.store(bits & !bit, Ordering::Relaxed); // ORDER: as above
+            }
         }
         span.state.store(to, Ordering::Relaxed); // ORDER: as above
         if to == state::EMPTY {
-            self.empty_pages.fetch_add(pages, Ordering::Relaxed); // ORDER: as above
+            add(&self.empty_pages, pages);
+            let bits = word.load(Ordering::Relaxed); // ORDER: as above
+            word.store(bits | bit, Ordering::Relaxed); // ORDER: as above
         }
         if let Some(list) = self.list_of(span) {
             // SAFETY: it is on no list now.

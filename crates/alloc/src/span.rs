@@ -94,8 +94,8 @@ pub struct Span {
     pub state: AtomicU8,
     /// Class.
     pub class: u8,
-    /// Pages.
-    pub pages: u8,
+    /// Pages, less one, and above those four bits the units of the descriptor: at most 16 and 7.
+    shape: u8,
     /// Bytes of a slot.
     pub size: u16,
     /// Slots.
@@ -142,7 +142,7 @@ impl Span {
             kind: AtomicU8::new(0),
             state: AtomicU8::new(state::NONE),
             class: 0,
-            pages: 0,
+            shape: 0,
             size: 0,
             slots: 0,
             prev: AtomicU32::new(0),
@@ -158,6 +158,23 @@ impl Span {
     #[inline(always)]
     pub fn start(&self) -> usize {
         crate::state::base() + self.page as usize * PAGE
+    }
+
+    /// Pages.
+    #[inline]
+    pub fn pages(&self) -> u32 {
+        u32::from(self.shape & 15) + 1
+    }
+
+    /// Bytes behind the last slot.
+    pub fn tail(&self) -> usize {
+        self.pages() as usize * PAGE - self.slots as usize * self.size as usize
+    }
+
+    /// Units of the descriptor: [`units_for`] its slots, or more if it had more slots once.
+    #[inline]
+    pub fn units(&self) -> u32 {
+        u32::from(self.shape >> 4)
     }
 
     /// Words of F, and of R and D.
@@ -187,11 +204,12 @@ impl Span {
         }
     }
 
-    /// Fills a zeroed descriptor: every slot free.
+    /// Fills a descriptor: every slot free.
     ///
     /// # Safety
-    /// The descriptor has [`units_for`] units for the slots, and is nobody else's.
-    pub unsafe fn init(span: *mut Span, page: u32, class: usize, pages: u32, owner: u32) {
+    /// The descriptor has `units` units, no fewer than [`units_for`] the slots, and is nobody else's.
+    pub unsafe fn init(span: *mut Span, run: (u32, u32), class: usize, units: u32, owner: u32) {
+        let (page, pages) = run;
         let info = class::get(class);
         let slots = pages as usize * PAGE / info.size as usize;
         // SAFETY: the caller's own descriptor.
@@ -200,7 +218,7 @@ impl Span {
                 page,
                 mul: info.mul,
                 class: class as u8,
-                pages: pages as u8,
+                shape: (pages - 1) as u8 | (units as u8) << 4,
                 size: info.size as u16,
                 slots: slots as u16,
                 ..Span::none()
@@ -218,6 +236,24 @@ impl Span {
             guard.dead.store(dead, Ordering::Relaxed); // ORDER: as above
             this.kind.store(KIND_SMALL, Ordering::Relaxed); // ORDER: as above
             this.owner.store(owner, Ordering::Release); // ORDER: as above
+        }
+    }
+
+    /// Makes a span without a live block one of another class; what of its pages is clean stays so.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner; the span is on no list and not on the notified stack; its
+    /// descriptor has units enough ([`Span::units`]).
+    pub unsafe fn turn(span: *mut Span, class: usize) {
+        // SAFETY: as the caller promises: nobody has a block of it, so nobody looks at it but under the lock,
+        // and who frees a block that is none finds at worst a bit that is wrong, within the descriptor.
+        unsafe {
+            let this = &*span;
+            let run = (this.page, this.pages());
+            let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
+            let owner = this.owner.load(Ordering::Relaxed); // ORDER: as above
+            Span::init(span, run, class, this.units(), owner);
+            (*span).clean.store(clean, Ordering::Relaxed); // ORDER: as above
         }
     }
 
@@ -380,12 +416,23 @@ impl Span {
         true
     }
 
-    /// The pages that hold no live byte: a bit each. Cost: a load or two for each page.
+    /// The pages that hold no live byte: a bit each. Cost: of few slots some instructions for each that is
+    /// used, else a load or two for each page.
     pub fn free_pages(&self) -> u16 {
         let size = self.size as usize;
         let slots = self.slots as usize;
+        if slots < 64 {
+            let mut used = self.all_bits(0) & !self.free_bits(0);
+            let mut pages = 0u32;
+            while used != 0 {
+                let from = used.trailing_zeros() as usize * size;
+                used &= used - 1;
+                pages |= (2 << ((from + size - 1) / PAGE)) - (1 << (from / PAGE));
+            }
+            return !pages as u16 & ((1u32 << self.pages()) - 1) as u16;
+        }
         let mut pages = 0u16;
-        for page in 0..self.pages as usize {
+        for page in 0..self.pages() as usize {
             let first = page * PAGE / size;
             let last = ((page + 1) * PAGE - 1) / size;
             if first >= slots || self.all_free(first, last.min(slots - 1)) {

@@ -190,6 +190,9 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
 /// compares with the peak, without the pool's lock.
 pub static TOUCHED: AtomicU32 = AtomicU32::new(0);
 
+/// Pages that the pool could hand out, as of its last use, without more being touched than ever before: a hint.
+pub static SPARE: AtomicU32 = AtomicU32::new(0);
+
 /// The pool, for whoever holds its lock already.
 ///
 /// # Safety
@@ -202,6 +205,8 @@ pub unsafe fn pool_locked() -> &'static mut Pool {
 fn publish(pool: &Pool) {
     crate::reserve::handed_out(pool.used_clean_total);
     TOUCHED.store(pool.touched_pages, Ordering::Relaxed); // ORDER: a hint
+    let spare = pool.dirty_pages + (pool.touched_max - pool.touched_pages);
+    SPARE.store(spare, Ordering::Relaxed); // ORDER: a hint
     let bytes = pool.region.heap_bytes();
     if bytes == limit() {
         return;

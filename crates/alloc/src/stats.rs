@@ -448,7 +448,7 @@ fn walk(into: &mut Snapshot, pool: &Pool) {
         // ORDER: the pool's lock is held.
         match span.kind.load(Ordering::Relaxed) {
             KIND_SMALL => {
-                let count = u32::from(span.pages);
+                let count = span.pages();
                 small_span(into, span, &mut |at| resident(page + at, 1) != 0);
                 page += count;
             }
@@ -471,7 +471,7 @@ fn walk(into: &mut Snapshot, pool: &Pool) {
 
 fn small_span(into: &mut Snapshot, span: &Span, is_resident: &mut dyn FnMut(u32) -> bool) {
     let size = span.size as usize;
-    let pages = span.pages as usize;
+    let pages = span.pages() as usize;
     let mut used = 0;
     let mut cached = 0;
     for i in 0..span.words() {
@@ -522,13 +522,13 @@ fn resident_of_span(
 ) {
     let size = span.size as usize;
     let mut here = 0u16;
-    for page in 0..u32::from(span.pages) {
+    for page in 0..span.pages() {
         here |= u16::from(is_resident(page)) << page;
     }
     let not_purged = here & !clean;
     into.resident.holes += (here & clean).count_ones() as usize * PAGE;
     let bytes = not_purged.count_ones() as usize * PAGE;
-    let all = ((1u32 << span.pages) - 1) as u16 & !clean;
+    let all = ((1u32 << span.pages()) - 1) as u16 & !clean;
     let live = if not_purged == all {
         used * size
     } else {

@@ -357,7 +357,7 @@ impl Tenant {
                     let used = span.used() as usize;
                     holds.blocks += used;
                     holds.bytes += used * span.size as usize;
-                    holds.page_bytes += span.pages as usize * 4096;
+                    holds.page_bytes += span.pages() as usize * 4096;
                 });
                 // ORDER: the lock is held.
                 let mut next = heap.large.load(Ordering::Relaxed);

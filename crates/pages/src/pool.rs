@@ -118,6 +118,10 @@ pub struct Pool {
     pub lost_pages: u32,
     /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum.
     pub slack_pages: u32,
+    /// As many more, since what was purged was wanted again (`claim`, C3).
+    pub(crate) learned_pages: u32,
+    /// Pages purged for that since it was last learned.
+    pub(crate) early_pages: u32,
     /// Pages purged, over the whole run.
     pub purged_total: u64,
     /// Of them, those purged so that the maximum did not rise.
@@ -150,6 +154,8 @@ impl Pool {
             hole_pages: 0,
             lost_pages: 0,
             slack_pages: crate::claim::SLACK_PAGES,
+            learned_pages: 0,
+            early_pages: 0,
             purged_total: 0,
             purged_early_total: 0,
             reused_dirty_total: 0,
@@ -181,6 +187,11 @@ impl Pool {
             .or_else(|| self.take_purged(pages, align_pages))?;
         self.hold_down();
         Some(run)
+    }
+
+    /// Whether there is a dirty run of at least so many pages; exact up to 64. Cost: a load or two.
+    pub fn has_dirty(&self, pages: u32) -> bool {
+        pages > 0 && self.dirty.next(bucket_of(pages)).is_some()
     }
 
     /// Gives a run back, or a part of one, joined with its neighbours. `dirty`: it may hold
@@ -224,7 +235,10 @@ impl Pool {
 
     /// The time, in ticks of the caller's; it never falls.
     pub fn set_tick(&mut self, tick: u32) {
-        self.tick = tick.max(self.tick);
+        if tick > self.tick {
+            self.tick = tick;
+            self.unlearn();
+        }
     }
 
     /// Makes sure that what is in use, with `more` pages, can be given back in any parts (P7).

@@ -225,3 +225,41 @@ fn moved_blocks_keep_their_contents_and_leave_no_mappings() {
     let after = mappings();
     assert!(after <= before + 40, "{before} mappings, then {after}");
 }
+
+/// Spans that are empty serve another size where they lie, before the pool is asked: it has a run that would fit.
+#[test]
+fn an_empty_span_serves_another_size() {
+    const PAGE: usize = 4096;
+    // Both fill spans of three pages, and of six.
+    let (first, second) = (3_072, 1_536);
+    // SAFETY: freed below.
+    let take = |size| unsafe { malloc(size) } as usize;
+    let large = take(100 * PAGE);
+    // Few enough for the heap to keep them.
+    let old: Vec<_> = (0..20).map(|_| take(first)).collect();
+    // SAFETY: live blocks, here and below.
+    let free_all = |blocks: &[usize]| unsafe {
+        blocks.iter().for_each(|&block| free(block as *mut u8));
+    };
+    free_all(&old);
+    free_all(&[large]);
+    let pages: std::collections::HashSet<_> = old.iter().map(|block| block / PAGE).collect();
+    let new: Vec<_> = (0..60).map(|_| take(second)).collect();
+    for (i, &block) in new.iter().enumerate() {
+        // SAFETY: a live block of this length.
+        unsafe { (block as *mut u8).write_bytes(i as u8, second) };
+    }
+    let there = new
+        .iter()
+        .filter(|&&block| pages.contains(&(block / PAGE)))
+        .count();
+    assert!(there >= 8, "{there} of {}", new.len());
+    check_invariants(3).expect("a turned span is one as any other");
+    for (i, &block) in new.iter().enumerate() {
+        // SAFETY: as above.
+        let bytes = unsafe { std::slice::from_raw_parts(block as *const u8, second) };
+        assert!(bytes.iter().all(|&byte| byte == i as u8), "block {i}");
+    }
+    free_all(&new);
+    check_invariants(3).expect("and may be given back");
+}

@@ -315,6 +315,39 @@ fn holes_are_purged_before_the_resident_memory_grows() {
 }
 
 #[test]
+fn who_works_at_his_ceiling_is_given_room_and_loses_it_again() {
+    let mut pool = fresh(87);
+    // Runs of many lengths take each other's place: what is free seldom fits, and is purged.
+    let mut random = 87u64;
+    let mut next = |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % below
+    };
+    let mut slots = [Run::default(); 12];
+    let mut replace = |pool: &mut Pool| {
+        let slot = &mut slots[next(12) as usize];
+        if slot.pages > 0 {
+            pool.give(slot.page, slot.pages, true);
+        }
+        *slot = pool.take(10 + next(1_000) as u32, 1).expect("memory");
+    };
+    (0..1_000).for_each(|_| replace(&mut pool));
+    let (early, learned) = (pool.purged_early_total, pool.learned_pages);
+    assert!(early > u64::from(pool.touched_max / 2), "{early}");
+    assert!(learned > 0 && learned <= pool.touched_max / 4, "{learned}");
+    (0..3_000).for_each(|_| replace(&mut pool));
+    let more = pool.purged_early_total - early;
+    assert!(more < early, "{early}, then {more}");
+    assert_eq!(pool.check(), Ok(()));
+    for tick in 1..400 {
+        pool.set_tick(tick);
+    }
+    assert_eq!((pool.learned_pages, pool.early_pages), (0, 0));
+}
+
+#[test]
 fn claimed_runs_go_back_to_the_kernel_in_one_batch() {
     let mut pool = fresh(86);
     let runs: Vec<u32> = (0..50)

@@ -1,0 +1,243 @@
+//! Where a heap's spans come from, and where they go.
+//!
+//! ```text
+//!   new_span ──► an empty span of another class, turned ──► the pool: dirty run, shorter dirty run, clean run
+//!   give_span ──► the pool: dirty and clean pages apart
+//! ```
+//!
+//! N1  A span is turned to another class where it lies: the same pages, the same descriptor, no entry of MAP
+//!     and no lock but the heap's. It must have one of the lengths of its new class, and its descriptor
+//!     units enough for its new slots, so whoever reads it by mistake stays within it.
+//! N2  Empty spans that cannot be turned go to the pool before more pages are touched than ever before, and
+//!     not sooner: other classes of this heap will want them as they are.
+//!
+//! Not here: lists (`lists`), which span is next (`heap`), holes in spans (`holes`).
+
+use skinflint_base::sync::Ordering;
+
+use crate::class;
+use crate::heap::{Heap, usage};
+use crate::holes;
+use crate::span::{Span, state, units_for};
+use crate::state::{SPARE, at, offset_of, with_pool};
+
+/// Fewest and most pages of empty spans that a heap keeps for itself: between them a share of its pages. With half of
+/// its pages, from 64 to 1,024, chains of ten sizes in two threads (`pattern glibc-thread`) need 3 % less CPU time,
+/// but PHP and Python with a large JSON text 3 and 4 % more memory at their peak, since nobody else can use those pages
+/// (`bench/alloc/run.py --quick --only php --only pyjson`, 2026-11-21).
+const EMPTY_PAGES: (u32, u32) = (16, 256);
+/// See [`EMPTY_PAGES`].
+const EMPTY_SHARE: u32 = 16;
+
+/// Pages up to which a tenant gets the shortest spans: 256 KiB.
+const SMALL_TENANT_PAGES: u32 = 64;
+
+fn least_span(class: usize) -> u32 {
+    u32::from(class::get(class).pages[0])
+}
+
+impl Heap {
+    /// Most pages of empty spans that the heap keeps.
+    pub fn empty_pages_max(&self) -> u32 {
+        // ORDER: a hint.
+        (self.pages.load(Ordering::Relaxed) / EMPTY_SHARE).clamp(EMPTY_PAGES.0, EMPTY_PAGES.1)
+    }
+
+    /// Makes a span from pages of the pool; null if the OS refuses.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    pub unsafe fn new_span(&self, class: usize) -> *mut Span {
+        let least = class::get(class).size.div_ceil(4096);
+        // ORDER: as in `steal`. A tenant's population is its own, and small at first.
+        let mut pages = match self.usage.load(Ordering::Relaxed) {
+            // ORDER: the lock is held (H4).
+            usage::TENANT if self.pages.load(Ordering::Relaxed) < SMALL_TENANT_PAGES => {
+                least_span(class)
+            }
+            usage::SAMPLES => least_span(class),
+            _ => class::pages_for(class),
+        };
+        // SAFETY: as the caller promises.
+        unsafe {
+            // What this heap keeps for other classes goes first (N1, N2).
+            if let Some(span) = self.turned(class, pages) {
+                return span;
+            }
+            // ORDER: the lock is held.
+            if self.empty_pages.load(Ordering::Relaxed) >= pages
+                && SPARE.load(Ordering::Relaxed) < pages
+            // ORDER: a hint
+            {
+                self.flush_empty();
+            }
+            let span = self.try_span(class, pages);
+            if !span.is_null() || pages == least {
+                return span;
+            }
+            pages = least;
+            self.try_span(class, pages)
+        }
+    }
+
+    /// The classes with empty spans. The heap's lock is held.
+    fn classes_with_empty(&self) -> impl Iterator<Item = usize> {
+        self.has_empty.iter().enumerate().flat_map(|(i, word)| {
+            // ORDER: the lock is held.
+            let mut bits = word.load(Ordering::Relaxed);
+            core::iter::from_fn(move || {
+                let bit = bits.trailing_zeros() as usize;
+                bits &= bits.wrapping_sub(1);
+                (bit < 64).then_some(i * 64 + bit)
+            })
+        })
+    }
+
+    /// An empty span of another class, made one of this (N1): the longest that is not far longer than wanted.
+    /// Cost: a look at one span of each class that has empty ones, and two stores for each 64 slots.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    unsafe fn turned(&self, class: usize, wanted: u32) -> Option<*mut Span> {
+        // ORDER: the lock is held, throughout.
+        if self.empty_pages.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let info = class::get(class);
+        let mut best: Option<&Span> = None;
+        for other in self.classes_with_empty() {
+            let head = self.empty[other].load(Ordering::Relaxed); // ORDER: as above
+            // SAFETY: lists hold live descriptors (H3).
+            let span = unsafe { &*at::<Span>(head) };
+            let pages = span.pages();
+            let fits = pages <= 2 * wanted
+                && best.is_none_or(|best| best.pages() < pages)
+                && info.pages.contains(&(pages as u8))
+                && units_for(pages as usize * 4096 / info.size as usize) <= span.units()
+                && span.nlink.load(Ordering::Acquire) == 0; // ORDER: as in `give_or_wait`
+            if fits {
+                best = Some(span);
+            }
+        }
+        let span = best?;
+        // SAFETY: it has no live block, is this heap's, and on no list once it is moved.
+        unsafe {
+            self.move_to(span, state::NONE, false);
+            let pages = span.pages() as i32;
+            class::population(span.class as usize, -pages);
+            class::population(class, pages);
+            let span = core::ptr::from_ref(span).cast_mut();
+            Span::turn(span, class);
+            Some(span)
+        }
+    }
+
+    unsafe fn try_span(&self, class: usize, pages: u32) -> *mut Span {
+        let info = class::get(class);
+        let mut pages = pages;
+        let made = with_pool(self.holder(), |pool| {
+            if !pool.has_dirty(pages) {
+                // What is resident, if shorter, before what is not: or the dirty runs would be purged for it.
+                let mut shorter = info.pages.iter().rev().map(|&p| u32::from(p));
+                pages = shorter
+                    .find(|&p| p < pages && pool.has_dirty(p))
+                    .unwrap_or(pages);
+            }
+            let slots = pages as usize * 4096 / info.size as usize;
+            let units = units_for(slots);
+            let offset = pool.region.desc_alloc(units)?;
+            let Some(run) = pool.take(pages, 1) else {
+                pool.region.desc_free(offset, units);
+                return None;
+            };
+            let span = at::<Span>(offset);
+            // SAFETY: a fresh descriptor of this many units.
+            unsafe { Span::init(span, (run.page, pages), class, units, self.id()) };
+            for page in run.page..run.page + pages {
+                // ORDER: Release: whoever finds the descriptor finds it filled.
+                pool.region.map_entry(page).store(offset, Ordering::Release);
+            }
+            Some(span)
+        });
+        let Some(span) = made.flatten() else {
+            return core::ptr::null_mut();
+        };
+        self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
+        class::population(class, pages as i32);
+        span
+    }
+
+    /// Gives an empty span's pages to the pool.
+    ///
+    /// # Safety
+    /// The heap's lock is held; the span is this heap's, has no live block, is not Current, and is not on
+    /// the notified stack.
+    pub unsafe fn give_span(&self, span: *mut Span) {
+        // SAFETY: a span of this heap.
+        let this = unsafe { &*span };
+        // SAFETY: as the caller promises.
+        unsafe { self.move_to(this, state::NONE, false) };
+        let pages = this.pages();
+        self.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
+        class::population(this.class as usize, -(pages as i32));
+        let first = this.page;
+        let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
+        let units = this.units();
+        holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+        with_pool(self.holder(), |pool| {
+            for page in first..first + pages {
+                // ORDER: nobody may use these addresses any more.
+                pool.region.map_entry(page).store(0, Ordering::Relaxed);
+            }
+            // SAFETY: no entry of the page map leads here now.
+            this.owner
+                .store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: as above
+            pool.region.desc_free(offset_of(span), units);
+            let mut page = 0;
+            while page < pages {
+                let is_clean = clean >> page & 1;
+                let mut end = page + 1;
+                while end < pages && clean >> end & 1 == is_clean {
+                    end += 1;
+                }
+                pool.give(first + page, end - page, is_clean == 0);
+                page = end;
+            }
+        });
+    }
+
+    /// Gives every empty span to the pool.
+    ///
+    /// # Safety
+    /// The heap's lock is held.
+    pub unsafe fn flush_empty(&self) {
+        for class in self.classes_with_empty() {
+            loop {
+                // ORDER: the lock is held.
+                let head = self.empty[class].load(Ordering::Relaxed);
+                if head == 0 {
+                    break;
+                }
+                // SAFETY: an empty span of this heap; if it is on the notified stack it is drained first.
+                unsafe { self.give_or_wait(at(head)) };
+            }
+        }
+    }
+
+    /// As [`Heap::give_span`]; a span that is still on the notified stack is only parked as partial, and
+    /// given when it is drained.
+    ///
+    /// # Safety
+    /// The heap's lock is held; the span has no live block and is not Current.
+    pub unsafe fn give_or_wait(&self, span: *mut Span) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            // ORDER: Acquire: pairs with the push of `free::notify`; see S7.
+            if (*span).nlink.load(Ordering::Acquire) != 0 {
+                self.move_to(&*span, state::PARTIAL, true);
+            } else {
+                self.give_span(span);
+            }
+        }
+    }
+}
