@@ -172,6 +172,8 @@ def skinflint(_work):
 LIBRARIES = "/usr/lib/*-linux-gnu/"
 MAKERS = {
     "skinflint": skinflint,
+    "skinflint-thp": lambda work: dataclasses.replace(skinflint(work), name="skinflint-thp",
+                                                      environment={"SKINFLINT_THP": "on"}),
     "glibc": glibc,
     "jemalloc": lambda work: built("jemalloc", "tikv-jemalloc-sys", build_jemalloc, work,
                                    version=lambda _f: crate("tikv-jemalloc-sys")[0].split("+")[1].split("-")[0]),
@@ -188,8 +190,9 @@ MAKERS = {
     "jemalloc-deb": lambda _work: packaged("jemalloc-deb", "libjemalloc2", LIBRARIES + "libjemalloc.so.2"),
     "mimalloc-deb": lambda _work: packaged("mimalloc-deb", "libmimalloc2.0", LIBRARIES + "libmimalloc.so.2"),
 }
-# The Debian builds of what is also built from source are there to compare the builds, not as peers of their own.
-DEFAULT = [name for name in MAKERS if not name.endswith("-deb")]
+# The Debian builds of what is also built from source are there to compare the builds, not as peers of their own;
+# Skinflint with huge pages is there to tell what they change: mimalloc asks for them unasked.
+DEFAULT = [name for name in MAKERS if not name.endswith(("-deb", "-thp"))]
 
 
 def exports_malloc(path):

@@ -58,7 +58,7 @@ def parse(argv):
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help=f"a part ({', '.join(PARTS)}), a program, a pattern or an idle workload; may be repeated")
     parser.add_argument("--allocators", default=",".join(peers.DEFAULT), metavar="A,B",
-                        help=f"default: {','.join(peers.DEFAULT)}; also jemalloc-deb, mimalloc-deb")
+                        help=f"default: {','.join(peers.DEFAULT)}; also jemalloc-deb, mimalloc-deb, skinflint-thp")
     parser.add_argument("--subject", default="skinflint", help="whom the bars are for (default: skinflint)")
     parser.add_argument("--rounds", type=int, help="runs of each program under each allocator")
     parser.add_argument("--json", metavar="FILE", help="where the figures go (default: target/bench/alloc/…)")

@@ -46,8 +46,7 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
         if budget < 0 {
             return malloc_sampled(heap, n);
         }
-        let class = class::of_slice(slice);
-        match (*heap).pop_block(class) {
+        match (*heap).pop_slice(slice) {
             Some(block) => block,
             None => malloc_slow(heap, n),
         }

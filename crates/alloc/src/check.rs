@@ -419,15 +419,19 @@ fn check_span(level: u32, heap: &Heap, still: bool, span: &Span) -> Held {
     Ok(())
 }
 
-/// S1: no slot is in two of the bitmaps, and none beyond the last slot in any, but for the mark behind it (S8).
+/// S1: no slot is in D and R, all of F is in D, and none beyond the last slot in any, but for the mark behind it (S8).
 fn check_bits(span: &Span) -> Held {
     let slots = span.slots as usize;
     for i in 0..span.words() {
-        let (free, remote, cached) = span.bits(i);
-        let twice = free & remote | free & cached | remote & cached;
+        let (free, remote, dead) = span.bits(i);
         hold(
-            twice == 0,
-            "S1: a slot in two of F, R and M (or the program freed it twice)",
+            dead & remote == 0,
+            "S1: a slot in both D and R (or the program freed it twice)",
+            start(span),
+        )?;
+        hold(
+            free & !dead == 0,
+            "S1: a slot in F and not in D",
             start(span),
         )?;
         let slots_here = slots - (i * 64).min(slots);
@@ -447,7 +451,7 @@ fn check_bits(span: &Span) -> Held {
             start(span),
         )?;
         hold(
-            cached & beyond == mark,
+            dead & beyond == mark,
             "S8: no mark behind the last slot, or more",
             start(span),
         )?;

@@ -14,7 +14,7 @@
 
 use core::cell::UnsafeCell;
 
-use skinflint_base::sync::{AtomicU8, AtomicU32, Ordering};
+use skinflint_base::sync::{AtomicU16, AtomicU32, Ordering};
 use skinflint_pages::PAGE;
 
 use crate::fit::Plan;
@@ -118,7 +118,7 @@ unsafe impl Sync for Table {}
 static INFO: Table = Table(UnsafeCell::new(base_infos()));
 // By name and hidden, for the reason given at `state::RANGE`.
 #[unsafe(export_name = "skinflint_class_table")]
-static TABLE: [AtomicU8; SLICES] = base_table();
+static TABLE: [AtomicU16; SLICES] = base_table();
 core::arch::global_asm!(".hidden skinflint_class_table");
 static COUNT: AtomicU32 = AtomicU32::new(BASE_CLASSES as u32);
 /// Pages in spans of each class, over all heaps: the population.
@@ -140,11 +140,14 @@ const fn base_infos() -> [Info; MAX_CLASSES] {
     all
 }
 
-const fn base_table() -> [AtomicU8; SLICES] {
-    let mut table = [const { AtomicU8::new(0) }; SLICES];
+/// TABLE holds `class << MAGAZINE_SHIFT`: where the class's magazine is in a heap, which begins with them.
+pub const MAGAZINE_SHIFT: u32 = 5;
+
+const fn base_table() -> [AtomicU16; SLICES] {
+    let mut table = [const { AtomicU16::new(0) }; SLICES];
     let mut slice = 0;
     while slice < SLICES {
-        table[slice] = AtomicU8::new(base_class((slice + 1) * 16) as u8);
+        table[slice] = AtomicU16::new((base_class((slice + 1) * 16) as u16) << MAGAZINE_SHIFT);
         slice += 1;
     }
     table
@@ -153,8 +156,14 @@ const fn base_table() -> [AtomicU8; SLICES] {
 /// Class of a slice, `(n - 1) >> 4`. Cost: one load.
 #[inline(always)]
 pub fn of_slice(slice: usize) -> usize {
+    magazine_of_slice(slice) >> MAGAZINE_SHIFT
+}
+
+/// Offset in a heap of the magazine for a slice. Cost: one load.
+#[inline(always)]
+pub fn magazine_of_slice(slice: usize) -> usize {
     debug_assert!(slice < SLICES);
-    let table: *const AtomicU8;
+    let table: *const AtomicU16;
     // SAFETY: the address of TABLE.
     unsafe {
         core::arch::asm!(
@@ -164,7 +173,7 @@ pub fn of_slice(slice: usize) -> usize {
         );
     }
     // SAFETY: the caller compared the slice with SLICES.
-    // ORDER: a byte that only ever changes to a better class (C1); its INFO is found through the
+    // ORDER: a number that only ever changes to a better class (C1); its INFO is found through the
     // span, which the heap's lock publishes.
     unsafe { &*table.add(slice) }.load(Ordering::Relaxed) as usize
 }
@@ -254,7 +263,7 @@ pub fn earn(slice: usize) {
         }
         // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and
         // the data dependency through the class holds it elsewhere.
-        TABLE[slice].store(class as u8, Ordering::Release);
+        TABLE[slice].store((class as u16) << MAGAZINE_SHIFT, Ordering::Release);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Giving a block back: by the owner without a lock, by others through a bit and a stack.
 //!
 //! ```text
-//!   free(p) ── page map ──► span ── mine? ──yes──► magazine, bit in M ──full──► bit in F, left -= 1 ──0──► event
+//!   free(p) ── page map ──► span ── mine? ──yes──► bit in D, magazine ──full──► bit in F, left -= 1 ──0──► event
 //!                                      └──no───► notify the owner once, set bit in R
 //! ```
 //!
-//! F1  A block whose bit is set already, in F, R or M, is freed twice; an address at which no slot begins
+//! F1  A block whose bit is set already, in D or R, is freed twice; an address at which no slot begins
 //!     was never given out. Both are found before anything is changed.
 //! F2  Another thread's free puts the span on the owner's notified stack *before* it sets the bit, and
 //!     touches nothing of the span afterwards: until the bit is set the block is live, so the span
@@ -21,7 +21,7 @@ use crate::fault::{self, Fault};
 use crate::heap::{Entry, Heap, event_of, usage};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{at, base, descriptor, descriptor_from, fast_limit, limit, meta, offset_of};
-use crate::{harden, holes, large, remote, tls};
+use crate::{harden, holes, large, remote, thread, tls};
 
 /// Frees a block. Null is nothing. Cost for a small block of this thread: a dozen loads,
 /// four stores, no locked instruction.
@@ -57,28 +57,27 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8, distance: usize) {
     // SAFETY: the slot is below `slots`.
     let trio = unsafe { span.trio(slot / 64) };
     // ORDER: own (S2).
-    let free = trio.free.load(Ordering::Relaxed);
-    let cached = trio.cached.load(Ordering::Relaxed); // ORDER: own (S2)
+    let dead = trio.dead.load(Ordering::Relaxed);
     // ORDER: a look: nobody else may free a live block, so its own bit stands still.
     let remote = trio.remote.load(Ordering::Relaxed);
-    if (free | cached | remote) & bit != 0 {
+    if (dead | remote) & bit != 0 {
         return not_live(span, slot, p);
     }
+    trio.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (S2)
     // SAFETY: a thread's heap stays (G4).
     let heap = unsafe { &*heap };
     let magazine = heap.magazine(span.class as usize);
     // ORDER: the owner's own (H5).
     let top = magazine.top.load(Ordering::Relaxed);
     if top != magazine.end.load(Ordering::Relaxed) {
-        trio.cached.store(cached | bit, Ordering::Relaxed); // ORDER: own (S2)
         // SAFETY: there is room below `end`.
         unsafe {
-            let word = core::ptr::from_ref(&trio.cached) as u64;
-            top.write(Entry::new(p, word << 6 | (slot % 64) as u64));
+            top.write(Entry::new(p, &trio.dead, bit));
             magazine.top.store(top.add(1), Ordering::Relaxed); // ORDER: as above
         }
         return;
     }
+    let free = trio.free.load(Ordering::Relaxed); // ORDER: own (S2)
     // ORDER: Release meets the Acquire of `Span::free_bits`: the purger drops a page only after the
     // program's last write to it.
     trio.free.store(free | bit, Ordering::Release);
@@ -104,7 +103,7 @@ fn not_live(span: &Span, slot: usize, p: *mut u8) {
     );
 }
 
-/// Puts a block that is in no bitmap into F.
+/// Puts a block that is in no bitmap into F and D.
 ///
 /// # Safety
 /// The caller owns the block's heap, or has its lock while it has no thread.
@@ -115,9 +114,12 @@ pub unsafe fn to_bits(heap: &Heap, block: *mut u8) {
         let Some(slot) = span.slot_of(block as usize) else {
             return;
         };
-        let word = &span.trio(slot / 64).free;
-        let bits = word.load(Ordering::Relaxed); // ORDER: own (S2)
-        word.store(bits | 1 << (slot % 64), Ordering::Release); // ORDER: as in `free_own`
+        let trio = span.trio(slot / 64);
+        let bit = 1 << (slot % 64);
+        let dead = trio.dead.load(Ordering::Relaxed); // ORDER: own (S2)
+        trio.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (S2)
+        let bits = trio.free.load(Ordering::Relaxed); // ORDER: own (S2)
+        trio.free.store(bits | bit, Ordering::Release); // ORDER: as in `free_own`
         let left = span.left.load(Ordering::Relaxed); // ORDER: own (S2)
         span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
         if left == 1 {
@@ -198,7 +200,15 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     if !span.is_live(slot) {
         return fault::report(Fault::Double, p);
     }
-    notify(span);
+    if notify(span) {
+        let heap = tls::get();
+        if heap.is_null() || thread::is_ended(heap) {
+            holes::hint(span.pages());
+        } else {
+            // SAFETY: this thread's heap, which stays (G4).
+            holes::hint_from(unsafe { &*heap }, span.pages());
+        }
+    }
     // SAFETY: the slot is below `slots`.
     let word = unsafe { &span.trio(slot / 64).remote };
     let bit = 1u64 << (slot % 64);
@@ -207,12 +217,14 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     }
 }
 
-/// Puts a span on its owner's notified stack, unless it is there.
-pub fn notify(span: &Span) {
-    if remote::claim(&span.nlink) {
+/// Puts a span on its owner's notified stack, unless it is there. `true`: now it is, and somebody should hint
+/// at its pages (`holes`), since the owner may be idle.
+pub fn notify(span: &Span) -> bool {
+    let first = remote::claim(&span.nlink);
+    if first {
         push_notified(owner_of(span), span);
-        holes::hint(span.pages());
     }
+    first
 }
 
 fn push_notified(heap: &Heap, span: &Span) {
@@ -248,7 +260,10 @@ unsafe fn event_slow(heap: &Heap, span: &Span) {
     if !heap.lock.try_lock(heap.who()) {
         // ORDER: own (S2): no more events until the drain sets it right.
         span.left.store(u32::MAX, Ordering::Relaxed);
-        return notify(span);
+        if notify(span) {
+            holes::hint_from(heap, span.pages());
+        }
+        return;
     }
     // SAFETY: the owner calls, with the lock.
     unsafe { event(heap, span) };
@@ -282,14 +297,14 @@ unsafe fn event(heap: &Heap, span: &Span) {
             if free >= few {
                 heap.move_to(span, state::PARTIAL, true);
                 span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
-                holes::hint_span(span, free);
+                holes::hint_span(heap, span, free);
             } else {
                 span.left.store(few - free, Ordering::Relaxed); // ORDER: own (S2)
             }
         },
         state::PARTIAL => {
             span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
-            holes::hint_span(span, u32::from(span.slots) - used);
+            holes::hint_span(heap, span, u32::from(span.slots) - used);
         }
         // Empty: no block can be freed.
         _ => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
@@ -308,7 +323,7 @@ pub unsafe fn emptied(heap: &Heap, span: &Span) {
     unsafe {
         if has_thread && kept <= heap.empty_pages_max() {
             heap.move_to(span, state::EMPTY, false);
-            holes::hint(span.pages());
+            holes::hint_from(heap, span.pages());
         } else {
             heap.give_or_wait(core::ptr::from_ref(span).cast_mut());
         }

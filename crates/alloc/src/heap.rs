@@ -10,7 +10,7 @@
 //! H1  A heap is used by one thread (or by the lock's holder, while it has none). Its lock guards the
 //!     lists; the fast paths do without (see `span`, S2 to S5).
 //! H2  `current` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
-//! H5  A magazine holds blocks whose M bit is set, each once, and only the owner touches it. It is short:
+//! H5  A magazine holds blocks whose bit is set in D and not in F, each once, and only the owner touches it. It is short:
 //!     what lies in it pins its page. It saves the way from the address to the bit and back, which is
 //!     one long chain of dependent loads, for blocks that are freed and soon wanted again.
 //! H3  Every span of the heap is Current, or on just one list by its state.
@@ -34,6 +34,9 @@ pub const SAMPLE_BYTES: i64 = 2 * 1024 * 1024;
 /// Spans of the full list that are looked at before a new span is made.
 const FULL_LOOKS: u32 = 16;
 
+/// Pages from which a warm heap is cooled by who needs a span: 1 MiB.
+const STEAL_WARM_PAGES: u32 = 256;
+
 /// The span of classes that have none: no free slot, never written (H2).
 pub static EMPTY_SPAN: Span = Span::none();
 
@@ -56,16 +59,19 @@ pub mod usage {
 pub struct Entry {
     /// Its address.
     pub block: AtomicPtr<u8>,
-    /// Address of its word of M, and the bit there: `address << 6 | bit`.
-    pub bit: AtomicU64,
+    /// Its word of D.
+    dead: AtomicPtr<AtomicU64>,
+    /// Its bit there.
+    bit: AtomicU64,
 }
 
 impl Entry {
-    /// One that says both.
+    /// One that says all of it.
     #[inline(always)]
-    pub fn new(block: *mut u8, bit: u64) -> Entry {
+    pub fn new(block: *mut u8, dead: &AtomicU64, bit: u64) -> Entry {
         Entry {
             block: AtomicPtr::new(block),
+            dead: AtomicPtr::new(core::ptr::from_ref(dead).cast_mut()),
             bit: AtomicU64::new(bit),
         }
     }
@@ -83,13 +89,21 @@ pub struct Magazine {
     current: AtomicPtr<Span>,
 }
 
+const _: () = assert!(core::mem::size_of::<Magazine>() == 1 << class::MAGAZINE_SHIFT);
+const _: () = assert!(core::mem::offset_of!(Heap, mags) == 0);
+
 /// Blocks that a refill brings. A free that finds the magazine full goes to the bits, which costs as much, so
 /// no room need be left for it; but of a short one half is left, or large blocks would always go that way.
 pub fn fill_of(room: u32) -> u32 {
     if room >= 16 { room } else { room.div_ceil(2) }
 }
 
-/// A heap.
+/// Begins a cache line.
+#[repr(align(64))]
+struct Line;
+
+/// A heap. What its thread writes at every call, what the lock guards, and what other threads push to are on
+/// cache lines of their own: on one line, each push made the owner's next malloc wait.
 #[repr(C, align(64))]
 pub struct Heap {
     mags: [Magazine; MAX_CLASSES],
@@ -97,10 +111,27 @@ pub struct Heap {
     pub budget: AtomicI64,
     /// Requested bytes up to the last sample, in whole budgets.
     pub requested: AtomicU64,
+    /// State of the random numbers of `sample`; 0 before the first.
+    pub random: AtomicU64,
+    /// Pages that may have become reclaimable and were not told of yet (`holes`).
+    pub hinted: AtomicU32,
+    /// Spans taken by slow paths: how the purger knows what is in demand.
+    pub refills: AtomicU32,
+    /// Walks that have come by (`holes`).
+    pub walks: AtomicU32,
+    /// Pages at which to search for holes again (`holes`).
+    pub search_at: AtomicU32,
+    /// Blocks until the next guarded one (`harden`).
+    pub sample_left: AtomicU32,
+    /// Rounds of thread destructors seen (`thread`).
+    pub exit_rounds: AtomicU32,
+    /// Halvings of the rate at which the next sample was drawn (`sample`).
+    pub sample_shift: AtomicU32,
+    /// Whether its thread is calling listeners (`reserve`).
+    pub calling: AtomicU32,
+    guarded: Line,
     /// Guards the lists (H1).
     pub lock: Lock,
-    /// Newest span on the notified stack; offset from META.
-    pub notified: AtomicU32,
     /// One of [`usage`].
     pub usage: AtomicU32,
     /// Next in the list of all heaps.
@@ -111,30 +142,20 @@ pub struct Heap {
     pub pages: AtomicU32,
     /// Pages of empty spans (H4).
     pub empty_pages: AtomicU32,
-    /// Spans taken by slow paths: how the purger knows what is in demand.
-    pub refills: AtomicU32,
     /// `refills` when the purger last looked.
     pub refills_seen: AtomicU32,
-    /// Walks that have come by (`holes`).
-    pub walks: AtomicU32,
-    /// Pages at which to search for holes again (`holes`).
-    pub search_at: AtomicU32,
-    /// Blocks until the next guarded one (`harden`).
-    pub sample_left: AtomicU32,
     /// Not 0: its thread did not come along into the child of a fork, and left magazines (`fork`, W3).
     pub orphan: AtomicU32,
-    /// Rounds of thread destructors seen (`thread`).
-    pub exit_rounds: AtomicU32,
     /// Newest large block of a tenant.
     pub large: AtomicU32,
     /// Tenants that have had this heap: tells a handle of an earlier one (`tenant`).
     pub serial: AtomicU32,
-    /// Halvings of the rate at which the next sample was drawn (`sample`).
-    pub sample_shift: AtomicU32,
-    /// Whether its thread is calling listeners (`reserve`).
-    pub calling: AtomicU32,
-    /// State of the random numbers of `sample`; 0 before the first.
-    pub random: AtomicU64,
+    /// Walks for which it keeps its magazines although it has no thread (`thread`, D4).
+    pub warm: AtomicU32,
+    pushed: Line,
+    /// Newest span on the notified stack; offset from META.
+    pub notified: AtomicU32,
+    lists: Line,
     /// Partial spans by class.
     pub partial: [AtomicU32; MAX_CLASSES],
     /// Full spans by class.
@@ -240,26 +261,48 @@ impl Heap {
         self.mags[class].current.store(no_span(), Ordering::Relaxed);
     }
 
-    /// Takes the newest block of a class's magazine. Cost: five loads, two stores.
+    /// Takes the newest block of a class's magazine. Cost: six loads, two stores.
     ///
     /// # Safety
     /// The caller owns the heap.
     #[inline(always)]
     pub unsafe fn pop_block(&self, class: usize) -> Option<*mut u8> {
-        let magazine = self.magazine(class);
+        // SAFETY: as the caller promises.
+        unsafe { Heap::pop_from(self.magazine(class)) }
+    }
+
+    /// As [`Heap::pop_block`], for a slice of the class.
+    ///
+    /// # Safety
+    /// The caller owns the heap; the slice is below `SLICES`.
+    #[inline(always)]
+    pub unsafe fn pop_slice(&self, slice: usize) -> Option<*mut u8> {
+        let offset = class::magazine_of_slice(slice);
+        // SAFETY: the heap begins with its magazines, and TABLE holds offsets of theirs (class C2).
+        unsafe {
+            Heap::pop_from(
+                &*core::ptr::from_ref(self)
+                    .byte_add(offset)
+                    .cast::<Magazine>(),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pop_from(magazine: &Magazine) -> Option<*mut u8> {
         // ORDER: the owner's own, throughout (H5).
         let top = magazine.top.load(Ordering::Relaxed);
         if top == magazine.bottom.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: H5: there is an entry below `top`, and its word is that of a span with a block in M.
+        // SAFETY: H5: there is an entry below `top`, and its word is that of a live span.
         unsafe {
             let entry = top.sub(1);
             magazine.top.store(entry, Ordering::Relaxed); // ORDER: as above
+            let word = &*(*entry).dead.load(Ordering::Relaxed); // ORDER: as above
             let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: as above
-            let word = &*((bit >> 6) as *const AtomicU64);
-            let bits = word.load(Ordering::Relaxed); // ORDER: own (S2)
-            word.store(bits & !(1 << (bit & 63)), Ordering::Relaxed); // ORDER: own (S2)
+            // It is set (H5).
+            word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (S2)
             Some((*entry).block.load(Ordering::Relaxed)) // ORDER: as above
         }
     }
@@ -314,7 +357,7 @@ impl Heap {
         for class in 0..class::count() {
             // SAFETY: as the caller promises.
             while let Some(block) = unsafe { self.pop_block(class) } {
-                // SAFETY: a block of this heap, whose bit is in none of F, R and M now.
+                // SAFETY: a block of this heap, whose bit is in none of F, R and D now.
                 unsafe { free::to_bits(self, block) };
             }
         }
@@ -376,7 +419,9 @@ impl Heap {
         self.mags[this.class as usize]
             .current
             .store(span, Ordering::Relaxed); // ORDER: own (H1)
-        self.refills.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        let refills = self.refills.load(Ordering::Relaxed); // ORDER: the lock is held
+        self.refills
+            .store(refills.wrapping_add(1), Ordering::Relaxed); // ORDER: a statistic
         span
     }
 
@@ -573,10 +618,20 @@ impl Heap {
             let mut found = None;
             // ORDER: the lock is held; adoption takes it too.
             if other.usage.load(Ordering::Relaxed) == usage::IDLE {
+                // A warm heap's magazines may hold blocks of the span, so they must go first; of a small heap
+                // there is little to gain.
+                let much = other.pages.load(Ordering::Relaxed) >= STEAL_WARM_PAGES; // ORDER: as above
                 // SAFETY: the heap has no thread, and its lock is held (H1).
-                unsafe { crate::fork::settle(other) };
-                // SAFETY: as above.
-                found = unsafe { other.pop(&other.partial[class]) };
+                unsafe {
+                    crate::fork::settle(other);
+                    if much {
+                        crate::thread::cool(other, true);
+                    }
+                    // ORDER: as above.
+                    if other.warm.load(Ordering::Relaxed) == 0 {
+                        found = other.pop(&other.partial[class]);
+                    }
+                }
             }
             if let Some(span) = found {
                 // SAFETY: popped just now.

@@ -42,8 +42,22 @@ pub static RETAKEN: AtomicU64 = AtomicU64::new(0);
 /// Most pages that were resident, as far as that is known here, when a heap was about to grow.
 static PEAK: AtomicU32 = AtomicU32::new(0);
 
-/// Notes that so many pages may have become reclaimable; may start the purger.
+/// Pages that a heap hints at together: each hint to all is a cache line that every thread writes.
+const HINT_PAGES: u32 = 16;
+
+/// As [`hint`], for the thread that has this heap, or its lock.
 #[inline]
+pub fn hint_from(heap: &Heap, pages: u32) {
+    // ORDER: the thread's own.
+    let mut now = heap.hinted.load(Ordering::Relaxed).wrapping_add(pages);
+    if now >= HINT_PAGES {
+        hint(now);
+        now = 0;
+    }
+    heap.hinted.store(now, Ordering::Relaxed); // ORDER: as above
+}
+
+/// Notes that so many pages may have become reclaimable; may start the purger.
 pub fn hint(pages: u32) {
     // ORDER: a hint.
     let now = RECLAIM
@@ -54,11 +68,11 @@ pub fn hint(pages: u32) {
     }
 }
 
-/// As [`hint`], for a span of which `free` slots are free.
-pub fn hint_span(span: &Span, free: u32) {
+/// As [`hint_from`], for a span of which `free` slots are free.
+pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
     let pages = free as usize * span.size as usize / PAGE;
     if pages > 0 {
-        hint(pages as u32);
+        hint_from(heap, pages as u32);
     }
 }
 
@@ -135,6 +149,7 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
         if used_by != usage::THREAD {
             crate::fork::settle(heap);
             free::drain(heap);
+            done.pending += crate::thread::cool(heap, zeal == Zeal::All);
         }
         // Tenants' heaps are used under their lock only, so theirs can be taken from them.
         if zeal == Zeal::All && used_by >= usage::TENANT {

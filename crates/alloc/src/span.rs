@@ -2,22 +2,23 @@
 //!
 //! ```text
 //!   descriptor (64 bytes for up to 64 slots, in META)               span (in HEAP)
-//!   [ page owner class state left … | F0 R0 M0 | F1 R1 M1 | … ]     [ block | block | block | … tail ]
-//!     F: free        R: freed by another thread        M: free, and in the owner's magazine
+//!   [ page owner class state left … | F0 R0 D0 | F1 R1 D1 | … ]     [ block | block | block | … tail ]
+//!     F: free, and in no magazine     R: freed by another thread     D: dead: in F, or in the owner's magazine
 //! ```
 //!
-//! S1  A slot is free exactly if its bit is set in F, R or M. It is never set in two of them.
-//! S2  F, M and `left` are written only by the thread that owns the span's heap, or under the heap's
+//! S1  A slot is free exactly if its bit is set in D or R, and never in both; F is a part of D. What is in D
+//!     and not in F is in the magazine: a block that goes to and fro there costs one bit of one word.
+//! S2  F, D and `left` are written only by the thread that owns the span's heap, or under the heap's
 //!     lock while no thread owns it. F may be read by others (under the lock, by the purger).
 //! S3  `state`, `next`, `prev`, `clean`, `seen` and `visit` are written only under the heap's lock.
 //! S4  A bit of R is set by whoever frees the block, once, and cleared only by the owner (S2), which
-//!     moves it to F.
+//!     moves it to F and D.
 //! S5  Bits are taken out of F only under the heap's lock. So a page, all of whose slots are in F or R,
 //!     stays free for as long as that lock is held, whoever holds it.
 //! S6  `left` counts the frees into F down to the next event. Current: they are not counted to 0, since
 //!     it begins so high. Otherwise an event is due at 0; events count anew, so a wrong `left` costs
 //!     time, not truth.
-//! S8  The bit behind the last slot's is set in M, for good.
+//! S8  The bit behind the last slot's is set in D, for good.
 //! S7  `nlink` is 0 exactly if the span is not on its heap's notified stack.
 //!
 //! Meshing needs no more than this: the bits are outside, and MAP may send two page runs to one descriptor.
@@ -60,8 +61,8 @@ pub struct Trio {
     pub free: AtomicU64,
     /// Freed by another thread.
     pub remote: AtomicU64,
-    /// Free, and in the magazine.
-    pub cached: AtomicU64,
+    /// Dead: free, or in the magazine.
+    pub dead: AtomicU64,
 }
 
 impl Trio {
@@ -69,7 +70,7 @@ impl Trio {
         Trio {
             free: AtomicU64::new(0),
             remote: AtomicU64::new(0),
-            cached: AtomicU64::new(0),
+            dead: AtomicU64::new(0),
         }
     }
 }
@@ -119,7 +120,7 @@ const _: () = assert!(core::mem::offset_of!(Span, kind) == 20);
 const _: () = assert!(core::mem::offset_of!(Span, mul) == 12);
 
 /// Words of bits for so many slots, and one more bit: that of the slot that would begin in the tail, which
-/// is always set in M, so that the check for a double free answers for it too (S8).
+/// is always set in D, so that the check for a double free answers for it too (S8).
 pub const fn words_for(slots: usize) -> usize {
     slots / 64 + 1
 }
@@ -176,7 +177,7 @@ impl Span {
         u32::from(self.shape >> 4)
     }
 
-    /// Words of F, and of R and M.
+    /// Words of F, and of R and D.
     #[inline]
     pub fn words(&self) -> usize {
         words_for(self.slots as usize)
@@ -228,10 +229,11 @@ impl Span {
                 // ORDER: Relaxed throughout: the span is published by the page map's Release in `heap`.
                 trio.free.store(this.all_bits(i), Ordering::Relaxed);
                 trio.remote.store(0, Ordering::Relaxed); // ORDER: as above
-                trio.cached.store(0, Ordering::Relaxed); // ORDER: as above
+                trio.dead.store(this.all_bits(i), Ordering::Relaxed); // ORDER: as above
             }
             let guard = this.trio(slots / 64);
-            guard.cached.store(1 << (slots % 64), Ordering::Relaxed); // ORDER: as above
+            let dead = guard.dead.load(Ordering::Relaxed) | 1 << (slots % 64); // ORDER: as above
+            guard.dead.store(dead, Ordering::Relaxed); // ORDER: as above
             this.kind.store(KIND_SMALL, Ordering::Relaxed); // ORDER: as above
             this.owner.store(owner, Ordering::Release); // ORDER: as above
         }
@@ -262,11 +264,14 @@ impl Span {
     pub unsafe fn take(&self) -> *mut u8 {
         for i in 0..self.words() {
             // SAFETY: i < words.
-            let word = unsafe { &self.trio(i).free };
+            let trio = unsafe { self.trio(i) };
             // ORDER: own (S2), under the lock (S5).
-            let bits = word.load(Ordering::Relaxed);
+            let bits = trio.free.load(Ordering::Relaxed);
             if bits != 0 {
-                word.store(bits & (bits - 1), Ordering::Relaxed); // ORDER: as above
+                trio.free.store(bits & (bits - 1), Ordering::Relaxed); // ORDER: as above
+                let dead = trio.dead.load(Ordering::Relaxed); // ORDER: own (S2)
+                let lowest = bits & bits.wrapping_neg();
+                trio.dead.store(dead & !lowest, Ordering::Relaxed); // ORDER: own (S2)
                 let slot = i * 64 + bits.trailing_zeros() as usize;
                 return (self.start() + slot * self.size as usize) as *mut u8;
             }
@@ -274,7 +279,7 @@ impl Span {
         core::ptr::null_mut()
     }
 
-    /// Moves up to `want` free slots from F to M, and writes an entry for each downwards from `end`, the
+    /// Takes up to `want` free slots out of F, for the magazine (they stay in D), and writes an entry for each downwards from `end`, the
     /// lowest first; returns how many. Cost: about a dozen instructions a slot.
     ///
     /// # Safety
@@ -294,24 +299,20 @@ impl Span {
                 continue;
             }
             let mut bits = before;
-            let word = (core::ptr::from_ref(&trio.cached) as u64) << 6;
             let base = start + i * 64 * size;
             while bits != 0 && left > 0 {
                 let slot = bits.trailing_zeros();
-                bits &= bits - 1;
+                let bit = bits & bits.wrapping_neg();
+                bits ^= bit;
                 left -= 1;
                 // SAFETY: as the caller promises.
                 unsafe {
                     at = at.sub(1);
-                    at.write(Entry::new(
-                        (base + slot as usize * size) as *mut u8,
-                        word | u64::from(slot),
-                    ));
+                    let block = (base + slot as usize * size) as *mut u8;
+                    at.write(Entry::new(block, &trio.dead, bit));
                 }
             }
             trio.free.store(bits, Ordering::Relaxed); // ORDER: as above
-            let cached = trio.cached.load(Ordering::Relaxed) | (before & !bits); // ORDER: own (S2)
-            trio.cached.store(cached, Ordering::Relaxed); // ORDER: own (S2)
             if left == 0 {
                 break;
             }
@@ -319,35 +320,36 @@ impl Span {
         want - left
     }
 
-    /// Moves every slot of M to F: the magazine that held them is gone.
+    /// Puts every slot of D into F: the magazine that held them is gone.
     ///
     /// # Safety
-    /// The caller may write F and M (S2).
+    /// The caller may write F (S2).
     pub unsafe fn uncache(&self) {
         for i in 0..self.words() {
             // SAFETY: i < words.
             let trio = unsafe { self.trio(i) };
             // ORDER: own (S2).
-            let all = trio.cached.load(Ordering::Relaxed);
-            let cached = all & self.all_bits(i);
-            if cached != 0 {
-                let free = trio.free.load(Ordering::Relaxed); // ORDER: own (S2)
-                trio.free.store(free | cached, Ordering::Release); // ORDER: as in `free::free_own`
-                trio.cached.store(all & !cached, Ordering::Relaxed); // ORDER: own (S2)
-            }
+            let dead = trio.dead.load(Ordering::Relaxed) & self.all_bits(i);
+            // ORDER: as in `free::free_own`.
+            trio.free.store(dead, Ordering::Release);
         }
     }
 
-    /// Moves what other threads freed from R to F; returns how many blocks that were.
+    /// Moves what other threads freed from R to F and D; returns how many blocks that were.
     ///
     /// # Safety
-    /// The caller may write F (S2).
+    /// The caller may write F and D (S2).
     pub unsafe fn collect(&self) -> u32 {
         let mut count = 0;
         for i in 0..self.words() {
             // SAFETY: i < words.
             let trio = unsafe { self.trio(i) };
-            count += remote::collect(&trio.remote, &trio.free).count_ones();
+            let freed = remote::collect(&trio.remote, &trio.free);
+            if freed != 0 {
+                let dead = trio.dead.load(Ordering::Relaxed); // ORDER: own (S2)
+                trio.dead.store(dead | freed, Ordering::Relaxed); // ORDER: own (S2)
+                count += freed.count_ones();
+            }
         }
         count
     }
@@ -376,12 +378,12 @@ impl Span {
     pub fn live_and_cached(&self, i: usize) -> (u64, u64) {
         // SAFETY: callers loop over the words.
         // ORDER: a look; exact when nobody allocates.
-        let cached = unsafe { self.trio(i) }.cached.load(Ordering::Relaxed);
+        let dead = unsafe { self.trio(i) }.dead.load(Ordering::Relaxed);
         let all = self.all_bits(i) & !self.free_bits(i);
-        (all & !cached, all & cached)
+        (all & !dead, all & dead)
     }
 
-    /// A word of F, the same of R and of M.
+    /// A word of F, the same of R and of D.
     pub fn bits(&self, i: usize) -> (u64, u64, u64) {
         // SAFETY: callers loop over the words.
         let trio = unsafe { self.trio(i) };
@@ -389,7 +391,7 @@ impl Span {
         (
             trio.free.load(Ordering::Acquire),
             trio.remote.load(Ordering::Acquire), // ORDER: as above
-            trio.cached.load(Ordering::Acquire), // ORDER: as above
+            trio.dead.load(Ordering::Acquire),   // ORDER: as above
         )
     }
 
@@ -465,9 +467,7 @@ impl Span {
     pub fn is_live(&self, slot: usize) -> bool {
         // SAFETY: slots are below `slots`.
         // ORDER: a look: of a live block's bits nobody writes any but its freer.
-        let cached = unsafe { self.trio(slot / 64) }
-            .cached
-            .load(Ordering::Relaxed);
-        (self.free_bits(slot / 64) | cached) >> (slot % 64) & 1 == 0
+        let dead = unsafe { self.trio(slot / 64) }.dead.load(Ordering::Relaxed);
+        (self.free_bits(slot / 64) | dead) >> (slot % 64) & 1 == 0
     }
 }

@@ -8,6 +8,10 @@
 //!     the fast way; what comes later goes through the bits for other threads' frees.
 //! D2  A thread that allocates after that borrows a heap for the one call.
 //! D3  Nothing here allocates before the thread has its heap.
+//! D4  The heap of a thread that has ended stays *warm* for a while: its magazines and current spans wait for
+//!     the next thread, which would else fill them anew. There are few warm heaps at a time, and the purger's
+//!     walks cool them, so that nothing is kept by a program that makes no more threads. Spans are stolen from
+//!     a heap that was cooled only: a magazine holds blocks of its own heap's spans.
 //!
 //! Not here: fork (`fork`).
 
@@ -24,15 +28,24 @@ use crate::{free, holes, tls};
 /// from its first call, and must not miss its last.
 const ROUNDS: u32 = 3;
 
+/// Warm heaps there may be.
+const WARM_MAX: u32 = 4;
+/// Walks of the purger that a heap stays warm.
+const WARM_WALKS: u32 = 2;
+static WARM: AtomicU32 = AtomicU32::new(0);
+
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
-struct Marker(UnsafeCell<[u64; 512]>);
+/// Words up to the end of a heap's `budget`: malloc reads and writes it before it knows anything of the heap.
+const MARKER_WORDS: usize = core::mem::offset_of!(Heap, budget) / 8 + 1;
+
+struct Marker(UnsafeCell<[u64; MARKER_WORDS]>);
 // SAFETY: only its address and its `budget`, an atomic, are used.
 unsafe impl Sync for Marker {}
 
 /// Stands for the heap of a thread whose destructors have run. All zero: its budget is used up, so every
 /// call goes the slow way, and no span has it as its owner.
-static ENDED: Marker = Marker(UnsafeCell::new([0; 512]));
+static ENDED: Marker = Marker(UnsafeCell::new([0; MARKER_WORDS]));
 
 /// Whether a heap stands for a thread that is ending.
 pub fn is_ended(heap: *const Heap) -> bool {
@@ -82,6 +95,7 @@ pub fn adopt() -> *mut Heap {
     if this.lock.lock(this.who()) {
         // SAFETY: the heap has no thread yet, and its lock is held.
         unsafe { crate::fork::settle(this) };
+        warm_no_more(this);
         this.usage.store(usage::THREAD, Ordering::Relaxed); // ORDER: the lock is held
         this.exit_rounds.store(0, Ordering::Relaxed); // ORDER: as above
         this.lock.unlock();
@@ -99,8 +113,14 @@ pub fn leave(heap: *mut Heap) {
             free::drain(this);
             // ORDER: the lock is held. Not a thread's any more: empty spans go back at once.
             this.usage.store(usage::IDLE, Ordering::Relaxed);
-            holes::release_current(this);
-            this.flush_empty();
+            // ORDER: a bound that two threads may pass together.
+            if WARM.load(Ordering::Relaxed) < WARM_MAX {
+                WARM.fetch_add(1, Ordering::Relaxed); // ORDER: as above
+                this.warm.store(WARM_WALKS, Ordering::Relaxed); // ORDER: the lock is held
+            } else {
+                holes::release_current(this);
+                this.flush_empty();
+            }
         }
         // ORDER: a hint.
         holes::hint(this.pages.load(Ordering::Relaxed) / 8);
@@ -112,6 +132,38 @@ pub fn leave(heap: *mut Heap) {
             .store(IDLE.load(Ordering::Relaxed), Ordering::Release);
         IDLE.store(offset_of(heap), Ordering::Release); // ORDER: meets the Acquire in `Heap::steal`
     });
+}
+
+/// Takes its magazines and current spans from a heap without a thread, if they have waited long enough or
+/// `now`. 1: they wait still.
+///
+/// # Safety
+/// The heap's lock is held, and it has no thread.
+pub unsafe fn cool(heap: &Heap, now: bool) -> u32 {
+    // ORDER: the lock is held.
+    let walks = heap.warm.load(Ordering::Relaxed);
+    if walks == 0 {
+        return 0;
+    }
+    if walks > 1 && !now {
+        heap.warm.store(walks - 1, Ordering::Relaxed); // ORDER: as above
+        return 1;
+    }
+    warm_no_more(heap);
+    // SAFETY: as the caller promises.
+    unsafe {
+        holes::release_current(heap);
+        heap.flush_empty();
+    }
+    0
+}
+
+/// The heap's lock is held.
+fn warm_no_more(heap: &Heap) {
+    // ORDER: the lock is held.
+    if heap.warm.swap(0, Ordering::Relaxed) != 0 {
+        WARM.fetch_sub(1, Ordering::Relaxed); // ORDER: a bound
+    }
 }
 
 /// Has [`ended`] called when the thread ends.

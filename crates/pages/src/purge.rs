@@ -9,6 +9,8 @@
 //! G1  After a flush every range reads as zero, given back or not: a range that the kernel will not
 //!     take (a program that has locked its memory) is zeroed by hand, so "clean" is always true.
 //! G2  No lock is needed and none is taken. The caller alone uses the ranges meanwhile.
+//! G4  Where huge pages are allowed, a range that is a part of one gets it split first: the kernel would take the
+//!     range out of the address space, but keep the memory until all of the huge page is gone or memory is short.
 //! G3  No descriptor is opened: a program may count on the numbers it will get.
 //!
 //! Not here: which pages, and when (`claim`, and the caller).
@@ -18,6 +20,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use skinflint_base::sys;
 
 use crate::PAGE;
+use crate::region::HUGE;
 
 /// `process_madvise`, and the name by which a process means itself there (Linux 6.14).
 const SYS_PROCESS_MADVISE: i64 = 440;
@@ -29,6 +32,15 @@ const RANGES: usize = 512;
 
 /// Set when the kernel has once said that it does not know the call, or does not allow it.
 static ONE_BY_ONE: AtomicBool = AtomicBool::new(false);
+
+/// Set when the program's heap may lie in huge pages (G4).
+static SPLIT: AtomicBool = AtomicBool::new(false);
+
+/// From now on huge pages are split before a part of them is given back (G4).
+pub(crate) fn split_huge_pages() {
+    // ORDER: set at start; a flush that misses it gives back later what it could have now.
+    SPLIT.store(true, Ordering::Relaxed);
+}
 
 const EMPTY: libc::iovec = libc::iovec {
     iov_base: core::ptr::null_mut(),
@@ -110,6 +122,10 @@ pub(crate) fn range_of(addr: usize, bytes: usize) -> libc::iovec {
 /// Gives ranges of whole pages back. Returns the pages that the kernel really took; the others are
 /// zeroed (G1).
 pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
+    // ORDER: as in `split_huge_pages`.
+    if SPLIT.load(Ordering::Relaxed) {
+        split(ranges);
+    }
     let (mut first, mut taken) = (0, 0);
     while let Some(rest) = ranges.get_mut(first..).filter(|rest| !rest.is_empty()) {
         let done = advise_many(rest);
@@ -122,6 +138,24 @@ pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
         first += whole + 1;
     }
     taken / PAGE
+}
+
+/// Splits the huge pages of which the ranges are a part: the kernel does so for whatever a program calls cold.
+/// A refusal is no harm: then it is the kernel that splits, when it needs the memory.
+fn split(ranges: &[libc::iovec]) {
+    for range in ranges {
+        let (start, end) = (
+            range.iov_base as usize,
+            range.iov_base as usize + range.iov_len,
+        );
+        for edge in [start, end] {
+            let page = if edge == start { start } else { end - PAGE };
+            if edge % HUGE != 0 {
+                // SAFETY: G2: nobody uses the range; the advice changes no content.
+                unsafe { sys::advise(page as *mut u8, PAGE, libc::MADV_COLD) };
+            }
+        }
+    }
 }
 
 /// How many ranges are done with the first `done` bytes; the one after them loses what is done of it.
@@ -254,6 +288,38 @@ mod tests {
         assert_eq!(rest(3), (2, Some((9, 3))));
         assert_eq!(rest(5), (2, Some((11, 1))));
         assert_eq!(rest(6), (3, None));
+    }
+
+    #[test]
+    fn a_huge_page_is_split_before_a_part_of_it_is_given_back() {
+        let splits = || {
+            let text = std::fs::read_to_string("/proc/vmstat").expect("a kernel's counters");
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("thp_split_page "));
+            line.map(|line| line[15..].parse::<u64>().expect("a number"))
+        };
+        let Some(before) = splits() else {
+            println!("not checked: this kernel has no huge pages");
+            return;
+        };
+        let whole = sys::map_private(3 * HUGE);
+        let start = (whole as usize).next_multiple_of(HUGE) as *mut u8;
+        let ranges = [range_of(start as usize + 5 * PAGE, 9 * PAGE)];
+        // SAFETY: within the mapping of the test.
+        let huge = unsafe { sys::advise(start, HUGE, libc::MADV_HUGEPAGE) };
+        // SAFETY: as above.
+        unsafe { start.write_bytes(7, HUGE) };
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("this process's own");
+        if !huge || !maps.contains("AnonHugePages:      2048 kB") {
+            println!("not checked: the kernel gave no huge page");
+            return;
+        }
+        split(&ranges);
+        assert!(splits() > Some(before), "{before} splits as before");
+        assert_eq!(byte(start, 5), 7, "nothing is lost by it");
+        // SAFETY: the test is done with it.
+        unsafe { sys::unmap(whole, 3 * HUGE) };
     }
 
     #[test]

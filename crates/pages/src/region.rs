@@ -35,7 +35,7 @@ const RESERVED_HEAPS: [usize; 4] = [64 << 30, 4 << 30, 1 << 30, 256 << 20];
 const RESERVED_ALIGN: usize = HUGE;
 
 /// Bytes of a huge page.
-const HUGE: usize = 2 << 20;
+pub(crate) const HUGE: usize = 2 << 20;
 
 /// Pieces of META and MAP double with what is there, between these.
 const PIECE_MIN: usize = 64 << 10;
@@ -191,6 +191,7 @@ impl Region {
     /// Lets HEAP be backed by huge pages from now on: what is mapped already, too.
     pub fn allow_huge_pages(&mut self) {
         self.huge_pages = true;
+        crate::purge::split_huge_pages();
         os::advise_huge(self.base, self.unbroken_bytes, true);
     }
 
