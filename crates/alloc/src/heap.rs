@@ -19,7 +19,7 @@
 //!
 //! Not here: frees (`free`), threads (`thread`), where spans come from (`spans`), giving pages back (`holes`).
 
-use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
@@ -164,6 +164,8 @@ pub struct Heap {
     pub empty: [AtomicU32; MAX_CLASSES],
     /// Classes with empty spans: a bit each (H6).
     pub has_empty: [AtomicU64; MAX_CLASSES / 64],
+    /// Pages of each class's current span that are not resident yet (`fresh`, Y1).
+    pub fresh: [AtomicU16; MAX_CLASSES],
     /// Entries handed out to magazines.
     entries_used: AtomicU32,
     /// Room for the magazines; pages of it that no class uses are never touched.
@@ -345,6 +347,12 @@ impl Heap {
             magazine
                 .top
                 .store(bottom.add(got as usize), Ordering::Relaxed); // ORDER: as above
+            // ORDER: the lock is held.
+            if self.fresh[class].load(Ordering::Relaxed) != 0 && got > 0 {
+                let block = |at: *mut Entry| (*at).block.load(Ordering::Relaxed) as usize; // ORDER: as above
+                let (from, to) = (block(bottom.add(got as usize - 1)), block(bottom));
+                self.freshen(class, span, from, to + span.size as usize);
+            }
             got
         }
     }
@@ -412,7 +420,8 @@ impl Heap {
         // SAFETY: a span of this heap.
         let this = unsafe { &*span };
         // SAFETY: the lock is held.
-        unsafe { holes::forget_clean(this) };
+        let clean = unsafe { holes::forget_clean(this) };
+        self.note_fresh(this.class as usize, clean);
         // ORDER: the lock is held (S3); the owner writes (S2).
         this.state.store(state::CURRENT, Ordering::Relaxed);
         this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (S2, S6)
@@ -580,12 +589,15 @@ impl Heap {
                 return self.make_current(span);
             }
             holes::before_growing(self);
-            let span = self.new_span(class);
+            let (span, clean) = self.new_span(class);
             if span.is_null() {
-                span
-            } else {
-                self.make_current(span)
+                return span;
             }
+            self.make_current(span);
+            if clean {
+                self.note_fresh(class, u16::MAX);
+            }
+            span
         }
     }
 
