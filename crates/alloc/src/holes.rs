@@ -88,11 +88,11 @@ pub fn peek_hint() -> u32 {
     RECLAIM.load(Ordering::Relaxed)
 }
 
-/// Forgets which pages of a span are clean, because it will be allocated from.
+/// Forgets which pages of a span are clean, because it will be allocated from; returns them.
 ///
 /// # Safety
 /// The heap's lock is held.
-pub unsafe fn forget_clean(span: &Span) {
+pub unsafe fn forget_clean(span: &Span) -> u16 {
     // ORDER: the lock is held (S3).
     let clean = span.clean.load(Ordering::Relaxed);
     if clean != 0 {
@@ -100,6 +100,7 @@ pub unsafe fn forget_clean(span: &Span) {
         RETAKEN.fetch_add(u64::from(clean.count_ones()), Ordering::Relaxed); // ORDER: a statistic
         span.clean.store(0, Ordering::Relaxed); // ORDER: as above
     }
+    clean
 }
 
 /// How a walk chooses.

@@ -20,6 +20,7 @@ mod fault;
 pub mod fit;
 pub mod fork;
 mod free;
+mod fresh;
 mod harden;
 mod heap;
 mod holes;

@@ -43,13 +43,14 @@ impl Heap {
         (self.pages.load(Ordering::Relaxed) / EMPTY_SHARE).clamp(EMPTY_PAGES.0, EMPTY_PAGES.1)
     }
 
-    /// Makes a span from pages of the pool; null if the OS refuses.
+    /// Makes a span from pages of the pool; null if the OS refuses. The second value says whether none of its
+    /// pages is resident.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
-    pub unsafe fn new_span(&self, class: usize) -> *mut Span {
+    pub unsafe fn new_span(&self, class: usize) -> (*mut Span, bool) {
         // SAFETY: as the caller promises.
-        let span = unsafe { self.any_span(class) };
+        let (span, untouched) = unsafe { self.any_span(class) };
         // ORDER: the owner's own, and the lock is held.
         let slice = self.asked.load(Ordering::Relaxed) as usize;
         if !span.is_null()
@@ -60,12 +61,12 @@ impl Heap {
         {
             with_pool(self.holder(), |_| class::earn(slice));
         }
-        span
+        (span, untouched)
     }
 
     /// # Safety
     /// As for [`Heap::new_span`].
-    unsafe fn any_span(&self, class: usize) -> *mut Span {
+    unsafe fn any_span(&self, class: usize) -> (*mut Span, bool) {
         let least = class::get(class).size.div_ceil(4096);
         // ORDER: as in `steal`. A tenant's population is its own, and small at first.
         let mut pages = match self.usage.load(Ordering::Relaxed) {
@@ -81,7 +82,7 @@ impl Heap {
         unsafe {
             // What this heap keeps for other classes goes first (N1, N2).
             if let Some(span) = self.turned(class, pages) {
-                return span;
+                return (span, false);
             }
             // ORDER: the lock is held.
             if self.empty_pages.load(Ordering::Relaxed) >= pages
@@ -90,9 +91,9 @@ impl Heap {
             {
                 self.flush_empty();
             }
-            let span = self.try_span(class, pages);
-            if !span.is_null() || pages == least {
-                return span;
+            let made = self.try_span(class, pages);
+            if !made.0.is_null() || pages == least {
+                return made;
             }
             pages = least;
             self.try_span(class, pages)
@@ -151,7 +152,7 @@ impl Heap {
         }
     }
 
-    unsafe fn try_span(&self, class: usize, pages: u32) -> *mut Span {
+    unsafe fn try_span(&self, class: usize, pages: u32) -> (*mut Span, bool) {
         let info = class::get(class);
         let mut pages = pages;
         let made = with_pool(self.holder(), |pool| {
@@ -176,14 +177,14 @@ impl Heap {
                 // ORDER: Release: whoever finds the descriptor finds it filled.
                 pool.region.map_entry(page).store(offset, Ordering::Release);
             }
-            Some(span)
+            Some((span, run.clean))
         });
-        let Some(span) = made.flatten() else {
-            return core::ptr::null_mut();
+        let Some(made) = made.flatten() else {
+            return (core::ptr::null_mut(), false);
         };
         self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
         class::population(class, pages as i32);
-        span
+        made
     }
 
     /// Gives an empty span's pages to the pool.

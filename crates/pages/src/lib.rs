@@ -50,6 +50,7 @@ mod check;
 mod claim;
 pub mod os;
 pub mod pool;
+pub mod populate;
 pub mod purge;
 pub mod region;
 #[cfg(test)]

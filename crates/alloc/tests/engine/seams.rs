@@ -263,3 +263,30 @@ fn an_empty_span_serves_another_size() {
     free_all(&new);
     check_invariants(3).expect("and may be given back");
 }
+
+/// A class that has many pages gets new ones a few at a time, with the magazine's new blocks: they are there before
+/// anybody has written to them.
+#[test]
+fn new_pages_of_a_large_class_come_four_at_a_time() {
+    const BLOCKS: usize = 16 << 10;
+    const POPULATE_WRITE: i32 = 23;
+    let mut page = std::mem::MaybeUninit::<[u8; 8192]>::uninit();
+    let whole = (page.as_mut_ptr() as usize).next_multiple_of(4096);
+    // SAFETY: a page of our own; its content stays.
+    if unsafe { libc::madvise(whole as *mut libc::c_void, 4096, POPULATE_WRITE) } != 0 {
+        return; // Linux before 5.14.
+    }
+    // SAFETY: freed below.
+    let blocks: Vec<_> = (0..BLOCKS).map(|_| unsafe { malloc(1_000) }).collect();
+    let resident = blocks.iter().filter(|&&block| {
+        let mut answer = 0u8;
+        let page = block as usize & !4095;
+        // SAFETY: one page, one byte.
+        let failed = unsafe { libc::mincore(page as *mut libc::c_void, 4096, &raw mut answer) };
+        failed == 0 && answer & 1 != 0
+    });
+    let count = resident.count();
+    // SAFETY: live blocks.
+    blocks.iter().for_each(|&block| unsafe { free(block) });
+    assert!(count > BLOCKS / 2, "{count} of {BLOCKS}");
+}
