@@ -83,6 +83,17 @@ Examples:
 Traces must be of one program. What was learned goes to stderr. To use it, set SKINFLINT_FIT=app.fit where
 the program runs on Skinflint's allocator; a profile that is damaged is ignored there, with one line.")]
     Fit(FitArgs),
+
+    /// Lay a trace's blocks out as other allocators would, without running anything
+    #[command(after_help = "\
+Examples:
+  skinflint what-if app.sft
+  skinflint what-if app.sft --policy glibc,skinflint,jemalloc5:64k:fullest
+  skinflint what-if app.sft --delay 500 --json | jq '.[0].policies[] | [.policy, .after_free.held_bytes]'
+
+A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free slot is
+taken, whether each thread has a heap of its own. A wrong one lists what there is.")]
+    WhatIf(WhatIfArgs),
 }
 
 /// What follows the options of `exec`: examples, and the allocator's variables out of their one table.
@@ -286,6 +297,25 @@ pub struct FitArgs {
     pub show: Option<PathBuf>,
 
     /// Print what was learned (or is shown) as JSON; its fields are in FIT.md
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct WhatIfArgs {
+    /// The traces
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+
+    /// What to simulate, several with commas [default: every policy that has a name]
+    #[arg(long, value_name = "POLICY", value_delimiter = ',')]
+    pub policy: Vec<String>,
+
+    /// Milliseconds for which pages lie unused before they are given back
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub delay: u32,
+
+    /// Print the figures as JSON: an array with an element for each trace
     #[arg(long)]
     pub json: bool,
 }

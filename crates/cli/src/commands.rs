@@ -21,6 +21,7 @@ use crate::args::{
 use crate::exec;
 use crate::fit;
 use crate::launch::{self, Outcome};
+use crate::what_if;
 
 /// Does what was asked. The status to end with.
 ///
@@ -34,6 +35,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Counts(args) => counts(&args),
         Command::Exec(args) => exec::exec(&args),
         Command::Fit(args) => fit::fit(&args),
+        Command::WhatIf(args) => what_if::what_if(&args),
     }
 }
 

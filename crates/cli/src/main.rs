@@ -26,6 +26,7 @@ mod exec;
 mod fit;
 mod launch;
 mod preflight;
+mod what_if;
 
 use std::process::ExitCode;
 

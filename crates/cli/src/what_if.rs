@@ -1,0 +1,107 @@
+//! `skinflint what-if`: a trace's blocks under other policies, without running anything.
+//!
+//! ```text
+//!   TRACE… ─► trace::Events ─► analysis::whatif ─► WhatIf ─► text, or --json
+//! ```
+//!
+//! W1  What is missing from a trace is said on stderr before its figures, as by `skinflint counts`.
+//! W2  A wrong policy is wrong use (status 2), found before any trace is read.
+//!
+//! Not here: what is simulated (`analysis::whatif`), how it looks (`view::what_if`).
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+use skinflint_analysis::whatif::{Options, Policy, Simulation, WhatIf};
+use skinflint_trace::{Damage, Trace};
+use skinflint_view::what_if::render;
+
+use crate::analyse;
+use crate::args::WhatIfArgs;
+use crate::commands::what_is_missing;
+
+/// A trace and its figures.
+#[derive(Serialize)]
+struct Simulated {
+    trace: String,
+    program: String,
+    allocator: String,
+    /// What the reader must know is missing, a sentence each.
+    missing: Vec<String>,
+    #[serde(flatten)]
+    what_if: WhatIf,
+}
+
+/// Does what was asked. The status to end with.
+///
+/// # Errors
+/// Whatever keeps it from being done.
+pub fn what_if(args: &WhatIfArgs) -> Result<u8> {
+    let parse = |text: &String| {
+        Policy::parse(text.trim()).map_err(|error| anyhow::anyhow!("--policy: {error}"))
+    };
+    let policies: Vec<Policy> = match args.policy.as_slice() {
+        [] => Policy::all(),
+        given => given.iter().map(parse).collect::<Result<_>>()?,
+    };
+    let mut all = Vec::new();
+    for path in &args.traces {
+        let simulated = simulate(path, &policies, args.delay)?;
+        for missing in &simulated.missing {
+            say!("skinflint: {}: {missing}", path.display());
+        }
+        if !args.json {
+            let label = format!("{} ({})", simulated.trace, simulated.allocator);
+            let gap = if all.is_empty() { "" } else { "\n" };
+            let text = render(&simulated.what_if, &label);
+            let mut out = io::stdout().lock();
+            out.write_all(gap.as_bytes())?;
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+        }
+        all.push(simulated);
+    }
+    if args.json {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, &all).map_err(io::Error::from)?;
+        writeln!(out)?;
+        out.flush()?;
+    }
+    Ok(0)
+}
+
+fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated> {
+    let trace = analyse::open(path)?;
+    let options = Options {
+        policies: policies.to_vec(),
+        delay_ms,
+        thread_ends_ns: trace.threads.iter().map(|one| one.ended_ns).collect(),
+        end_ns: trace.ending.as_ref().map(|ending| ending.time_ns),
+    };
+    let (what_if, damage) = stream(&trace, options);
+    Ok(Simulated {
+        trace: path.display().to_string(),
+        program: trace.process.exe.clone(),
+        allocator: trace.process.allocator.clone(),
+        missing: what_is_missing(&trace, &damage, what_if.acquisitions),
+        what_if,
+    })
+}
+
+fn stream(trace: &Trace, options: Options) -> (WhatIf, Vec<Damage>) {
+    let mut simulation = Simulation::new(options);
+    let bar = analyse::progress(trace.event_count());
+    let mut events = trace.events();
+    let mut seen = 0u64;
+    events.for_each(|event| {
+        simulation.event(event);
+        seen += 1;
+        if seen.is_multiple_of(analyse::PROGRESS_EVENTS) {
+            bar.set_position(seen);
+        }
+    });
+    bar.finish_and_clear();
+    (simulation.finish(), events.damage().to_vec())
+}
