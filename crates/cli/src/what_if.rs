@@ -14,8 +14,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
-use skinflint_analysis::whatif::{Options, Policy, Simulation, WhatIf};
-use skinflint_trace::{Damage, Trace};
+use skinflint_analysis::whatif::touched::Survey;
+use skinflint_analysis::whatif::{self, Policy, WhatIf};
 use skinflint_view::what_if::render;
 
 use crate::analyse;
@@ -74,34 +74,18 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8> {
 
 fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated> {
     let trace = analyse::open(path)?;
-    let options = Options {
-        policies: policies.to_vec(),
-        delay_ms,
-        thread_ends_ns: trace.threads.iter().map(|one| one.ended_ns).collect(),
-        end_ns: trace.ending.as_ref().map(|ending| ending.time_ns),
-    };
-    let (what_if, damage) = stream(&trace, options);
+    // Large blocks take a pass of their own where the trace has snapshots.
+    let passes = 1 + u64::from(Survey::is_worthwhile(&trace.snapshots));
+    let bar = analyse::progress(passes * trace.event_count());
+    let ran = whatif::run(&trace, policies.to_vec(), delay_ms, |events| {
+        bar.inc(events)
+    });
+    bar.finish_and_clear();
     Ok(Simulated {
         trace: path.display().to_string(),
         program: trace.process.exe.clone(),
         allocator: trace.process.allocator.clone(),
-        missing: what_is_missing(&trace, &damage, what_if.acquisitions),
-        what_if,
+        missing: what_is_missing(&trace, &ran.damage, ran.what_if.acquisitions),
+        what_if: ran.what_if,
     })
-}
-
-fn stream(trace: &Trace, options: Options) -> (WhatIf, Vec<Damage>) {
-    let mut simulation = Simulation::new(options);
-    let bar = analyse::progress(trace.event_count());
-    let mut events = trace.events();
-    let mut seen = 0u64;
-    events.for_each(|event| {
-        simulation.event(event);
-        seen += 1;
-        if seen.is_multiple_of(analyse::PROGRESS_EVENTS) {
-            bar.set_position(seen);
-        }
-    });
-    bar.finish_and_clear();
-    (simulation.finish(), events.damage().to_vec())
 }

@@ -27,7 +27,7 @@ slop: usable bytes beyond those asked for. floor: 4 KiB pages that hold a live b
 resident if nothing, whole spans and runs, or every page without a live block is given back (glibc: nothing,
 the top of the heap, what malloc_trim gives back). held: what spans with survivors hold beyond the floor.
 meshing: what pairs of spans with no slot in common could share beyond that. Not simulated: metadata, caches
-of threads, huge pages, alignment; every byte that was asked for counts as touched.
+of threads, huge pages, alignment. Blocks count as touched whole, large ones as far as snapshots saw them.
 ";
 
 /// The whole text. `label` says what was simulated, such as the name of the trace.
@@ -82,10 +82,14 @@ fn moment(
 ) {
     let live = level.requested_bytes;
     *out += &format!(
-        "\n{heading} ({}): {} of {} live\n",
+        "\n{heading} ({}): {} of {} live{}\n",
         duration(level.time_ns),
         plural(level.blocks, "block"),
-        bytes(live)
+        bytes(live),
+        match level.touched_bytes < live {
+            true => format!(", {} of it touched", bytes(level.touched_bytes)),
+            false => String::new(),
+        }
     );
     let mut rows = vec![words(&[
         "policy", "slop", "floor", "never", "spans", "4 KiB", "held", "meshing",
@@ -200,6 +204,7 @@ mod tests {
             ticket: 9,
             blocks: 2,
             requested_bytes: 4096,
+            touched_bytes: 4096,
         };
         let figures = Figures {
             slop_bytes: 512,

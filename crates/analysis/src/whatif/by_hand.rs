@@ -10,7 +10,7 @@
 
 use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 
-use super::model::Model;
+use super::model::{Model, Size};
 use super::outcome::{Outcome, WhatIf};
 use super::pages::Residents;
 use super::{Options, Policy, Simulation};
@@ -173,15 +173,20 @@ fn the_biggest_fall_is_taken_and_not_the_last_one() {
     assert_eq!((end.floor_bytes, end.slop_bytes), (16_384, 16));
 }
 
+const CELL: Size = Size {
+    asked: 64,
+    touched: 64,
+};
+
 /// Three spans of 64 slots, all full; then one slot free in the third, two in the second, three in the
 /// first, in this order.
 fn holed(order: &str) -> Model {
     let policy = Policy::parse(&format!("skinflint:4k:{order}")).expect("a policy");
     let mut model = Model::new(policy, 0);
-    (0..192).for_each(|block| model.came(block, 64, 0));
+    (0..192).for_each(|block| model.came(block, CELL, 0));
     [140, 70, 71, 3, 9, 5]
         .into_iter()
-        .for_each(|block| model.went(block, 64));
+        .for_each(|block| model.went(block, CELL));
     model
 }
 
@@ -190,7 +195,7 @@ fn orders_choose_as_they_say() {
     let took = |order| {
         let mut model = holed(order);
         let next = |block| {
-            model.came(block, 64, 0);
+            model.came(block, CELL, 0);
             model.place_of(block).0 / 64
         };
         (200..206).map(next).collect::<Vec<_>>()
@@ -207,12 +212,12 @@ fn lowest_turns_back_to_a_lower_span_and_fullest_does_not() {
     let next_two = |order| {
         let mut model = holed(order);
         // Fullest and lowest both take 140 first if it is the only one: fill the others.
-        (200..206).for_each(|block| model.came(block, 64, 0));
-        model.went(150, 64);
-        model.went(151, 64);
-        model.came(300, 64, 0);
-        model.went(7, 64);
-        model.came(301, 64, 0);
+        (200..206).for_each(|block| model.came(block, CELL, 0));
+        model.went(150, CELL);
+        model.went(151, CELL);
+        model.came(300, CELL, 0);
+        model.went(7, CELL);
+        model.came(301, CELL, 0);
         [300, 301].map(|block| model.place_of(block).0 / 64)
     };
     assert_eq!(next_two("lowest"), [150, 7]);

@@ -7,7 +7,8 @@
 //!                               peak, low, end ────────────────────────────────────────────┘
 //! ```
 //!
-//! W1  One pass over the events. Memory is bounded by live blocks (24 bytes and 8 for each policy, beside
+//! W1  One pass over the events; one before it, by the ledger alone, where snapshots can say what of large
+//!     blocks was touched. Memory is bounded by live blocks (24 bytes and 8 for each policy, beside
 //!     the ledger's), spans and pages, never by events.
 //! W2  A moment is the same for all policies, since it is one of live bytes: the peak (the first with most
 //!     bytes asked for), after the biggest free (the lowest moment below a peak, of the largest such
@@ -15,7 +16,7 @@
 //!     that would end it, so that what idling gives back is seen.
 //! W3  The same trace and options give the same result, to the byte.
 //! W4  What is simulated is where blocks lie and which pages are given back. It is not metadata, caches of
-//!     threads, huge pages, nor alignment that was asked for; and every byte asked for counts as touched.
+//!     threads, huge pages, nor alignment that was asked for.
 //!
 //! Not here: text (`view`), opening traces (`cli`), real runs (`skinflint compare`).
 
@@ -29,6 +30,7 @@ pub mod pages;
 pub mod policy;
 mod runs;
 mod spans;
+pub mod touched;
 
 #[cfg(test)]
 mod by_hand;
@@ -37,15 +39,16 @@ mod properties;
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use skinflint_trace::{Event, Events, ThreadId};
+use skinflint_trace::{Damage, Event, ThreadId, Trace};
 
 use crate::ledger::Ledger;
 use crate::pass::{Act, Block, Context};
 use layout::Layout;
-use model::Model;
+use model::{Model, Size};
 pub use outcome::WhatIf;
 use outcome::{Level, SCHEMA};
 pub use policy::{Policy, UnknownPolicy};
+use touched::{Survey, Touched};
 
 /// Parts that a step of time is cut into while pages wait to be given back.
 const TIME_STEPS: u64 = 8;
@@ -65,6 +68,8 @@ pub struct Options {
     pub thread_ends_ns: Vec<Option<u64>>,
     /// When the program ended, if that is known.
     pub end_ns: Option<u64>,
+    /// What of large blocks was touched; by default all.
+    pub touched: Touched,
 }
 
 impl Default for Options {
@@ -75,21 +80,75 @@ impl Default for Options {
             delay_ms: 0,
             thread_ends_ns: Vec::new(),
             end_ns: None,
+            touched: Touched::default(),
         }
     }
 }
 
-/// Simulates the options' policies over the events of a trace. Cost: some 100 ns for each event and
-/// policy.
-pub fn run(events: &mut Events, options: Options) -> WhatIf {
-    let mut simulation = Simulation::new(options);
-    events.for_each(|event| simulation.event(event));
-    simulation.finish()
+impl Options {
+    /// What a trace says beside its events: when threads and the program ended.
+    pub fn of(trace: &Trace) -> Options {
+        Options {
+            thread_ends_ns: trace.threads.iter().map(|one| one.ended_ns).collect(),
+            end_ns: trace.ending.as_ref().map(|ending| ending.time_ns),
+            ..Options::default()
+        }
+    }
+}
+
+/// Simulates `policies` over a trace. `progress` is called with the number of events of each step that
+/// is done. Cost: some 200 ns for each event and policy, and 100 ns for each event where snapshots
+/// say what was touched.
+pub fn run(
+    trace: &Trace,
+    policies: Vec<Policy>,
+    delay_ms: u32,
+    mut progress: impl FnMut(u64),
+) -> Ran {
+    const STEP: u64 = 1 << 20;
+    let mut seen = 0u64;
+    let mut step = || {
+        seen += 1;
+        if seen.is_multiple_of(STEP) {
+            progress(STEP);
+        }
+    };
+    let mut touched = Touched::default();
+    if Survey::is_worthwhile(&trace.snapshots) {
+        let mut survey = Survey::new(&trace.snapshots);
+        trace.events().for_each(|event| {
+            survey.event(event);
+            step();
+        });
+        touched = survey.finish();
+    }
+    let mut simulation = Simulation::new(Options {
+        policies,
+        delay_ms,
+        touched,
+        ..Options::of(trace)
+    });
+    let mut events = trace.events();
+    events.for_each(|event| {
+        simulation.event(event);
+        step();
+    });
+    Ran {
+        what_if: simulation.finish(),
+        damage: events.damage().to_vec(),
+    }
+}
+
+/// A finished simulation of a trace.
+pub struct Ran {
+    /// What was found.
+    pub what_if: WhatIf,
+    /// What of the trace could not be read.
+    pub damage: Vec<Damage>,
 }
 
 /// A simulation under way.
 pub struct Simulation {
-    /// `None` only while an event is applied.
     ledger: Ledger,
     world: World,
 }
@@ -102,6 +161,8 @@ struct World {
     numbers: HashMap<(u64, u32), u32, FxBuildHasher>,
     /// Bytes asked for, by number; and numbers of blocks that are gone.
     sizes: Vec<u64>,
+    /// Touched bytes of blocks that are touched in part, by number.
+    partly: HashMap<u32, u64, FxBuildHasher>,
     gone: Vec<u32>,
     heaps: Heaps,
     now: Level,
@@ -163,6 +224,7 @@ impl Simulation {
                 options,
                 numbers: HashMap::default(),
                 sizes: Vec::new(),
+                partly: HashMap::default(),
                 gone: Vec::new(),
                 heaps: Heaps::default(),
                 now: Level::default(),
@@ -232,7 +294,7 @@ impl World {
         match act {
             Act::Acquire { block, .. } => {
                 self.leave_low();
-                self.came(block, context.key.size);
+                self.came(context, block);
                 self.now.ticket = context.ticket;
                 self.see_peak();
             }
@@ -250,31 +312,53 @@ impl World {
     fn regrown(&mut self, context: &Context<'_>, old: &Block, new: &Block) {
         let Some(number) = self.numbers.remove(&(old.addr, old.serial)) else {
             // Not possible while the ledger keeps G2; a block that nobody knows is a new one.
-            return self.came(new, context.key.size);
+            return self.came(context, new);
         };
-        let (before, after) = (self.sizes[number as usize], context.key.size);
-        if after > before {
+        let (before, requested) = (self.size(number), self.sizes[number as usize]);
+        let after = context.key.size;
+        if after > requested {
             self.leave_low();
         } else {
             self.leave_peak();
         }
         self.numbers.insert((new.addr, new.serial), number);
+        let to = self.resize(context, number, new);
         let ends = &self.options.thread_ends_ns;
         let heap = self.heaps.of(new.thread, self.now.time_ns, ends);
         for model in &mut self.models {
-            model.regrown(number, before.max(1), after.max(1), heap);
+            model.regrown(number, before, to, heap);
         }
-        self.sizes[number as usize] = after;
-        self.now.requested_bytes = self.now.requested_bytes - before + after;
+        self.now.requested_bytes = self.now.requested_bytes - requested + after;
+        self.now.touched_bytes = self.now.touched_bytes - before.touched + to.touched;
         self.now.ticket = context.ticket;
-        if after > before {
+        if after > requested {
             self.see_peak();
         } else {
             self.see_low();
         }
     }
 
-    fn came(&mut self, block: &Block, size: u64) {
+    /// What a numbered block's bytes are; those of an empty one count as one.
+    fn size(&self, number: u32) -> Size {
+        let asked = self.sizes[number as usize].max(1);
+        let touched = self.partly.get(&number).copied().unwrap_or(asked);
+        Size { asked, touched }
+    }
+
+    /// Notes the bytes of a block that came or has another size.
+    fn resize(&mut self, context: &Context<'_>, number: u32, block: &Block) -> Size {
+        let asked = context.key.size;
+        self.sizes[number as usize] = asked;
+        let node = context.key.node.0;
+        let touched = self.options.touched.bytes(block, node, asked.max(1));
+        match touched < asked {
+            true => self.partly.insert(number, touched),
+            false => self.partly.remove(&number),
+        };
+        self.size(number)
+    }
+
+    fn came(&mut self, context: &Context<'_>, block: &Block) {
         let number = match self.gone.pop() {
             Some(number) => number,
             None => {
@@ -282,28 +366,31 @@ impl World {
                 self.sizes.len() as u32 - 1
             }
         };
-        self.sizes[number as usize] = size;
+        let size = self.resize(context, number, block);
         self.numbers.insert((block.addr, block.serial), number);
         let ends = &self.options.thread_ends_ns;
         let heap = self.heaps.of(block.thread, self.now.time_ns, ends);
         for model in &mut self.models {
-            model.came(number, size.max(1), heap);
+            model.came(number, size, heap);
         }
         self.now.blocks += 1;
-        self.now.requested_bytes += size;
+        self.now.requested_bytes += context.key.size;
+        self.now.touched_bytes += size.touched;
     }
 
     fn went(&mut self, block: &Block) {
         let Some(number) = self.numbers.remove(&(block.addr, block.serial)) else {
             return;
         };
-        let size = self.sizes[number as usize];
+        let size = self.size(number);
         for model in &mut self.models {
-            model.went(number, size.max(1));
+            model.went(number, size);
         }
+        self.partly.remove(&number);
         self.gone.push(number);
         self.now.blocks -= 1;
-        self.now.requested_bytes -= size;
+        self.now.requested_bytes -= self.sizes[number as usize];
+        self.now.touched_bytes -= size.touched;
     }
 
     /// Time goes on to `time_ns`, in steps while what waits to be given back may go.
@@ -367,6 +454,8 @@ impl World {
         let own = self.numbers.allocation_size()
             + self.sizes.capacity() * 8
             + self.gone.capacity() * 4
+            + self.partly.allocation_size()
+            + self.options.touched.table_bytes()
             + self.heaps.of.capacity() * 8;
         self.table_bytes = self.table_bytes.max(models + own);
     }

@@ -26,6 +26,13 @@ pub(super) const DIRECT_BYTES: u64 = 64 << 20;
 /// Looks at a pair of spans that an act pays for (M3).
 const LOOKS_PER_ACT: u64 = 4;
 
+/// Bytes of a block: asked for, and touched; both at least 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Size {
+    pub asked: u64,
+    pub touched: u64,
+}
+
 /// Sums over time, in byte-nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Sums {
@@ -76,43 +83,50 @@ impl Model {
         }
     }
 
-    /// A block came. `size` is at least 1.
-    pub(super) fn came(&mut self, block: u32, size: u64, heap: u32) {
-        let place = self.place(size, heap);
+    /// A block came.
+    pub(super) fn came(&mut self, block: u32, size: Size, heap: u32) {
+        let place = self.place(size.asked, heap);
         self.enter(place, size);
         self.settle(block, place);
     }
 
     /// A block went.
-    pub(super) fn went(&mut self, block: u32, size: u64) {
+    pub(super) fn went(&mut self, block: u32, size: Size) {
         self.credit += LOOKS_PER_ACT;
         let place = self.places[block as usize];
         self.leave(place, size);
-        self.layout.release(place, size, &mut self.pages);
+        self.layout.release(place, size.asked, &mut self.pages);
     }
 
     /// A block has another size now.
-    pub(super) fn regrown(&mut self, block: u32, old: u64, new: u64, heap: u32) {
+    pub(super) fn regrown(&mut self, block: u32, old: Size, new: Size, heap: u32) {
         let place = self.places[block as usize];
-        let before = self.layout.usable(place, old);
-        if place.is_direct() {
-            let stays = new >= DIRECT_BYTES
-                || (old < DIRECT_BYTES && self.layout.in_place(place, old, new, &mut self.pages));
-            if stays {
-                self.pages.undirect(old.div_ceil(PAGE));
-                self.pages.direct(new.div_ceil(PAGE));
-                self.usable = self.usable - before + self.layout.usable(place, new);
-                return self.settle(block, place);
+        let before = self.layout.usable(place, old.asked);
+        // A direct mapping stays one while the layout says so, and above DIRECT_BYTES in any case.
+        let huge = (old.asked >= DIRECT_BYTES, new.asked >= DIRECT_BYTES);
+        let stays = match (place.is_direct(), huge) {
+            (true, (true, true)) => true,
+            (false, (_, true)) => false,
+            _ => self
+                .layout
+                .in_place(place, old.asked, new.asked, &mut self.pages),
+        };
+        if stays {
+            if place.is_direct() {
+                self.pages.undirect(old.touched.div_ceil(PAGE));
+                self.pages.direct(new.touched.div_ceil(PAGE));
+            } else {
+                self.pages.resize(place.0, old.touched, new.touched);
             }
-        } else if new < DIRECT_BYTES && self.layout.in_place(place, old, new, &mut self.pages) {
-            self.pages.resize(place.0, old, new);
-            self.usable = self.usable - before + self.layout.usable(place, new);
+            self.usable = self.usable - before + self.layout.usable(place, new.asked);
             return self.settle(block, place);
         }
-        let to = self.place(new, heap);
-        if !place.is_direct() && self.layout.moves_pages(old, new) {
+        let to = self.place(new.asked, heap);
+        if self.layout.moves_pages(old.asked, new.asked) {
             self.leave(place, old);
-            self.pages.moved_away(place.0, old);
+            if !place.is_direct() {
+                self.pages.moved_away(place.0, old.touched);
+            }
             self.enter(to, new);
         } else {
             // Both are resident while the bytes are copied.
@@ -120,7 +134,7 @@ impl Model {
             self.see_most();
             self.leave(place, old);
         }
-        self.layout.release(place, old, &mut self.pages);
+        self.layout.release(place, old.asked, &mut self.pages);
         self.settle(block, to);
     }
 
@@ -132,20 +146,20 @@ impl Model {
         self.layout.acquire(Ask { size, heap }, &mut self.pages)
     }
 
-    fn enter(&mut self, place: Place, size: u64) {
+    fn enter(&mut self, place: Place, size: Size) {
         match place.is_direct() {
-            true => self.pages.direct(size.div_ceil(PAGE)),
-            false => self.pages.block(place.0, size),
+            true => self.pages.direct(size.touched.div_ceil(PAGE)),
+            false => self.pages.block(place.0, size.touched),
         }
-        self.usable += self.layout.usable(place, size);
+        self.usable += self.layout.usable(place, size.asked);
     }
 
-    fn leave(&mut self, place: Place, size: u64) {
+    fn leave(&mut self, place: Place, size: Size) {
         match place.is_direct() {
-            true => self.pages.undirect(size.div_ceil(PAGE)),
-            false => self.pages.unblock(place.0, size),
+            true => self.pages.undirect(size.touched.div_ceil(PAGE)),
+            false => self.pages.unblock(place.0, size.touched),
         }
-        self.usable -= self.layout.usable(place, size);
+        self.usable -= self.layout.usable(place, size.asked);
     }
 
     fn settle(&mut self, block: u32, place: Place) {
@@ -255,7 +269,7 @@ impl Model {
 
     /// P1 and P2 of `pages`, and O1.
     #[cfg(test)]
-    pub(super) fn check(&self, requested: u64) {
+    pub(super) fn check(&self, requested: u64, touched: u64) {
         let all = self.pages.resident();
         let direct: u64 = all.never - self.pages.recount().1.never;
         let (floor, counted) = self.pages.recount();
@@ -265,7 +279,7 @@ impl Model {
         assert!(self.pages.floor() <= all.holes, "{:?}", self.policy.name);
         assert!(all.holes <= all.spans && all.spans <= all.never);
         assert!(
-            requested.div_ceil(PAGE) <= self.pages.floor(),
+            touched.div_ceil(PAGE) <= self.pages.floor(),
             "{:?}",
             self.policy.name
         );

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! O1  Bytes of pages are multiples of 4,096. At each moment
-//!     `floor ≤ resident.holes ≤ resident.spans ≤ resident.never` and `requested ≤ floor` wherever blocks
-//!     do not overlap (checked in the tests).
+//!     `floor ≤ resident.holes ≤ resident.spans ≤ resident.never` and `touched ≤ floor` (checked in the tests).
 //! O2  What could not be known is `null`, never 0.
 //!
 //! Not here: text (`view`), how it is found (`model.rs`, `mod.rs`).
@@ -31,6 +30,8 @@ pub struct Level {
     pub blocks: u64,
     /// Bytes that they asked for.
     pub requested_bytes: u64,
+    /// Bytes of those that count as touched: less where snapshots saw large blocks partly resident.
+    pub touched_bytes: u64,
 }
 
 /// What a policy held at a moment.

@@ -311,7 +311,7 @@ impl Layout for SpanLayout {
 
     fn in_place(&mut self, place: Place, old: u64, new: u64, pages: &mut Pages) -> bool {
         if place.is_direct() {
-            // The model's own, above DIRECT_BYTES: such a block moves into a run when it shrinks.
+            // Spans have none of their own.
             return false;
         }
         if let Some(index) = self.span_at(place) {
