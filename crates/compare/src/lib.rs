@@ -1,0 +1,19 @@
+//! One program, or one recorded trace, under several allocators: which serves it best, and how sure is that?
+//!
+//! ```text
+//!   CMD ───────────────► run ◄── peers (names ─► libraries)
+//!   app.sft ─► compile ─► script ─► skinflint-replay ─► run      A B C A B C … (a round: every allocator once)
+//!                                     │
+//!                     samples of RSS, CPU time, how it ended
+//!                                     ▼
+//!                 stats ─► model::Comparison ─► table, csv, json, page
+//! ```
+//!
+//! C1  An allocator that is missing, crashes, hangs, changes the output or never served is a row that says so; the
+//!     others go on.
+//! C2  Every output names the version of each allocator, the machine and the command.
+//! C3  A figure that cannot be told from the reference's is called so, not a win.
+//!
+//! Not here: what the replayer does (`replay`), flags and files (`cli`).
+
+pub mod compile;
