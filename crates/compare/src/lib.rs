@@ -17,3 +17,18 @@
 //! Not here: what the replayer does (`replay`), flags and files (`cli`).
 
 pub mod compile;
+pub mod figures;
+pub mod model;
+pub mod peers;
+pub mod probe;
+pub mod run;
+mod tree;
+
+/// Held by tests that start processes: one run at a time in a process (run.rs, R6).
+#[cfg(test)]
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
