@@ -22,6 +22,7 @@ pub mod model;
 pub mod peers;
 pub mod probe;
 pub mod run;
+pub mod stats;
 mod tree;
 
 /// Held by tests that start processes: one run at a time in a process (run.rs, R6).

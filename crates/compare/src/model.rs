@@ -228,6 +228,10 @@ pub struct Run {
     pub late_share: f64,
     /// Load average of the machine when it began, if known.
     pub load: Option<f64>,
+    /// Nanoseconds that a fixed piece of arithmetic took just before: tells a clock that drifts.
+    pub calibration_ns: u64,
+    /// The kernel's high-water mark, if the program is one process and the mark is above all samples.
+    pub high_water_bytes: Option<u64>,
     /// Processes that the program left and that were ended.
     pub left: u32,
     /// Most processes at one time.

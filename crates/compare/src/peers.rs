@@ -400,7 +400,7 @@ mod tests {
         assert!(here.find("./no/such.so").is_err());
         assert!(
             here.find("glibc")
-                .is_ok_and(|found| found.version > "2".to_owned())
+                .is_ok_and(|found| found.version.starts_with("2."))
         );
     }
 

@@ -89,10 +89,11 @@ impl Tree {
                 continue;
             };
             alive.insert(pid);
-            if !self.strangers.contains(&pid) && !self.members.contains(&pid) {
-                if let Some(stat) = stat(pid) {
-                    fresh.insert(pid, stat.parent);
-                }
+            if !self.strangers.contains(&pid)
+                && !self.members.contains(&pid)
+                && let Some(stat) = stat(pid)
+            {
+                fresh.insert(pid, stat.parent);
             }
         }
         self.members
