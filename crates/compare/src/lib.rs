@@ -16,14 +16,24 @@
 //!
 //! Not here: what the replayer does (`replay`), flags and files (`cli`).
 
+mod compare;
 pub mod compile;
+pub mod doubt;
 pub mod figures;
+pub mod machine;
 pub mod model;
 pub mod peers;
 pub mod probe;
+pub mod replays;
+pub mod rounds;
 pub mod run;
 pub mod stats;
+pub mod sum;
+#[cfg(test)]
+mod testing;
 mod tree;
+
+pub use compare::{Request, compare};
 
 /// Held by tests that start processes: one run at a time in a process (run.rs, R6).
 #[cfg(test)]

@@ -46,7 +46,9 @@ fn kernel() -> String {
 
 /// The word in brackets: `always [madvise] never`.
 fn chosen(text: &str) -> String {
-    let word = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let word = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
     word.map_or(String::new(), |(word, _)| word.to_owned())
 }
 
@@ -63,7 +65,9 @@ pub fn calibration_ns() -> u64 {
         let begun = Instant::now();
         let mut value = black_box(1_u64);
         for _ in 0..200_000 {
-            value = value.wrapping_mul(6_364_136_223_846_793_005).rotate_left(17);
+            value = value
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .rotate_left(17);
         }
         black_box(value);
         begun.elapsed().as_nanos() as u64

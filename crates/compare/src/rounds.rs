@@ -24,9 +24,9 @@ use anyhow::{Context, Result};
 
 use crate::figures;
 use crate::machine;
-use crate::model::{Allocator, Check, Column, Measure, Program, Run, Settings, Verdict};
+use crate::model::{Allocator, Column, Measure, Program, Run, Settings, Verdict};
 use crate::probe::Counter;
-use crate::replays::{Replayer, Replayed};
+use crate::replays::{Replayed, Replayer};
 use crate::run::{self, Done, Ended, Job};
 
 /// Without a limit of the user's: the reference may take so long.
@@ -93,7 +93,11 @@ pub struct News<'a> {
 ///
 /// # Errors
 /// Only what concerns all allocators alike: no room for files, no such program.
-pub fn rounds(plan: &Plan<'_>, subject: &Subject, tell: &mut dyn FnMut(News<'_>)) -> Result<Program> {
+pub fn rounds(
+    plan: &Plan<'_>,
+    subject: &Subject,
+    tell: &mut dyn FnMut(News<'_>),
+) -> Result<Program> {
     let columns = plan.allocators.iter().map(|allocator| Column {
         allocator: allocator.name.clone(),
         verdict: Verdict::NotRun,
@@ -177,24 +181,16 @@ impl Rounds<'_> {
     fn checked(&mut self, at: usize) -> Result<Verdict> {
         let allocator = &self.plan.allocators[at];
         let counter = Counter::new(self.plan.folder).context("the file of counted calls")?;
-        let is_command = matches!(self.subject.kind, Kind::Command { .. });
-        let (done, replayed) = match self.start(allocator, is_command.then_some(&counter), at)? {
+        let (done, replayed) = match self.start(allocator, Some(&counter), at)? {
             Ok(both) => both,
             Err(why) => return Ok(Verdict::Failed { why }),
         };
         if let Some(verdict) = self.judged(at, &done, replayed.as_ref(), 0)? {
             return Ok(verdict);
         }
-        if let Some(replayed) = replayed {
-            self.columns[at].check = Some(Check {
-                calls: replayed.calls,
-                processes: 1,
-                served_by: replayed.served_by.clone(),
-            });
-            let why = replayed.in_vain(allocator);
-            return Ok(why.map_or(Verdict::Measured, |why| Verdict::NoEffect { why }));
-        }
-        let found = counter.read(done.pid).context("the file of counted calls")?;
+        let found = counter
+            .read(done.pid)
+            .context("the file of counted calls")?;
         let why = found.in_vain(allocator);
         self.columns[at].check = Some(found.check);
         Ok(why.map_or(Verdict::Measured, |why| Verdict::NoEffect { why }))
@@ -310,6 +306,10 @@ impl Rounds<'_> {
         if let Some(fault) = replayed.and_then(Replayed::fault) {
             return Ok(Some(Verdict::Failed { why: fault }));
         }
+        if matches!(self.subject.kind, Kind::Replay(_)) && status != 0 {
+            let why = format!("the replay ended with status {status}: {}", done.said);
+            return Ok(Some(Verdict::Failed { why }));
+        }
         let reference = *self.norm.status.get_or_insert(status);
         if status != reference {
             return Ok(Some(Verdict::OtherStatus {
@@ -407,13 +407,10 @@ fn figured(done: &Done, replayed: Option<Replayed>, settings: &Settings) -> Run 
         (Measure::ElapsedNs, done.elapsed.as_nanos() as f64),
         (Measure::MinorFaults, done.minor_faults as f64),
     ]);
-    let samples = match &replayed {
-        Some(replayed) => replayed.without_tables(&done.samples),
-        None => done.samples.clone(),
-    };
+    let samples = &done.samples;
     let mut high_water_bytes = None;
-    if let Some(levels) = figures::levels(&samples, end_ms) {
-        let mark = done.high_water_bytes.filter(|_| replayed.is_none());
+    if let Some(levels) = figures::levels(samples, end_ms).filter(|_| replayed.is_none()) {
+        let mark = done.high_water_bytes;
         high_water_bytes = mark.filter(|mark| done.processes == 1 && *mark > levels.peak);
         let peak = high_water_bytes.unwrap_or(levels.peak);
         figures.insert(Measure::PeakBytes, peak as f64);
@@ -436,7 +433,7 @@ fn figured(done: &Done, replayed: Option<Replayed>, settings: &Settings) -> Run 
         left: done.left,
         processes: done.processes,
         swapped_bytes: done.swapped_bytes,
-        curve: figures::curve(&samples),
+        curve: figures::curve(samples),
         ..Run::default()
     };
     if let Some(replayed) = replayed {

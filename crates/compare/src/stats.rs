@@ -111,7 +111,9 @@ pub fn cell(measure: Measure, own: &[f64], reference: Option<&[f64]>, seed: u64)
         return Some(cell);
     }
     cell.interval = interval(&pairs, seed);
-    let beyond_one = cell.interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0);
+    let beyond_one = cell
+        .interval
+        .is_some_and(|(low, high)| low > 1.0 || high < 1.0);
     cell.sure = if beyond_one && (a - r).abs() > resolution(measure) {
         Sure::Distinct
     } else {
@@ -161,7 +163,10 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     let usual = median(&distances).unwrap_or(0.0);
     let far = (5.0 * usual).max(0.02 * mid.abs());
     let numbered = distances.iter().enumerate();
-    numbered.filter(|(_, d)| **d > far).map(|(i, _)| i).collect()
+    numbered
+        .filter(|(_, d)| **d > far)
+        .map(|(i, _)| i)
+        .collect()
 }
 
 #[cfg(test)]
