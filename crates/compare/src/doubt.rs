@@ -198,6 +198,12 @@ fn outliers(program: &Program) -> Option<String> {
             }
         }
     }
+    const NAMED: usize = 3;
+    let more = about.len().saturating_sub(NAMED);
+    about.truncate(NAMED);
+    if more > 0 {
+        about.push(format!("and {more} more figures"));
+    }
     (!about.is_empty()).then(|| {
         format!(
             "{}: rounds far from the others: {}; medians bear them, means would not",

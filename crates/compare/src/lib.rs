@@ -18,8 +18,10 @@
 
 mod compare;
 pub mod compile;
+pub mod csv;
 pub mod doubt;
 pub mod figures;
+pub mod json;
 pub mod machine;
 pub mod model;
 pub mod peers;
@@ -29,9 +31,11 @@ pub mod rounds;
 pub mod run;
 pub mod stats;
 pub mod sum;
+pub mod table;
 #[cfg(test)]
 mod testing;
 mod tree;
+pub mod words;
 
 pub use compare::{Request, compare};
 
