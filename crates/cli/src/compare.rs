@@ -26,7 +26,7 @@ use skinflint_compare::model::{Allocator, Comparison, Missing, Settings, Verdict
 use skinflint_compare::peers::{self, Places};
 use skinflint_compare::rounds::{Kind, News, Subject};
 use skinflint_compare::run::INTERRUPTED;
-use skinflint_compare::{Request, csv, json, replays, table};
+use skinflint_compare::{Request, csv, json, page, replays, table};
 
 use crate::args::CompareArgs;
 use crate::launch::find_library;
@@ -254,6 +254,9 @@ fn show(args: &CompareArgs, comparison: &Comparison) -> Result<()> {
     }
     if let Some(path) = &args.csv {
         put(path, &csv::render(comparison))?;
+    }
+    if let Some(path) = &args.html {
+        put(path, &page::render(comparison))?;
     }
     let text = table::render(comparison, width(stdout_taken));
     if stdout_taken {

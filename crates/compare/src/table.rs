@@ -366,7 +366,7 @@ peak RSS
         column.cells.clear();
         let text = render(&comparison, 100);
         assert!(
-            text.contains("  redis             40.0 MiB        SIGSEGV\n"),
+            text.contains("  redis             40.0 MiB  SIGSEGV\n"),
             "{text}"
         );
         assert!(text.contains("redis, lean: killed by SIGSEGV in round 2; it said: oops"));
