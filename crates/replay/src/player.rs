@@ -183,7 +183,7 @@ impl Player {
             true => self.tally.double_uses += 1,
             false => self.tally.order_violations += 1,
         }
-        let place = self.recorded_ns / 1_000_000 << 32 | u64::from(slot_number);
+        let place = (self.recorded_ns / 1_000_000) << 32 | u64::from(slot_number);
         // ORDER: Relaxed; a note for the report, which is written when all is quiet.
         let _ = self.stage.first_violation.compare_exchange(
             u64::MAX,
