@@ -164,7 +164,7 @@ impl Stage {
         unsafe { &*parts.add(number as usize) }
     }
 
-    /// The first slot; memory.rs and S1 of slots.rs make every 32-bit index valid.
+    /// The first slot; S1 of slots.rs says which indices are valid.
     pub fn slots(&self) -> *const Slot {
         self.memory.slots().cast()
     }
