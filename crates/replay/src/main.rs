@@ -63,3 +63,8 @@ pub unsafe extern "C" fn main(count: c_int, values: *const *const c_char) -> c_i
     };
     threads::perform(options)
 }
+
+/// Never called, since nothing unwinds; the prebuilt `core` names it where it is not optimised away (debug builds).
+// SAFETY: the name is the unwinder's; without `std` nothing else defines it.
+#[unsafe(no_mangle)]
+pub extern "C" fn rust_eh_personality() {}
