@@ -36,6 +36,8 @@ import workloads   # noqa: E402
 PROGRAMS = ["redis", "sqlite", "python", "perl", "cc1plus", "jq", "xmllint", "git"]
 # Without pyfrag, whose heap is mapped by Python itself and is none of malloc's.
 IDLE = [name for name in idle.WORKLOADS if name != "pyfrag"]
+# redis asks jemalloc for its background thread (mallctl), which no trace holds and no replay does; it is told not to.
+MORE_WORDS = {"redis-idle": ["--jemalloc-bg-thread", "no"]}
 WITHIN, TIE, LIMIT_S = 0.05, 0.03, 300
 
 
@@ -159,6 +161,11 @@ def peaks(bench, tools, names):
     return rows
 
 
+def workload_of(name):
+    workload = idle.WORKLOADS[name]
+    return dataclasses.replace(workload, command=workload.command + MORE_WORDS.get(name, []))
+
+
 def kill_child(process):
     """Kills the recorded program, so that it frees nothing at its end; the recorder ends by itself."""
     with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
@@ -169,7 +176,7 @@ def kill_child(process):
 
 def idle_trace(bench, name, folder):
     """Records an idle workload under glibc up to where it has dropped most of its heap."""
-    workload = idle.WORKLOADS[name]
+    workload = workload_of(name)
     command = [bench.skinflint, "record", "-o", os.path.join(folder, name + ".sft"), "--", *workload.command]
     recorded = dataclasses.replace(workload, command=command)
     if workload.command[0].endswith("redis-server"):
@@ -249,7 +256,7 @@ def is_other_way(less, more):
 
 def real_idle(bench, name, allocator, idle_s):
     """Anonymous and shared memory of the program, idle, less its harness's own."""
-    workload = idle.WORKLOADS[name]
+    workload = workload_of(name)
     program, redis = idle.started(bench, workload, allocator, None)
     try:
         time.sleep(idle_s)

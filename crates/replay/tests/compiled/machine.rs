@@ -13,10 +13,13 @@ use skinflint_replay::script::{
     CHUNK_BYTES, Chunk, EPOCH_BYTES, Epoch, HEADER_BYTES, Header, LEAD, Op, check, point,
 };
 
+/// The chunks of an epoch.
+pub type Chunks = Vec<(Chunk, Vec<Op>)>;
+
 /// A script, taken apart.
 pub struct Read {
     pub header: Header,
-    pub epochs: Vec<(Epoch, Vec<(Chunk, Vec<Op>)>)>,
+    pub epochs: Vec<(Epoch, Chunks)>,
 }
 
 impl Read {

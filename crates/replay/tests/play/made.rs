@@ -10,10 +10,13 @@ use skinflint_replay::script::{Chunk, Epoch, Header, Op, point};
 /// No run of these tests takes longer than some seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What threads do in an epoch.
+type Chunks = Vec<(u32, Vec<Op>)>;
+
 /// A script in the making.
 pub struct Script {
     header: Header,
-    epochs: Vec<(u32, Vec<(u32, Vec<Op>)>)>,
+    epochs: Vec<(u32, Chunks)>,
 }
 
 /// What came of a run.
