@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
+//!   peers ──► python3 bench/alloc/peers.py ──► TARGET/bench/alloc/peers/peers.json and libraries
 //! ```
 //!
 //! B1  The exit status is the benchmark's own: 0 every bar held, 1 one was missed, 2 nothing could be measured.
@@ -10,7 +11,7 @@
 //! Not here: what is measured and judged (`bench/alloc/`).
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -55,14 +56,39 @@ pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     ))
 }
 
-/// Where cargo puts the library: in the folder that `CARGO_TARGET_DIR` names, if it is set.
+/// Builds the other allocators, where both the benchmarks and `skinflint compare` look for them.
+///
+/// # Errors
+/// If python3 cannot be started.
+pub fn peers(only: Option<&str>, root: &Path) -> Result<ExitCode> {
+    let mut command = Command::new("python3");
+    command
+        .arg("-B")
+        .arg(root.join("bench/alloc/peers.py"))
+        .arg("--work")
+        .arg(target(root).join("bench/alloc"));
+    if let Some(only) = only {
+        command.args(["--only", only]);
+    }
+    let status = command.status().context("cannot run python3: install it")?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(2)))
+}
+
+/// Cargo's folder: the one that `CARGO_TARGET_DIR` names, if it is set.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
+/// Where cargo puts the library.
 fn library(root: &Path) -> OsString {
     if let Some(given) = std::env::var_os("SKINFLINT_ALLOCATOR") {
         return given;
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target"), |folder| root.join(folder));
-    target.join("release/libskinflint.so").into_os_string()
+    target(root)
+        .join("release/libskinflint.so")
+        .into_os_string()
 }
 
 fn build(root: &Path) -> Result<()> {

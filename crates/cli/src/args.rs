@@ -20,6 +20,8 @@ Environment:
   SKINFLINT_RECORDER   path of libskinflint_record.so, if it is not beside this program or in
                        ../lib/skinflint
   SKINFLINT_ALLOCATOR  the same for libskinflint.so
+  SKINFLINT_REPLAYER, SKINFLINT_PROBE_LIBRARY, SKINFLINT_PEERS
+                       the same for what compare needs: skinflint-replay, libskinflint_probe.so, peers.json
   SKINFLINT_FIT        fit profile that the allocator reads at its start (skinflint fit)
   NO_COLOR, COLUMNS    no colour; width of the text report")]
 pub struct Args {
@@ -72,6 +74,20 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     /// Run a program on our allocator, which gives memory back while the program idles
     #[command(after_help = exec_help())]
     Exec(ExecArgs),
+
+    /// Run a program, or replay traces, under several allocators, and say which serves best
+    #[command(after_help = "\
+Examples:
+  skinflint compare -- ./app --input big.json
+  skinflint compare --with glibc,skinflint,jemalloc --runs 10 --html app.html -- ./app
+  skinflint compare app.sft                      # a trace of skinflint record: no program needed
+  skinflint compare --paced 1 --idle 5 a.sft b.sft
+  skinflint compare --idle 3 -- sh load.sh       # a server is ended when it has been idle for 3 s
+
+Allocators by name: glibc, skinflint, jemalloc, mimalloc (mimalloc2, mimalloc3), tcmalloc, gperftools,
+snmalloc, rpmalloc; own is what the program is linked with; or a path. `cargo xtask peers` builds them from
+their authors' sources. What each figure means is in docs/compare.md.")]
+    Compare(CompareArgs),
 
     /// Learn a profile for the allocator from traces: size classes, span lengths, memory to keep
     #[command(after_help = "\
@@ -259,6 +275,70 @@ pub enum Weight {
     Count,
     /// The bytes wasted in each block
     Slop,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct CompareArgs {
+    /// Traces to replay
+    #[arg(value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+
+    /// Allocators, with commas: names or paths [default: all that are found]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub with: Vec<String>,
+
+    /// The allocator that ratios refer to
+    #[arg(long = "ref", value_name = "NAME", default_value = "glibc")]
+    pub reference: String,
+
+    /// Rounds; in each, every allocator runs once. Below 5 nothing is called distinct
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+
+    /// Limit of one run [default: ten times what the reference took, at least 60]
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+
+    /// A program without work for so long is ended; a replay waits so long at its end
+    #[arg(long, value_name = "SECONDS")]
+    pub idle: Option<f64>,
+
+    /// Replay in recorded time, so many times as fast (1 as recorded), so that idle purging acts
+    #[arg(long, value_name = "SPEED")]
+    pub paced: Option<f64>,
+
+    /// File for the program's stdin [default: nothing]
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+
+    /// Do not compare what the program writes to stdout
+    #[arg(long)]
+    pub ignore_output: bool,
+
+    /// Write everything as JSON; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write each run's figures as CSV; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Write one self-contained page, with memory over time
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Seed of the intervals' random draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -16,4 +16,36 @@
 //!
 //! Not here: what the replayer does (`replay`), flags and files (`cli`).
 
+mod compare;
 pub mod compile;
+pub mod csv;
+pub mod doubt;
+pub mod figures;
+pub mod json;
+pub mod machine;
+pub mod model;
+pub mod page;
+pub mod peers;
+pub mod plot;
+pub mod probe;
+pub mod replays;
+pub mod rounds;
+pub mod run;
+pub mod stats;
+pub mod sum;
+pub mod table;
+#[cfg(test)]
+mod testing;
+mod tree;
+pub mod words;
+
+pub use compare::{Request, compare};
+
+/// Held by tests that start processes: one run at a time in a process (run.rs, R6).
+#[cfg(test)]
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
