@@ -339,6 +339,11 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
+    /// Simulate other layouts of the traces' blocks instead, without running anything: the same as
+    /// `skinflint what-if`, which has options for it
+    #[arg(long, conflicts_with_all = ["with", "timeout", "idle", "paced", "csv", "html", "command"])]
+    pub what_if: bool,
+
     /// Seed of the intervals' random draws
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

@@ -31,6 +31,7 @@ use skinflint_compare::{Request, csv, json, page, replays, table};
 use crate::args::CompareArgs;
 use crate::launch::find_library;
 use crate::preflight;
+use crate::what_if;
 
 /// Milliseconds between two looks at a program's memory.
 const INTERVAL_MS: u64 = 10;
@@ -41,6 +42,9 @@ const INTERVAL_MS: u64 = 10;
 /// Whatever keeps the comparison from being made.
 pub fn compare(args: &CompareArgs) -> Result<u8> {
     check(args)?;
+    if args.what_if {
+        return what_if::instead(&args.traces, args.json.as_deref());
+    }
     let places = places();
     let (allocators, missing, reference) = allocators(args, &places)?;
     let settings = Settings {

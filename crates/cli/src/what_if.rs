@@ -10,9 +10,9 @@
 //! Not here: what is simulated (`analysis::whatif`), how it looks (`view::what_if`).
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 use skinflint_analysis::whatif::touched::Survey;
 use skinflint_analysis::whatif::{self, Policy, WhatIf};
@@ -46,13 +46,27 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8> {
         [] => Policy::all(),
         given => given.iter().map(parse).collect::<Result<_>>()?,
     };
+    let json = args.json.then_some(Path::new("-"));
+    each(&args.traces, &policies, args.delay, json)
+}
+
+/// What `skinflint compare --what-if` does: all named policies; JSON goes to a file, `-` is stdout.
+///
+/// # Errors
+/// Whatever keeps it from being done.
+pub fn instead(traces: &[PathBuf], json: Option<&Path>) -> Result<u8> {
+    each(traces, &Policy::all(), 0, json)
+}
+
+fn each(traces: &[PathBuf], policies: &[Policy], delay_ms: u32, json: Option<&Path>) -> Result<u8> {
+    let to_stdout = json.is_some_and(|path| path.as_os_str() == "-");
     let mut all = Vec::new();
-    for path in &args.traces {
-        let simulated = simulate(path, &policies, args.delay)?;
+    for path in traces {
+        let simulated = simulate(path, policies, delay_ms)?;
         for missing in &simulated.missing {
             say!("skinflint: {}: {missing}", path.display());
         }
-        if !args.json {
+        if !to_stdout {
             let label = format!("{} ({})", simulated.trace, simulated.allocator);
             let gap = if all.is_empty() { "" } else { "\n" };
             let text = render(&simulated.what_if, &label);
@@ -63,11 +77,21 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8> {
         }
         all.push(simulated);
     }
-    if args.json {
-        let mut out = io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, &all).map_err(io::Error::from)?;
-        writeln!(out)?;
-        out.flush()?;
+    if let Some(path) = json {
+        let mut text = serde_json::to_vec_pretty(&all)?;
+        text.push(b'\n');
+        if to_stdout {
+            let mut out = io::stdout().lock();
+            out.write_all(&text)?;
+            out.flush()?;
+        } else {
+            std::fs::write(path, text).with_context(|| {
+                format!(
+                    "{}: cannot be written; name another file with --json",
+                    path.display()
+                )
+            })?;
+        }
     }
     Ok(0)
 }

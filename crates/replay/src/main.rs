@@ -33,6 +33,11 @@ use core::ffi::{c_char, c_int};
 
 use options::Options;
 
+// The crate `libc` leaves linking the C library to `std` as soon as anything else in the same build uses it with `std`.
+// SAFETY: nothing is declared.
+#[link(name = "c")]
+unsafe extern "C" {}
+
 /// A panic is a fault of ours: say where, and stop.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
