@@ -152,13 +152,13 @@ class Suite:
         name = real.QUICK_INPUTS.get(program.stdin, program.stdin) if self.arguments.quick else program.stdin
         return inputs.ensure(self.bench.inputs, name) if name else os.devnull
 
-    def run(self, command, stdin=os.devnull, drive=None, port=0):
-        """A step of the tool: its stdout; its own messages go to stderr as they come."""
+    def run(self, command, stdin=os.devnull, drive=None, port=0, folder=None):
+        """A step of the tool, in a folder of its own unless one is named: its stdout. Its messages go to stderr."""
         stop = threading.Event()
         driver = None
         with tempfile.TemporaryDirectory(dir=self.work, prefix="suite-") as scratch, open(stdin, "rb") as source, \
                 open(os.path.join(scratch, "stdout"), "w+") as out:
-            process = subprocess.Popen(command, cwd=scratch, env=workloads.ENVIRONMENT, stdin=source, stdout=out,
+            process = subprocess.Popen(command, cwd=folder or scratch, env=workloads.ENVIRONMENT, stdin=source, stdout=out,
                                        start_new_session=True)
             if drive:
                 driver = threading.Thread(target=serve, args=(drive, port, stop), daemon=True)
@@ -207,16 +207,42 @@ class Suite:
         return options
 
     def traces(self, recorded):
-        """All traces in one table of simulations and one of replays."""
+        """All traces in one table of simulations and one of replays; named by their files alone."""
+        folder, recorded = os.path.dirname(recorded[0]), [os.path.basename(trace) for trace in recorded]
         steps = (("what_if", ["compare", "--what-if", *recorded]),
                  ("replayed", ["compare", *self.compare_options(), "--idle", str(REPLAY_IDLE_S), *recorded]))
         for name, words in steps:
             self.say(f"suite: {name} of {len(recorded)} traces")
             try:
-                self.result[name], text = self.tool(name, words)
+                self.result[name], text = self.tool(name, words, folder=folder)
                 self.lines += [f"== {name}", text]
             except Failed as reason:
                 self.fault(str(reason))
+        self.beside()
+
+    def beside(self):
+        """Simulations beside the replays of the same traces: page floor at the peak, and the most that was resident."""
+        simulated = {os.path.splitext(one["trace"])[0]: one for one in self.result.get("what_if", [])}
+        rows = []
+        for program in self.result.get("replayed", {}).get("programs", []):
+            policies = {one["policy"]: one for one in simulated.get(program["name"], {}).get("policies", [])}
+            for column in program["columns"]:
+                policy, runs = policies.get(column["allocator"]), [run["figures"] for run in column["runs"] if run["figures"]]
+                if not policy or not runs:
+                    continue
+                way = "holes" if policy["policy"] == "skinflint" else "spans"
+                rows.append({
+                    "program": program["name"], "allocator": column["allocator"],
+                    "floor_bytes": [policy["at_peak"]["floor_bytes"], median(runs, "floor_peak_bytes")],
+                    "resident_bytes": [policy["most_resident"][way], median(runs, "peak_bytes")]})
+        self.result["simulated_beside_replayed"] = rows
+        text = [f"{'':10} {'':10} {'floor at the peak, MiB':^26} {'most resident, MiB':^26}",
+                f"{'trace':10} {'allocator':10}" + f" {'simulated':>9} {'replayed':>9} {'off':>7}" * 2]
+        for row in rows:
+            cells = "".join(f" {one / 2**20:9.2f} {other / 2**20:9.2f} {100 * (one / other - 1) if other else 0:+6.1f}%"
+                            for one, other in (row["floor_bytes"], row["resident_bytes"]))
+            text.append(f"{row['program']:10} {row['allocator']:10}{cells}")
+        self.lines += ["== simulated beside replayed", *text, ""]
 
     def program(self, program, row):
         """The program itself, under every allocator."""
@@ -283,6 +309,12 @@ class Suite:
         with open(paths[1], "w") as out:
             out.write("\n".join([*head, "", *rows, *faults, "", *self.lines]))
         return paths
+
+
+def median(runs, key):
+    """Of a figure that all runs have; 0 if one lacks it."""
+    values = sorted(run.get(key) or 0 for run in runs)
+    return values[len(values) // 2]
 
 
 def serve(drive, port, stop):

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use skinflint_analysis::whatif::touched::Survey;
 use skinflint_analysis::whatif::{self, Policy, WhatIf};
-use skinflint_view::what_if::render;
+use skinflint_view::what_if::{EXPLAINED, render};
 
 use crate::analyse;
 use crate::args::WhatIfArgs;
@@ -76,6 +76,11 @@ fn each(traces: &[PathBuf], policies: &[Policy], delay_ms: u32, json: Option<&Pa
             out.flush()?;
         }
         all.push(simulated);
+    }
+    if !to_stdout {
+        let mut out = io::stdout().lock();
+        write!(out, "\n{EXPLAINED}")?;
+        out.flush()?;
     }
     if let Some(path) = json {
         let mut text = serde_json::to_vec_pretty(&all)?;

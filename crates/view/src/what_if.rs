@@ -6,7 +6,7 @@
 //!     glibc      …
 //! ```
 //!
-//! T1  All columns of a moment are of that moment; what they are called is explained below the tables.
+//! T1  All columns of a moment are of that moment; [`EXPLAINED`] says what they are called, once below all tables.
 //! T2  Ratios are of the live bytes in the heading.
 //! T3  What is not known is a dash, and names are data (V4).
 //!
@@ -22,7 +22,8 @@ use crate::units::{bytes, duration, percent, plural};
 const GAP: &str = "  ";
 const NAME_COLUMNS: usize = 32;
 
-const EXPLAINED: &str = "\
+/// What the columns are; below the last table.
+pub const EXPLAINED: &str = "\
 slop: usable bytes beyond those asked for. floor: 4 KiB pages that hold a live block. never, spans, 4 KiB:
 resident if nothing, whole spans and runs, or every page without a live block is given back (glibc: nothing,
 the top of the heap, what malloc_trim gives back). held: what spans with survivors hold beyond the floor.
@@ -30,7 +31,7 @@ meshing: what pairs of spans with no slot in common could share beyond that. Not
 of threads, huge pages, alignment. Blocks count as touched whole, large ones as far as snapshots saw them.
 ";
 
-/// The whole text. `label` says what was simulated, such as the name of the trace.
+/// The tables of one trace. `label` says what was simulated, such as the name of the trace.
 pub fn render(what_if: &WhatIf, label: &str) -> String {
     let mut out = format!(
         "{}: {} in {}, {} acquired{}\n",
@@ -68,8 +69,6 @@ pub fn render(what_if: &WhatIf, label: &str) -> String {
         });
     }
     run(&mut out, what_if);
-    out.push('\n');
-    out += EXPLAINED;
     out
 }
 

@@ -29,3 +29,4 @@ mod stacks;
 mod streams;
 mod tool;
 mod traces;
+mod what_if;
