@@ -178,6 +178,15 @@ const CELL: Size = Size {
     touched: 64,
 };
 
+#[test]
+fn of_equal_falls_the_last_counts_and_of_equal_peaks_the_first() {
+    let mut script = Script::default();
+    script.get(0, 1000).free(0).get(1, 1000).free(1).get(2, 500);
+    let what_if = script.run(&["exact16:4k:lowest"], |_| ());
+    assert_eq!(what_if.at_peak.ticket, 0);
+    assert_eq!(what_if.after_free.expect("falls").ticket, 3);
+}
+
 /// Three spans of 64 slots, all full; then one slot free in the third, two in the second, three in the
 /// first, in this order.
 fn holed(order: &str) -> Model {

@@ -97,8 +97,9 @@ impl Options {
 }
 
 /// Simulates `policies` over a trace. `progress` is called with the number of events of each step that
-/// is done. Cost: some 200 ns for each event and policy, and 100 ns for each event where snapshots
-/// say what was touched.
+/// is done. Cost: 13 million events of a python took 170 ns of CPU time for each event and policy; 100
+/// million of `bench/churn.c` under one policy, whose blocks are in no cache, 165 s and 126 MB (2026-11-21, a
+/// busy machine).
 pub fn run(
     trace: &Trace,
     policies: Vec<Policy>,

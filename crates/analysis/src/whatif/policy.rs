@@ -308,6 +308,21 @@ mod tests {
             }
         }
         assert!(Policy::parse("go:4k:lifo:threads").expect("listed").threads);
+        let lengths = LENGTHS.split(", ").map(Length::parse);
+        let wanted = [
+            Length::Fixed(1),
+            Length::Fixed(2),
+            Length::Fixed(4),
+            Length::Fixed(8),
+            Length::Fixed(16),
+            Length::Tiers,
+            Length::Share,
+            Length::NoTail,
+        ];
+        assert_eq!(lengths.collect::<Vec<_>>(), wanted.map(Some));
+        let orders = ORDERS.split(", ").map(Order::parse);
+        let wanted = [Order::Lowest, Order::Lifo, Order::Fullest];
+        assert_eq!(orders.collect::<Vec<_>>(), wanted.map(Some));
     }
 
     #[test]
