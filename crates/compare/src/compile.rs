@@ -59,8 +59,10 @@ pub struct Compiled {
     pub script_bytes: u64,
     /// What was left out.
     pub left_out: LeftOut,
-    /// Events that the recorder lost, and those in damaged blocks.
+    /// Events that the recorder lost, and those in damaged blocks, as far as they can be counted.
     pub lost_events: u64,
+    /// Places where the trace is damaged.
+    pub damages: u64,
     /// Whether the trace has no end.
     pub cut: bool,
     /// Whether the process began as a copy of another.
@@ -83,6 +85,7 @@ impl Compiled {
             self.lost_events,
             "events are missing from the trace: what they did is not replayed",
         );
+        note(self.damages, "places of the trace are damaged, and skipped");
         note(
             left_out.unknown_frees,
             "releases of blocks that were never seen acquired are left out",
@@ -199,8 +202,16 @@ pub fn compile(trace: &Trace, out: &mut dyn Write) -> Result<Compiled, CompileEr
         return Err(error);
     }
     second.ordered.epochs.finish(point::END)?;
-    let in_damage =
-        |damage: &[skinflint_trace::Damage]| damage.iter().map(|one| one.events).sum::<u64>();
+    let damages = || trace.damage.iter().chain(events.damage());
+    // A damaged header does not say how many events it stood for; the ending says how many there are.
+    let missing = trace
+        .ending
+        .as_ref()
+        .map_or(0, |ending| ending.events.saturating_sub(survey.events));
+    let damaged = damages()
+        .map(|damage| damage.events)
+        .sum::<u64>()
+        .max(missing);
     let lost = trace.ending.as_ref().map_or(0, |ending| ending.lost_events);
     let ledger = &second.ledger;
     Ok(Compiled {
@@ -216,7 +227,8 @@ pub fn compile(trace: &Trace, out: &mut dyn Write) -> Result<Compiled, CompileEr
         partly_touched: survey.touched.partly(),
         script_bytes: second.ordered.epochs.bytes(),
         left_out: ledger.left_out,
-        lost_events: lost + in_damage(&trace.damage) + in_damage(events.damage()),
+        lost_events: lost + damaged,
+        damages: damages().count() as u64,
         cut: trace.ending.is_none(),
         forked: trace
             .process

@@ -20,6 +20,9 @@ use crate::points;
 use crate::stage::{Posted, Stage};
 use crate::system;
 
+/// Slots made at a time: 16 pages.
+const SLOTS_AHEAD: u32 = 4096;
+
 /// Where the reading stands.
 pub struct Feed {
     fd: i32,
@@ -32,6 +35,8 @@ pub struct Feed {
     /// The header of `next`, if it was read already.
     pending: Option<Epoch>,
     ended: bool,
+    /// Slots that exist.
+    populated: u32,
     /// Time spent here, nanoseconds.
     pub spent_ns: u64,
 }
@@ -46,6 +51,7 @@ impl Feed {
             oldest: 0,
             pending: None,
             ended: false,
+            populated: 0,
             spent_ns: 0,
         }
     }
@@ -107,8 +113,25 @@ impl Feed {
         }
     }
 
+    /// Has so many slots exist.
+    fn populate(&mut self, stage: &Stage, slots: u32) {
+        if slots > self.populated {
+            if slots - 1 > stage.memory.slot_mask() {
+                let what =
+                    b"more live blocks than the address space has room for: lift ulimit -v and -f";
+                stage.fail(2, self.offset, what);
+            }
+            let to = (slots - 1)
+                .saturating_add(SLOTS_AHEAD)
+                .min(stage.memory.slot_mask());
+            stage.memory.populate(self.populated..to);
+            self.populated = to;
+        }
+    }
+
     /// Reads the payload of an epoch and posts its chunks (E4).
     fn post(&mut self, stage: &'static Stage, epoch: &Epoch) {
+        self.populate(stage, epoch.slots);
         let start = stage.memory.buffer(self.next);
         // SAFETY: E1: the buffer's last epoch is done; its length was checked against the buffer's.
         let payload =

@@ -50,13 +50,21 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
 }
 
 /// Entry, called by the C library.
+///
+/// # Safety
+/// `values` are `count` C strings that live as long as the process.
 // SAFETY: the name is the C library's; nothing else defines it.
 #[unsafe(no_mangle)]
-pub extern "C" fn main(count: c_int, values: *const *const c_char) -> c_int {
-    // SAFETY: the C library passes `count` strings, which live as long as the process.
+pub unsafe extern "C" fn main(count: c_int, values: *const *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
     let options = match unsafe { Options::from_raw(count, values) } {
         options::Asked::Play(options) => options,
         options::Asked::Answered(status) => return status,
     };
     threads::perform(options)
 }
+
+/// Never called, since nothing unwinds; the prebuilt `core` names it where it is not optimised away (debug builds).
+// SAFETY: the name is the unwinder's; without `std` nothing else defines it.
+#[unsafe(no_mangle)]
+pub extern "C" fn rust_eh_personality() {}

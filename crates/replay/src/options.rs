@@ -89,9 +89,12 @@ impl Options {
     /// # Safety
     /// `values` are `count` C strings that live as long as the process.
     pub unsafe fn from_raw(count: c_int, values: *const *const c_char) -> Asked {
-        // SAFETY: the caller's promise.
         let word = |nth: c_int| -> Option<&'static CStr> {
-            (nth < count).then(|| unsafe { CStr::from_ptr(*values.add(nth as usize)) })
+            if nth >= count {
+                return None;
+            }
+            // SAFETY: the caller's promise.
+            Some(unsafe { CStr::from_ptr(*values.add(nth as usize)) })
         };
         let (mut script, mut report) = (None, None);
         let mut options = Options {

@@ -55,6 +55,7 @@ pub fn sleep_until_recorded(stage: &Stage, recorded_ns: u64) {
 pub struct Player {
     stage: &'static Stage,
     slots: *const Slot,
+    slot_mask: u32,
     tally: &'static mut Tally,
     /// Pages that the next acquisition touches.
     touch_next: u64,
@@ -81,6 +82,7 @@ impl Player {
         Player {
             stage,
             slots: stage.slots(),
+            slot_mask: stage.memory.slot_mask(),
             tally,
             touch_next: u64::MAX,
             slot_high: 0,
@@ -117,10 +119,12 @@ impl Player {
                     *chunk.words.add(at + AHEAD),
                 )
             };
-            // SAFETY: S1 of slots.rs; a prefetch has no effect besides.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.slots.add((ahead >> 4) as usize).cast()) };
+            // SAFETY: a prefetch of any address has no effect but on the cache.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(self.slots.wrapping_add((ahead >> 4) as usize).cast())
+            };
             let kind = word & 15;
-            let slot_number = word >> 4 | self.slot_high << 28;
+            let slot_number = (word >> 4 | self.slot_high << 28) & self.slot_mask;
             // SAFETY: S1 of slots.rs.
             let slot = unsafe { &*self.slots.add(slot_number as usize) };
             self.tally.ops[kind as usize] += 1;
@@ -183,7 +187,7 @@ impl Player {
             true => self.tally.double_uses += 1,
             false => self.tally.order_violations += 1,
         }
-        let place = self.recorded_ns / 1_000_000 << 32 | u64::from(slot_number);
+        let place = (self.recorded_ns / 1_000_000) << 32 | u64::from(slot_number);
         // ORDER: Relaxed; a note for the report, which is written when all is quiet.
         let _ = self.stage.first_violation.compare_exchange(
             u64::MAX,
@@ -247,7 +251,7 @@ impl Player {
             mark(block, size, slot_number);
         }
         self.tally.top_slot = self.tally.top_slot.max(slot_number);
-        self.tally.live_bytes += slot.state().size() as i64;
+        self.tally.live_bytes += known(size) as i64;
         self.tally.live_blocks += 1;
         self.ring_if_waited_for(false);
     }
@@ -357,7 +361,7 @@ impl Player {
         if MODE == CHECKED {
             mark(block, size, slot_number);
         }
-        self.tally.live_bytes += slot.state().size() as i64 - before.size() as i64;
+        self.tally.live_bytes += known(size) as i64 - before.size() as i64;
         self.ring_if_waited_for(false);
     }
 
@@ -439,13 +443,19 @@ impl Player {
     }
 }
 
+/// What a slot knows of a size.
+#[inline(always)]
+fn known(size: u64) -> u64 {
+    size.min((1 << 40) - 1)
+}
+
 fn value_of(slot_number: u32, size: u64) -> u64 {
     (u64::from(slot_number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ size
 }
 
 fn mark(block: *mut u8, size: u64, slot_number: u32) {
-    // The slot's table knows 40 bits of a size, and `look` has it from there.
-    let size = size.min((1 << 40) - 1);
+    // `look` has the size from the slot.
+    let size = known(size);
     if size >= 8 {
         // SAFETY: X2, X3.
         unsafe {

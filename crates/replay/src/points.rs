@@ -7,8 +7,10 @@
 //!
 //! Q1  A point is taken when no thread plays (E3 of feed.rs), so slots and tallies stand still.
 //! Q2  The floor is the number of distinct 4 KiB pages that hold a byte of a live block, as asked for, at the addresses
-//!     of this run. Pages strictly inside a block are counted, its first and last are marked in a set.
-//! Q3  The set's memory is ours (memory.rs) and given back at once.
+//!     of this run, and are resident: what the program never touched of a large block needs no memory. Pages strictly
+//!     inside a block are counted, its first and last are marked in a set.
+//! Q3  The set's memory is ours (memory.rs) and given back at once. A group with a page in it stands for 2 MiB of
+//!     addresses; where a heap has so many that the room does not suffice, there is no figure.
 //! Q4  `rss_bytes` is anonymous plus shared memory of the process, less what is ours: allocators with shared memory
 //!     count too. It includes what the C library and the loader dirty, the same for every allocator.
 //!
@@ -39,14 +41,17 @@ struct PageSet {
     groups: *mut Group,
     mask: usize,
     used: usize,
+    /// Groups for which there is room behind `groups`.
+    room: usize,
 }
 
 impl PageSet {
-    fn new(scratch: *mut u8) -> PageSet {
+    fn new(stage: &Stage) -> PageSet {
         PageSet {
-            groups: scratch.cast(),
+            groups: stage.memory.scratch().cast(),
             mask: (1 << 10) - 1,
             used: 0,
+            room: stage.memory.scratch_bytes() / size_of::<Group>(),
         }
     }
 
@@ -67,25 +72,28 @@ impl PageSet {
         }
     }
 
-    /// Marks a page; returns whether it is new.
-    fn mark(&mut self, page: u64) -> bool {
-        if self.used * 2 > self.mask {
-            self.grow();
+    /// Marks a page; returns whether it is new, or `None` if there is no more room.
+    fn mark(&mut self, page: u64) -> Option<bool> {
+        if self.used * 2 > self.mask && !self.grow() {
+            return None;
         }
         let group = self.group(page / GROUP_PAGES);
         let (word, bit) = ((page % GROUP_PAGES / 64) as usize, 1 << (page % 64));
         let is_new = group.pages[word] & bit == 0;
         group.pages[word] |= bit;
-        is_new
+        Some(is_new)
     }
 
-    /// Moves to a table of twice the size, which lies behind the old one: all tables together are less than twice the
-    /// last, and a group stands for 2 MiB of addresses, so the scratch area suffices for any heap.
-    fn grow(&mut self) {
+    /// Moves to a table of twice the size, which lies behind the old one.
+    fn grow(&mut self) -> bool {
         let capacity = self.mask + 1;
+        if capacity * 3 > self.room {
+            return false;
+        }
         let old = self.groups;
-        // SAFETY: inside the scratch area, see above.
+        // SAFETY: inside the scratch area: there is room for the old table and one of twice its size.
         self.groups = unsafe { old.add(capacity) };
+        self.room -= capacity;
         self.mask = capacity * 2 - 1;
         self.used = 0;
         for at in 0..capacity {
@@ -95,15 +103,46 @@ impl PageSet {
                 self.group(group.key - 1).pages = group.pages;
             }
         }
+        true
     }
 }
 
-/// Bytes of the pages that hold a live block (Q2); slots up to `top` are looked at.
-fn floor_bytes(stage: &Stage, top: u32) -> u64 {
-    let mut set = PageSet::new(stage.memory.scratch());
+/// Pages of blocks from here on are looked at one by one: smaller ones are touched whole.
+const LARGE_BYTES: u64 = 16 << 10;
+/// Pages asked for at a time.
+const LOOK_PAGES: usize = 4096;
+
+/// How many of these pages are resident.
+fn resident_pages(mut first: u64, end: u64) -> u64 {
+    let mut there = [0_u8; LOOK_PAGES];
+    let mut count = 0;
+    while first < end {
+        let pages = (end - first).min(LOOK_PAGES as u64);
+        // SAFETY: the kernel writes one byte for each page, at most `LOOK_PAGES`; the pages are only asked about.
+        let error = unsafe {
+            let at = (first << PAGE_SHIFT) as *mut libc::c_void;
+            libc::mincore(at, (pages << PAGE_SHIFT) as usize, there.as_mut_ptr())
+        };
+        match error {
+            0 => {
+                count += there[..pages as usize]
+                    .iter()
+                    .filter(|&&page| page & 1 != 0)
+                    .count() as u64
+            }
+            _ => count += pages,
+        }
+        first += pages;
+    }
+    count
+}
+
+/// Pages that hold a live block (Q2); slots up to `top` are looked at.
+fn floor_pages(stage: &Stage, top: u32) -> Option<u64> {
+    let mut set = PageSet::new(stage);
     let mut pages = 0;
     for number in 0..=top as usize {
-        // SAFETY: S1 of slots.rs.
+        // SAFETY: S1 of slots.rs: `top` was used.
         let slot: &Slot = unsafe { &*stage.slots().add(number) };
         let state = slot.state();
         let address = slot.address();
@@ -112,13 +151,21 @@ fn floor_bytes(stage: &Stage, top: u32) -> u64 {
         }
         let first = address >> PAGE_SHIFT;
         let last = (address + state.size() - 1) >> PAGE_SHIFT;
-        pages += u64::from(set.mark(first));
-        if last != first {
-            pages += u64::from(set.mark(last)) + (last - first - 1);
+        if state.size() < LARGE_BYTES {
+            pages += u64::from(set.mark(first)?);
+            if last != first {
+                pages += u64::from(set.mark(last)?) + (last - first - 1);
+            }
+            continue;
         }
+        for edge in [first, last] {
+            if resident_pages(edge, edge + 1) != 0 {
+                pages += u64::from(set.mark(edge)?);
+            }
+        }
+        pages += resident_pages(first + 1, last);
     }
-    stage.memory.drop_scratch();
-    pages << PAGE_SHIFT
+    Some(pages)
 }
 
 /// A field of /proc/self/status, bytes.
@@ -159,8 +206,8 @@ const NAMES: [(u32, &[u8]); 5] = [
 pub fn take(stage: &'static Stage, epoch: &Epoch) {
     let sum = stage.sum();
     let is_whole = sum.refused == 0 && sum.order_violations == 0 && sum.double_uses == 0;
-    let matches =
-        sum.live_bytes == epoch.live_bytes as i64 && sum.live_blocks == epoch.live_blocks as i64;
+    let matches = sum.live_bytes == epoch.live_bytes as i64
+        && sum.live_blocks == i64::from(epoch.live_blocks);
     if is_whole && !matches {
         stage.fail(2, u64::MAX, b"live bytes are other than the script says: it leaves something out; compile the trace again");
     }
@@ -212,7 +259,10 @@ pub fn say(
     line.number(b"own_bytes", own);
     line.number(b"rss_bytes", (anon + shared).saturating_sub(own));
     if with_floor && !stage.options.null {
-        line.number(b"floor_bytes", floor_bytes(stage, sum.top_slot));
+        if let Some(pages) = floor_pages(stage, sum.top_slot) {
+            line.number(b"floor_bytes", pages << PAGE_SHIFT);
+        }
+        stage.memory.drop_scratch();
     }
     if !line.close_to(stage.report_fd) {
         stage.fail(2, u64::MAX, b"the report cannot be written");

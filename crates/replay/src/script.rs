@@ -132,7 +132,9 @@ pub struct Epoch {
     /// Bytes that live before it, as asked for.
     pub live_bytes: u64,
     /// Blocks that live before it.
-    pub live_blocks: u64,
+    pub live_blocks: u32,
+    /// Slots used up to its end: all of its slots are below.
+    pub slots: u32,
     /// Check of the payload.
     pub payload_check: u32,
 }
@@ -263,6 +265,7 @@ impl Epoch {
         put(&mut bytes, 32, &self.time_ns.to_le_bytes());
         put(&mut bytes, 40, &self.live_bytes.to_le_bytes());
         put(&mut bytes, 48, &self.live_blocks.to_le_bytes());
+        put(&mut bytes, 52, &self.slots.to_le_bytes());
         put(&mut bytes, 56, &check(payload).to_le_bytes());
         let sum = check(&bytes[..EPOCH_BYTES - 4]);
         put(&mut bytes, EPOCH_BYTES - 4, &sum.to_le_bytes());
@@ -293,7 +296,8 @@ impl Epoch {
             first_op: u64_at(bytes, 24),
             time_ns: u64_at(bytes, 32),
             live_bytes: u64_at(bytes, 40),
-            live_blocks: u64_at(bytes, 48),
+            live_blocks: u32_at(bytes, 48),
+            slots: u32_at(bytes, 52),
             payload_check: u32_at(bytes, 56),
         };
         if epoch.index != index {

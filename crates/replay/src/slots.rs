@@ -4,7 +4,7 @@
 //!   slot: [ address 8 | count 23 bits, live 1 bit, size 40 bits ]      16 bytes
 //! ```
 //!
-//! S1  There is a slot for every 32-bit number: the table is as long as that and exists where it was touched.
+//! S1  Numbers are cut to the table by `Memory::slot_mask` before they are used; the table exists where it was touched.
 //! S2  `address` is stored before `state` with Release, and read after it: who sees a count sees the block.
 //! S3  Every operation on a slot raises its count by one, whatever came of it.
 //!
@@ -14,8 +14,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use skinflint_replay::script::COUNT_BITS;
 
-/// Bytes of the table's address space.
-pub const SLOTS_BYTES: usize = (1 << 32) * size_of::<Slot>();
 const SIZE_BITS: u32 = 40;
 const LIVE: u64 = 1 << SIZE_BITS;
 const COUNT_SHIFT: u32 = SIZE_BITS + 1;

@@ -30,13 +30,13 @@ use crate::threads::Threads;
 /// Entries of a mailbox; a power of two, at least `LEAD`.
 const RING: usize = 4;
 /// How long a thread sleeps at most before it looks again.
-const MAILBOX_NS: u64 = 3_000_000_000;
+const MAILBOX_NS: u64 = 1_000_000_000;
 const WAIT_NS: u64 = 1_000_000;
 /// Looks before a thread sleeps: about 10 µs.
 const MAILBOX_SPINS: u32 = 400;
 const WAIT_SPINS: u32 = 400;
 /// Nothing moves and all sleep for so long: stuck.
-const STUCK_NS: u64 = 10_000_000_000;
+const STUCK_NS: u64 = 4_000_000_000;
 
 /// A chunk that waits to be played.
 #[derive(Clone, Copy)]
@@ -164,7 +164,7 @@ impl Stage {
         unsafe { &*parts.add(number as usize) }
     }
 
-    /// The first slot; memory.rs and S1 of slots.rs make every 32-bit index valid.
+    /// The first slot; S1 of slots.rs says which indices are valid.
     pub fn slots(&self) -> *const Slot {
         self.memory.slots().cast()
     }

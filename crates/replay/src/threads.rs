@@ -235,7 +235,7 @@ pub fn perform(options: Options) -> c_int {
     let memory = match memory {
         Ok(memory) => memory,
         Err(_) => {
-            let what = b"no address space for the table of blocks (80 GiB, mostly untouched): lift ulimit -v and -f";
+            let what = b"no address space for the table of blocks (300 MiB, mostly untouched): lift ulimit -v and -f";
             stage::fail(options.script.to_bytes(), report_fd, 2, u64::MAX, what)
         }
     };

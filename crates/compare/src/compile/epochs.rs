@@ -51,7 +51,9 @@ pub struct Epochs<'a> {
     now_ns: u64,
     ops: u64,
     live_bytes: u64,
-    live_blocks: u64,
+    live_blocks: u32,
+    /// Slots used so far.
+    slots: u32,
     written: u64,
     bytes: u64,
 }
@@ -79,6 +81,7 @@ impl<'a> Epochs<'a> {
             ops: 0,
             live_bytes: 0,
             live_blocks: 0,
+            slots: 0,
             written: 0,
             bytes: bytes.len() as u64,
         })
@@ -139,6 +142,11 @@ impl<'a> Epochs<'a> {
         self.words += part.words.len() - before;
     }
 
+    /// This slot is used.
+    pub fn use_slot(&mut self, slot: u32) {
+        self.slots = self.slots.max(slot + 1);
+    }
+
     /// An operation on a block was appended: what lives changes.
     pub fn count(&mut self, acquired: Option<u64>, released: Option<u64>) {
         self.ops += 1;
@@ -146,7 +154,7 @@ impl<'a> Epochs<'a> {
         let known = |size: Option<u64>| size.unwrap_or(0).min((1 << 40) - 1);
         self.live_bytes = (self.live_bytes + known(acquired)).saturating_sub(known(released));
         self.live_blocks =
-            (self.live_blocks + u64::from(acquired.is_some())) - u64::from(released.is_some());
+            (self.live_blocks + u32::from(acquired.is_some())) - u32::from(released.is_some());
         self.changed_bytes += known(acquired).abs_diff(known(released));
     }
 
@@ -204,6 +212,7 @@ impl<'a> Epochs<'a> {
                 self.payload.extend_from_slice(&word.to_le_bytes());
             }
         }
+        self.head.slots = self.slots;
         self.head.chunks = self.active.len() as u32;
         self.active.clear();
         self.words = 0;

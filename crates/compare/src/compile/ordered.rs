@@ -102,6 +102,7 @@ impl<'a> Ordered<'a> {
     /// Appends an operation on a slot, after a wait if need be (W1).
     fn on_slot(&mut self, thread: u32, slot: u32, prefix: Option<Op>, op: Op) {
         let epoch = self.epochs.number();
+        self.epochs.use_slot(slot);
         if slot as usize >= self.last.len() {
             self.last.resize(slot as usize + 1, Last::default());
         }

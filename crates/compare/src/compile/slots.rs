@@ -70,7 +70,7 @@ impl Pool {
         u64::from(self.next)
     }
 
-    fn from_others(&mut self, thread: usize) -> Option<u32> {
+    fn steal(&mut self, thread: usize) -> Option<u32> {
         if let Some(slot) = self.orphans.pop() {
             return Some(slot);
         }
@@ -92,7 +92,7 @@ impl Slots for OfThread<'_> {
         let pool = &mut *self.pool;
         let mut found = pool.lists[self.thread].pop_back();
         if found.is_none() && pool.free > 0 {
-            found = pool.from_others(self.thread);
+            found = pool.steal(self.thread);
         }
         match found {
             Some(slot) => {
