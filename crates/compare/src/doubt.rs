@@ -42,6 +42,14 @@ pub fn doubts(comparison: &Comparison) -> Vec<String> {
     if comparison.interrupted {
         found.push("interrupted: only what was measured until then is shown".into());
     }
+    let settings = &comparison.settings;
+    let is_hasty = settings.paced.is_none() && settings.idle_s.is_none();
+    if is_hasty && comparison.programs.iter().any(|program| program.replayed) {
+        found.push(
+            "replayed as fast as it goes: what an allocator gives back with time is not seen; use --paced 1, or --idle 5"
+                .into(),
+        );
+    }
     found.extend(busy(comparison));
     found.extend(clock(comparison));
     for program in &comparison.programs {
@@ -301,6 +309,7 @@ mod tests {
     fn each_doubt_by_itself() {
         one(|c| c.settings.runs = 3, "3 rounds only");
         one(|c| c.interrupted = true, "interrupted");
+        one(|c| c.programs[0].replayed = true, "--paced 1");
         one(|c| lean(c).runs[2].late_share = 0.2, "late in 1 of 10 runs");
         one(|c| lean(c).runs[2].samples = 3, "fewer than 20 samples");
         one(|c| lean(c).runs[0].swapped_bytes = 4096, "swapped out");
