@@ -124,6 +124,7 @@ impl Replayer {
             limit: NULL_LIMIT,
             idle: None,
             interval: Duration::from_millis(50),
+            library: None,
         })
         .with_context(|| format!("{}: cannot be started", self.program.display()))?;
         match done.ended {

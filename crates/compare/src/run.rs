@@ -64,6 +64,8 @@ pub struct Job {
     pub idle: Option<Duration>,
     /// Time between looks.
     pub interval: Duration,
+    /// A library that every process should have loaded; who has not is told. Makes looks dearer.
+    pub library: Option<String>,
 }
 
 /// How a run ended.
@@ -106,6 +108,10 @@ pub struct Done {
     pub processes: u32,
     /// Processes that it left and that were ended.
     pub left: u32,
+    /// Most bytes that processes with [`Job::library`] held at a time.
+    pub with_library_bytes: u64,
+    /// Most bytes that one process without it held, and its program.
+    pub without_library: Option<(u64, String)>,
     /// Digest of its stdout.
     pub output: u64,
     /// Last line on its stderr, without control characters.
@@ -155,6 +161,8 @@ pub fn run(job: &Job) -> io::Result<Done> {
         swapped_bytes: watch.swapped_bytes,
         processes: watch.processes,
         left,
+        with_library_bytes: watch.with_library_bytes,
+        without_library: watch.without_library.take(),
         output: digest(&out)?,
         said: last_line(&err),
     })
@@ -196,6 +204,8 @@ struct Watch<'a> {
     high_water_bytes: Option<u64>,
     swapped_bytes: u64,
     processes: u32,
+    with_library_bytes: u64,
+    without_library: Option<(u64, String)>,
     /// When the tree was last seen to work, and its CPU time then.
     worked: (Instant, u64),
 }
@@ -213,6 +223,8 @@ impl Watch<'_> {
             high_water_bytes: None,
             swapped_bytes: 0,
             processes: 0,
+            with_library_bytes: 0,
+            without_library: None,
             worked: (begun, 0),
         }
     }
@@ -245,6 +257,11 @@ impl Watch<'_> {
         let held: Held = self.tree.held(self.job.interval);
         if held.processes == 0 {
             return;
+        }
+        if let Some(library) = &self.job.library {
+            let (with, without) = self.tree.with_and_without(library);
+            self.with_library_bytes = self.with_library_bytes.max(with);
+            self.without_library = self.without_library.take().max(without);
         }
         let at = self.begun.elapsed().as_secs_f64() * 1e3;
         self.samples.push((at, held.rss_bytes));
@@ -431,6 +448,7 @@ mod tests {
             limit: Duration::from_secs(20),
             idle: None,
             interval: Duration::from_millis(5),
+            library: None,
         }
     }
 
