@@ -155,6 +155,16 @@ fn sampler(program: &Program) -> Vec<String> {
             late.len()
         ));
     }
+    let none = all_runs(program)
+        .filter(|(_, run)| run.samples == 0)
+        .count();
+    if none > 0 {
+        found.push(format!(
+            "{}: {} ended before their memory could be looked at; give the program more to do",
+            program.name,
+            units::plural(none as u64, "run")
+        ));
+    }
     let few = measured()
         .filter(|(_, run)| run.samples < FEW_SAMPLES)
         .count();
@@ -312,6 +322,7 @@ mod tests {
         one(|c| c.programs[0].replayed = true, "--paced 1");
         one(|c| lean(c).runs[2].late_share = 0.2, "late in 1 of 10 runs");
         one(|c| lean(c).runs[2].samples = 3, "fewer than 20 samples");
+        one(|c| lean(c).runs[2].samples = 0, "1 run ended before");
         one(|c| lean(c).runs[0].swapped_bytes = 4096, "swapped out");
         one(|c| lean(c).runs[0].left = 2, "left 2 processes");
         one(|c| lean(c).runs[0].left = 1, "left 1 process running");

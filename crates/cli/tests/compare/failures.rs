@@ -191,7 +191,7 @@ fn a_set_user_id_program_has_rows_that_say_so() {
             .arg(&program)
             .env("SKINFLINT_PROBE_LIBRARY", probe)
             .env("SKINFLINT_ALLOCATOR", allocator)
-            .env("TMPDIR", open.path())
+            .env("TMPDIR", "/tmp")
             .current_dir(open.path());
     }
     let done = tool::run(usual);
