@@ -28,6 +28,7 @@ fn wrong_use_names_the_option_and_the_next_step() {
     refused(&["--input", "/no/such", "--", "ls"], &["--input /no/such"]);
     refused(&["--timeout", "0", "--", "ls"], &["--timeout 0"]);
     refused(&["--idle=-1", "--", "ls"], &["--idle -1"]);
+    refused(&["--idle", "0.01", "--", "ls"], &["0.1 or more"]);
     refused(&["--paced", "nan", "a.sft"], &["--paced NaN"]);
     refused(&["--runs", "0", "--", "ls"], &["--runs"]);
     refused(
