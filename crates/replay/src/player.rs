@@ -103,7 +103,8 @@ impl Player {
         let begun = system::thread_cpu_ns();
         let played = self.run::<MODE>(chunk);
         let spent = system::thread_cpu_ns() - begun;
-        self.tally.cpu_ns += spent.saturating_sub(self.tally.waited_cpu_ns - waited);
+        let others = self.tally.waited_cpu_ns - waited + self.stage.clock_ns;
+        self.tally.cpu_ns += spent.saturating_sub(others);
         self.ring_if_waited_for(true);
         played
     }

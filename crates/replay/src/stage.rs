@@ -81,6 +81,8 @@ pub struct Stage {
     pub header: Header,
     /// Where the report goes.
     pub report_fd: i32,
+    /// What two looks at a thread's CPU clock cost by themselves, nanoseconds: chunks may be short.
+    pub clock_ns: u64,
     /// When the first chunk was posted, monotonic nanoseconds.
     pub begun_ns: AtomicU64,
     /// The feed; owned by who raised `feed_calls` from 0.
@@ -128,6 +130,7 @@ impl Stage {
             options,
             header,
             report_fd,
+            clock_ns: system::clock_cost_ns(),
             begun_ns: AtomicU64::new(0),
             feed: UnsafeCell::new(feed),
             feed_calls: AtomicU32::new(0),
