@@ -43,8 +43,14 @@ impl Replay {
         command.arg(&script).args(["--report", "-"]).args(options);
         let done = run(command);
         assert_eq!(done.status.code(), Some(0), "{done:#?}");
-        let lines = done.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-        let replay = Replay { compiled, lines: lines.collect() };
+        let lines = done
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"));
+        let replay = Replay {
+            compiled,
+            lines: lines.collect(),
+        };
         for count in ["order_violations", "double_uses", "overwritten", "refused"] {
             assert_eq!(replay.number("end", count), 0, "{count}");
         }
@@ -55,9 +61,17 @@ impl Replay {
     /// A field of the point of this name, or of the last line.
     #[track_caller]
     fn number(&self, name: &str, field: &str) -> u64 {
-        let point = self.lines.iter().find(|line| line["name"] == name && line["line"] == "point");
-        let line = if name == "end" { self.lines.last() } else { point };
-        line.and_then(|line| line[field].as_u64()).unwrap_or_else(|| panic!("no {field} of {name}"))
+        let point = self
+            .lines
+            .iter()
+            .find(|line| line["name"] == name && line["line"] == "point");
+        let line = if name == "end" {
+            self.lines.last()
+        } else {
+            point
+        };
+        line.and_then(|line| line[field].as_u64())
+            .unwrap_or_else(|| panic!("no {field} of {name}"))
     }
 }
 
@@ -67,8 +81,16 @@ fn producers_and_consumers() {
     let done = bench.record([program("conveyor")]);
     assert_eq!(done.stdout, expected("conveyor"), "{}", done.stderr);
     for round in 0..3 {
-        let replay = Replay::of(&bench, "main.sft", if round == 2 { &[] } else { &["--check"] });
-        assert!(replay.compiled.notes().is_empty(), "{:?}", replay.compiled.notes());
+        let replay = Replay::of(
+            &bench,
+            "main.sft",
+            if round == 2 { &[] } else { &["--check"] },
+        );
+        assert!(
+            replay.compiled.notes().is_empty(),
+            "{:?}",
+            replay.compiled.notes()
+        );
         assert_eq!(replay.number("end", "malloc"), 100_000);
         assert_eq!(replay.number("end", "free"), 100_000);
         assert_eq!(replay.number("end", "threads_started"), 4);
@@ -105,21 +127,61 @@ fn redis_under_load() {
     let bench = Bench::new();
     let socket = bench.path("redis.sock");
     let socket = socket.to_str().expect("a path");
-    let server = ["redis-server", "--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", socket];
-    let threads = ["--io-threads", "4", "--io-threads-do-reads", "yes", "--lazyfree-lazy-user-del", "yes"];
-    let running = Running::start(bench.recording(&["--preload", "libc.so.6"], server.iter().chain(&threads)));
+    let server = [
+        "redis-server",
+        "--port",
+        "0",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--unixsocket",
+        socket,
+    ];
+    let threads = [
+        "--io-threads",
+        "4",
+        "--io-threads-do-reads",
+        "yes",
+        "--lazyfree-lazy-user-del",
+        "yes",
+    ];
+    let running =
+        Running::start(bench.recording(&["--preload", "libc.so.6"], server.iter().chain(&threads)));
     let begun = Instant::now();
     while !bench.path("redis.sock").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "apt-get install redis-server: no socket");
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "apt-get install redis-server: no socket"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     let client = |program: &str, arguments: &[&str]| {
         let mut command: Command = bench.command(program);
         command.args(["-s", socket]).args(arguments);
         let done = run_within(command, b"", PATIENCE);
-        assert_eq!(done.status.code(), Some(0), "apt-get install redis-tools: {done:#?}");
+        assert_eq!(
+            done.status.code(),
+            Some(0),
+            "apt-get install redis-tools: {done:#?}"
+        );
     };
-    client("redis-benchmark", &["-q", "-n", "20000", "-P", "32", "-r", "5000", "-d", "700", "-t", "set,get,lpush,hset"]);
+    client(
+        "redis-benchmark",
+        &[
+            "-q",
+            "-n",
+            "20000",
+            "-P",
+            "32",
+            "-r",
+            "5000",
+            "-d",
+            "700",
+            "-t",
+            "set,get,lpush,hset",
+        ],
+    );
     let fill = "for i = 1, 5000 do redis.call('RPUSH', 'l' .. i % 5, string.rep('v', i % 900)) end";
     client("redis-cli", &["EVAL", fill, "0"]);
     client("redis-cli", &["UNLINK", "l0", "l1", "l2", "l3", "l4"]);
