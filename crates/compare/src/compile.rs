@@ -265,7 +265,6 @@ impl Second<'_> {
             return Ok(());
         };
         self.ordered.begin(event)?;
-        self.touch_due(event)?;
         let mut acts = [None; 3];
         self.ledger
             .apply(event, self.ordered.slots.of(event.thread.0), &mut |act| {
@@ -276,6 +275,7 @@ impl Second<'_> {
         for act in acts.into_iter().flatten() {
             self.act(event, &act)?;
         }
+        self.touch_due(event)?;
         if event.ticket == thread.last_ticket
             && trace
                 .threads
@@ -315,7 +315,8 @@ impl Second<'_> {
         Ok(())
     }
 
-    /// What snapshots saw to be resident by now of blocks that grew into their pages.
+    /// What snapshots saw to be resident by now of blocks that grew into their pages. Before points: a snapshot has
+    /// the ticket of the last event before it.
     fn touch_due(&mut self, event: &Event) -> Result<(), CompileError> {
         while let Some(due) = self.survey.touched.due(self.ordered.touched, event.ticket) {
             self.ordered.touched += 1;

@@ -29,14 +29,13 @@ mod system;
 mod tally;
 mod threads;
 
+// The crate `libc` leaves linking to `std` when another package of the same build asks for its `std` feature.
+#[link(name = "c")]
+unsafe extern "C" {}
+
 use core::ffi::{c_char, c_int};
 
 use options::Options;
-
-// The crate `libc` leaves linking the C library to `std` as soon as anything else in the same build uses it with `std`.
-// SAFETY: nothing is declared.
-#[link(name = "c")]
-unsafe extern "C" {}
 
 /// A panic is a fault of ours: say where, and stop.
 #[panic_handler]

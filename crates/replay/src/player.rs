@@ -35,6 +35,9 @@ const RING_EACH: u32 = 32;
 /// Memory that `--null` hands out, over and over; it stays in the cache.
 const NULL_BYTES: u64 = 64 << 10;
 
+/// A replay in recorded time that is later than this does not catch up.
+const LATE_NS: u64 = 20_000_000;
+
 /// How the allocator is called.
 pub const PLAIN: u8 = 0;
 /// It is not called.
@@ -42,13 +45,35 @@ pub const NULL: u8 = 1;
 /// It is called, and blocks are marked.
 pub const CHECKED: u8 = 2;
 
-/// Sleeps until a recorded moment, by `--paced`.
-#[cold]
-pub fn sleep_until_recorded(stage: &Stage, recorded_ns: u64) {
-    // ORDER: Relaxed; set before any thread plays.
-    let begun_ns = stage.begun_ns.load(Ordering::Relaxed);
+/// (Beginning of the schedule, when a recorded moment is due), monotonic nanoseconds.
+pub fn due_ns(stage: &Stage, recorded_ns: u64) -> (u64, u64) {
+    // ORDER: Relaxed; a number by itself.
+    let schedule_ns = stage.schedule_ns.load(Ordering::Relaxed);
     let passed = u128::from(recorded_ns) * 1000 / u128::from(stage.options.paced_milli.max(1));
-    system::sleep_until(begun_ns + passed as u64);
+    (schedule_ns, schedule_ns + passed as u64)
+}
+
+/// Sleeps until a recorded moment, by `--paced`. Who is late by more than `LATE_NS` has everything after it moved by
+/// as much: pauses of the program stay as long as they were, which is when allocators give memory back.
+#[cold]
+fn sleep_until_recorded(stage: &Stage, recorded_ns: u64) {
+    let (schedule_ns, due_ns) = due_ns(stage, recorded_ns);
+    let late_ns = system::now_ns().saturating_sub(due_ns);
+    if late_ns == 0 {
+        system::sleep_until(due_ns);
+    } else if late_ns > LATE_NS {
+        // ORDER: Relaxed; whoever is first moves it, for all.
+        let moved = stage.schedule_ns.compare_exchange(
+            schedule_ns,
+            schedule_ns + late_ns,
+            Ordering::Relaxed, // ORDER: as above
+            Ordering::Relaxed, // ORDER: as above
+        );
+        if moved.is_ok() {
+            // ORDER: Relaxed; a count.
+            stage.late_ns.fetch_add(late_ns, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Plays the chunks of one thread.
@@ -103,7 +128,8 @@ impl Player {
         let begun = system::thread_cpu_ns();
         let played = self.run::<MODE>(chunk);
         let spent = system::thread_cpu_ns() - begun;
-        self.tally.cpu_ns += spent.saturating_sub(self.tally.waited_cpu_ns - waited);
+        let others = self.tally.waited_cpu_ns - waited + self.stage.clock_ns;
+        self.tally.cpu_ns += spent.saturating_sub(others);
         self.ring_if_waited_for(true);
         played
     }

@@ -212,7 +212,8 @@ pub fn take(stage: &'static Stage, epoch: &Epoch) {
         stage.fail(2, u64::MAX, b"live bytes are other than the script says: it leaves something out; compile the trace again");
     }
     if epoch.flags & point::END != 0 && stage.options.paced_milli != 0 {
-        crate::player::sleep_until_recorded(stage, stage.header.recorded_ns);
+        let (_, due_ns) = crate::player::due_ns(stage, stage.header.recorded_ns);
+        system::sleep_until(due_ns);
     }
     for (flag, name) in NAMES {
         if epoch.flags & flag != 0 {

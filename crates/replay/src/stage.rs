@@ -81,8 +81,14 @@ pub struct Stage {
     pub header: Header,
     /// Where the report goes.
     pub report_fd: i32,
+    /// What two looks at a thread's CPU clock cost by themselves, nanoseconds: chunks may be short.
+    pub clock_ns: u64,
     /// When the first chunk was posted, monotonic nanoseconds.
     pub begun_ns: AtomicU64,
+    /// The same for `--paced`, moved by how late it was.
+    pub schedule_ns: AtomicU64,
+    /// By how much it was moved.
+    pub late_ns: AtomicU64,
     /// The feed; owned by who raised `feed_calls` from 0.
     pub feed: UnsafeCell<Feed>,
     /// Calls of the feed that are not answered.
@@ -128,7 +134,10 @@ impl Stage {
             options,
             header,
             report_fd,
+            clock_ns: system::clock_cost_ns(),
             begun_ns: AtomicU64::new(0),
+            schedule_ns: AtomicU64::new(0),
+            late_ns: AtomicU64::new(0),
             feed: UnsafeCell::new(feed),
             feed_calls: AtomicU32::new(0),
             remaining: [const { AtomicU32::new(0) }; skinflint_replay::script::LEAD as usize],

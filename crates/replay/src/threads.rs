@@ -264,8 +264,11 @@ pub fn perform(options: Options) -> c_int {
     line.number(b"paced_milli", options.paced_milli);
     line.number(b"own_fd", memory.fd as u64);
     line.close_to(report_fd);
+    let now_ns = system::now_ns();
     // ORDER: Relaxed; before any other thread exists.
-    stage.begun_ns.store(system::now_ns(), Ordering::Relaxed);
+    stage.begun_ns.store(now_ns, Ordering::Relaxed);
+    // ORDER: Relaxed; before any other thread exists.
+    stage.schedule_ns.store(now_ns, Ordering::Relaxed);
     let part = stage.part(header.main);
     // ORDER: Relaxed; before any other thread exists.
     part.started.store(1, Ordering::Relaxed);
@@ -295,6 +298,8 @@ fn finish(stage: &'static Stage) -> c_int {
     line.number(b"wall_ns", wall_ns);
     // SAFETY: E2 of feed.rs: the script is over, nobody feeds.
     line.number(b"feed_ns", unsafe { (*stage.feed.get()).spent_ns });
+    // ORDER: Relaxed; all is quiet.
+    line.number(b"late_ns", stage.late_ns.load(Ordering::Relaxed));
     line.number(b"user_ns", user_ns);
     line.number(b"system_ns", system_ns);
     line.number(b"slots", u64::from(sum.top_slot) + 1);

@@ -24,6 +24,7 @@ mod predicted;
 mod processes;
 mod programs;
 mod refused;
+mod replayed;
 mod report;
 mod stacks;
 mod streams;

@@ -279,11 +279,11 @@ impl Touched {
         share.or_else(calloc).filter(|&touched| touched < pages)
     }
 
-    /// The `nth` later sight, if it is due before this event.
+    /// The `nth` later sight, if it is due after this event.
     pub fn due(&self, nth: usize, ticket: u64) -> Option<Seen> {
         self.later
             .get(nth)
             .copied()
-            .filter(|seen| seen.ticket < ticket)
+            .filter(|seen| seen.ticket <= ticket)
     }
 }

@@ -174,6 +174,23 @@ fn recorded_time_is_kept_and_idle_is_waited_for() {
 }
 
 #[test]
+fn a_late_replay_keeps_its_pauses() {
+    // By the recording all is over after 100 ms; 400 MiB take longer. The pause after them is 300 ms all the same.
+    let mut ops = vec![Op::Time { micros: 1000 }];
+    ops.extend((0..400).map(|slot| Op::Malloc { slot, size: MIB }));
+    ops.extend([
+        Op::Time { micros: 1000 },
+        Op::Time { micros: 300_000 },
+        Op::Free { slot: 0 },
+    ]);
+    let run = Script::new(1).epoch(&[(0, &ops)]).played(&["--paced", "1"]);
+    let alone = Script::new(1).epoch(&[(0, &ops[1..401])]).played(&[]);
+    let (late, wall) = (run.number("late_ns"), run.number("wall_ns"));
+    assert!(alone.number("wall_ns") < 22_000_000 || late > 0, "{late}");
+    assert!(wall >= 302_000_000 + late, "{wall} {late}");
+}
+
+#[test]
 fn nothing_is_called_with_null() {
     let ops: Vec<Op> = (0..2000)
         .map(|slot| Op::Malloc {

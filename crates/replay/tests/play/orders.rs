@@ -89,28 +89,24 @@ fn a_slot_used_twice_is_counted() {
     assert_eq!((run.status, run.number("double_uses")), (Some(1), 1));
 }
 
-/// Thread 0 is busy before it acquires; thread 1 releases at once, or waits.
+/// Thread 0 acquires a second late by the recording; thread 1 releases at once, or waits.
 fn handed_over(with_wait: bool) -> Script {
-    let mut first = vec![Op::Start { thread: 1 }];
-    first.extend(busy(1, 1000));
-    first.push(Op::Malloc { slot: 0, size: 50 });
-    let wait = [Op::Wait { slot: 0, count: 1 }, Op::Free { slot: 0 }];
-    Script::new(2).epoch(&[(0, &first), (1, &wait[usize::from(!with_wait)..])])
+    let first = [
+        Op::Start { thread: 1 },
+        Op::Time { micros: 1_000_000 },
+        Op::Malloc { slot: 0, size: 50 },
+    ];
+    let other = [Op::Wait { slot: 0, count: 1 }, Op::Free { slot: 0 }];
+    Script::new(2).epoch(&[(0, &first), (1, &other[usize::from(!with_wait)..])])
 }
 
 #[test]
 fn a_wait_keeps_the_order_and_without_it_the_check_fails() {
-    let kept = handed_over(true).played(&[]);
+    let kept = handed_over(true).played(&["--paced", "1"]);
     assert!(kept.is_clean(), "{}", kept.said);
-    assert_eq!(
-        (
-            kept.number("waits"),
-            kept.number("slow_waits"),
-            kept.number("live_blocks")
-        ),
-        (1, 1, 0)
-    );
-    let broken = handed_over(false).played(&[]);
+    let counts = ["waits", "slow_waits", "live_blocks"].map(|field| kept.number(field));
+    assert_eq!(counts, [1, 1, 0]);
+    let broken = handed_over(false).played(&["--paced", "1"]);
     assert_eq!(broken.status, Some(1));
     assert_eq!(broken.number("order_violations"), 1);
     assert_eq!(broken.number("live_blocks"), 1);
