@@ -8,7 +8,10 @@ E1  None of the peers' code is in this repository: crates that carry the sources
     No wrapper stands between the program and the peer: every library exports malloc itself.
 E2  A library is built once per recipe and version; its stamp is both, so an old one is never measured.
 E3  A run with a preload that did not take effect is an error, not a row: `bound_to` asks the loader.
+E4  Run as a program (`cargo xtask peers`) this builds what is built from source and lists it in peers.json, which
+    `skinflint compare` reads: name, version, source, environment, and the library's file beside the list.
 """
+import argparse
 import concurrent.futures
 import dataclasses
 import glob
@@ -19,6 +22,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -239,3 +243,45 @@ def verify(allocator, command, environment):
     seen = [os.path.realpath(path) if allocator.path else os.path.basename(path) for path in bound.split(", ")]
     if seen != [wanted]:
         raise Absent(f"{command[0]}: malloc is bound to {bound or 'nothing'}, not to {allocator.name}")
+
+
+FROM_SOURCE = ["jemalloc", "mimalloc2", "mimalloc3", "snmalloc", "rpmalloc", "tcmalloc"]
+
+
+def main():
+    """Builds the peers and writes the list; 1 if one could not be had, 0 otherwise."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", default=os.path.join(ROOT, "target", "bench", "alloc"), metavar="FOLDER",
+                        help="where the libraries go, in a folder peers (default: target/bench/alloc)")
+    parser.add_argument("--only", default=",".join(FROM_SOURCE), metavar="A,B",
+                        help=f"which to build: {', '.join(FROM_SOURCE)} (default: all)")
+    options = parser.parse_args()
+    names = options.only.split(",")
+    for name in names:
+        if name not in FROM_SOURCE:
+            parser.error(f"--only {name}: not built from source here; known: {', '.join(FROM_SOURCE)}")
+    options.work = os.path.abspath(options.work)
+    have, absent = gather(names, options.work)
+    folder = os.path.join(options.work, "peers")
+    os.makedirs(folder, exist_ok=True)
+    listed = os.path.join(folder, "peers.json")
+    entries = {}
+    if os.path.exists(listed):  # what an earlier run built stays listed
+        with open(listed) as file:
+            entries = {peer["name"]: peer for peer in json.load(file)["peers"]
+                       if os.path.exists(os.path.join(folder, peer["file"]))}
+    for peer in have:
+        entries[peer.name] = {"name": peer.name, "version": peer.version, "source": peer.source,
+                              "file": os.path.basename(peer.path), "environment": peer.environment}
+    with open(listed + ".part", "w") as file:
+        json.dump({"peers": list(entries.values())}, file, indent=1)
+    os.rename(listed + ".part", listed)
+    for peer in have:
+        print(f"{peer.name:12} {peer.version:24} {peer.path}")
+    for name, why in absent.items():
+        print(f"{name}: {why}", file=sys.stderr)
+    return 1 if absent else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
+//!   bench suite ──► cargo build --release of the tool and its libraries ──► python3 bench/suite/run.py ARGS
+//!   peers ──► python3 bench/alloc/peers.py ──► TARGET/bench/alloc/peers/peers.json and libraries
 //! ```
 //!
 //! B1  The exit status is the benchmark's own: 0 every bar held, 1 one was missed, 2 nothing could be measured.
-//! B2  Options are passed on as they are: `bench/alloc/run.py --help` is their one description.
+//! B2  Options are passed on as they are: `--help` of the benchmark is their one description.
 //!
-//! Not here: what is measured and judged (`bench/alloc/`).
+//! Not here: what is measured and judged (`bench/alloc/`, `bench/suite/`).
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -29,20 +31,44 @@ pub enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
+    /// Real programs recorded, simulated, replayed and run under every allocator; one dated result.
+    #[command(disable_help_flag = true)]
+    Suite {
+        /// Use what is already in target/release.
+        #[arg(long)]
+        no_build: bool,
+        /// Passed on: --quick, --only A,B, --runs N, --allocators A,B, --results DIR, --help.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
 }
+
+/// What the allocator's benchmark measures.
+const ALLOC: &[&str] = &["skinflint-malloc-so"];
+/// What the suite runs.
+const SUITE: &[&str] = &[
+    "skinflint-cli",
+    "skinflint-record-so",
+    "skinflint-malloc-so",
+    "skinflint-replay",
+    "skinflint-probe-so",
+];
 
 /// Runs one benchmark from the root of the repository.
 ///
 /// # Errors
-/// If the library does not build, or python3 cannot be started.
+/// If what is measured does not build, or python3 cannot be started.
 pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
-    let Bench::Alloc { no_build, options } = bench;
+    let (no_build, options, packages, script) = match bench {
+        Bench::Alloc { no_build, options } => (no_build, options, ALLOC, "bench/alloc/run.py"),
+        Bench::Suite { no_build, options } => (no_build, options, SUITE, "bench/suite/run.py"),
+    };
     if !no_build && !options.iter().any(|word| word == "--help") {
-        build(root)?;
+        build(packages, root)?;
     }
     let status = Command::new("python3")
         .arg("-B")
-        .arg(root.join("bench/alloc/run.py"))
+        .arg(root.join(script))
         .args(options)
         .env("SKINFLINT_ALLOCATOR", library(root))
         .status()
@@ -55,31 +81,52 @@ pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     ))
 }
 
-/// Where cargo puts the library: in the folder that `CARGO_TARGET_DIR` names, if it is set.
+/// Builds the other allocators, where both the benchmarks and `skinflint compare` look for them.
+///
+/// # Errors
+/// If python3 cannot be started.
+pub fn peers(only: Option<&str>, root: &Path) -> Result<ExitCode> {
+    let mut command = Command::new("python3");
+    command
+        .arg("-B")
+        .arg(root.join("bench/alloc/peers.py"))
+        .arg("--work")
+        .arg(target(root).join("bench/alloc"));
+    if let Some(only) = only {
+        command.args(["--only", only]);
+    }
+    let status = command.status().context("cannot run python3: install it")?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(2)))
+}
+
+/// Cargo's folder: the one that `CARGO_TARGET_DIR` names, if it is set.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
+/// Where cargo puts the library.
 fn library(root: &Path) -> OsString {
     if let Some(given) = std::env::var_os("SKINFLINT_ALLOCATOR") {
         return given;
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target"), |folder| root.join(folder));
-    target.join("release/libskinflint.so").into_os_string()
+    target(root)
+        .join("release/libskinflint.so")
+        .into_os_string()
 }
 
-fn build(root: &Path) -> Result<()> {
+fn build(packages: &[&str], root: &Path) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(&cargo)
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--package",
-            "skinflint-malloc-so",
-        ])
+        .args(["build", "--release", "--locked"])
+        .args(packages.iter().flat_map(|package| ["--package", *package]))
         .current_dir(root)
         .status()
         .context("cannot run cargo")?;
     if !status.success() {
-        bail!("libskinflint.so does not build ({status}): mend that first, or pass --no-build");
+        let what = packages.join(", ");
+        bail!("{what}: the build failed ({status}): mend that first, or pass --no-build");
     }
     Ok(())
 }

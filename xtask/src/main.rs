@@ -4,6 +4,7 @@
 //!   cargo xtask tidy ──► git ls-files ──► text rules, Rust rules, links ─┐
 //!                   └──► cargo metadata ──► crate edges ─────────────────┴──► file:line: [rule] what
 //!   cargo xtask bench ──► builds ──► bench/…/run.py ──► tables, bars
+//!   cargo xtask peers ──► bench/alloc/peers.py ──► other allocators, for `skinflint compare`
 //! ```
 //!
 //! X1  Exit 0: no fault. Exit 1: faults, all of them listed on stdout. Exit 2: the check itself
@@ -40,6 +41,12 @@ enum Command {
         #[command(subcommand)]
         bench: bench::Bench,
     },
+    /// Builds other allocators from the packages that carry their sources, for `skinflint compare` and the benchmarks.
+    Peers {
+        /// Only these, with commas: jemalloc, mimalloc2, mimalloc3, snmalloc, rpmalloc, tcmalloc.
+        #[arg(long, value_name = "A,B")]
+        only: Option<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -49,6 +56,12 @@ fn main() -> ExitCode {
             eprintln!("bench: {error:#}");
             ExitCode::from(2)
         }),
+        Command::Peers { only } => {
+            bench::peers(only.as_deref(), Path::new(".")).unwrap_or_else(|error| {
+                eprintln!("peers: {error:#}");
+                ExitCode::from(2)
+            })
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub mod passes;
 pub mod plumbing;
 mod schedule;
 mod timeline;
+pub mod whatif;
 
 pub use analyzer::Analyzer;
 pub use facts::{AnalysisError, At, Facts, Limits, Options, StackNode, Symbolizer};

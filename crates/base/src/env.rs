@@ -17,6 +17,8 @@ pub enum Reader {
     Recorder,
     /// `libskinflint.so`.
     Allocator,
+    /// `libskinflint_probe.so`.
+    Probe,
     /// `skinflint`.
     Tool,
 }
@@ -181,6 +183,42 @@ pub const RESERVE: Variable = Variable {
     default: "0",
 };
 
+/// The page of counted calls.
+pub const PROBE: Variable = Variable {
+    name_z: b"SKINFLINT_PROBE\0",
+    reader: Reader::Probe,
+    meaning: "file in which calls are counted; set by `skinflint compare` for its check round",
+    values: "a path",
+    default: "none: nothing is counted",
+};
+
+/// Where the probe library is, if not beside the program.
+pub const PROBE_LIBRARY: Variable = Variable {
+    name_z: b"SKINFLINT_PROBE_LIBRARY\0",
+    reader: Reader::Tool,
+    meaning: "where libskinflint_probe.so is",
+    values: "a path",
+    default: "beside the program, or in ../lib/skinflint",
+};
+
+/// Where the replayer is, if not beside the program.
+pub const REPLAYER: Variable = Variable {
+    name_z: b"SKINFLINT_REPLAYER\0",
+    reader: Reader::Tool,
+    meaning: "where skinflint-replay is",
+    values: "a path",
+    default: "beside the program, or in ../lib/skinflint",
+};
+
+/// What `cargo xtask peers` built.
+pub const PEERS: Variable = Variable {
+    name_z: b"SKINFLINT_PEERS\0",
+    reader: Reader::Tool,
+    meaning: "list of other allocators, as `cargo xtask peers` writes it",
+    values: "a path of a peers.json",
+    default: "../bench/alloc/peers/peers.json or ../lib/skinflint/peers/peers.json, from the program",
+};
+
 /// All of them.
 pub const ALL: &[Variable] = &[
     SOCKET,
@@ -198,6 +236,10 @@ pub const ALL: &[Variable] = &[
     THP,
     FIT,
     RESERVE,
+    PROBE,
+    PROBE_LIBRARY,
+    REPLAYER,
+    PEERS,
 ];
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //!   ring  the shared memory between a recorded program and the collector
 //!   sync  its atomics, which the model checker can swap
 //!   env   every environment variable that Skinflint reads, in one table
+//!   probe the page of counted calls
 //! ```
 //!
 //! B1  Nothing here allocates, panics, formats, takes a lock of the standard library, or touches a
@@ -15,6 +16,7 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
 
 pub mod env;
+pub mod probe;
 pub mod ring;
 pub mod sync;
 pub mod sys;

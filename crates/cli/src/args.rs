@@ -20,6 +20,8 @@ Environment:
   SKINFLINT_RECORDER   path of libskinflint_record.so, if it is not beside this program or in
                        ../lib/skinflint
   SKINFLINT_ALLOCATOR  the same for libskinflint.so
+  SKINFLINT_REPLAYER, SKINFLINT_PROBE_LIBRARY, SKINFLINT_PEERS
+                       the same for what compare needs: skinflint-replay, libskinflint_probe.so, peers.json
   SKINFLINT_FIT        fit profile that the allocator reads at its start (skinflint fit)
   NO_COLOR, COLUMNS    no colour; width of the text report")]
 pub struct Args {
@@ -73,6 +75,20 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = exec_help())]
     Exec(ExecArgs),
 
+    /// Run a program, or replay traces, under several allocators, and say which serves best
+    #[command(after_help = "\
+Examples:
+  skinflint compare -- ./app --input big.json
+  skinflint compare --with glibc,skinflint,jemalloc --runs 10 --html app.html -- ./app
+  skinflint compare app.sft                      # a trace of skinflint record: no program needed
+  skinflint compare --paced 1 --idle 5 a.sft b.sft
+  skinflint compare --idle 3 -- sh load.sh       # a server is ended when it has been idle for 3 s
+
+Allocators by name: glibc, skinflint, jemalloc, mimalloc (mimalloc2, mimalloc3), tcmalloc, gperftools,
+snmalloc, rpmalloc; own is what the program is linked with; or a path. `cargo xtask peers` builds them from
+their authors' sources. What each figure means is in docs/compare.md.")]
+    Compare(CompareArgs),
+
     /// Learn a profile for the allocator from traces: size classes, span lengths, memory to keep
     #[command(after_help = "\
 Examples:
@@ -83,6 +99,17 @@ Examples:
 Traces must be of one program. What was learned goes to stderr. To use it, set SKINFLINT_FIT=app.fit where
 the program runs on Skinflint's allocator; a profile that is damaged is ignored there, with one line.")]
     Fit(FitArgs),
+
+    /// Lay a trace's blocks out as other allocators would, without running anything
+    #[command(after_help = "\
+Examples:
+  skinflint what-if app.sft
+  skinflint what-if app.sft --policy glibc,skinflint,jemalloc5:64k:fullest
+  skinflint what-if app.sft --delay 500 --json | jq '.[0].policies[] | [.policy, .after_free.held_bytes]'
+
+A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free slot is
+taken, whether each thread has a heap of its own. A wrong one lists what there is.")]
+    WhatIf(WhatIfArgs),
 }
 
 /// What follows the options of `exec`: examples, and the allocator's variables out of their one table.
@@ -262,6 +289,75 @@ pub enum Weight {
 }
 
 #[derive(ClapArgs, Debug)]
+pub struct CompareArgs {
+    /// Traces to replay
+    #[arg(value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+
+    /// Allocators, with commas: names or paths [default: all that are found]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub with: Vec<String>,
+
+    /// The allocator that ratios refer to
+    #[arg(long = "ref", value_name = "NAME", default_value = "glibc")]
+    pub reference: String,
+
+    /// Rounds; in each, every allocator runs once. Below 5 nothing is called distinct
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+
+    /// Limit of one run [default: ten times what the reference took, at least 60]
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+
+    /// A program without work for so long is ended; a replay waits so long at its end
+    #[arg(long, value_name = "SECONDS")]
+    pub idle: Option<f64>,
+
+    /// Replay in recorded time, so many times as fast (1 as recorded), so that idle purging acts
+    #[arg(long, value_name = "SPEED")]
+    pub paced: Option<f64>,
+
+    /// File for the program's stdin [default: nothing]
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+
+    /// Do not compare what the program writes to stdout
+    #[arg(long)]
+    pub ignore_output: bool,
+
+    /// Write everything as JSON; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write each run's figures as CSV; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Write one self-contained page, with memory over time
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Simulate other layouts of the traces' blocks instead, without running anything: the same as
+    /// `skinflint what-if`, which has options for it
+    #[arg(long, conflicts_with_all = ["with", "timeout", "idle", "paced", "csv", "html", "command"])]
+    pub what_if: bool,
+
+    /// Seed of the intervals' random draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(ClapArgs, Debug)]
 pub struct FitArgs {
     /// The traces, of one program
     #[arg(
@@ -286,6 +382,25 @@ pub struct FitArgs {
     pub show: Option<PathBuf>,
 
     /// Print what was learned (or is shown) as JSON; its fields are in FIT.md
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct WhatIfArgs {
+    /// The traces
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+
+    /// What to simulate, several with commas [default: every policy that has a name]
+    #[arg(long, value_name = "POLICY", value_delimiter = ',')]
+    pub policy: Vec<String>,
+
+    /// Milliseconds for which pages lie unused before they are given back
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub delay: u32,
+
+    /// Print the figures as JSON: an array with an element for each trace
     #[arg(long)]
     pub json: bool,
 }

@@ -9,6 +9,7 @@ use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::model::Report;
 use skinflint_analysis::pass::CellKey;
 use skinflint_collect::Recorded;
+use skinflint_compare::compile::CompileError;
 use skinflint_sizes::Scheme;
 use skinflint_trace::OpenError;
 use skinflint_view::{html, json, text};
@@ -18,9 +19,11 @@ use crate::args::{
     AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight,
     When,
 };
+use crate::compare;
 use crate::exec;
 use crate::fit;
 use crate::launch::{self, Outcome};
+use crate::what_if;
 
 /// Does what was asked. The status to end with.
 ///
@@ -33,13 +36,15 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Report(args) => report(&args),
         Command::Counts(args) => counts(&args),
         Command::Exec(args) => exec::exec(&args),
+        Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
+        Command::WhatIf(args) => what_if::what_if(&args),
     }
 }
 
 /// 2 for what the user can put right on the command line, 1 for the rest.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<OpenError>() || error.is::<fit::Unfit>() {
+    if error.is::<OpenError>() || error.is::<fit::Unfit>() || error.is::<CompileError>() {
         1
     } else {
         2

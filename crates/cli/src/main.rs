@@ -5,6 +5,7 @@
 //! ```text
 //!   fit: traces ► analysis::fit ► a profile for the allocator
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
+//!   compare: a program or traces ► compare (+ probe, replay) ► table, page
 //!   exec: the program itself, on libskinflint.so
 //! ```
 //!
@@ -22,10 +23,12 @@ macro_rules! say {
 mod analyse;
 mod args;
 mod commands;
+mod compare;
 mod exec;
 mod fit;
 mod launch;
 mod preflight;
+mod what_if;
 
 use std::process::ExitCode;
 

@@ -39,6 +39,14 @@ pub const EXEC: Purpose = Purpose {
     verb: "run",
 };
 
+/// Running it on several allocators.
+pub const COMPARE: Purpose = Purpose {
+    subcommand: "compare",
+    library: "allocator",
+    in_vain: "it keeps its own allocator",
+    verb: "compare",
+};
+
 /// Finds the program and refuses what no library can be preloaded into, saying why and what to do.
 ///
 /// # Errors
@@ -83,7 +91,11 @@ pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     Ok(found)
 }
 
-fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
+/// Finds a program.
+///
+/// # Errors
+/// No such program; not executable.
+pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     let shown = command.to_string_lossy();
     if shown.is_empty() {
         bail!(

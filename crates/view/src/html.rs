@@ -18,7 +18,8 @@ use skinflint_analysis::model::Report;
 use crate::json;
 
 const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
+/// How pages of ours look: colours for light and dark, tables, sections. For other pages too.
+pub const STYLE: &str = include_str!("page/page.css");
 /// In the order that they run: core defines what the views register with, main starts them.
 const SCRIPTS: [&str; 9] = [
     include_str!("page/core.js"),
@@ -86,7 +87,7 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
 }
 
 /// Text as the content of an element or a quoted attribute.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

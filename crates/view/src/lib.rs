@@ -4,6 +4,7 @@
 //!   analysis::model::Report ──► text::render   (terminal)
 //!                           ──► json::render   (tools; SCHEMA.md)
 //!                           ──► html::render   (browser; reads the same JSON)
+//!   analysis::whatif::WhatIf ──► what_if::render
 //! ```
 //!
 //! V1  A view reads a `Report` and nothing else: what one view can show, a user of the JSON can too.
@@ -20,3 +21,4 @@ mod screen;
 pub mod stack;
 pub mod text;
 pub mod units;
+pub mod what_if;

@@ -4,6 +4,7 @@
 //!   ground    base   sizes   unwind
 //!   evidence  trace ◄── symbols      trace, sizes ◄── analysis ◄── view
 //!   edges     record-so ──► base, unwind      collect ──► base, trace      cli ──► all but record-so
+//!             compare ──► evidence, view, replay's script
 //! ```
 //!
 //! D1  A crate that is not in the table is a fault: the table is extended on purpose, not by default.
@@ -36,10 +37,18 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("view", &["analysis"]),
     ("collect", &["base", "trace"]),
     ("record-so", &["base", "unwind"]),
+    ("replay", &[]),
+    // Counts calls between a program and the allocator under test; linked into nothing, as the recorder.
+    ("probe-so", &["base"]),
+    // `view`: figures and the page's look are those of every other output.
+    (
+        "compare",
+        &["base", "sizes", "trace", "analysis", "view", "replay"],
+    ),
     (
         "cli",
         &[
-            "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
+            "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect", "compare",
         ],
     ),
     ("xtask", &[]),

@@ -1,0 +1,120 @@
+//! `skinflint what-if`: a trace's blocks under other policies, without running anything.
+//!
+//! ```text
+//!   TRACE… ─► trace::Events ─► analysis::whatif ─► WhatIf ─► text, or --json
+//! ```
+//!
+//! W1  What is missing from a trace is said on stderr before its figures, as by `skinflint counts`.
+//! W2  A wrong policy is wrong use (status 2), found before any trace is read.
+//!
+//! Not here: what is simulated (`analysis::whatif`), how it looks (`view::what_if`).
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use skinflint_analysis::whatif::touched::Survey;
+use skinflint_analysis::whatif::{self, Policy, WhatIf};
+use skinflint_view::what_if::{EXPLAINED, render};
+
+use crate::analyse;
+use crate::args::WhatIfArgs;
+use crate::commands::what_is_missing;
+
+/// A trace and its figures.
+#[derive(Serialize)]
+struct Simulated {
+    trace: String,
+    program: String,
+    allocator: String,
+    /// What the reader must know is missing, a sentence each.
+    missing: Vec<String>,
+    #[serde(flatten)]
+    what_if: WhatIf,
+}
+
+/// Does what was asked. The status to end with.
+///
+/// # Errors
+/// Whatever keeps it from being done.
+pub fn what_if(args: &WhatIfArgs) -> Result<u8> {
+    let parse = |text: &String| {
+        Policy::parse(text.trim()).map_err(|error| anyhow::anyhow!("--policy: {error}"))
+    };
+    let policies: Vec<Policy> = match args.policy.as_slice() {
+        [] => Policy::all(),
+        given => given.iter().map(parse).collect::<Result<_>>()?,
+    };
+    let json = args.json.then_some(Path::new("-"));
+    each(&args.traces, &policies, args.delay, json)
+}
+
+/// What `skinflint compare --what-if` does: all named policies; JSON goes to a file, `-` is stdout.
+///
+/// # Errors
+/// Whatever keeps it from being done.
+pub fn instead(traces: &[PathBuf], json: Option<&Path>) -> Result<u8> {
+    each(traces, &Policy::all(), 0, json)
+}
+
+fn each(traces: &[PathBuf], policies: &[Policy], delay_ms: u32, json: Option<&Path>) -> Result<u8> {
+    let to_stdout = json.is_some_and(|path| path.as_os_str() == "-");
+    let mut all = Vec::new();
+    for path in traces {
+        let simulated = simulate(path, policies, delay_ms)?;
+        for missing in &simulated.missing {
+            say!("skinflint: {}: {missing}", path.display());
+        }
+        if !to_stdout {
+            let label = format!("{} ({})", simulated.trace, simulated.allocator);
+            let gap = if all.is_empty() { "" } else { "\n" };
+            let text = render(&simulated.what_if, &label);
+            let mut out = io::stdout().lock();
+            out.write_all(gap.as_bytes())?;
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+        }
+        all.push(simulated);
+    }
+    if !to_stdout {
+        let mut out = io::stdout().lock();
+        write!(out, "\n{EXPLAINED}")?;
+        out.flush()?;
+    }
+    if let Some(path) = json {
+        let mut text = serde_json::to_vec_pretty(&all)?;
+        text.push(b'\n');
+        if to_stdout {
+            let mut out = io::stdout().lock();
+            out.write_all(&text)?;
+            out.flush()?;
+        } else {
+            std::fs::write(path, text).with_context(|| {
+                format!(
+                    "{}: cannot be written; name another file with --json",
+                    path.display()
+                )
+            })?;
+        }
+    }
+    Ok(0)
+}
+
+fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated> {
+    let trace = analyse::open(path)?;
+    // Large blocks take a pass of their own where the trace has snapshots.
+    let passes = 1 + u64::from(Survey::is_worthwhile(&trace.snapshots));
+    let bar = analyse::progress(passes * trace.event_count());
+    let ran = whatif::run(&trace, policies.to_vec(), delay_ms, |events| {
+        bar.inc(events)
+    });
+    bar.finish_and_clear();
+    Ok(Simulated {
+        trace: path.display().to_string(),
+        program: trace.process.exe.clone(),
+        allocator: trace.process.allocator.clone(),
+        missing: what_is_missing(&trace, &ran.damage, ran.what_if.acquisitions),
+        what_if: ran.what_if,
+    })
+}

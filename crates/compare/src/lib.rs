@@ -1,0 +1,51 @@
+//! One program, or one recorded trace, under several allocators: which serves it best, and how sure is that?
+//!
+//! ```text
+//!   CMD ───────────────► run ◄── peers (names ─► libraries)
+//!   app.sft ─► compile ─► script ─► skinflint-replay ─► run      A B C A B C … (a round: every allocator once)
+//!                                     │
+//!                     samples of RSS, CPU time, how it ended
+//!                                     ▼
+//!                 stats ─► model::Comparison ─► table, csv, json, page
+//! ```
+//!
+//! C1  An allocator that is missing, crashes, hangs, changes the output or never served is a row that says so; the
+//!     others go on.
+//! C2  Every output names the version of each allocator, the machine and the command.
+//! C3  A figure that cannot be told from the reference's is called so, not a win.
+//!
+//! Not here: what the replayer does (`replay`), flags and files (`cli`).
+
+mod compare;
+pub mod compile;
+pub mod csv;
+pub mod doubt;
+pub mod figures;
+pub mod json;
+pub mod machine;
+pub mod model;
+pub mod page;
+pub mod peers;
+pub mod plot;
+pub mod probe;
+pub mod replays;
+pub mod rounds;
+pub mod run;
+pub mod stats;
+pub mod sum;
+pub mod table;
+#[cfg(test)]
+mod testing;
+mod tree;
+pub mod words;
+
+pub use compare::{Request, compare};
+
+/// Held by tests that start processes: one run at a time in a process (run.rs, R6).
+#[cfg(test)]
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,536 @@
+//! One run: start the program, look at its memory until it ends, say how it ended and what it used.
+//!
+//! ```text
+//!   spawn ─► look ─ wait (pidfd, until the next look) ─► look ─ … ─► ended ─► wait4 ─► what it left is ended too
+//!              │        │ limit, idle, Ctrl-C: SIGKILL or SIGTERM
+//!              └─► (ms, bytes)
+//! ```
+//!
+//! R1  The program's stdin is a file or nothing, its stdout and stderr are files: no pipe that can fill, no terminal.
+//! R2  No wait without a bound: the limit, then SIGKILL to the whole tree.
+//! R3  A look is planned on a fixed grid; if one was late the next keeps to the grid, and the gap is in the figures.
+//!     Samples are bounded in number: a long run is looked at more rarely.
+//! R4  CPU time and faults are those that the kernel gives for the program and for what it and we waited for.
+//! R5  The program may not outlive this process: it gets SIGKILL when the thread that started it ends.
+//! R6  One run at a time in a process: what else is its child is taken for an orphan of the run (tree.rs, T2).
+//!
+//! Not here: which program and allocator (rounds.rs), what follows from samples (figures.rs).
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::model::Point;
+use crate::tree::{Held, Tree};
+
+/// Set by whoever wants everything to end: the run under way is ended, no other is begun.
+pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`INTERRUPTED`] is set.
+pub fn is_interrupted() -> bool {
+    // ORDER: Relaxed; a flag that stands alone, looked at every few milliseconds.
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// How often new processes are looked for, in looks.
+const LOOKS_A_SEARCH: u64 = 4;
+/// What the program leaves behind may go on for so long, is then asked to end, and then made to.
+const GRACE: Duration = Duration::from_millis(300);
+/// A program that is asked to end has so long.
+const ENDING: Duration = Duration::from_secs(5);
+/// Samples that are kept; at 10 ms this is a quarter of an hour. Then every second one goes and the interval doubles.
+const MOST_SAMPLES: usize = 100_000;
+/// An idle tree uses at most one part in so many of one processor.
+const IDLE_SHARE: u32 = 100;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// Added to the environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The program's stdin; nothing if none.
+    pub input: Option<PathBuf>,
+    /// Where its stdout and stderr go, as files `out` and `err`.
+    pub folder: PathBuf,
+    /// The longest that it may take.
+    pub limit: Duration,
+    /// After so long without work it is asked to end.
+    pub idle: Option<Duration>,
+    /// Time between looks.
+    pub interval: Duration,
+    /// A library that every process should have loaded; who has not is told. Makes looks dearer.
+    pub library: Option<String>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself.
+    Status(i32),
+    /// A signal that we did not send.
+    Signal(i32),
+    /// It was idle, and we asked it to end.
+    Idle,
+    /// It was not done in time.
+    Limit,
+    /// [`INTERRUPTED`].
+    Interrupted,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct Done {
+    /// Process id that it had.
+    pub pid: u32,
+    /// How it ended.
+    pub ended: Ended,
+    /// From the start to the end.
+    pub elapsed: Duration,
+    /// User time.
+    pub user_ns: u64,
+    /// System time.
+    pub system_ns: u64,
+    /// Faults served without I/O.
+    pub minor_faults: u64,
+    /// Memory, by milliseconds since the start.
+    pub samples: Vec<Point>,
+    /// Highest high-water mark of the kernel, of a program of one process.
+    pub high_water_bytes: Option<u64>,
+    /// Most bytes swapped out.
+    pub swapped_bytes: u64,
+    /// Most processes at a time.
+    pub processes: u32,
+    /// Processes that it left and that were ended.
+    pub left: u32,
+    /// Most bytes that processes with [`Job::library`] held at a time.
+    pub with_library_bytes: u64,
+    /// Most bytes that one process without it held, and its program.
+    pub without_library: Option<(u64, String)>,
+    /// Digest of its stdout.
+    pub output: u64,
+    /// Last line on its stderr, without control characters.
+    pub said: String,
+}
+
+/// Has orphans of what we start come to this process (R4); again and again does no harm.
+fn become_reaper() {
+    // SAFETY: no memory is involved. Without it orphans' time would be missing, no more.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+/// Runs a job to its end, whatever that is.
+///
+/// # Errors
+/// If it cannot be started, or its files cannot be made.
+pub fn run(job: &Job) -> io::Result<Done> {
+    let out = job.folder.join("out");
+    let err = job.folder.join("err");
+    let mut command = prepared(job, &out, &err)?;
+    become_reaper();
+    let begun = Instant::now();
+    let mut child = command.spawn()?;
+    let mut watch = Watch::new(job, &child, begun);
+    let ended = watch.until_end(&mut child);
+    let elapsed = begun.elapsed();
+    let mut usage = Usage::default();
+    let status = reap(child.id(), &mut usage);
+    let left = end_the_rest(&mut watch.tree, &mut usage);
+    // Known to std as well, so that it does not wait for a number that is somebody else's by now.
+    let _ = child.try_wait();
+    let ended = match (ended, status) {
+        (Some(ended), _) => ended,
+        (None, Some(status)) if libc::WIFSIGNALED(status) => Ended::Signal(libc::WTERMSIG(status)),
+        (None, Some(status)) => Ended::Status(libc::WEXITSTATUS(status)),
+        (None, None) => return Err(io::Error::other("the program's end was lost")),
+    };
+    Ok(Done {
+        pid: child.id(),
+        ended,
+        elapsed,
+        user_ns: usage.user_ns,
+        system_ns: usage.system_ns,
+        minor_faults: usage.minor_faults,
+        samples: std::mem::take(&mut watch.samples),
+        high_water_bytes: watch.high_water_bytes,
+        swapped_bytes: watch.swapped_bytes,
+        processes: watch.processes,
+        left,
+        with_library_bytes: watch.with_library_bytes,
+        without_library: watch.without_library.take(),
+        output: digest(&out)?,
+        said: last_line(&err),
+    })
+}
+
+fn prepared(job: &Job, out: &Path, err: &Path) -> io::Result<Command> {
+    let Some((program, arguments)) = job.command.split_first() else {
+        return Err(io::Error::other("no program given"));
+    };
+    let input = match &job.input {
+        Some(path) => Stdio::from(File::open(path)?),
+        None => Stdio::null(),
+    };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .envs(job.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(input)
+        .stdout(File::create(out)?)
+        .stderr(File::create(err)?)
+        .process_group(0);
+    // SAFETY: one system call, which is all that may be done between fork and exec (R5).
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+    Ok(command)
+}
+
+/// A program under way.
+struct Watch<'a> {
+    job: &'a Job,
+    begun: Instant,
+    tree: Tree,
+    interval: Duration,
+    pidfd: i32,
+    samples: Vec<Point>,
+    high_water_bytes: Option<u64>,
+    swapped_bytes: u64,
+    processes: u32,
+    with_library_bytes: u64,
+    without_library: Option<(u64, String)>,
+    /// When the tree was last seen to work, and its CPU time then.
+    worked: (Instant, u64),
+}
+
+impl Watch<'_> {
+    fn new<'a>(job: &'a Job, child: &Child, begun: Instant) -> Watch<'a> {
+        // SAFETY: no memory is involved. Should the kernel refuse, ends are noticed at the next look.
+        let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) } as i32;
+        Watch {
+            job,
+            begun,
+            tree: Tree::new(child.id()),
+            interval: job.interval,
+            pidfd,
+            samples: Vec::new(),
+            high_water_bytes: None,
+            swapped_bytes: 0,
+            processes: 0,
+            with_library_bytes: 0,
+            without_library: None,
+            worked: (begun, 0),
+        }
+    }
+
+    /// Looks until the program has ended: `None` if by itself.
+    fn until_end(&mut self, child: &mut Child) -> Option<Ended> {
+        let mut planned = self.begun;
+        let mut looks = 0_u64;
+        loop {
+            if looks.is_multiple_of(LOOKS_A_SEARCH) {
+                self.tree.look();
+            }
+            self.sample();
+            looks += 1;
+            let now = Instant::now();
+            while planned <= now {
+                planned += self.interval;
+            }
+            if self.wait(planned - now, child.id()) {
+                return None;
+            }
+            if let Some(ended) = self.must_end() {
+                self.end(ended, child.id());
+                return Some(ended);
+            }
+        }
+    }
+
+    fn sample(&mut self) {
+        let held: Held = self.tree.held(self.interval);
+        if held.processes == 0 {
+            return;
+        }
+        if let Some(library) = &self.job.library {
+            let (with, without) = self.tree.with_and_without(library);
+            self.with_library_bytes = self.with_library_bytes.max(with);
+            self.without_library = self.without_library.take().max(without);
+        }
+        let at = self.begun.elapsed().as_secs_f64() * 1e3;
+        self.samples.push((at, held.rss_bytes));
+        if self.samples.len() >= MOST_SAMPLES {
+            thin(&mut self.samples);
+            self.interval *= 2;
+        }
+        self.swapped_bytes = self.swapped_bytes.max(held.swap_bytes);
+        self.processes = self.processes.max(held.processes);
+        self.high_water_bytes = self.high_water_bytes.max(held.high_water_bytes);
+    }
+
+    /// Waits for the next look; whether the program has ended meanwhile.
+    fn wait(&self, time: Duration, pid: u32) -> bool {
+        let mut polled = libc::pollfd {
+            fd: self.pidfd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let time = libc::timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        // SAFETY: both are ours; a descriptor below 0 is left out, and the time is waited for.
+        let ready = unsafe { libc::ppoll(&mut polled, 1, &time, std::ptr::null()) };
+        ready > 0 || (self.pidfd < 0 && has_ended(pid))
+    }
+
+    /// Whether the run is over though the program is not.
+    fn must_end(&mut self) -> Option<Ended> {
+        if is_interrupted() {
+            return Some(Ended::Interrupted);
+        }
+        if self.begun.elapsed() > self.job.limit {
+            return Some(Ended::Limit);
+        }
+        let idle = self.job.idle?;
+        let (since, before) = self.worked;
+        let now = Instant::now();
+        if now - since < idle {
+            // Looked at now and then, since /proc counts in steps of 10 ms.
+            return None;
+        }
+        let used = self.tree.cpu_ns();
+        let most = (now - since).as_nanos() as u64 / u64::from(IDLE_SHARE);
+        self.worked = (now, used);
+        (used.saturating_sub(before) <= most).then_some(Ended::Idle)
+    }
+
+    /// Ends the program, its children as well if it is not asked politely.
+    fn end(&mut self, ended: Ended, pid: u32) {
+        if ended == Ended::Idle {
+            // SAFETY: no memory is involved; the program has not been waited for.
+            unsafe { libc::kill(pid as i32, libc::SIGTERM) };
+            let begun = Instant::now();
+            while begun.elapsed() < ENDING && !is_interrupted() {
+                if self.wait(Duration::from_millis(20), pid) {
+                    return;
+                }
+            }
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < ENDING {
+            self.tree.look();
+            self.tree.signal(libc::SIGKILL);
+            if self.wait(Duration::from_millis(10), pid) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if self.pidfd >= 0 {
+            // SAFETY: the descriptor is ours.
+            unsafe { libc::close(self.pidfd) };
+        }
+    }
+}
+
+/// Of each two samples keeps the higher one: the peak stays, and no low is made up.
+fn thin(samples: &mut Vec<Point>) {
+    let kept = samples.chunks(2).filter_map(|pair| {
+        let higher = |a: &&Point, b: &&Point| a.1.cmp(&b.1);
+        pair.iter().max_by(higher).copied()
+    });
+    *samples = kept.collect();
+}
+
+fn has_ended(pid: u32) -> bool {
+    // SAFETY: `info` is ours; WNOWAIT leaves the child to be waited for.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
+        libc::waitid(libc::P_PID, pid, &mut info, options) != 0 || info.si_pid() != 0
+    }
+}
+
+/// What processes used.
+#[derive(Default)]
+struct Usage {
+    user_ns: u64,
+    system_ns: u64,
+    minor_faults: u64,
+}
+
+/// Waits for a child that has ended; its wait status.
+fn reap(pid: u32, usage: &mut Usage) -> Option<i32> {
+    // SAFETY: both are ours.
+    unsafe {
+        let mut status = 0;
+        let mut used: libc::rusage = std::mem::zeroed();
+        // A child that SIGKILL has not ended by now hangs in the kernel: it is not waited for.
+        let begun = Instant::now();
+        while begun.elapsed() < ENDING {
+            let waited = libc::wait4(pid as i32, &mut status, libc::WNOHANG, &mut used);
+            if waited == pid as i32 {
+                let ns = |time: libc::timeval| {
+                    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
+                };
+                usage.user_ns += ns(used.ru_utime);
+                usage.system_ns += ns(used.ru_stime);
+                usage.minor_faults += used.ru_minflt as u64;
+                return Some(status);
+            }
+            if waited < 0 {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+}
+
+/// Ends what the program left: after some grace by SIGTERM, then by SIGKILL. How many had to be ended.
+fn end_the_rest(tree: &mut Tree, usage: &mut Usage) -> u32 {
+    let begun = Instant::now();
+    let mut asked = 0;
+    loop {
+        tree.forget_root();
+        tree.look();
+        for pid in tree.members().to_vec() {
+            if has_ended(pid) {
+                reap(pid, usage);
+            }
+        }
+        tree.look();
+        let rest = tree.members().len() as u32;
+        if rest == 0 || begun.elapsed() > 2 * GRACE + ENDING {
+            return asked;
+        }
+        if begun.elapsed() > GRACE && asked == 0 {
+            asked = rest;
+            tree.signal(libc::SIGTERM);
+        } else if begun.elapsed() > 2 * GRACE {
+            tree.signal(libc::SIGKILL);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Digest of a file's bytes.
+fn digest(path: &Path) -> io::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0_u8; 64 << 10];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(hasher.finish());
+        }
+        hasher.write(&buffer[..count]);
+    }
+}
+
+/// The last line of a file that is not empty, shortened, without control characters.
+fn last_line(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    let tail = &bytes[bytes.len().saturating_sub(4096)..];
+    let text = String::from_utf8_lossy(tail);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty());
+    let shown = line.unwrap_or("").chars().filter(|c| !c.is_control());
+    shown.take(160).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(folder: &Path, script: &str) -> Job {
+        Job {
+            command: ["sh", "-c", script].map(OsString::from).to_vec(),
+            environment: vec![],
+            input: None,
+            folder: folder.to_owned(),
+            limit: Duration::from_secs(20),
+            idle: None,
+            interval: Duration::from_millis(5),
+            library: None,
+        }
+    }
+
+    fn done(script: &str, change: impl Fn(&mut Job)) -> Done {
+        let _alone = crate::alone();
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut job = job(folder.path(), script);
+        change(&mut job);
+        run(&job).expect("run")
+    }
+
+    #[test]
+    fn ends_are_told_apart() {
+        assert_eq!(done("exit 3", |_| ()).ended, Ended::Status(3));
+        let killed = done("echo oops >&2; kill -SEGV $$", |_| ());
+        assert_eq!(killed.ended, Ended::Signal(libc::SIGSEGV));
+        assert_eq!(killed.said, "oops");
+        let late = done("sleep 60", |job| job.limit = Duration::from_millis(200));
+        assert_eq!(late.ended, Ended::Limit);
+        assert!(late.elapsed < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_limit_ends_grandchildren_too() {
+        let _alone = crate::alone();
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut job = job(folder.path(), "sleep 61.25 & sleep 61.25; wait");
+        job.limit = Duration::from_millis(300);
+        assert_eq!(run(&job).expect("run").ended, Ended::Limit);
+        let living = fs::read_dir("/proc")
+            .expect("/proc")
+            .flatten()
+            .any(|entry| {
+                let cmdline = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                cmdline == b"sleep\x0061.25\0"
+            });
+        assert!(!living);
+    }
+
+    #[test]
+    fn thinned_samples_keep_the_peak_and_the_order() {
+        let mut samples = vec![(0.0, 5), (1.0, 9), (2.0, 7), (3.0, 1), (4.0, 2)];
+        thin(&mut samples);
+        assert_eq!(samples, [(1.0, 9), (2.0, 7), (4.0, 2)]);
+    }
+
+    #[test]
+    fn output_is_compared_by_its_bytes() {
+        let one = done("echo a", |_| ()).output;
+        assert_eq!(one, done("echo a >&1", |_| ()).output);
+        assert_ne!(one, done("echo b", |_| ()).output);
+    }
+
+    #[test]
+    fn an_idle_program_is_asked_to_end() {
+        let idle = done("trap 'exit 0' TERM; sleep 60 & wait", |job| {
+            job.idle = Some(Duration::from_millis(300));
+        });
+        assert_eq!(idle.ended, Ended::Idle);
+        assert!(idle.elapsed < Duration::from_secs(10));
+        assert!(idle.samples.len() > 10);
+        // Long enough that a machine with much to do gives it 10 ms, in which /proc counts.
+        let busy = done("i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done", |job| {
+            job.idle = Some(Duration::from_millis(400));
+        });
+        assert_eq!(busy.ended, Ended::Status(0));
+    }
+}

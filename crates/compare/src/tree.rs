@@ -1,0 +1,332 @@
+//! A process and all that it starts: who they are, what they hold, what they used.
+//!
+//! ```text
+//!   /proc (who is new, whose child?) ─► known processes ─► smaps_rollup of each ─► anonymous + shared memory, summed
+//!         every 4th sample                                   │ too slow for this heap?
+//!                                                            └─► status of each (cheaper; some pages inexact)
+//! ```
+//!
+//! T1  A page that several processes of the tree hold counts once: of a tree with more than one process the
+//!     proportional size (PSS) is summed. File pages (code, mapped data) do not count.
+//! T2  Skinflint is the reaper of what the program orphans (`PR_SET_CHILD_SUBREAPER`): it stays in the tree, and its
+//!     CPU time is counted.
+//! T3  Only processes of the tree are signalled, by number, while they have not been waited for or were just seen.
+//! T4  A child of `vfork` has its parent's memory until it calls `exec`: it is not counted before (`kcmp` tells).
+//! T5  Anything may vanish between two looks; then there is less to add up.
+//!
+//! Not here: when to look (run.rs).
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// What the processes of a tree hold at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Anonymous and shared-memory pages, bytes.
+    pub rss_bytes: u64,
+    /// Swapped out, bytes.
+    pub swap_bytes: u64,
+    /// The kernel's high-water mark less the file pages, of a tree of one process.
+    pub high_water_bytes: Option<u64>,
+    /// Processes that hold anything.
+    pub processes: u32,
+}
+
+/// A process tree.
+pub struct Tree {
+    root: u32,
+    own: u32,
+    members: Vec<u32>,
+    /// Members that may still share their parent's memory, with that parent (T4).
+    unsettled: HashMap<u32, u32>,
+    strangers: HashSet<u32>,
+    /// What a look at `smaps_rollup` of all members cost last.
+    exact_cost: Duration,
+    /// Looks since the last exact one, while those are too slow.
+    skipped: u32,
+}
+
+/// An exact look may take this part of the interval.
+const EXACT_SHARE: u32 = 10;
+
+impl Tree {
+    /// The tree of a process that this one started.
+    pub fn new(root: u32) -> Tree {
+        Tree {
+            root,
+            own: std::process::id(),
+            members: vec![root],
+            unsettled: HashMap::new(),
+            strangers: HashSet::new(),
+            exact_cost: Duration::ZERO,
+            skipped: 0,
+        }
+    }
+
+    /// Processes that were seen and may live.
+    pub fn members(&self) -> &[u32] {
+        &self.members
+    }
+
+    /// The first process has been waited for: its number may be somebody else's from now on.
+    pub fn forget_root(&mut self) {
+        let root = self.root;
+        self.members.retain(|pid| *pid != root);
+        self.root = 0;
+    }
+
+    /// Looks for new members. Cost: one pass over the names in `/proc`, one small file for each new process.
+    pub fn look(&mut self) {
+        let Ok(entries) = fs::read_dir("/proc") else {
+            return;
+        };
+        let mut alive: HashSet<u32> = HashSet::new();
+        let mut fresh: HashMap<u32, u32> = HashMap::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            alive.insert(pid);
+            if !self.strangers.contains(&pid)
+                && !self.members.contains(&pid)
+                && let Some(stat) = stat(pid)
+            {
+                fresh.insert(pid, stat.parent);
+            }
+        }
+        self.members
+            .retain(|pid| alive.contains(pid) || *pid == self.root);
+        self.unsettled.retain(|pid, _| alive.contains(pid));
+        self.strangers.retain(|pid| alive.contains(pid));
+        // A generation in each pass; a chain is as long as there are new processes at most.
+        while let Some(pid) = self.newborn(&fresh) {
+            let parent = fresh.remove(&pid).unwrap_or(0);
+            self.members.push(pid);
+            self.unsettled.insert(pid, parent);
+        }
+        self.strangers.extend(fresh.into_keys());
+    }
+
+    /// A new process whose parent is a member, or this process, to which orphans come (T2).
+    fn newborn(&self, fresh: &HashMap<u32, u32>) -> Option<u32> {
+        // Kernel threads and the first process have parent 0: never a member.
+        let belongs =
+            |parent: u32| parent > 1 && (parent == self.own || self.members.contains(&parent));
+        let mut of_ours = fresh.iter().filter(|(_, parent)| belongs(**parent));
+        of_ours.next().map(|(pid, _)| *pid)
+    }
+
+    /// What they hold. `interval`: the time between looks, of which an exact one may take a tenth.
+    pub fn held(&mut self, interval: Duration) -> Held {
+        let dear = self.exact_cost > interval / EXACT_SHARE;
+        // Now and then a dear look is worth its cost: the heap may have shrunk.
+        if dear && self.members.len() == 1 && self.skipped < 50 {
+            self.skipped += 1;
+            return self.held_by_status();
+        }
+        self.skipped = 0;
+        self.unsettled
+            .retain(|child, parent| share_memory(*child, *parent));
+        let begun = Instant::now();
+        let held = self.held_exactly();
+        self.exact_cost = begun.elapsed();
+        held
+    }
+
+    fn held_exactly(&self) -> Held {
+        let mut held = Held::default();
+        for pid in &self.members {
+            if self.unsettled.contains_key(pid) {
+                continue;
+            }
+            let Ok(text) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) else {
+                continue;
+            };
+            // PSS is in whole KiB for each kind; alone, nothing is shared and it is the RSS.
+            let anon = field(&text, "Pss_Anon:").or_else(|| field(&text, "Anonymous:"));
+            let (Some(anon), shared) = (anon, field(&text, "Pss_Shmem:").unwrap_or(0)) else {
+                continue;
+            };
+            held.rss_bytes += anon + shared;
+            held.swap_bytes += field(&text, "SwapPss:").unwrap_or(0);
+            held.processes += u32::from(anon > 0);
+        }
+        if let [pid] = self.members[..] {
+            held.high_water_bytes = status(pid).and_then(|status| status.high_water_bytes);
+        }
+        held
+    }
+
+    fn held_by_status(&self) -> Held {
+        let mut held = Held::default();
+        for status in self.members.iter().filter_map(|pid| status(*pid)) {
+            held.rss_bytes += status.rss_bytes;
+            held.swap_bytes += status.swap_bytes;
+            held.processes += u32::from(status.rss_bytes > 0);
+            held.high_water_bytes = status.high_water_bytes;
+        }
+        held
+    }
+
+    /// What members with a library hold, and what the largest without it holds: bytes, and its program. Cost: two
+    /// files for each member.
+    pub fn with_and_without(&self, library: &str) -> (u64, Option<(u64, String)>) {
+        let (mut with, mut without) = (0, None);
+        for pid in &self.members {
+            let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
+                continue;
+            };
+            // Between exec and the loader's work nobody has libraries: its heap is not there yet either.
+            let begins = !maps.contains("[heap]") && maps.lines().count() < 12;
+            if self.unsettled.contains_key(pid) || maps.is_empty() || begins {
+                continue;
+            }
+            let bytes = status(*pid).map_or(0, |status| status.rss_bytes);
+            if maps.contains(library) {
+                with += bytes;
+            } else if without.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+                without = Some((bytes, program.display().to_string()));
+            }
+        }
+        (with, without)
+    }
+
+    /// CPU time that the living members have used, in nanoseconds, in steps of 10 ms.
+    pub fn cpu_ns(&self) -> u64 {
+        let stats = self.members.iter().filter_map(|pid| stat(*pid));
+        stats.map(|stat| stat.cpu_ns).sum()
+    }
+
+    /// Signals all members (T3).
+    pub fn signal(&self, signal: i32) {
+        for pid in &self.members {
+            let ours = *pid == self.root
+                || stat(*pid).is_some_and(|stat| {
+                    stat.parent == self.own || self.members.contains(&stat.parent)
+                });
+            if ours && *pid > 1 && *pid != std::process::id() {
+                // SAFETY: no memory is involved; the process was a member a moment ago.
+                unsafe { libc::kill(*pid as i32, signal) };
+            }
+        }
+    }
+}
+
+/// Whether two processes have the same memory, not copies of it; false if the kernel does not tell.
+fn share_memory(one: u32, other: u32) -> bool {
+    const KCMP_VM: i32 = 1;
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_kcmp, one as i32, other as i32, KCMP_VM, 0, 0) == 0 }
+}
+
+/// Some fields of `/proc/PID/stat`.
+struct Stat {
+    parent: u32,
+    cpu_ns: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The name stands in parentheses and may hold anything.
+    let rest = &text[text.rfind(')')? + 1..];
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Stat {
+        parent: number(1)? as u32,
+        cpu_ns: (number(11)? + number(12)?) * 10_000_000,
+    })
+}
+
+/// Some lines of `/proc/PID/status`.
+#[derive(Debug, PartialEq, Eq)]
+struct Status {
+    rss_bytes: u64,
+    swap_bytes: u64,
+    high_water_bytes: Option<u64>,
+}
+
+fn status(pid: u32) -> Option<Status> {
+    parse_status(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn parse_status(text: &str) -> Option<Status> {
+    let file = field(text, "RssFile:")?;
+    Some(Status {
+        rss_bytes: field(text, "RssAnon:")? + field(text, "RssShmem:")?,
+        swap_bytes: field(text, "VmSwap:").unwrap_or(0),
+        high_water_bytes: field(text, "VmHWM:").map(|high| high.saturating_sub(file)),
+    })
+}
+
+/// The bytes of a line that counts KiB.
+fn field(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_kernels_texts() {
+        let text = "VmHWM:\t 100 kB\nRssAnon:\t 40 kB\nRssFile:\t 20 kB\nRssShmem:\t 4 kB\nVmSwap:\t 1 kB\n";
+        let expected = Status {
+            rss_bytes: 44 << 10,
+            swap_bytes: 1 << 10,
+            high_water_bytes: Some(80 << 10),
+        };
+        assert_eq!(parse_status(text), Some(expected));
+        assert_eq!(parse_status("Name:\tzombie\n"), None);
+        let stat = parse_stat("7 (a) b) S 3 1 1 0 -1 4 0 0 0 0 31 11 2 3 20").expect("complete");
+        assert_eq!((stat.parent, stat.cpu_ns), (3, 420_000_000));
+        assert!(parse_stat("7 (a").is_none());
+    }
+
+    #[test]
+    fn a_thread_group_shares_memory_with_itself_and_not_with_a_child() {
+        let _alone = crate::alone();
+        let own = std::process::id();
+        let mut child = Command::new("sleep").arg("30").spawn().expect("sleep");
+        assert!(share_memory(own, own));
+        assert!(!share_memory(own, child.id()));
+        child.kill().expect("ours");
+        child.wait().expect("ended");
+    }
+
+    #[test]
+    fn grandchildren_belong_and_strangers_do_not() {
+        let _alone = crate::alone();
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 30 & echo; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut stranger = Command::new("sleep").arg("30").spawn().expect("sleep");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)
+            .expect("its line");
+        let mut tree = Tree::new(child.id());
+        // As if this process were another one: its other child is no orphan of the tree.
+        tree.own = u32::MAX;
+        tree.look();
+        assert_eq!(tree.members().len(), 2, "{:?}", tree.members());
+        assert!(!tree.members().contains(&stranger.id()));
+        let held = tree.held(Duration::from_millis(10));
+        assert_eq!(held.processes, 2);
+        assert!(held.rss_bytes > 0 && held.high_water_bytes.is_none());
+        tree.signal(libc::SIGKILL);
+        child.wait().expect("ended");
+        stranger.kill().expect("ours");
+        stranger.wait().expect("ended");
+    }
+}

@@ -1,0 +1,138 @@
+//! `libskinflint_probe.so`: proof that a preloaded allocator serves a program. It counts and passes on.
+//!
+//! ```text
+//!   LD_PRELOAD=libskinflint_probe.so:liballocator.so
+//!
+//!   program ──malloc, calloc, …──► count ──► the next malloc in the loader's order (free never passes here)
+//!                                    │
+//!                                    └──► slot of this process in the file that SKINFLINT_PROBE names
+//! ```
+//!
+//! Q1  Only what acquires is counted; blocks are the next allocator's own, so `free` need not be known here.
+//! Q2  Calls before the constructor are not counted: they are the loader's, and the loader calls a preloaded
+//!     `malloc` in programs too that never do.
+//! Q3  A name that cannot be resolved yet, because `dlsym` itself asks for memory, is answered with null: glibc then
+//!     takes a static buffer.
+//! Q4  `operator new` may throw: its hooks are no longer on the stack then, they leave by a jump.
+//! Q5  Memory beneath is what the next function gives, unchanged; `errno` is what it leaves.
+//!
+//! Not here: what follows from the counts (`compare`). Nothing is measured while this library is loaded.
+#![no_std]
+
+mod slot;
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// A panic has no way out of someone's `malloc`: stop.
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    skinflint_base::sys::stderr(b"skinflint probe: internal error; please report it\n");
+    // SAFETY: abort does not return.
+    unsafe { libc::abort() }
+}
+
+/// Threads that are resolving a name (Q3). `dlsym` is called a few times in a process's life.
+static RESOLVING: AtomicU32 = AtomicU32::new(0);
+
+/// The next function of a name, or null. `name` ends with a zero byte.
+#[inline]
+fn next(cache: &AtomicPtr<c_void>, name: &'static [u8]) -> *mut c_void {
+    // ORDER: Relaxed; the pointer is all there is, it points to code.
+    let found = cache.load(Ordering::Relaxed);
+    if found.is_null() {
+        next_slow(cache, name)
+    } else {
+        found
+    }
+}
+
+#[cold]
+fn next_slow(cache: &AtomicPtr<c_void>, name: &'static [u8]) -> *mut c_void {
+    // ORDER: Relaxed; a thread sees its own addition. That another thread's look-up makes this one say null can only
+    // be if both make the first call of a name at once, long after the constructor resolved the common names.
+    if RESOLVING.fetch_add(1, Ordering::Relaxed) > 8 {
+        // ORDER: Relaxed; as above.
+        RESOLVING.fetch_sub(1, Ordering::Relaxed);
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the name ends with a zero byte; `dlsym` may come back here for memory (Q3).
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) };
+    // ORDER: Relaxed; as in `next`.
+    cache.store(found, Ordering::Relaxed);
+    // ORDER: Relaxed; as above.
+    RESOLVING.fetch_sub(1, Ordering::Relaxed);
+    found
+}
+
+/// Counts, then calls the next function of the same name.
+macro_rules! counted {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, or $failed:expr;)*) => {
+        $(
+            /// Counted and passed on.
+            ///
+            /// # Safety
+            /// As the function of this name.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+                slot::count();
+                let function = next(&NEXT, concat!(stringify!($name), "\0").as_bytes());
+                if function.is_null() {
+                    return $failed;
+                }
+                // SAFETY: what the loader found by this name has this type; the arguments are the caller's (Q5).
+                unsafe {
+                    let function: unsafe extern "C" fn($($type),*) -> $result =
+                        core::mem::transmute(function);
+                    function($($argument),*)
+                }
+            }
+        )*
+    };
+}
+
+counted! {
+    malloc(bytes: usize) -> *mut c_void, or core::ptr::null_mut();
+    calloc(count: usize, bytes: usize) -> *mut c_void, or core::ptr::null_mut();
+    realloc(block: *mut c_void, bytes: usize) -> *mut c_void, or core::ptr::null_mut();
+    memalign(align: usize, bytes: usize) -> *mut c_void, or core::ptr::null_mut();
+    aligned_alloc(align: usize, bytes: usize) -> *mut c_void, or core::ptr::null_mut();
+    posix_memalign(into: *mut *mut c_void, align: usize, bytes: usize) -> c_int, or libc::ENOMEM;
+}
+
+/// An `operator new` with one argument: counted, then left by a jump (Q4).
+macro_rules! counted_new {
+    ($($name:ident by $find:ident;)*) => {
+        $(
+            /// The next function of this name, `malloc` if there is none.
+            extern "C" fn $find() -> *mut c_void {
+                static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+                slot::count();
+                let function = next(&NEXT, concat!(stringify!($name), "\0").as_bytes());
+                if function.is_null() {
+                    return malloc as *mut c_void;
+                }
+                function
+            }
+
+            /// Counted and passed on.
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() {
+                core::arch::naked_asm!(
+                    "push rdi",
+                    "call {find}",
+                    "pop rdi",
+                    "jmp rax",
+                    find = sym $find,
+                )
+            }
+        )*
+    };
+}
+
+counted_new! {
+    _Znwm by next_new;
+    _Znam by next_new_array;
+}

@@ -1,0 +1,282 @@
+//! A simulation as text: a table for each moment, a line for each policy.
+//!
+//! ```text
+//!   After the biggest free: 5,000 blocks of 1.20 MiB live …
+//!     policy     slop   floor   never   spans   4 KiB   held by survivors   meshing saves
+//!     glibc      …
+//! ```
+//!
+//! T1  All columns of a moment are of that moment; [`EXPLAINED`] says what they are called, once below all tables.
+//! T2  Ratios are of the live bytes in the heading.
+//! T3  What is not known is a dash, and names are data (V4).
+//!
+//! Not here: figures (analysis::whatif), JSON (serde).
+
+use skinflint_analysis::whatif::WhatIf;
+use skinflint_analysis::whatif::outcome::{Figures, Level, Outcome};
+
+use crate::screen::{columns, left, right};
+use crate::units::{bytes, duration, percent, plural};
+
+/// Between columns.
+const GAP: &str = "  ";
+const NAME_COLUMNS: usize = 32;
+
+/// What the columns are; below the last table.
+pub const EXPLAINED: &str = "\
+slop: usable bytes beyond those asked for. floor: 4 KiB pages that hold a live block. never, spans, 4 KiB:
+resident if nothing, whole spans and runs, or every page without a live block is given back (glibc: nothing,
+the top of the heap, what malloc_trim gives back). held: what spans with survivors hold beyond the floor.
+meshing: what pairs of spans with no slot in common could share beyond that. Not simulated: metadata, caches
+of threads, huge pages, alignment. Blocks count as touched whole, large ones as far as snapshots saw them.
+";
+
+/// The tables of one trace. `label` says what was simulated, such as the name of the trace.
+pub fn render(what_if: &WhatIf, label: &str) -> String {
+    let mut out = format!(
+        "{}: {} in {}, {} acquired{}\n",
+        crate::screen::clean(label),
+        plural(what_if.events, "event"),
+        duration(what_if.duration_ns),
+        plural(what_if.acquisitions, "block"),
+        match what_if.delay_ms {
+            0 => String::new(),
+            delay_ms => format!("; unused pages wait {delay_ms} ms before they are given back"),
+        }
+    );
+    if what_if.unknown_releases + what_if.faults > 0 {
+        out += &format!(
+            "not simulated: {} of blocks that the trace does not have, {} that cannot be\n",
+            plural(what_if.unknown_releases, "release"),
+            plural(what_if.faults, "event"),
+        );
+    }
+    let policies = &what_if.policies;
+    moment(&mut out, "At the peak", &what_if.at_peak, policies, |one| {
+        Some(one.at_peak)
+    });
+    if let Some(low) = &what_if.after_free {
+        moment(&mut out, "After the biggest free", low, policies, |one| {
+            one.after_free
+        });
+    }
+    if what_if
+        .after_free
+        .is_none_or(|low| low.ticket != what_if.at_end.ticket)
+    {
+        moment(&mut out, "At the end", &what_if.at_end, policies, |one| {
+            Some(one.at_end)
+        });
+    }
+    run(&mut out, what_if);
+    out
+}
+
+fn moment(
+    out: &mut String,
+    heading: &str,
+    level: &Level,
+    policies: &[Outcome],
+    of: impl Fn(&Outcome) -> Option<Figures>,
+) {
+    let live = level.requested_bytes;
+    *out += &format!(
+        "\n{heading} ({}): {} of {} live{}\n",
+        duration(level.time_ns),
+        plural(level.blocks, "block"),
+        bytes(live),
+        match level.touched_bytes < live {
+            true => format!(", {} of it touched", bytes(level.touched_bytes)),
+            false => String::new(),
+        }
+    );
+    let mut rows = vec![words(&[
+        "policy", "slop", "floor", "never", "spans", "4 KiB", "held", "meshing",
+    ])];
+    for policy in policies {
+        let Some(figures) = of(policy) else { continue };
+        let all = figures.resident;
+        rows.push(vec![
+            policy.policy.clone(),
+            format!(
+                "{} {}",
+                bytes(figures.slop_bytes),
+                percent(figures.slop_bytes, live)
+            ),
+            bytes(figures.floor_bytes),
+            times(all.never, live),
+            times(all.spans, live),
+            times(all.holes, live),
+            bytes(figures.held_bytes),
+            figures
+                .mesh
+                .map_or_else(|| "–".into(), |mesh| bytes(mesh.saved_bytes)),
+        ]);
+    }
+    table(out, &rows);
+}
+
+fn run(out: &mut String, what_if: &WhatIf) {
+    let average = what_if.average_requested_bytes;
+    *out += "\nOver the run";
+    if let Some(live) = average {
+        *out += &format!(": {} live on average", bytes(live));
+    }
+    out.push('\n');
+    let mut rows = vec![words(&[
+        "policy",
+        "most: never",
+        "spans",
+        "4 KiB",
+        "average: slop",
+        "floor",
+        "spans",
+        "4 KiB",
+    ])];
+    for policy in &what_if.policies {
+        let most = policy.most_resident;
+        let mut row = vec![
+            policy.policy.clone(),
+            bytes(most.never),
+            bytes(most.spans),
+            bytes(most.holes),
+        ];
+        match (policy.average, average) {
+            (Some(mean), Some(live)) => row.extend([
+                format!(
+                    "{} {}",
+                    bytes(mean.slop_bytes),
+                    percent(mean.slop_bytes, live)
+                ),
+                bytes(mean.floor_bytes),
+                bytes(mean.resident.spans),
+                bytes(mean.resident.holes),
+            ]),
+            _ => row.extend(words(&["–", "–", "–", "–"])),
+        }
+        rows.push(row);
+    }
+    table(out, &rows);
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+/// Bytes, and how many times the live bytes they are (T2).
+fn times(resident: u64, live: u64) -> String {
+    match live {
+        0 => bytes(resident),
+        live => format!("{} {:.2}×", bytes(resident), resident as f64 / live as f64),
+    }
+}
+
+/// Names to the left, figures to the right.
+fn table(out: &mut String, rows: &[Vec<String>]) {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| columns(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            *out += GAP;
+            *out += &match column {
+                0 => left(cell, widths[0].min(NAME_COLUMNS)),
+                _ => right(cell, widths[column]),
+            };
+        }
+        out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skinflint_analysis::whatif::mesh::Mesh;
+    use skinflint_analysis::whatif::pages::Residents;
+
+    fn sample() -> WhatIf {
+        let level = Level {
+            time_ns: 1_500_000_000,
+            ticket: 9,
+            blocks: 2,
+            requested_bytes: 4096,
+            touched_bytes: 4096,
+        };
+        let figures = Figures {
+            slop_bytes: 512,
+            floor_bytes: 8192,
+            resident: Residents {
+                never: 16_384,
+                spans: 12_288,
+                holes: 8192,
+            },
+            held_bytes: 4096,
+            spans: 3,
+            mesh: Some(Mesh {
+                candidates: 2,
+                pairs: 1,
+                saved_bytes: 4096,
+            }),
+            mesh_ticket: Some(8),
+        };
+        WhatIf {
+            events: 20,
+            acquisitions: 1,
+            at_peak: level,
+            after_free: Some(level),
+            at_end: Level::default(),
+            policies: vec![
+                Outcome {
+                    policy: "a\u{1b}[31mb".into(),
+                    at_peak: figures,
+                    after_free: Some(figures),
+                    ..Outcome::default()
+                },
+                Outcome {
+                    policy: "longer-name".into(),
+                    ..Outcome::default()
+                },
+            ],
+            ..WhatIf::default()
+        }
+    }
+
+    #[test]
+    fn tables_say_each_figure_once_and_in_line() {
+        let text = render(&sample(), "app.sft");
+        assert!(
+            text.starts_with("app.sft: 20 events in 0 ns, 1 block acquired\n"),
+            "{text}"
+        );
+        let figures = "512 B 12.5%  8.00 KiB  16.0 KiB 4.00×  12.0 KiB 3.00×  8.00 KiB 2.00×  4.00 KiB  4.00 KiB\n";
+        assert!(
+            text.contains(&format!("\n  a�[31mb      {figures}")),
+            "{text}"
+        );
+        assert!(text.contains(&format!("\n  a�[31mb  {figures}")), "{text}");
+        assert!(text.contains("\nAfter the biggest free (1.50 s): 2 blocks of 4.00 KiB live\n"));
+        // Of the second policy no low is known: it is not in that table. Nothing lives at the end.
+        assert_eq!(text.matches("longer-name").count(), 3, "{text}");
+        assert!(
+            text.contains("\nAt the end (0 ns): 0 blocks of 0 B live\n"),
+            "{text}"
+        );
+        assert!(!text.contains("not simulated: "), "{text}");
+    }
+
+    #[test]
+    fn what_is_missing_comes_before_the_figures() {
+        let mut what_if = sample();
+        (what_if.unknown_releases, what_if.faults, what_if.delay_ms) = (3, 1, 500);
+        let text = render(&what_if, "app.sft");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with("; unused pages wait 500 ms before they are given back"));
+        assert_eq!(
+            lines[1],
+            "not simulated: 3 releases of blocks that the trace does not have, 1 event that cannot be"
+        );
+    }
+}
