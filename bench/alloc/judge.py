@@ -16,6 +16,7 @@ IDLE_MEAN = 1.25
 LATE_CPU_MS = 0.1
 REDIS_IDLE_MIB = 170
 START_RSS_KB, START_CPU = 1536, 1.05
+PURGER_SHARE = 0.01
 LARGE_PAIR_NS, REALLOC_STEP_NS, FREEONLY_PEAK_KB = 100, 40, 40 * 1024
 MIN_REAL, MIN_THREADS = 12, 10
 
@@ -153,6 +154,9 @@ def judge_start(start, patterns, subject):
         noise = max(own.get(key + "_noise", 0), libc.get(key + "_noise", 0))
         out.append(verdict(ratio is not None and ratio <= bar + noise,
                            f"{what}: {said(ratio, 3)} of glibc's (bar {bar}, noise {said(noise, 3)})"))
+    share = own.get("purger_share")
+    out.append(verdict(below(share, PURGER_SHARE), f"background thread's share of a busy program's CPU: "
+                       f"{said(share * 100 if share is not None else None, 3)} % (bar {PURGER_SHARE:.0%})"))
     for pattern, key, bar, what in (("pair5m", "ns", LARGE_PAIR_NS, "ns for a 5 MiB pair"),
                                     ("realloc16", "ns", REALLOC_STEP_NS, "ns for a step of a growing realloc to 64 KiB"),
                                     ("realloc-big", "ns", REALLOC_STEP_NS, "ns for a step of a growing realloc to 2 MiB"),

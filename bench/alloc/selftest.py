@@ -265,17 +265,18 @@ class Verdicts(unittest.TestCase):
         self.assertFalse(judge.judge_idle(lost, "skinflint")[0]["held"])
 
     def test_start(self):
-        def figures(rss, true, forks, noise=0.0):
-            return {"skinflint": {"rss_kb": rss, "true_cpu": true, "forks_cpu": forks, "forks_wall": forks, "true_cpu_noise": noise},
+        def figures(rss, true, forks, noise=0.0, share=0.01):
+            return {"skinflint": {"rss_kb": rss, "true_cpu": true, "forks_cpu": forks, "forks_wall": forks, "true_cpu_noise": noise,
+                                  "purger_share": share},
                     "glibc": {"rss_kb": 1100, "true_cpu": 1.0, "forks_cpu": 1.0, "forks_wall": 1.0}}
-        self.assertEqual(self.held(judge.judge_start(figures(1536, 1.05, 1.0), {}, "skinflint")), [True] * 4)
-        self.assertEqual(self.held(judge.judge_start(figures(1537, 1.06, 1.01), {}, "skinflint")), [False] * 4)
+        self.assertEqual(self.held(judge.judge_start(figures(1536, 1.05, 1.0), {}, "skinflint")), [True] * 5)
+        self.assertEqual(self.held(judge.judge_start(figures(1537, 1.06, 1.01, 0.0, 0.011), {}, "skinflint")), [False] * 5)
         self.assertTrue(judge.judge_start(figures(1536, 1.06, 1.0, 0.02), {}, "skinflint")[1]["held"])
-        self.assertEqual(self.held(judge.judge_start({}, {}, "skinflint")), [False] * 4)
+        self.assertEqual(self.held(judge.judge_start({}, {}, "skinflint")), [False] * 5)
 
     def test_no_bad_case(self):
         patterns = {"pair5m": row(skinflint=99.0), "realloc16": row(skinflint=41.0)}
-        self.assertEqual(self.held(judge.judge_start({}, patterns, "skinflint"))[4:], [True, False])
+        self.assertEqual(self.held(judge.judge_start({}, patterns, "skinflint"))[5:], [True, False])
 
     def test_noise_of_pairs(self):
         samples = {"glibc": [1.0] * 9, "other": [1.1] * 9}

@@ -24,6 +24,10 @@ import measure
 import speed
 
 BATCH, BATCHES = 20, 10
+# How much of a library the kernel maps at a fault depends on where it loads it: one run says up to 200 KiB more or less.
+NOTHINGS = 9
+# Patterns that keep the purger at work, and how much longer than usual they run: about two seconds each.
+BUSY = {"rand2k": 10, "rand100k": 10}
 
 
 def run(command, environment, limit_s=120):
@@ -119,18 +123,34 @@ def instructions(bench, allocator):
             "held_instructions": counted(bench, allocator, "pair48-held") - loop}
 
 
+def purger_share(bench, allocator, pattern):
+    """The background thread's share of the CPU time of a busy program, by the library's own account at exit."""
+    scale = next(scale for name, _, scale, _ in speed.patterns(bench) if name == pattern) * BUSY[pattern]
+    done = subprocess.run([speed.pattern_binary(bench), pattern, str(scale)], stdin=subprocess.DEVNULL, text=True, timeout=120,
+                          capture_output=True, env=dict(speed.environment(allocator), SKINFLINT_STATS="1"))
+    lines = [line for line in done.stderr.splitlines() if '"purger_cpu_ns"' in line]
+    if done.returncode or not lines:
+        raise measure.Failed(f"{pattern} ended with {done.returncode}, no account of the purger: {done.stderr.strip()[-300:]}")
+    spent = json.loads(lines[-1])["total"]
+    if not spent["purger_passes"]:
+        raise measure.Failed(f"{pattern}: the purger did not run")
+    return spent["purger_cpu_ns"] / json.loads(done.stdout.splitlines()[-1])["cpu_ns"]
+
+
 def rows(bench, allocators, quick):
     """{allocator: figures}, {(part, allocator): reason}"""
     failed = {}
-    held = paired("nothing", lambda allocator: nothing_rss_kb(bench, allocator), allocators, 1, failed)
+    held = paired("nothing", lambda allocator: nothing_rss_kb(bench, allocator), allocators, NOTHINGS, failed)
     batches = paired("true", true_cpu, allocators, BATCHES, failed)
     fork_runs = paired("forks", lambda allocator: forks(bench, allocator, 300), allocators, 2 if quick else 8, failed)
+    ours = [allocator for allocator in allocators if allocator.name.startswith("skinflint")]
+    shares = paired("purger", lambda allocator: max(purger_share(bench, allocator, name) for name in BUSY), ours, 1, failed)
     counts = paired("callgrind", lambda allocator: instructions(bench, allocator), allocators, 1, failed)
     out = {}
     for name in (allocator.name for allocator in allocators):
         row = out[name] = {}
         if name in held:
-            row["rss_kb"] = held[name][0]
+            row["rss_kb"] = statistics.median(held[name])
         if name in batches:
             seconds, row["true_cpu"], row["true_cpu_noise"] = compare(batches, name)
             row["true_ms"] = seconds / BATCH * 1000
@@ -138,6 +158,8 @@ def rows(bench, allocators, quick):
             samples = {other: [line[key] for line in lines] for other, lines in fork_runs.items()}
             row[f"forks_{key}_s"], row[f"forks_{key}"], row[f"forks_{key}_noise"] = compare(samples, name)
         row.update(counts[name][0] if name in counts else {})
+        if name in shares:
+            row["purger_share"] = shares[name][0]
     return out, failed
 
 

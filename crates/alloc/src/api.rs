@@ -19,7 +19,7 @@ use crate::class::{self, SLICES, SMALL_MAX};
 use crate::free::free;
 use crate::heap::Heap;
 use crate::span::{KIND_LARGE, KIND_SMALL, Span};
-use crate::state::{POOL_LOCK, base, descriptor, fast_limit, with_pool};
+use crate::state::{POOL_LOCK, base, descriptor, fast_limit};
 use crate::{check, emergency, fault, harden, large, reserve, sample, thread, tls};
 
 /// Allocates `n` bytes. Cost for a small size: seven loads, four stores, three branches, no locked
@@ -151,13 +151,8 @@ unsafe fn malloc_slow(heap: *mut Heap, n: usize) -> *mut u8 {
     let class = class::of_slice(slice);
     // SAFETY: a thread's heap stays (G4), and is this thread's (S2).
     unsafe {
-        let this = &*heap;
-        if class::slop_seen(slice, class) {
-            with_pool(this.who(), |_| class::earn(slice));
-            if class::of_slice(slice) != class {
-                return small(heap, n);
-            }
-        }
+        // ORDER: the owner's own (H1).
+        (*heap).asked.store(slice as u32, Ordering::Relaxed);
         check::maybe();
         small_of(heap, class, n)
     }

@@ -10,7 +10,7 @@
 //! C3  `mul = ceil(2^32 / size)`: for offsets below 64 KiB, `offset * mul >> 32` is the slot, and the
 //!     low half is below `mul` exactly if the offset is a multiple of the size (walked in the tests).
 //!
-//! Not here: which spans a class has (`heap`).
+//! Not here: which spans a class has (`spans`).
 
 use core::cell::UnsafeCell;
 
@@ -33,6 +33,9 @@ pub const SPAN_PAGES_MAX: usize = 16;
 pub const SLOTS_MAX: usize = 1024;
 /// Slop at which a 16-byte size gets a class of its own: as much as half the longest span. Not tuned since.
 const EARN_BYTES: u32 = 32 * 1024;
+/// Share of its class that a size must have, as well: where the sizes of a class are many and none stands out, the
+/// pages that stay half empty in a class that was divided cost more than the slop.
+const EARN_PERCENT: u64 = 40;
 
 /// What is known of a class.
 #[derive(Clone, Copy)]
@@ -123,7 +126,11 @@ core::arch::global_asm!(".hidden skinflint_class_table");
 static COUNT: AtomicU32 = AtomicU32::new(BASE_CLASSES as u32);
 /// Pages in spans of each class, over all heaps: the population.
 static PAGES: [AtomicU32; MAX_CLASSES] = [const { AtomicU32::new(0) }; MAX_CLASSES];
-/// Slop seen at refills for each 16-byte size; `u32::MAX`: it has its own class, or cannot get one.
+/// The sum of [`PAGES`].
+static ALL_PAGES: AtomicU32 = AtomicU32::new(0);
+/// The most pages that each class has had.
+static MOST_PAGES: [AtomicU32; MAX_CLASSES] = [const { AtomicU32::new(0) }; MAX_CLASSES];
+/// Slop in spans made for each 16-byte size; `u32::MAX`: it has its own class, or cannot get one.
 static SLOP: [AtomicU32; SLICES] = [const { AtomicU32::new(0) }; SLICES];
 
 const fn base_infos() -> [Info; MAX_CLASSES] {
@@ -191,12 +198,14 @@ pub fn count() -> usize {
     COUNT.load(Ordering::Acquire) as usize
 }
 
-/// Pages that a new span of the class should have, by how many the class has: between a 4th and a
-/// 16th, since what of a span is not touched costs nothing.
-pub fn pages_for(class: usize) -> u32 {
-    // ORDER: a hint.
-    let population = PAGES[class].load(Ordering::Relaxed);
-    let tier = match population {
+/// Pages that a new span of the class should have in a heap of `heap_pages` pages, by how many the heap has of
+/// the class (by its share of all heaps' pages): between a 4th and a 16th, since what of a span is not touched
+/// costs nothing. By the number of all heaps together, the spans of many threads would be too long for each.
+pub fn pages_for(class: usize, heap_pages: u32) -> u32 {
+    // ORDER: hints.
+    let population = u64::from(PAGES[class].load(Ordering::Relaxed));
+    let all = u64::from(ALL_PAGES.load(Ordering::Relaxed)).max(1); // ORDER: as above
+    let tier = match population * u64::from(heap_pages) / all {
         0..=15 => 0,
         16..=63 => 1,
         64..=255 => 2,
@@ -209,6 +218,7 @@ pub fn pages_for(class: usize) -> u32 {
 pub fn population(class: usize, pages: i32) {
     // ORDER: a statistic.
     PAGES[class].fetch_add(pages as u32, Ordering::Relaxed);
+    ALL_PAGES.fetch_add(pages as u32, Ordering::Relaxed); // ORDER: as above
 }
 
 /// Pages in spans of the class, over all heaps.
@@ -217,25 +227,34 @@ pub fn population_of(class: usize) -> u32 {
     PAGES[class].load(Ordering::Relaxed)
 }
 
-/// Notes that a magazine is about to be filled for a request of this slice; says whether the size has now
-/// earned a class of its own.
-pub fn slop_seen(slice: usize, class: usize) -> bool {
+/// Notes that a class has grown by a span of so many slots for a request of this slice; says whether the size has
+/// now earned a class of its own.
+///
+/// What counts is growth beyond the most pages that the class ever had, laid to whoever asked for it: over
+/// a class's spans that is the slop that lives in them. Blocks that come and go earn nothing, for a class of their
+/// own would only leave the pages of the old one half empty.
+pub fn grown(slice: usize, class: usize, slots: u32) -> bool {
     let own = (slice as u32 + 1) * 16;
     let size = get(class).size;
-    if size == own {
+    let now = population_of(class);
+    // ORDER: statistics, throughout; threads may lose each other's additions.
+    if size <= own || now <= MOST_PAGES[class].load(Ordering::Relaxed) {
         return false;
     }
-    // ORDER: a statistic; threads may lose each other's additions.
-    let before = SLOP[slice].load(Ordering::Relaxed);
+    MOST_PAGES[class].store(now, Ordering::Relaxed); // ORDER: as above
+    let before = SLOP[slice].load(Ordering::Relaxed); // ORDER: as above
     if before == u32::MAX {
         return false;
     }
     let now = before
-        .saturating_add((size - own) * crate::heap::fill_of(crate::heap::magazine_entries(size)))
+        .saturating_add((size - own) * slots)
         .min(u32::MAX - 1);
-    // ORDER: as above.
-    SLOP[slice].store(now, Ordering::Relaxed);
-    now >= EARN_BYTES
+    SLOP[slice].store(now, Ordering::Relaxed); // ORDER: as above
+    // The slop there would be if all slots were for this size.
+    let all = u64::from(MOST_PAGES[class].load(Ordering::Relaxed)) * PAGE as u64 // ORDER: as above
+        / u64::from(size)
+        * u64::from(size - own);
+    now >= EARN_BYTES && u64::from(now) * 100 >= all * EARN_PERCENT
 }
 
 /// Gives the slice a class of its own. To be called under the pool's lock (C2). Nothing happens when

@@ -117,6 +117,8 @@ pub struct Heap {
     pub hinted: AtomicU32,
     /// Spans taken by slow paths: how the purger knows what is in demand.
     pub refills: AtomicU32,
+    /// Slice of the request that came to a slow path last: for whom a class grows (`class::grown`).
+    pub asked: AtomicU32,
     /// Walks that have come by (`holes`).
     pub walks: AtomicU32,
     /// Pages at which to search for holes again (`holes`).

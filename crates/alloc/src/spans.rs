@@ -49,6 +49,25 @@ impl Heap {
     /// # Safety
     /// The heap's lock is held by its owner.
     pub unsafe fn new_span(&self, class: usize) -> (*mut Span, bool) {
+        // SAFETY: as the caller promises.
+        let made = unsafe { self.any_span(class) };
+        let span = made.0;
+        // ORDER: the owner's own, and the lock is held.
+        let slice = self.asked.load(Ordering::Relaxed) as usize;
+        if !span.is_null()
+            && self.usage.load(Ordering::Relaxed) == usage::THREAD // ORDER: as above
+            && class::of_slice(slice) == class
+            // SAFETY: a span made just now.
+            && class::grown(slice, class, u32::from(unsafe { (*span).slots }))
+        {
+            with_pool(self.holder(), |_| class::earn(slice));
+        }
+        made
+    }
+
+    /// # Safety
+    /// As for [`Heap::new_span`].
+    unsafe fn any_span(&self, class: usize) -> (*mut Span, bool) {
         let least = class::get(class).size.div_ceil(4096);
         // ORDER: as in `steal`. A tenant's population is its own, and small at first.
         let mut pages = match self.usage.load(Ordering::Relaxed) {
@@ -57,7 +76,8 @@ impl Heap {
                 least_span(class)
             }
             usage::SAMPLES => least_span(class),
-            _ => class::pages_for(class),
+            // ORDER: the lock is held (H4).
+            _ => class::pages_for(class, self.pages.load(Ordering::Relaxed)),
         };
         // SAFETY: as the caller promises.
         unsafe {
