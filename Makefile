@@ -5,6 +5,7 @@
 #   make model-test  rings, locks and frees by other threads under loom: all meetings with up to three
 #                    preemptions (a minute)
 #   make contract-test-long  every program of the drop-in's contract in its long form
+#   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
@@ -19,7 +20,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps test-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps browser-test screenshots install clean
+.PHONY: help deps test-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -98,6 +99,13 @@ bench-alloc-deps: bench-deps
 bench-alloc: bench-alloc-deps
 	$(CARGO) run --quiet --locked --package xtask -- bench alloc $(if $(QUICK),--quick)
 
+# What `skinflint compare` can do, from a fresh clone by one word: redis filled, mostly emptied, at rest.
+compare: deps build
+	@sh bench/need.sh redis-server:redis-server redis-cli:redis-tools cmake:cmake
+	$(CARGO) xtask peers || echo "some allocators could not be built; the comparison says which"
+	$(RELEASE)/skinflint compare --html target/compare-redis.html --json target/compare-redis.json -- \
+	  sh bench/compare/redis.sh
+
 # The page in a real browser: no errors, no requests, by keyboard, dark, 400 columns wide, hostile names.
 # Its one dependency (puppeteer-core, version and hash pinned) is installed into the checkout.
 BROWSER = crates/view/tests/browser
@@ -126,6 +134,7 @@ install: build
 	install -m 755 $(RELEASE)/libskinflint_record.so "$(DESTDIR)$(PREFIX)/bin/libskinflint_record.so"
 	install -d "$(DESTDIR)$(PREFIX)/lib/skinflint" "$(DESTDIR)$(PREFIX)/include"
 	install -m 755 $(RELEASE)/libskinflint.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint.so"
+	install -m 755 $(RELEASE)/libskinflint_probe.so $(RELEASE)/skinflint-replay "$(DESTDIR)$(PREFIX)/lib/skinflint"
 	install -m 644 include/skinflint.h "$(DESTDIR)$(PREFIX)/include/skinflint.h"
 
 clean:

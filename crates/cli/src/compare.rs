@@ -103,6 +103,14 @@ fn check(args: &CompareArgs) -> Result<()> {
             bail!("{option} {seconds}: give seconds above 0, at most 1000000");
         }
     }
+    if let Some(seconds) = args.idle
+        && seconds < 0.1
+        && !args.command.is_empty()
+    {
+        bail!(
+            "--idle {seconds}: give 0.1 or more, since the kernel counts CPU time in steps of 10 ms"
+        );
+    }
     if let Some(factor) = args.paced
         && !(0.001..=1e6).contains(&factor)
     {

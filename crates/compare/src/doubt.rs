@@ -42,6 +42,14 @@ pub fn doubts(comparison: &Comparison) -> Vec<String> {
     if comparison.interrupted {
         found.push("interrupted: only what was measured until then is shown".into());
     }
+    let settings = &comparison.settings;
+    let is_hasty = settings.paced.is_none() && settings.idle_s.is_none();
+    if is_hasty && comparison.programs.iter().any(|program| program.replayed) {
+        found.push(
+            "replayed as fast as it goes: what an allocator gives back with time is not seen; use --paced 1, or --idle 5"
+                .into(),
+        );
+    }
     found.extend(busy(comparison));
     found.extend(clock(comparison));
     for program in &comparison.programs {
@@ -145,6 +153,16 @@ fn sampler(program: &Program) -> Vec<String> {
             "{}: the sampler was late in {} of {count} runs (longest gap {worst:.0} ms): short peaks may be missing",
             program.name,
             late.len()
+        ));
+    }
+    let none = all_runs(program)
+        .filter(|(_, run)| run.samples == 0)
+        .count();
+    if none > 0 {
+        found.push(format!(
+            "{}: {} ended before their memory could be looked at; give the program more to do",
+            program.name,
+            units::plural(none as u64, "run")
         ));
     }
     let few = measured()
@@ -301,8 +319,10 @@ mod tests {
     fn each_doubt_by_itself() {
         one(|c| c.settings.runs = 3, "3 rounds only");
         one(|c| c.interrupted = true, "interrupted");
+        one(|c| c.programs[0].replayed = true, "--paced 1");
         one(|c| lean(c).runs[2].late_share = 0.2, "late in 1 of 10 runs");
         one(|c| lean(c).runs[2].samples = 3, "fewer than 20 samples");
+        one(|c| lean(c).runs[2].samples = 0, "1 run ended before");
         one(|c| lean(c).runs[0].swapped_bytes = 4096, "swapped out");
         one(|c| lean(c).runs[0].left = 2, "left 2 processes");
         one(|c| lean(c).runs[0].left = 1, "left 1 process running");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bytes │      ╭─╮ peak
-//!         │   ╭──╯ │          ╭─ final (the last sample)
+//!         │   ╭──╯ │          ╭─ final: the usual level of the last tenth
 //!         │ ╭─╯    ╰──╮   ╭───╯
 //!         │─╯         ╰───╯ after free: the lowest level after the peak that held
 //!         └───────────────────── ms        mean: area / time
@@ -10,7 +10,8 @@
 //!
 //! F1  Between two samples memory is taken to be what the first of them said: the mean is a sum of such steps.
 //! F2  A level holds if three samples in a row are not above it: one sample between two calls does not make a low.
-//! F3  final ≥ 0; after free ≤ peak; mean ≤ peak. Without a sample there is no figure.
+//! F3  final, after free, mean ≤ peak. Without a sample there is no figure. Final is a median, since programs end in
+//!     pieces (a server stops, its shell goes on for a moment) and the last sample falls anywhere in that.
 //! F4  The curve keeps the lowest and the highest sample of each piece of time, so the drawn peak is the peak.
 //!
 //! Not here: taking samples (run.rs), comparing (stats.rs).
@@ -19,6 +20,9 @@ use crate::model::Point;
 
 /// Samples in a row that make a level (F2).
 const HOLDS: usize = 3;
+
+/// The end is the last tenth of the time, but so many samples at least.
+const LEAST_END: usize = 5;
 
 /// Pieces of time of a curve; a curve has at most twice as many points, and the last.
 const PIECES: usize = 300;
@@ -32,13 +36,12 @@ pub struct Levels {
     pub mean: f64,
     /// Lowest level after the peak.
     pub after_free: u64,
-    /// Last.
+    /// Median of the last tenth of the time.
     pub last: u64,
 }
 
 /// The figures of some samples, in the order of time. `end_ms` is when the run ended; `None` without samples.
 pub fn levels(samples: &[Point], end_ms: f64) -> Option<Levels> {
-    let (_, last) = *samples.last()?;
     let (top, (_, peak)) = samples.iter().enumerate().max_by_key(|(_, (_, b))| *b)?;
     let after = &samples[top..];
     let after_free = after
@@ -50,8 +53,21 @@ pub fn levels(samples: &[Point], end_ms: f64) -> Option<Levels> {
         peak: *peak,
         mean: mean(samples, end_ms),
         after_free,
-        last,
+        last: last(samples, end_ms),
     })
+}
+
+fn last(samples: &[Point], end_ms: f64) -> u64 {
+    let first_ms = samples.first().map_or(0.0, |(at, _)| *at);
+    let from = end_ms - (end_ms - first_ms) / 10.0;
+    let in_time = samples.iter().filter(|(at, _)| *at >= from).count();
+    let count = in_time.max(LEAST_END).min(samples.len());
+    let mut end: Vec<u64> = samples[samples.len() - count..]
+        .iter()
+        .map(|(_, bytes)| *bytes)
+        .collect();
+    end.sort_unstable();
+    end.get(end.len() / 2).copied().unwrap_or(0)
 }
 
 fn mean(samples: &[Point], end_ms: f64) -> f64 {
@@ -138,18 +154,18 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Rises to 100, falls to 20 for three samples, dips to 5 once, ends at 40.
-        let samples = every_10_ms(&[10, 100, 20, 20, 20, 40, 5, 40]);
-        let found = levels(&samples, 80.0).expect("samples");
+        // Rises to 100, falls to 20 for three samples, dips to 5 once, ends at 40, and goes away in pieces.
+        let samples = every_10_ms(&[10, 100, 20, 20, 20, 40, 5, 40, 41, 1]);
+        let found = levels(&samples, 100.0).expect("samples");
         assert_eq!((found.peak, found.after_free, found.last), (100, 20, 40));
-        assert_eq!(found.mean, 255.0 / 8.0);
+        assert_eq!(found.mean, 297.0 / 10.0);
     }
 
     #[test]
     fn who_frees_nothing_has_its_peak_after_free() {
         let samples = every_10_ms(&[1, 2, 3, 4]);
         let found = levels(&samples, 40.0).expect("samples");
-        assert_eq!((found.peak, found.after_free, found.last), (4, 4, 4));
+        assert_eq!((found.peak, found.after_free, found.last), (4, 4, 3));
         assert_eq!(levels(&[], 1.0), None);
         let one = levels(&[(0.0, 7)], 0.0).expect("one");
         assert_eq!((one.peak, one.mean, one.after_free), (7, 7.0, 7));

@@ -266,7 +266,7 @@ pub enum Measure {
     MeanBytes,
     /// Lowest level after the peak that held for three samples.
     AfterFreeBytes,
-    /// Last sample.
+    /// Median of the last tenth of the time; of a replay, its last point.
     FinalBytes,
     /// Faults served without I/O.
     MinorFaults,

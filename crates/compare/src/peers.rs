@@ -295,8 +295,10 @@ fn at_path(name: &str) -> Result<Allocator, Missing> {
         why,
         get: "name a 64-bit shared library that exports malloc".into(),
     };
-    let path = fs::canonicalize(name).map_err(|error| missing(format!("{name}: {error}")))?;
-    check(&path).map_err(missing)?;
+    let path = fs::canonicalize(name).map_err(|error| missing(error.to_string()))?;
+    // The path is the name of the row already.
+    let prefix = format!("{}: ", path.display());
+    check(&path).map_err(|why| missing(why.strip_prefix(&prefix).unwrap_or(&why).to_owned()))?;
     let file = path.file_name().map_or_else(
         || name.to_owned(),
         |file| file.to_string_lossy().into_owned(),

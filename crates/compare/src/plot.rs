@@ -416,10 +416,10 @@ fn panel(
         x(1.0)
     );
     let edge = reach.exp();
-    for ratio in [1.0 / edge, 1.0, edge] {
+    for (ratio, anchor) in [(1.0 / edge, "start"), (1.0, "middle"), (edge, "end")] {
         let _ = write!(
             svg,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
             x(ratio),
             bottom + 16.0,
             words::plain_ratio(ratio)

@@ -124,6 +124,7 @@ impl Replayer {
             limit: NULL_LIMIT,
             idle: None,
             interval: Duration::from_millis(50),
+            library: None,
         })
         .with_context(|| format!("{}: cannot be started", self.program.display()))?;
         match done.ended {
@@ -264,6 +265,7 @@ impl Replayed {
             .collect();
         let end_ms = self.moments.last().map_or(0.0, |moment| moment.at_ms);
         if let Some(levels) = figures::levels(&rss, end_ms) {
+            let last = self.moments.last().map_or(0, |moment| moment.rss_bytes);
             let after_free = self.named("after_free").map(|moment| moment.rss_bytes);
             run.figures.extend([
                 (Measure::PeakBytes, levels.peak as f64),
@@ -272,7 +274,7 @@ impl Replayed {
                     Measure::AfterFreeBytes,
                     after_free.unwrap_or(levels.after_free) as f64,
                 ),
-                (Measure::FinalBytes, levels.last as f64),
+                (Measure::FinalBytes, last as f64),
             ]);
         }
         let live = self.moments.iter().map(|moment| moment.live_bytes).max();

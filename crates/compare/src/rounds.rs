@@ -191,7 +191,9 @@ impl Rounds<'_> {
         let found = counter
             .read(done.pid)
             .context("the file of counted calls")?;
-        let why = found.in_vain(allocator);
+        let why = found
+            .in_vain(allocator)
+            .or_else(|| held_elsewhere(allocator, &done));
         self.columns[at].check = Some(found.check);
         Ok(why.map_or(Verdict::Measured, |why| Verdict::NoEffect { why }))
     }
@@ -255,6 +257,7 @@ impl Rounds<'_> {
             limit: self.limit(at),
             idle,
             interval: Duration::from_millis(settings.interval_ms),
+            library: counter.map(|_| self.plan.probe.display().to_string()),
         };
         let done = run::run(&job)
             .with_context(|| format!("{}: cannot be started", job.command[0].to_string_lossy()))?;
@@ -364,6 +367,19 @@ impl Rounds<'_> {
             }
         }
     }
+}
+
+/// Why the preload was in vain though it was loaded somewhere: most of the memory is held where it was not.
+fn held_elsewhere(allocator: &Allocator, done: &Done) -> Option<String> {
+    allocator.library.as_ref()?;
+    let (bytes, program) = done.without_library.as_ref()?;
+    (*bytes > done.with_library_bytes).then(|| {
+        format!(
+            "most of the memory was held by {program}, {} without the preload: statically linked, set-user-id, or \
+             started with an environment of its own",
+            skinflint_view::units::bytes(*bytes)
+        )
+    })
 }
 
 /// What is added to the environment for an allocator.

@@ -9,9 +9,9 @@
 //! R1  The program's stdin is a file or nothing, its stdout and stderr are files: no pipe that can fill, no terminal.
 //! R2  No wait without a bound: the limit, then SIGKILL to the whole tree.
 //! R3  A look is planned on a fixed grid; if one was late the next keeps to the grid, and the gap is in the figures.
+//!     Samples are bounded in number: a long run is looked at more rarely.
 //! R4  CPU time and faults are those that the kernel gives for the program and for what it and we waited for.
 //! R5  The program may not outlive this process: it gets SIGKILL when the thread that started it ends.
-//!
 //! R6  One run at a time in a process: what else is its child is taken for an orphan of the run (tree.rs, T2).
 //!
 //! Not here: which program and allocator (rounds.rs), what follows from samples (figures.rs).
@@ -44,6 +44,8 @@ const LOOKS_A_SEARCH: u64 = 4;
 const GRACE: Duration = Duration::from_millis(300);
 /// A program that is asked to end has so long.
 const ENDING: Duration = Duration::from_secs(5);
+/// Samples that are kept; at 10 ms this is a quarter of an hour. Then every second one goes and the interval doubles.
+const MOST_SAMPLES: usize = 100_000;
 /// An idle tree uses at most one part in so many of one processor.
 const IDLE_SHARE: u32 = 100;
 
@@ -64,6 +66,8 @@ pub struct Job {
     pub idle: Option<Duration>,
     /// Time between looks.
     pub interval: Duration,
+    /// A library that every process should have loaded; who has not is told. Makes looks dearer.
+    pub library: Option<String>,
 }
 
 /// How a run ended.
@@ -106,6 +110,10 @@ pub struct Done {
     pub processes: u32,
     /// Processes that it left and that were ended.
     pub left: u32,
+    /// Most bytes that processes with [`Job::library`] held at a time.
+    pub with_library_bytes: u64,
+    /// Most bytes that one process without it held, and its program.
+    pub without_library: Option<(u64, String)>,
     /// Digest of its stdout.
     pub output: u64,
     /// Last line on its stderr, without control characters.
@@ -155,6 +163,8 @@ pub fn run(job: &Job) -> io::Result<Done> {
         swapped_bytes: watch.swapped_bytes,
         processes: watch.processes,
         left,
+        with_library_bytes: watch.with_library_bytes,
+        without_library: watch.without_library.take(),
         output: digest(&out)?,
         said: last_line(&err),
     })
@@ -191,11 +201,14 @@ struct Watch<'a> {
     job: &'a Job,
     begun: Instant,
     tree: Tree,
+    interval: Duration,
     pidfd: i32,
     samples: Vec<Point>,
     high_water_bytes: Option<u64>,
     swapped_bytes: u64,
     processes: u32,
+    with_library_bytes: u64,
+    without_library: Option<(u64, String)>,
     /// When the tree was last seen to work, and its CPU time then.
     worked: (Instant, u64),
 }
@@ -208,11 +221,14 @@ impl Watch<'_> {
             job,
             begun,
             tree: Tree::new(child.id()),
+            interval: job.interval,
             pidfd,
             samples: Vec::new(),
             high_water_bytes: None,
             swapped_bytes: 0,
             processes: 0,
+            with_library_bytes: 0,
+            without_library: None,
             worked: (begun, 0),
         }
     }
@@ -229,7 +245,7 @@ impl Watch<'_> {
             looks += 1;
             let now = Instant::now();
             while planned <= now {
-                planned += self.job.interval;
+                planned += self.interval;
             }
             if self.wait(planned - now, child.id()) {
                 return None;
@@ -242,12 +258,21 @@ impl Watch<'_> {
     }
 
     fn sample(&mut self) {
-        let held: Held = self.tree.held(self.job.interval);
+        let held: Held = self.tree.held(self.interval);
         if held.processes == 0 {
             return;
         }
+        if let Some(library) = &self.job.library {
+            let (with, without) = self.tree.with_and_without(library);
+            self.with_library_bytes = self.with_library_bytes.max(with);
+            self.without_library = self.without_library.take().max(without);
+        }
         let at = self.begun.elapsed().as_secs_f64() * 1e3;
         self.samples.push((at, held.rss_bytes));
+        if self.samples.len() >= MOST_SAMPLES {
+            thin(&mut self.samples);
+            self.interval *= 2;
+        }
         self.swapped_bytes = self.swapped_bytes.max(held.swap_bytes);
         self.processes = self.processes.max(held.processes);
         self.high_water_bytes = self.high_water_bytes.max(held.high_water_bytes);
@@ -320,6 +345,15 @@ impl Drop for Watch<'_> {
             unsafe { libc::close(self.pidfd) };
         }
     }
+}
+
+/// Of each two samples keeps the higher one: the peak stays, and no low is made up.
+fn thin(samples: &mut Vec<Point>) {
+    let kept = samples.chunks(2).filter_map(|pair| {
+        let higher = |a: &&Point, b: &&Point| a.1.cmp(&b.1);
+        pair.iter().max_by(higher).copied()
+    });
+    *samples = kept.collect();
 }
 
 fn has_ended(pid: u32) -> bool {
@@ -431,6 +465,7 @@ mod tests {
             limit: Duration::from_secs(20),
             idle: None,
             interval: Duration::from_millis(5),
+            library: None,
         }
     }
 
@@ -471,6 +506,13 @@ mod tests {
     }
 
     #[test]
+    fn thinned_samples_keep_the_peak_and_the_order() {
+        let mut samples = vec![(0.0, 5), (1.0, 9), (2.0, 7), (3.0, 1), (4.0, 2)];
+        thin(&mut samples);
+        assert_eq!(samples, [(1.0, 9), (2.0, 7), (4.0, 2)]);
+    }
+
+    #[test]
     fn output_is_compared_by_its_bytes() {
         let one = done("echo a", |_| ()).output;
         assert_eq!(one, done("echo a >&1", |_| ()).output);
@@ -485,8 +527,9 @@ mod tests {
         assert_eq!(idle.ended, Ended::Idle);
         assert!(idle.elapsed < Duration::from_secs(10));
         assert!(idle.samples.len() > 10);
-        let busy = done("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", |job| {
-            job.idle = Some(Duration::from_millis(50));
+        // Long enough that a machine with much to do gives it 10 ms, in which /proc counts.
+        let busy = done("i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done", |job| {
+            job.idle = Some(Duration::from_millis(400));
         });
         assert_eq!(busy.ended, Ended::Status(0));
     }

@@ -115,6 +115,10 @@ fn label_width(comparison: &Comparison) -> usize {
 }
 
 fn block(out: &mut String, comparison: &Comparison, columns: &[usize]) {
+    let mut cells = comparison.programs.iter().flat_map(|p| &p.columns);
+    if cells.all(|column| column.cells.is_empty()) {
+        return;
+    }
     let label = label_width(comparison);
     let _ = write!(out, "{:label$}", "");
     for &at in columns {

@@ -170,6 +170,30 @@ impl Tree {
         held
     }
 
+    /// What members with a library hold, and what the largest without it holds: bytes, and its program. Cost: two
+    /// files for each member.
+    pub fn with_and_without(&self, library: &str) -> (u64, Option<(u64, String)>) {
+        let (mut with, mut without) = (0, None);
+        for pid in &self.members {
+            let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
+                continue;
+            };
+            // Between exec and the loader's work nobody has libraries: its heap is not there yet either.
+            let begins = !maps.contains("[heap]") && maps.lines().count() < 12;
+            if self.unsettled.contains_key(pid) || maps.is_empty() || begins {
+                continue;
+            }
+            let bytes = status(*pid).map_or(0, |status| status.rss_bytes);
+            if maps.contains(library) {
+                with += bytes;
+            } else if without.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+                without = Some((bytes, program.display().to_string()));
+            }
+        }
+        (with, without)
+    }
+
     /// CPU time that the living members have used, in nanoseconds, in steps of 10 ms.
     pub fn cpu_ns(&self) -> u64 {
         let stats = self.members.iter().filter_map(|pid| stat(*pid));

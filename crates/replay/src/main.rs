@@ -29,6 +29,10 @@ mod system;
 mod tally;
 mod threads;
 
+// The crate `libc` leaves linking to `std` when another package of the same build asks for its `std` feature.
+#[link(name = "c")]
+unsafe extern "C" {}
+
 use core::ffi::{c_char, c_int};
 
 use options::Options;
