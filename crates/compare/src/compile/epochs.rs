@@ -22,7 +22,7 @@ const CHANGE_SHARE: u64 = 64;
 /// … at least this.
 const CHANGE_BYTES: u64 = 64 << 10;
 /// Events of an epoch at least, unless a point ends it.
-const LEAST_EVENTS: u32 = 32;
+const LEAST_EVENTS: u32 = 8;
 /// No epoch grows beyond this, whatever the events ask for.
 const FULL_BYTES: usize = MAX_PAYLOAD_BYTES / 2;
 /// Nanoseconds after which a thread's operations get a new time stamp.
