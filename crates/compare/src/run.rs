@@ -102,6 +102,9 @@ pub struct Done {
     pub minor_faults: u64,
     /// Memory, by milliseconds since the start.
     pub samples: Vec<Point>,
+    /// How long the process lived that held most at the peak, milliseconds: what comes after is the end of its
+    /// wrappers.
+    pub main_ended_ms: f64,
     /// Highest high-water mark of the kernel, of a program of one process.
     pub high_water_bytes: Option<u64>,
     /// Most bytes swapped out.
@@ -159,6 +162,7 @@ pub fn run(job: &Job) -> io::Result<Done> {
         system_ns: usage.system_ns,
         minor_faults: usage.minor_faults,
         samples: std::mem::take(&mut watch.samples),
+        main_ended_ms: watch.main.2,
         high_water_bytes: watch.high_water_bytes,
         swapped_bytes: watch.swapped_bytes,
         processes: watch.processes,
@@ -202,6 +206,8 @@ struct Watch<'a> {
     begun: Instant,
     tree: Tree,
     interval: Duration,
+    /// Highest memory so far, who held most of it then, and when that one was last seen.
+    main: (u64, u32, f64),
     pidfd: i32,
     samples: Vec<Point>,
     high_water_bytes: Option<u64>,
@@ -222,6 +228,7 @@ impl Watch<'_> {
             begun,
             tree: Tree::new(child.id()),
             interval: job.interval,
+            main: (0, child.id(), 0.0),
             pidfd,
             samples: Vec::new(),
             high_water_bytes: None,
@@ -269,6 +276,14 @@ impl Watch<'_> {
         }
         let at = self.begun.elapsed().as_secs_f64() * 1e3;
         self.samples.push((at, held.rss_bytes));
+        let (peak, main, _) = self.main;
+        match held.largest {
+            Some((_, largest)) if held.rss_bytes > peak => {
+                self.main = (held.rss_bytes, largest, at);
+            }
+            _ if self.tree.is_alive(main) => self.main.2 = at,
+            _ => {}
+        }
         if self.samples.len() >= MOST_SAMPLES {
             thin(&mut self.samples);
             self.interval *= 2;
