@@ -32,8 +32,10 @@ const PAGE: u64 = 4096;
 const AHEAD: usize = 16;
 /// Operations between two rings while somebody waits.
 const RING_EACH: u32 = 32;
-/// Memory that `--null` hands out, over and over; it stays in the cache.
+/// Memory that `--null` hands out to a thread, over and over; it stays in the cache.
 const NULL_BYTES: u64 = 64 << 10;
+/// Threads that have such memory of their own: others share, and would pay for each other's lines.
+const NULL_THREADS: u64 = 128;
 
 /// A replay in recorded time that is later than this does not catch up.
 const LATE_NS: u64 = 20_000_000;
@@ -87,6 +89,7 @@ pub struct Player {
     slot_high: u32,
     size_high: u64,
     until_ring: u32,
+    null_from: u64,
     null_at: u64,
     recorded_ns: u64,
 }
@@ -102,8 +105,8 @@ pub enum Played {
 }
 
 impl Player {
-    /// A player that counts into this tally, which must be its thread's.
-    pub fn new(stage: &'static Stage, tally: &'static mut Tally) -> Player {
+    /// A player of this thread, which counts into this tally; it must be its thread's.
+    pub fn new(stage: &'static Stage, number: u32, tally: &'static mut Tally) -> Player {
         Player {
             stage,
             slots: stage.slots(),
@@ -113,6 +116,7 @@ impl Player {
             slot_high: 0,
             size_high: 0,
             until_ring: RING_EACH,
+            null_from: u64::from(number) % NULL_THREADS * (NULL_BYTES + PAGE),
             null_at: 0,
             recorded_ns: 0,
         }
@@ -230,10 +234,9 @@ impl Player {
         if self.null_at + bytes > NULL_BYTES {
             self.null_at = 0;
         }
-        let at = self.null_at;
+        let at = self.null_from + self.null_at;
         self.null_at += bytes;
-        // The upper half of this thread's own stack area would do as well; scratch memory is free between points.
-        // SAFETY: below `NULL_BYTES` plus a page, far inside the scratch area.
+        // SAFETY: below `NULL_THREADS` such areas, 9 MiB: inside the scratch area, which is free between points.
         unsafe { self.stage.memory.scratch().add(at as usize) }
     }
 

@@ -173,6 +173,12 @@ impl Stage {
         unsafe { &*parts.add(number as usize) }
     }
 
+    /// Which recorded thread this is.
+    pub fn number(&self, part: &Part) -> u32 {
+        // SAFETY: all parts lie in one array (`part`).
+        unsafe { core::ptr::from_ref(part).offset_from(self.part(0)) as u32 }
+    }
+
     /// The first slot; S1 of slots.rs says which indices are valid.
     pub fn slots(&self) -> *const Slot {
         self.memory.slots().cast()

@@ -131,8 +131,7 @@ extern "C" fn run(part: *mut c_void) -> *mut c_void {
     }
     // ORDER: Relaxed; a count, for `look` in stage.rs.
     stage.alive.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: the part lies in the array of parts.
-    let number = unsafe { core::ptr::from_ref(part).offset_from(stage.part(0)) } as u32;
+    let number = stage.number(part);
     stage.threads.locked(|inner| {
         if inner.count < ENDED {
             inner.ended[inner.count] = number;
@@ -145,7 +144,7 @@ extern "C" fn run(part: *mut c_void) -> *mut c_void {
 /// Plays a part's chunks until the script is over (`false`) or the thread ends (`true`).
 fn play_all(stage: &'static Stage, part: &'static Part) -> bool {
     // SAFETY: H2 of stage.rs: the tally is this thread's.
-    let mut player = Player::new(stage, unsafe { &mut *part.tally.get() });
+    let mut player = Player::new(stage, stage.number(part), unsafe { &mut *part.tally.get() });
     let mut taken = 0_u32;
     while let Some(chunk) = stage.take(part, taken) {
         taken = taken.wrapping_add(1);

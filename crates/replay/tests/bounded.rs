@@ -125,10 +125,11 @@ fn memory_is_bounded_by_live_blocks() {
     // Resets the high-water mark of this process (man 5 proc).
     std::fs::write("/proc/self/clear_refs", "5").expect("clear_refs");
     let before = high_water_bytes();
+    let report = folder.path().join("report");
     let mut player = Command::new(env!("CARGO_BIN_EXE_skinflint-replay"))
-        .args(["-", "--null", "--report", "-"])
+        .args(["-", "--null", "--report"])
+        .arg(&report)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
         .spawn()
         .expect("the player starts");
     let pipe = player.stdin.take().expect("a pipe");
@@ -137,14 +138,9 @@ fn memory_is_bounded_by_live_blocks() {
     pipe.flush().expect("the player reads");
     drop(pipe);
     let grown = high_water_bytes() - before;
-    let output = player.wait_with_output().expect("it ends");
-    assert!(output.status.success());
-    let last = output
-        .stdout
-        .split(|&byte| byte == b'\n')
-        .rfind(|line| !line.is_empty())
-        .expect("a report");
-    let end: Value = serde_json::from_slice(last).expect("JSON");
+    assert!(player.wait().expect("it ends").success());
+    let report = std::fs::read_to_string(report).expect("a report");
+    let end: Value = serde_json::from_str(report.lines().last().expect("lines")).expect("JSON");
     let number = |field: &str| end[field].as_u64().expect("a number");
 
     println!(

@@ -5,7 +5,7 @@
 //!   push(other, op)  ─► chunk of the other  ─┴─ cut ─► [epoch header | chunks] ─► out
 //! ```
 //!
-//! O1  An epoch ends after `EPOCH_EVENTS` events, at a point, or when its threads have changed live bytes by much: a
+//! O1  An epoch ends after `EPOCH_EVENTS` events, at a point, or when its threads have acquired or released much: a
 //!     thread may run ahead by two epochs, and the peak must not be falsified by more than a percent or two.
 //! O2  Chunks keep the order in which their threads first did something; within a chunk, the order of tickets.
 //!
@@ -22,7 +22,7 @@ const CHANGE_SHARE: u64 = 64;
 /// … at least this.
 const CHANGE_BYTES: u64 = 64 << 10;
 /// Events of an epoch at least, unless a point ends it.
-const LEAST_EVENTS: u32 = 32;
+const LEAST_EVENTS: u32 = 8;
 /// No epoch grows beyond this, whatever the events ask for.
 const FULL_BYTES: usize = MAX_PAYLOAD_BYTES / 2;
 /// Nanoseconds after which a thread's operations get a new time stamp.
@@ -45,7 +45,8 @@ pub struct Epochs<'a> {
     payload: Vec<u8>,
     words: usize,
     events: u32,
-    changed_bytes: u64,
+    acquired_bytes: u64,
+    released_bytes: u64,
     /// The header of the epoch in the making.
     head: Epoch,
     now_ns: u64,
@@ -75,7 +76,8 @@ impl<'a> Epochs<'a> {
             payload: Vec::new(),
             words: 0,
             events: 0,
-            changed_bytes: 0,
+            acquired_bytes: 0,
+            released_bytes: 0,
             head: Epoch::default(),
             now_ns: 0,
             ops: 0,
@@ -113,8 +115,10 @@ impl<'a> Epochs<'a> {
     /// If `out` fails.
     pub fn begin(&mut self, time_ns: u64) -> io::Result<()> {
         let much = CHANGE_BYTES.max(self.live_bytes / CHANGE_SHARE);
-        let changed =
-            self.active.len() > 1 && self.changed_bytes > much && self.events >= LEAST_EVENTS;
+        // Who runs ahead acquires, or releases, this much at most before the others.
+        let changed = self.acquired_bytes.max(self.released_bytes) > much
+            && self.active.len() > 1
+            && self.events >= LEAST_EVENTS;
         if self.events >= EPOCH_EVENTS || changed || self.words * 4 > FULL_BYTES {
             self.cut(0, 0)?;
         }
@@ -155,7 +159,8 @@ impl<'a> Epochs<'a> {
         self.live_bytes = (self.live_bytes + known(acquired)).saturating_sub(known(released));
         self.live_blocks =
             (self.live_blocks + u32::from(acquired.is_some())) - u32::from(released.is_some());
-        self.changed_bytes += known(acquired).abs_diff(known(released));
+        self.acquired_bytes += known(acquired).saturating_sub(known(released));
+        self.released_bytes += known(released).saturating_sub(known(acquired));
     }
 
     /// Ends the epoch; the next one has these points before it.
@@ -193,7 +198,8 @@ impl<'a> Epochs<'a> {
             ..Epoch::default()
         };
         self.events = 0;
-        self.changed_bytes = 0;
+        self.acquired_bytes = 0;
+        self.released_bytes = 0;
         Ok(())
     }
 

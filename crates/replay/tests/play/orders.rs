@@ -193,9 +193,9 @@ fn threads_come_and_go() {
         (run.number("threads_started"), run.number("live_blocks")),
         (u64::from(THREADS), u64::from(THREADS))
     );
-    // Stacks of ended threads are used again: all together would hold at least three pages each.
+    // Stacks of ended threads are used again: all together would hold a page each at least.
     assert!(
-        run.number("own_bytes") < u64::from(THREADS) * 3 * 4096,
+        run.number("own_bytes") < u64::from(THREADS) * 4096 / 2,
         "{}",
         run.number("own_bytes")
     );
