@@ -220,7 +220,7 @@ fn outliers(program: &Program) -> Option<String> {
     let more = about.len().saturating_sub(NAMED);
     about.truncate(NAMED);
     if more > 0 {
-        about.push(format!("and {more} more figures"));
+        about.push(format!("and {}", units::plural(more as u64, "more figure")));
     }
     (!about.is_empty()).then(|| {
         format!(

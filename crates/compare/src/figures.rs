@@ -12,7 +12,9 @@
 //! F2  A level holds if three samples in a row are not above it: one sample between two calls does not make a low.
 //! F3  final, after free, mean ≤ peak. Without a sample there is no figure. Final is a median, since programs end in
 //!     pieces (a server stops, its shell goes on for a moment) and the last sample falls anywhere in that.
-//! F4  The curve keeps the lowest and the highest sample of each piece of time, so the drawn peak is the peak.
+//! F4  After free and final are of the time in which the process lives that held most at the peak: when a server has
+//!     ended, its shell holds little, and that is no merit of the allocator.
+//! F5  The curve keeps the lowest and the highest sample of each piece of time, so the drawn peak is the peak.
 //!
 //! Not here: taking samples (run.rs), comparing (stats.rs).
 
@@ -40,10 +42,13 @@ pub struct Levels {
     pub last: u64,
 }
 
-/// The figures of some samples, in the order of time. `end_ms` is when the run ended; `None` without samples.
-pub fn levels(samples: &[Point], end_ms: f64) -> Option<Levels> {
+/// The figures of some samples, in the order of time. `end_ms` is when the run ended, `main_ended_ms` the last moment at
+/// which the main process was seen (F4); `None` without samples.
+pub fn levels(samples: &[Point], end_ms: f64, main_ended_ms: f64) -> Option<Levels> {
     let (top, (_, peak)) = samples.iter().enumerate().max_by_key(|(_, (_, b))| *b)?;
-    let after = &samples[top..];
+    let of_main = samples.partition_point(|(at, _)| *at <= main_ended_ms);
+    let of_main = &samples[..of_main.max(top + 1)];
+    let after = &of_main[top..];
     let after_free = after
         .windows(HOLDS.min(after.len()))
         .filter_map(|window| window.iter().map(|(_, bytes)| *bytes).max())
@@ -53,12 +58,13 @@ pub fn levels(samples: &[Point], end_ms: f64) -> Option<Levels> {
         peak: *peak,
         mean: mean(samples, end_ms),
         after_free,
-        last: last(samples, end_ms),
+        last: last(of_main),
     })
 }
 
-fn last(samples: &[Point], end_ms: f64) -> u64 {
+fn last(samples: &[Point]) -> u64 {
     let first_ms = samples.first().map_or(0.0, |(at, _)| *at);
+    let end_ms = samples.last().map_or(0.0, |(at, _)| *at);
     let from = end_ms - (end_ms - first_ms) / 10.0;
     let in_time = samples.iter().filter(|(at, _)| *at >= from).count();
     let count = in_time.max(LEAST_END).min(samples.len());
@@ -88,7 +94,7 @@ fn mean(samples: &[Point], end_ms: f64) -> f64 {
     }
 }
 
-/// What is drawn of the samples (F4).
+/// What is drawn of the samples (F5).
 pub fn curve(samples: &[Point]) -> Vec<Point> {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
         return Vec::new();
@@ -156,24 +162,37 @@ mod tests {
     fn by_hand() {
         // Rises to 100, falls to 20 for three samples, dips to 5 once, ends at 40, and goes away in pieces.
         let samples = every_10_ms(&[10, 100, 20, 20, 20, 40, 5, 40, 41, 1]);
-        let found = levels(&samples, 100.0).expect("samples");
+        let found = levels(&samples, 100.0, 100.0).expect("samples");
         assert_eq!((found.peak, found.after_free, found.last), (100, 20, 40));
         assert_eq!(found.mean, 297.0 / 10.0);
     }
 
     #[test]
+    fn what_comes_after_the_main_process_is_no_low() {
+        // A server holds 100, then 60; from 60 ms on only its shell is left.
+        let samples = every_10_ms(&[10, 100, 100, 60, 60, 60, 60, 2, 2, 2, 2]);
+        let found = levels(&samples, 110.0, 60.0).expect("samples");
+        assert_eq!((found.peak, found.after_free, found.last), (100, 60, 60));
+        assert_eq!(found.mean, 458.0 / 11.0);
+        assert_eq!(
+            levels(&samples, 110.0, 110.0).expect("samples").after_free,
+            2
+        );
+    }
+
+    #[test]
     fn who_frees_nothing_has_its_peak_after_free() {
         let samples = every_10_ms(&[1, 2, 3, 4]);
-        let found = levels(&samples, 40.0).expect("samples");
+        let found = levels(&samples, 40.0, 40.0).expect("samples");
         assert_eq!((found.peak, found.after_free, found.last), (4, 4, 3));
-        assert_eq!(levels(&[], 1.0), None);
-        let one = levels(&[(0.0, 7)], 0.0).expect("one");
+        assert_eq!(levels(&[], 1.0, 1.0), None);
+        let one = levels(&[(0.0, 7)], 0.0, 0.0).expect("one");
         assert_eq!((one.peak, one.mean, one.after_free), (7, 7.0, 7));
     }
 
     #[test]
     fn uneven_samples_weigh_by_their_time() {
-        let found = levels(&[(0.0, 100), (10.0, 0)], 100.0).expect("samples");
+        let found = levels(&[(0.0, 100), (10.0, 0)], 100.0, 100.0).expect("samples");
         assert_eq!(found.mean, 10.0);
         assert_eq!(gaps(&[(0.0, 1), (10.0, 1)], 10.0, 100.0), (90.0, 0.9));
         assert_eq!(gaps(&every_10_ms(&[1; 5]), 10.0, 50.0), (10.0, 0.0));

@@ -264,7 +264,7 @@ impl Replayed {
             .map(|m| (m.at_ms, m.rss_bytes))
             .collect();
         let end_ms = self.moments.last().map_or(0.0, |moment| moment.at_ms);
-        if let Some(levels) = figures::levels(&rss, end_ms) {
+        if let Some(levels) = figures::levels(&rss, end_ms, end_ms) {
             let last = self.moments.last().map_or(0, |moment| moment.rss_bytes);
             let after_free = self.named("after_free").map(|moment| moment.rss_bytes);
             run.figures.extend([

@@ -425,7 +425,9 @@ fn figured(done: &Done, replayed: Option<Replayed>, settings: &Settings) -> Run 
     ]);
     let samples = &done.samples;
     let mut high_water_bytes = None;
-    if let Some(levels) = figures::levels(samples, end_ms).filter(|_| replayed.is_none()) {
+    if let Some(levels) =
+        figures::levels(samples, end_ms, done.main_ended_ms).filter(|_| replayed.is_none())
+    {
         let mark = done.high_water_bytes;
         high_water_bytes = mark.filter(|mark| done.processes == 1 && *mark > levels.peak);
         let peak = high_water_bytes.unwrap_or(levels.peak);

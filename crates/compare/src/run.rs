@@ -9,7 +9,8 @@
 //! R1  The program's stdin is a file or nothing, its stdout and stderr are files: no pipe that can fill, no terminal.
 //! R2  No wait without a bound: the limit, then SIGKILL to the whole tree.
 //! R3  A look is planned on a fixed grid; if one was late the next keeps to the grid, and the gap is in the figures.
-//!     Samples are bounded in number: a long run is looked at more rarely.
+//!     Samples are bounded in number, a long run is looked at more rarely; looking takes a tenth of a processor at most,
+//!     unless a look takes four intervals.
 //! R4  CPU time and faults are those that the kernel gives for the program and for what it and we waited for.
 //! R5  The program may not outlive this process: it gets SIGKILL when the thread that started it ends.
 //! R6  One run at a time in a process: what else is its child is taken for an orphan of the run (tree.rs, T2).
@@ -44,6 +45,8 @@ const LOOKS_A_SEARCH: u64 = 4;
 const GRACE: Duration = Duration::from_millis(300);
 /// A program that is asked to end has so long.
 const ENDING: Duration = Duration::from_secs(5);
+/// After a look that was dear, at most so many intervals of rest.
+const MOST_REST: u32 = 3;
 /// Samples that are kept; at 10 ms this is a quarter of an hour. Then every second one goes and the interval doubles.
 const MOST_SAMPLES: usize = 100_000;
 /// An idle tree uses at most one part in so many of one processor.
@@ -102,6 +105,9 @@ pub struct Done {
     pub minor_faults: u64,
     /// Memory, by milliseconds since the start.
     pub samples: Vec<Point>,
+    /// How long the process lived that held most at the peak, milliseconds: what comes after is the end of its
+    /// wrappers.
+    pub main_ended_ms: f64,
     /// Highest high-water mark of the kernel, of a program of one process.
     pub high_water_bytes: Option<u64>,
     /// Most bytes swapped out.
@@ -159,6 +165,7 @@ pub fn run(job: &Job) -> io::Result<Done> {
         system_ns: usage.system_ns,
         minor_faults: usage.minor_faults,
         samples: std::mem::take(&mut watch.samples),
+        main_ended_ms: watch.main.2,
         high_water_bytes: watch.high_water_bytes,
         swapped_bytes: watch.swapped_bytes,
         processes: watch.processes,
@@ -202,6 +209,8 @@ struct Watch<'a> {
     begun: Instant,
     tree: Tree,
     interval: Duration,
+    /// Highest memory so far, who held most of it then, and when that one was last seen.
+    main: (u64, u32, f64),
     pidfd: i32,
     samples: Vec<Point>,
     high_water_bytes: Option<u64>,
@@ -222,6 +231,7 @@ impl Watch<'_> {
             begun,
             tree: Tree::new(child.id()),
             interval: job.interval,
+            main: (0, child.id(), 0.0),
             pidfd,
             samples: Vec::new(),
             high_water_bytes: None,
@@ -238,13 +248,17 @@ impl Watch<'_> {
         let mut planned = self.begun;
         let mut looks = 0_u64;
         loop {
+            let before = thread_cpu();
             if looks.is_multiple_of(LOOKS_A_SEARCH) {
                 self.tree.look();
             }
             self.sample();
             looks += 1;
+            // A tenth of a processor at most, but no more than some intervals of rest.
+            let cost = thread_cpu() - before;
+            let rest = (cost * 9).min(self.interval * MOST_REST);
             let now = Instant::now();
-            while planned <= now {
+            while planned < now + rest.max(Duration::from_nanos(1)) {
                 planned += self.interval;
             }
             if self.wait(planned - now, child.id()) {
@@ -269,6 +283,14 @@ impl Watch<'_> {
         }
         let at = self.begun.elapsed().as_secs_f64() * 1e3;
         self.samples.push((at, held.rss_bytes));
+        let (peak, main, _) = self.main;
+        match held.largest {
+            Some((_, largest)) if held.rss_bytes > peak => {
+                self.main = (held.rss_bytes, largest, at);
+            }
+            _ if self.tree.is_alive(main) => self.main.2 = at,
+            _ => {}
+        }
         if self.samples.len() >= MOST_SAMPLES {
             thin(&mut self.samples);
             self.interval *= 2;
@@ -344,6 +366,16 @@ impl Drop for Watch<'_> {
             // SAFETY: the descriptor is ours.
             unsafe { libc::close(self.pidfd) };
         }
+    }
+}
+
+/// CPU time of this thread.
+fn thread_cpu() -> Duration {
+    // SAFETY: the structure is ours; the clock is always there.
+    unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 }
 

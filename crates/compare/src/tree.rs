@@ -31,6 +31,19 @@ pub struct Held {
     pub high_water_bytes: Option<u64>,
     /// Processes that hold anything.
     pub processes: u32,
+    /// The one that holds most, and how much.
+    pub largest: Option<(u64, u32)>,
+}
+
+impl Held {
+    fn add(&mut self, pid: u32, rss_bytes: u64, swap_bytes: u64) {
+        self.rss_bytes += rss_bytes;
+        self.swap_bytes += swap_bytes;
+        if rss_bytes > 0 {
+            self.processes += 1;
+            self.largest = self.largest.max(Some((rss_bytes, pid)));
+        }
+    }
 }
 
 /// A process tree.
@@ -149,9 +162,8 @@ impl Tree {
             let (Some(anon), shared) = (anon, field(&text, "Pss_Shmem:").unwrap_or(0)) else {
                 continue;
             };
-            held.rss_bytes += anon + shared;
-            held.swap_bytes += field(&text, "SwapPss:").unwrap_or(0);
-            held.processes += u32::from(anon > 0);
+            let swapped = field(&text, "SwapPss:").unwrap_or(0);
+            held.add(*pid, anon + shared, swapped);
         }
         if let [pid] = self.members[..] {
             held.high_water_bytes = status(pid).and_then(|status| status.high_water_bytes);
@@ -161,10 +173,9 @@ impl Tree {
 
     fn held_by_status(&self) -> Held {
         let mut held = Held::default();
-        for status in self.members.iter().filter_map(|pid| status(*pid)) {
-            held.rss_bytes += status.rss_bytes;
-            held.swap_bytes += status.swap_bytes;
-            held.processes += u32::from(status.rss_bytes > 0);
+        for pid in &self.members {
+            let Some(status) = status(*pid) else { continue };
+            held.add(*pid, status.rss_bytes, status.swap_bytes);
             held.high_water_bytes = status.high_water_bytes;
         }
         held
@@ -198,6 +209,11 @@ impl Tree {
     pub fn cpu_ns(&self) -> u64 {
         let stats = self.members.iter().filter_map(|pid| stat(*pid));
         stats.map(|stat| stat.cpu_ns).sum()
+    }
+
+    /// Whether a process is a member that has memory still.
+    pub fn is_alive(&self, pid: u32) -> bool {
+        self.members.contains(&pid) && status(pid).is_some()
     }
 
     /// Signals all members (T3).

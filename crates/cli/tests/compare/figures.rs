@@ -69,6 +69,20 @@ fn shared_pages_of_a_process_tree_count_once() {
     assert!(faults > 8_192.0, "{faults}");
 }
 
+/// A shell that waits after its program holds nothing: that is no low of the program's.
+#[test]
+fn what_a_wrapper_does_afterwards_is_no_low() {
+    let bench = Bench::new();
+    let script = format!("{}; sleep 0.5", made("steps").display());
+    let found = compared(
+        &bench,
+        &["--runs", "1", "--with", "glibc", "--", "sh", "-c", &script],
+    );
+    found.between("glibc", "elapsed_ns", 1.8e9, 60e9);
+    found.between("glibc", "after_free_bytes", 29.0 * MIB, 34.0 * MIB);
+    found.between("glibc", "final_bytes", 29.0 * MIB, 34.0 * MIB);
+}
+
 #[test]
 fn an_idle_server_is_ended_and_measured() {
     let bench = Bench::new();
