@@ -66,6 +66,7 @@ test: test-deps build
 	python3 -B bench/soak.py --seconds 20
 	python3 -B bench/alloc/selftest.py
 	python3 -B bench/suite/selftest.py
+	python3 -B bench/compare/selftest.py
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory check
 	@echo "make test: everything held"

@@ -9,7 +9,7 @@ D1  malloc's memory is the anonymous resident memory ("Anonymous") of [heap] and
 D2  The same rule is used for the program and for its replay. A replay has no mappings of the program, and the
     replayer's own memory is a memfd, which is not anonymous.
 D3  The process is stopped while smaps is read: the kernel walks it mapping by mapping, and a block that is moved by
-    mremap meanwhile would be counted twice (jq's replay: 151 MiB instead of 77). How many samples there were stands
+    mremap meanwhile would be counted twice (jq's replay, 2026-11-21: 151 MiB instead of 77). How many samples there were stands
     beside each figure.
 """
 import os

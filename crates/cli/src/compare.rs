@@ -12,6 +12,7 @@
 //!
 //! Not here: everything that measures (crate `compare`).
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -216,11 +217,9 @@ fn subjects(args: &CompareArgs, folder: &Path) -> Result<Vec<Subject>> {
         // What cannot be started is an error; what cannot be reached by a preload is a row.
         preflight::find(program, &preflight::COMPARE)?;
         let unreachable = preflight::check(program, &preflight::COMPARE).err();
-        let name = Path::new(program)
-            .file_name()
-            .unwrap_or(program.as_os_str());
+        let name = name_of(&args.command);
         return Ok(vec![Subject {
-            name: name.to_string_lossy().into_owned(),
+            name,
             what: args
                 .command
                 .iter()
@@ -254,6 +253,24 @@ fn subjects(args: &CompareArgs, folder: &Path) -> Result<Vec<Subject>> {
         });
     }
     Ok(subjects)
+}
+
+/// What a program is called: its file, or the script that an interpreter is given.
+fn name_of(command: &[OsString]) -> String {
+    const INTERPRETERS: [&str; 8] = [
+        "sh", "bash", "dash", "python3", "perl", "ruby", "node", "php",
+    ];
+    let file = |word: &OsString| {
+        let name = Path::new(word).file_name().unwrap_or(word.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    let name = command.first().map(&file).unwrap_or_default();
+    match command.get(1) {
+        Some(script) if INTERPRETERS.contains(&name.as_str()) && Path::new(script).is_file() => {
+            file(script)
+        }
+        _ => name,
+    }
 }
 
 fn show(args: &CompareArgs, comparison: &Comparison) -> Result<()> {
@@ -418,5 +435,19 @@ fn install_handlers() {
             action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_gives_its_name_to_an_interpreter() {
+        let name = |words: &[&str]| name_of(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(name(&["/usr/bin/jq", "."]), "jq");
+        assert_eq!(name(&["sh", "-c", "exit"]), "sh");
+        assert_eq!(name(&["python3", file!()]), "python3");
+        assert_eq!(name(&["sh", "/etc/passwd"]), "passwd");
     }
 }

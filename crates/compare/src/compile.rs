@@ -5,8 +5,8 @@
 //!        └► second pass: ledger (addresses ─► blocks) ─► slots ─► epochs ─► script
 //! ```
 //!
-//! K1  Memory is bounded by live blocks, threads and snapshots, never by events: about 60 bytes for a block that lives
-//!     at the same time as all others. The script is written as it comes.
+//! K1  Memory is bounded by live blocks, threads and snapshots, never by events: about 110 bytes for a block that lives
+//!     at the same time as all others (tests/bounded.rs of crate replay). The script is written as it comes.
 //! K2  What the trace does not hold is counted and said ([`Compiled::notes`]), never invented: a release of an unknown
 //!     block is left out, a realloc of one is an acquisition.
 //! K3  Order between threads: an operation on a block follows the one before it on the same block; and nobody runs
@@ -160,7 +160,8 @@ impl From<io::Error> for CompileError {
 
 /// Compiles a trace: two passes over its events.
 ///
-/// Cost: some 200 ns an event on one thread. `out` gets the script from its first byte to its last, in pieces of
+/// Cost: two passes, each with one or two cache misses an event; 110 ns an event (sqlite, 16,000 live blocks) to 590 ns
+/// (python, 731,000), user time of `examples/compile`, 2026-11-21. `out` gets the script from its first byte to its last, in pieces of
 /// some ten KiB; it may be a pipe.
 ///
 /// # Errors

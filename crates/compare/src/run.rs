@@ -9,7 +9,8 @@
 //! R1  The program's stdin is a file or nothing, its stdout and stderr are files: no pipe that can fill, no terminal.
 //! R2  No wait without a bound: the limit, then SIGKILL to the whole tree.
 //! R3  A look is planned on a fixed grid; if one was late the next keeps to the grid, and the gap is in the figures.
-//!     Samples are bounded in number: a long run is looked at more rarely.
+//!     Samples are bounded in number, a long run is looked at more rarely; looking takes a tenth of a processor at most,
+//!     unless a look takes four intervals.
 //! R4  CPU time and faults are those that the kernel gives for the program and for what it and we waited for.
 //! R5  The program may not outlive this process: it gets SIGKILL when the thread that started it ends.
 //! R6  One run at a time in a process: what else is its child is taken for an orphan of the run (tree.rs, T2).
@@ -44,6 +45,8 @@ const LOOKS_A_SEARCH: u64 = 4;
 const GRACE: Duration = Duration::from_millis(300);
 /// A program that is asked to end has so long.
 const ENDING: Duration = Duration::from_secs(5);
+/// After a look that was dear, at most so many intervals of rest.
+const MOST_REST: u32 = 3;
 /// Samples that are kept; at 10 ms this is a quarter of an hour. Then every second one goes and the interval doubles.
 const MOST_SAMPLES: usize = 100_000;
 /// An idle tree uses at most one part in so many of one processor.
@@ -245,13 +248,17 @@ impl Watch<'_> {
         let mut planned = self.begun;
         let mut looks = 0_u64;
         loop {
+            let before = thread_cpu();
             if looks.is_multiple_of(LOOKS_A_SEARCH) {
                 self.tree.look();
             }
             self.sample();
             looks += 1;
+            // A tenth of a processor at most, but no more than some intervals of rest.
+            let cost = thread_cpu() - before;
+            let rest = (cost * 9).min(self.interval * MOST_REST);
             let now = Instant::now();
-            while planned <= now {
+            while planned < now + rest.max(Duration::from_nanos(1)) {
                 planned += self.interval;
             }
             if self.wait(planned - now, child.id()) {
@@ -359,6 +366,16 @@ impl Drop for Watch<'_> {
             // SAFETY: the descriptor is ours.
             unsafe { libc::close(self.pidfd) };
         }
+    }
+}
+
+/// CPU time of this thread.
+fn thread_cpu() -> Duration {
+    // SAFETY: the structure is ours; the clock is always there.
+    unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 }
 

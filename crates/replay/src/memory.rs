@@ -20,7 +20,7 @@ use crate::slots::Slot;
 /// Bytes of a thread's stack, with the page that guards its lower end.
 pub const STACK_BYTES: usize = 256 << 10;
 const PAGE: usize = 4096;
-/// Bytes after a buffer, so that what looks ahead stays inside.
+/// Bytes after a buffer, so that what looks ahead (`AHEAD` of player.rs, two words more) stays inside.
 const SLACK: usize = PAGE;
 /// Address space for slots, binary logarithms, in the order in which they are tried: 32 bits of slots, then what a
 /// limited address space (`ulimit -v`, valgrind) may still have.

@@ -32,7 +32,7 @@ const RING: usize = 4;
 /// How long a thread sleeps at most before it looks again.
 const MAILBOX_NS: u64 = 1_000_000_000;
 const WAIT_NS: u64 = 1_000_000;
-/// Looks before a thread sleeps: about 10 µs.
+/// Looks before a thread sleeps: some microseconds, about what sleeping and waking costs.
 const MAILBOX_SPINS: u32 = 400;
 const WAIT_SPINS: u32 = 400;
 /// Nothing moves and all sleep for so long: stuck.
