@@ -9,7 +9,8 @@
 //!
 //! G1  Colours are variables of the page, so light and dark need one picture. An allocator has the same colour
 //!     everywhere, the reference that of the text.
-//! G2  Lines are named where they end, not only in a legend; names do not cover each other.
+//! G2  Lines are named where they end (before the program's own end lets them fall), not only in a legend; names do not
+//!     cover each other.
 //! G3  The axis of bytes begins at 0. What is drawn is the run with the median peak (model::Column::typical).
 //! G4  Text is escaped; nothing is fetched, nothing runs.
 //!
@@ -122,7 +123,7 @@ pub fn over_time(program: &Program) -> Option<String> {
             color(*at),
             escape(&tip(column))
         );
-        if let Some((ms, bytes)) = run.curve.last() {
+        if let Some((ms, bytes)) = named_at(run) {
             names.push((
                 frame.x(*ms),
                 frame.y(*bytes as f64),
@@ -135,6 +136,15 @@ pub fn over_time(program: &Program) -> Option<String> {
     name_lines(&mut svg, names);
     svg.push_str("</svg>");
     Some(svg)
+}
+
+/// Where a line is named: its last point at the final level, since programs fall to nothing when they end.
+fn named_at(run: &crate::model::Run) -> Option<&Point> {
+    let last = run.figures.get(&Measure::FinalBytes).copied();
+    let least = 0.9 * last.unwrap_or(0.0);
+    let mut points = run.curve.iter().rev();
+    let found = points.find(|(_, bytes)| *bytes as f64 >= least);
+    found.or(run.curve.last())
 }
 
 fn tip(column: &Column) -> String {
@@ -474,6 +484,17 @@ mod tests {
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
         let svg = ratios(&comparison, &comparison.programs[0]).expect("ratios");
         assert!(svg.contains("peak RSS") && !svg.contains("NaN"));
+    }
+
+    #[test]
+    fn a_line_is_named_before_it_falls() {
+        let mut program = testing::program("app", &[("glibc", 4e7)]);
+        let run = &mut program.columns[0].runs[0];
+        run.curve = vec![(0.0, 1), (50.0, 40), (90.0, 30), (99.0, 2)];
+        run.figures.insert(Measure::FinalBytes, 30.0);
+        assert_eq!(named_at(run), Some(&(90.0, 30)));
+        run.figures.clear();
+        assert_eq!(named_at(run), Some(&(99.0, 2)));
     }
 
     #[test]

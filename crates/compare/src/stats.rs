@@ -23,6 +23,9 @@ use crate::model::{Cell, Measure, Sure};
 /// of ten or so (it has few values to draw); with three, in one out of four.
 pub const ENOUGH: usize = 5;
 
+/// The least relative difference that is called distinct: what would read as 1.00 is none.
+const LEAST: f64 = 0.005;
+
 /// Draws of the bootstrap.
 const DRAWS: usize = 4_000;
 
@@ -114,7 +117,8 @@ pub fn cell(measure: Measure, own: &[f64], reference: Option<&[f64]>, seed: u64)
     let beyond_one = cell
         .interval
         .is_some_and(|(low, high)| low > 1.0 || high < 1.0);
-    cell.sure = if beyond_one && (a - r).abs() > resolution(measure) {
+    let is_seen = (a - r).abs() > resolution(measure) && (a / r - 1.0).abs() >= LEAST;
+    cell.sure = if beyond_one && is_seen {
         Sure::Distinct
     } else {
         Sure::NotDistinguishable
@@ -220,6 +224,11 @@ mod tests {
         let cell = compared(&own, &reference);
         assert!(cell.interval.expect("enough").0 > 1.0);
         assert_eq!(cell.sure, Sure::NotDistinguishable);
+        // Many pages, but a ratio that reads as 1.00.
+        let cell = compared(&[1004.0 * MIB; 5], &[1000.0 * MIB; 5]);
+        assert_eq!(cell.sure, Sure::NotDistinguishable);
+        let cell = compared(&[1006.0 * MIB; 5], &[1000.0 * MIB; 5]);
+        assert_eq!(cell.sure, Sure::Distinct);
     }
 
     #[test]
