@@ -24,7 +24,7 @@ use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
 use crate::span::{Span, state};
-use crate::state::at;
+use crate::state::{at, with_pool};
 use crate::{free, harden, holes};
 
 /// Requested bytes between two samples of a heap, on average. Sampled blocks lie in spans of their own, so a
@@ -170,11 +170,15 @@ pub struct Heap {
     pub fresh: [AtomicU16; MAX_CLASSES],
     /// Entries handed out to magazines.
     entries_used: AtomicU32,
-    /// Room for the magazines; pages of it that no class uses are never touched.
-    entries: [Entry; ENTRIES],
+    /// Room for the magazines ([`ENTRIES`]), had when the first of them is filled: tenants never fill one.
+    entries: AtomicPtr<Entry>,
 }
 
-/// Entries of all magazines of a heap together: more than so many different sizes can want.
+/// A tenant's metadata: META holds 1 GiB, of which each heap is a part for good.
+const _: () = assert!(core::mem::size_of::<Heap>() <= 12 * 1024);
+
+/// Entries of all magazines of a heap together: more than so many different sizes can want. Pages of them that no
+/// class uses are never touched.
 const ENTRIES: usize = MAX_CLASSES * 16;
 
 const _: () = {
@@ -322,14 +326,16 @@ impl Heap {
         if bottom.is_null() {
             let room = magazine_entries(class::get(class).size);
             let used = self.entries_used.load(Ordering::Relaxed); // ORDER: as above
-            if (used + room) as usize > ENTRIES {
+            let entries = self.entries();
+            if entries.is_null() || (used + room) as usize > ENTRIES {
                 return 0;
             }
             self.entries_used.store(used + room, Ordering::Relaxed); // ORDER: as above
-            bottom = (&raw const self.entries[used as usize]).cast_mut();
+            // SAFETY: there is room for ENTRIES.
+            bottom = unsafe { entries.add(used as usize) };
             magazine.bottom.store(bottom, Ordering::Relaxed); // ORDER: as above
             magazine.top.store(bottom, Ordering::Relaxed); // ORDER: as above
-            // SAFETY: within `entries`.
+            // SAFETY: as above.
             magazine
                 .end
                 .store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
@@ -357,6 +363,20 @@ impl Heap {
             }
             got
         }
+    }
+
+    /// Room for the magazines; null if the OS refuses. The heap's lock is held by its owner.
+    fn entries(&self) -> *mut Entry {
+        // ORDER: the owner's own (H5), here and below.
+        let have = self.entries.load(Ordering::Relaxed);
+        if !have.is_null() {
+            return have;
+        }
+        let bytes = ENTRIES * core::mem::size_of::<Entry>();
+        let made = with_pool(self.holder(), |pool| pool.region.meta_alloc(bytes, 64)).flatten();
+        let entries = made.map_or(core::ptr::null_mut(), at::<Entry>);
+        self.entries.store(entries, Ordering::Relaxed); // ORDER: as above
+        entries
     }
 
     /// Empties every magazine into the spans.
