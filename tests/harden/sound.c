@@ -145,6 +145,21 @@ static void mappings(void) {
     }
 }
 
+// So many blocks of one size that it gets a class of its own, which is no multiple of 64: a little less than that,
+// asked for at a multiple of 64, must not come from it.
+static void aligned(void) {
+    static void *blocks[4000];
+    static volatile size_t align = 64;  // of a constant the compiler knows that memalign heeds it
+    for (int i = 0; i < 4000; i++) blocks[i] = malloc(1088);
+    for (int i = 0; i < 4000; i++) {
+        void *p = memalign(align, 1070);
+        if ((uintptr_t)p % align != 0) fail("not aligned beside a class of its own");
+        free(blocks[i]);
+        blocks[i] = p;
+    }
+    for (int i = 0; i < 4000; i++) free(blocks[i]);
+}
+
 int main(void) {
     pthread_key_t key;
     pthread_key_create(&key, at_end);
@@ -153,6 +168,7 @@ int main(void) {
     for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&ids[i], NULL, work, (void *)(i + 1));
     children();
     for (int i = 0; i < THREADS; i++) pthread_join(ids[i], NULL);
+    aligned();
     mappings();
     errno = 77;
     free(malloc(40));

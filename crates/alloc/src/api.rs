@@ -112,6 +112,16 @@ pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
     }
 }
 
+/// As [`small`], at a multiple of a power of two up to a page, of which `n` is a multiple. Spans begin on pages,
+/// and the base class of a multiple of a power of two is one too; an earned class need not be.
+///
+/// # Safety
+/// As for [`small`].
+pub unsafe fn small_aligned(heap: *mut Heap, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { small_of(heap, class::base_class(n), n) }
+}
+
 /// Allocates from a class of a heap, past budget and checks.
 ///
 /// # Safety
@@ -261,12 +271,10 @@ pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
         }
         let heap = tls::get();
         if !thread::is_ended(heap) {
-            // Spans begin on pages, and the base class of a multiple of a power of two is one too, up to a
-            // page; an earned class need not be.
             // SAFETY: the heap is this thread's.
             return unsafe {
                 sample::large(&*heap, n);
-                small_of(heap, class::base_class(rounded), n)
+                small_aligned(heap, rounded)
             };
         }
     }

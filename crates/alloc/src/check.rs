@@ -240,8 +240,10 @@ fn check_map(pool: &Pool, span_pages: u32) -> Held {
             }
             KIND_LARGE => {
                 let block: *const Large = core::ptr::from_ref(span).cast();
+                // A guarded block begins within its run (`harden::guard`, G1).
                 // SAFETY: the kind says what it is.
-                let (begin, pages) = unsafe { ((*block).start, (*block).pages) };
+                let (begin, pages) =
+                    unsafe { ((*block).start - (*block).lead as usize, (*block).pages) };
                 hold(
                     begin == address,
                     "L1: a page leads to a large block that begins elsewhere",

@@ -10,7 +10,8 @@
 //! F2  Another thread's free puts the span on the owner's notified stack *before* it sets the bit, and
 //!     touches nothing of the span afterwards: until the bit is set the block is live, so the span
 //!     cannot go; once it is set the span may be gone. A drain that comes between the two misses
-//!     the bit; it is found by the next drain, by the class's next refill, or by the purger.
+//!     the bit; it is found when the span is next allocated from or drained, and the purger sees to that:
+//!     it notifies the owner of what its walk finds in R.
 //! F3  Nothing here waits: an event that finds the heap's lock taken leaves the span on the notified stack.
 //!
 //! Not here: large blocks (`large`).

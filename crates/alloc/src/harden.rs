@@ -210,14 +210,18 @@ fn small(n: usize, align: usize) -> *mut u8 {
         return api::malloc_large(n, align).0;
     }
     let heap = tls::get();
+    // SAFETY: the heap is this thread's, or borrowed for this call.
+    let from = |heap: *mut Heap| unsafe {
+        if align <= 16 {
+            api::small(heap, all)
+        } else {
+            api::small_aligned(heap, all)
+        }
+    };
     let p = if heap.is_null() || thread::is_ended(heap) {
-        // SAFETY: the heap is borrowed for this call.
-        thread::with_borrowed(|heap| unsafe {
-            api::small(core::ptr::from_ref(heap).cast_mut(), all)
-        })
+        thread::with_borrowed(|heap| from(core::ptr::from_ref(heap).cast_mut()))
     } else {
-        // SAFETY: the heap is this thread's.
-        unsafe { api::small(heap, all) }
+        from(heap)
     };
     let distance = (p as usize).wrapping_sub(base());
     if p.is_null() || distance >= limit() {

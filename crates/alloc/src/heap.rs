@@ -24,7 +24,7 @@ use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
 use crate::span::{Span, state};
-use crate::state::at;
+use crate::state::{at, with_pool};
 use crate::{free, harden, holes};
 
 /// Requested bytes between two samples of a heap, on average. Sampled blocks lie in spans of their own, so a
@@ -170,11 +170,15 @@ pub struct Heap {
     pub fresh: [AtomicU16; MAX_CLASSES],
     /// Entries handed out to magazines.
     entries_used: AtomicU32,
-    /// Room for the magazines; pages of it that no class uses are never touched.
-    entries: [Entry; ENTRIES],
+    /// Room for the magazines ([`ENTRIES`]), had when the first of them is filled: tenants never fill one.
+    entries: AtomicPtr<Entry>,
 }
 
-/// Entries of all magazines of a heap together: more than so many different sizes can want.
+/// A tenant's metadata: META holds 1 GiB, of which each heap is a part for good.
+const _: () = assert!(core::mem::size_of::<Heap>() <= 12 * 1024);
+
+/// Entries of all magazines of a heap together: more than so many different sizes can want. Pages of them that no
+/// class uses are never touched.
 const ENTRIES: usize = MAX_CLASSES * 16;
 
 const _: () = {
@@ -322,14 +326,16 @@ impl Heap {
         if bottom.is_null() {
             let room = magazine_entries(class::get(class).size);
             let used = self.entries_used.load(Ordering::Relaxed); // ORDER: as above
-            if (used + room) as usize > ENTRIES {
+            let entries = self.entries();
+            if entries.is_null() || (used + room) as usize > ENTRIES {
                 return 0;
             }
             self.entries_used.store(used + room, Ordering::Relaxed); // ORDER: as above
-            bottom = (&raw const self.entries[used as usize]).cast_mut();
+            // SAFETY: there is room for ENTRIES.
+            bottom = unsafe { entries.add(used as usize) };
             magazine.bottom.store(bottom, Ordering::Relaxed); // ORDER: as above
             magazine.top.store(bottom, Ordering::Relaxed); // ORDER: as above
-            // SAFETY: within `entries`.
+            // SAFETY: as above.
             magazine
                 .end
                 .store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
@@ -357,6 +363,20 @@ impl Heap {
             }
             got
         }
+    }
+
+    /// Room for the magazines; null if the OS refuses. The heap's lock is held by its owner.
+    fn entries(&self) -> *mut Entry {
+        // ORDER: the owner's own (H5), here and below.
+        let have = self.entries.load(Ordering::Relaxed);
+        if !have.is_null() {
+            return have;
+        }
+        let bytes = ENTRIES * core::mem::size_of::<Entry>();
+        let made = with_pool(self.holder(), |pool| pool.region.meta_alloc(bytes, 64)).flatten();
+        let entries = made.map_or(core::ptr::null_mut(), at::<Entry>);
+        self.entries.store(entries, Ordering::Relaxed); // ORDER: as above
+        entries
     }
 
     /// Empties every magazine into the spans.
@@ -581,6 +601,13 @@ impl Heap {
         // SAFETY: the owner calls, with the lock.
         unsafe {
             free::drain(self);
+            // What came back since the caller looked: retired with free slots, and with a countdown that says it has
+            // none, it would be passed over by `refreed`; if they are all of its slots no event would follow.
+            let span = self.current(class);
+            if (*span).free_slots() > 0 {
+                (*span).collect();
+                return span;
+            }
             self.retire_current(class);
             let found = self
                 .pop(&self.partial[class])
@@ -662,5 +689,93 @@ impl Heap {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::holes::{self, Zeal};
+    use crate::lock::PURGER;
+    use crate::{free, remote, thread};
+    use skinflint_pages::purge::Batch;
+
+    /// A heap of the test's own, under its lock.
+    fn locked<R>(heap: &Heap, work: impl FnOnce() -> R) -> R {
+        assert!(heap.lock.lock(heap.who()));
+        let result = work();
+        heap.lock.unlock();
+        result
+    }
+
+    /// All slots of the class's current span, taken: the blocks.
+    fn taken(heap: &Heap, class: usize) -> (*mut Span, Vec<*mut u8>) {
+        locked(heap, || {
+            // SAFETY: the lock is held; the current span is live.
+            let first = unsafe { heap.take_locked(class) };
+            let span = heap.current(class);
+            // SAFETY: as above.
+            let rest = std::iter::from_fn(|| Some(unsafe { (*span).take() }));
+            let rest = rest.take_while(|block| !block.is_null());
+            (span, std::iter::once(first).chain(rest).collect())
+        })
+    }
+
+    fn own() -> &'static Heap {
+        assert!(crate::state::start(crate::lock::NOBODY));
+        // SAFETY: heaps stay (G4).
+        unsafe { &*thread::adopt() }
+    }
+
+    /// Between a refill's look at the current span and the drain before the next one others free into it. The
+    /// span is not retired as one that has no free slot: nobody would look at it again.
+    #[test]
+    fn what_others_free_while_the_next_span_is_looked_for_is_not_lost() {
+        let heap = own();
+        for size in [64, 1_024, 8_192] {
+            let class = class::base_class(size);
+            let (span, blocks) = taken(heap, class);
+            // SAFETY: live blocks, of a heap that is not this thread's.
+            blocks
+                .iter()
+                .for_each(|&block| unsafe { free::free(block) });
+            // SAFETY: the lock is held.
+            let next = locked(heap, || unsafe { heap.next_span(class) });
+            // SAFETY: as above; spans stay while they are current.
+            let free = unsafe { (*span).free_slots() };
+            assert_eq!((next, free as usize), (span, blocks.len()), "{size}");
+        }
+        thread::leave(core::ptr::from_ref(heap).cast_mut());
+    }
+
+    /// The freer notified the owner, the owner drained, and only then comes the freer's bit, the last of a full
+    /// span (free F2): the purger has the owner look again.
+    #[test]
+    fn a_bit_that_came_after_the_drain_is_found_by_the_purger() {
+        let heap = own();
+        let class = class::base_class(8_192);
+        let (span, blocks) = taken(heap, class);
+        // SAFETY: a live span, and the lock is held.
+        let this = unsafe { &*span };
+        // SAFETY: as above.
+        let next = locked(heap, || unsafe { heap.next_span(class) });
+        assert_ne!(next, span);
+        let full = || this.state.load(Ordering::Relaxed) == state::FULL; // ORDER: one thread
+        assert!(full());
+        for &block in &blocks {
+            free::notify(this);
+            // SAFETY: the lock is held, and this test acts as the owner.
+            locked(heap, || unsafe { free::drain(heap) });
+            let slot = this.slot_of(block as usize).expect("a block of the span");
+            // SAFETY: a slot of the span.
+            let word = unsafe { &this.trio(slot / 64).remote };
+            assert!(remote::set(word, 1 << (slot % 64)));
+        }
+        assert!(full(), "nobody knows yet");
+        holes::walk(heap, PURGER, Zeal::Quiet, &mut Batch::new());
+        // SAFETY: as above.
+        locked(heap, || unsafe { free::drain(heap) });
+        assert!(!full(), "an empty span stays full for good");
+        thread::leave(core::ptr::from_ref(heap).cast_mut());
     }
 }

@@ -251,6 +251,11 @@ fn walk_list(
             // ORDER: as above.
             list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
             done.looked += 1;
+            // A free that the owner's drain came too early for (free F2): he shall look again. Without a thread it
+            // is our next walk that does.
+            if span.has_remote() && free::notify(span) {
+                done.pending += 1;
+            }
             if skipped < spare {
                 skipped += 1;
                 continue;

@@ -363,6 +363,13 @@ impl Span {
         count
     }
 
+    /// Whether any slot is in R.
+    pub fn has_remote(&self) -> bool {
+        // SAFETY: below the words.
+        // ORDER: a look; who collects them orders.
+        (0..self.words()).any(|i| unsafe { self.trio(i) }.remote.load(Ordering::Relaxed) != 0)
+    }
+
     /// Bits of slots in F or R.
     #[inline]
     pub fn free_bits(&self, i: usize) -> u64 {

@@ -35,6 +35,24 @@ fn nothing_is_said_of_a_sound_program() {
     }
 }
 
+/// The invariants hold at every level, too: blocks between guards are where they are said to be.
+#[test]
+fn what_is_checked_beside_it_holds() {
+    for level in LEVELS {
+        let bench = Bench::new();
+        let command = bench.command(program("sound"));
+        let options = [&format!("HARDEN={level}"), "SAMPLE_EVERY=9", "CHECK=2"];
+        let done = on_ours(command, &options);
+        let mut lines = done.stderr.lines().peekable();
+        assert!(lines.peek().is_some(), "{level}: not checked");
+        assert!(
+            lines.all(|line| line.starts_with("skinflint: check: held ")),
+            "{level}: {done:#?}"
+        );
+        assert_eq!(done.shell_status(), 0, "{level}: {done:#?}");
+    }
+}
+
 /// Of two libraries that want to be initialised first, the later one is.
 #[test]
 fn blocks_from_before_the_options_were_read_are_taken_as_they_come() {
