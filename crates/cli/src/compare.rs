@@ -127,10 +127,15 @@ fn check(args: &CompareArgs) -> Result<()> {
     if let Some(input) = &args.input {
         fs::File::open(input).with_context(|| format!("--input {}", input.display()))?;
     }
-    for path in [&args.json, &args.csv, &args.html].into_iter().flatten() {
-        if path.as_os_str() != "-" {
-            writable(path)?;
-        }
+    if args.with.iter().any(String::is_empty) {
+        bail!("--with: a name is empty; give names with one comma between, as in: glibc,skinflint")
+    }
+    let files = || [&args.json, &args.csv, &args.html].into_iter().flatten();
+    if files().filter(|path| path.as_os_str() == "-").count() > 1 {
+        bail!("stdout (-) can take one of --json, --csv and --html: name files for the others")
+    }
+    for path in files().filter(|path| path.as_os_str() != "-") {
+        writable(path)?;
     }
     Ok(())
 }

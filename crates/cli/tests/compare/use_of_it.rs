@@ -35,6 +35,14 @@ fn wrong_use_names_the_option_and_the_next_step() {
         &["--html", "/no/such/folder/a.html", "--", "ls"],
         &["/no/such/folder/a.html"],
     );
+    refused(
+        &["--with", "glibc,,own", "--", "ls"],
+        &["--with: a name is empty"],
+    );
+    refused(
+        &["--json", "-", "--csv", "-", "--", "ls"],
+        &["stdout (-) can take one"],
+    );
     refused(&["--", "no-such-program-here"], &["check the name"]);
     refused(
         &["--ref", "jemaloc", "--", "ls"],
