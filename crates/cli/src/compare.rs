@@ -6,7 +6,8 @@
 //! ```
 //!
 //! P1  What is wrong with the command line is said before anything runs; files that cannot be written too.
-//! P2  Ctrl-C ends the run under way; what was measured until then is still shown.
+//! P2  Ctrl-C ends the run under way; what was measured until then is still shown. Only another, half a second later or
+//!     more, ends us at once.
 //! P3  Exit status: 0 if anything was measured, 1 if nothing was or a trace cannot be read, 2 for wrong use, 130 if
 //!     interrupted.
 //!
@@ -17,7 +18,7 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -126,10 +127,15 @@ fn check(args: &CompareArgs) -> Result<()> {
     if let Some(input) = &args.input {
         fs::File::open(input).with_context(|| format!("--input {}", input.display()))?;
     }
-    for path in [&args.json, &args.csv, &args.html].into_iter().flatten() {
-        if path.as_os_str() != "-" {
-            writable(path)?;
-        }
+    if args.with.iter().any(String::is_empty) {
+        bail!("--with: a name is empty; give names with one comma between, as in: glibc,skinflint")
+    }
+    let files = || [&args.json, &args.csv, &args.html].into_iter().flatten();
+    if files().filter(|path| path.as_os_str() == "-").count() > 1 {
+        bail!("stdout (-) can take one of --json, --csv and --html: name files for the others")
+    }
+    for path in files().filter(|path| path.as_os_str() != "-") {
+        writable(path)?;
     }
     Ok(())
 }
@@ -416,15 +422,33 @@ impl Drop for Folder {
     }
 }
 
-extern "C" fn on_signal(_signal: i32) {
+/// When the first signal came, in milliseconds of the monotonic clock; 0 before.
+static FIRST_SIGNAL_MS: AtomicU64 = AtomicU64::new(0);
+/// Signals that come together are one wish: `timeout` sends its to us and to our group.
+const TOGETHER_MS: u64 = 500;
+
+extern "C" fn on_signal(signal: i32) {
     // ORDER: Relaxed; a flag that stands alone, looked at every few milliseconds.
     INTERRUPTED.store(true, Ordering::Relaxed);
+    // SAFETY: the structures are ours, and these calls are allowed in a handler.
+    unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+        let now_ms = (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000).max(1);
+        // ORDER: Relaxed twice; a number that stands alone, whoever is first sets it.
+        let first =
+            FIRST_SIGNAL_MS.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err_and(|first_ms| now_ms >= first_ms + TOGETHER_MS) {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
 }
 
 fn install_handlers() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only stores to an atomic. A signal that whoever started us ignores stays ignored. After
-        // the first one the default holds again: a second Ctrl-C ends us, and the program with us.
+        // SAFETY: the handler does only what a handler may. A signal that whoever started us ignores stays ignored. A
+        // second Ctrl-C, some time after the first, ends us, and the program with us.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -432,7 +456,7 @@ fn install_handlers() {
                 continue;
             }
             action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
+            action.sa_flags = libc::SA_RESTART;
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
     }

@@ -19,6 +19,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use skinflint_trace::{Event, EventKind, OriginKind, Trace};
+use skinflint_view::units;
 
 mod epochs;
 mod ledger;
@@ -75,39 +76,51 @@ impl Compiled {
     /// What a reader of the results has to know, a sentence each; empty for a whole trace.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let mut note = |count: u64, what: &str| {
+        let mut note = |count: u64, one: &str, many: &str| {
             if count > 0 {
-                notes.push(format!("{count} {what}"));
+                let what = if count == 1 { one } else { many };
+                notes.push(format!("{} {what}", units::count(count)));
             }
         };
         let left_out = &self.left_out;
         note(
             self.lost_events,
+            "event is missing from the trace: what it did is not replayed",
             "events are missing from the trace: what they did is not replayed",
         );
-        note(self.damages, "places of the trace are damaged, and skipped");
+        note(
+            self.damages,
+            "place of the trace is damaged, and skipped",
+            "places of the trace are damaged, and skipped",
+        );
         note(
             left_out.unknown_frees,
+            "release of a block that was never seen acquired is left out",
             "releases of blocks that were never seen acquired are left out",
         );
         note(
             left_out.unknown_reallocs,
-            "reallocs of such blocks are replayed as acquisitions",
+            "realloc of a block that was never seen acquired is replayed as an acquisition",
+            "reallocs of blocks that were never seen acquired are replayed as acquisitions",
         );
         note(
             left_out.lost_frees,
+            "block lived at an address that was given out again: its release was lost, and is replayed just before that",
             "blocks lived at an address that was given out again: their release was lost, and is replayed just before that",
         );
         note(
             left_out.lost_reallocs,
+            "realloc has no beginning or no end in the trace",
             "reallocs have no beginning or no end in the trace",
         );
         note(
             left_out.damaged_events,
+            "event cannot be (address 0, or beyond the address space) and is left out",
             "events cannot be (address 0, or beyond the address space) and are left out",
         );
         note(
             self.marks_left_out,
+            "mark is no point of the replay: there are too many",
             "marks are no points of the replay: there are too many",
         );
         if self.cut {

@@ -65,10 +65,10 @@ pub fn prepare(
     notes.insert(
         0,
         format!(
-            "{} operations of {} on up to {} blocks at a time",
-            skinflint_view::units::count(compiled.ops),
+            "{} of {} on up to {} at a time",
+            skinflint_view::units::plural(compiled.ops, "operation"),
             skinflint_view::units::plural(u64::from(compiled.threads), "thread"),
-            skinflint_view::units::count(compiled.slots),
+            skinflint_view::units::plural(compiled.slots, "block"),
         ),
     );
     let mut replayer = Replayer {

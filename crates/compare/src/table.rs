@@ -14,6 +14,7 @@
 //!     reference again.
 //! L2  Whoever was not measured has its reason in a line of its own; nothing is left out without being said.
 //! L3  With one program its name is the heading and the rows are the figures.
+//! L4  Between two cells there is a space, whatever they hold.
 //!
 //! Not here: words (words.rs), other outputs.
 
@@ -33,8 +34,9 @@ const LEAST_CELL: usize = 14;
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let mut out = String::new();
     head(&mut out, comparison);
-    for columns in blocks(comparison, width) {
-        block(&mut out, comparison, &columns);
+    let widths = cell_widths(comparison);
+    for columns in blocks(comparison, &widths, width) {
+        block(&mut out, comparison, &widths, &columns);
     }
     legend(&mut out, comparison);
     troubles(&mut out, comparison);
@@ -78,17 +80,15 @@ struct Row {
 }
 
 /// Columns of each block (L1): the reference and as many as fit.
-fn blocks(comparison: &Comparison, width: usize) -> Vec<Vec<usize>> {
-    let count = comparison.allocators.len();
+fn blocks(comparison: &Comparison, widths: &[usize], width: usize) -> Vec<Vec<usize>> {
     let label = label_width(comparison);
     let mut blocks: Vec<Vec<usize>> = vec![vec![0]];
-    let mut used = label + cell_width(comparison, 0);
-    for at in 1..count {
-        let more = cell_width(comparison, at);
+    let mut used = label + widths[0];
+    for (at, &more) in widths.iter().enumerate().skip(1) {
         let is_full = used + more > width && blocks.last().is_some_and(|block| block.len() > 1);
         if is_full {
             blocks.push(vec![0]);
-            used = label + cell_width(comparison, 0);
+            used = label + widths[0];
         }
         if let Some(block) = blocks.last_mut() {
             block.push(at);
@@ -98,11 +98,27 @@ fn blocks(comparison: &Comparison, width: usize) -> Vec<Vec<usize>> {
     blocks
 }
 
-fn cell_width(comparison: &Comparison, at: usize) -> usize {
-    let name = comparison.allocators[at].name.chars().count();
+/// Of each column: as wide as its longest cell, and a space before it (L4).
+fn cell_widths(comparison: &Comparison) -> Vec<usize> {
+    let names = comparison.allocators.iter().enumerate();
     // The reference has no ratios.
-    let least = if at == 0 { 9 } else { LEAST_CELL };
-    name.max(least) + 1
+    let mut widths: Vec<usize> = names
+        .map(|(at, allocator)| {
+            let least = if at == 0 { 9 } else { LEAST_CELL };
+            allocator.name.chars().count().max(least) + 1
+        })
+        .collect();
+    for row in measures().flat_map(|measure| rows(comparison, measure)) {
+        for (at, width) in widths.iter_mut().enumerate() {
+            *width = (*width).max(cell(&row, at).chars().count() + 1);
+        }
+    }
+    widths
+}
+
+/// The figures, in the order of the rows.
+fn measures() -> impl Iterator<Item = Measure> {
+    Measure::SHOWN.iter().chain(&Measure::AGAINST).copied()
 }
 
 fn label_width(comparison: &Comparison) -> usize {
@@ -111,10 +127,11 @@ fn label_width(comparison: &Comparison) -> usize {
         1 => 0,
         _ => names.max().unwrap_or(0).min(24),
     };
-    (longest + 2).max(18)
+    // Two before the name, and one after it.
+    (longest + 3).max(18)
 }
 
-fn block(out: &mut String, comparison: &Comparison, columns: &[usize]) {
+fn block(out: &mut String, comparison: &Comparison, widths: &[usize], columns: &[usize]) {
     let mut cells = comparison.programs.iter().flat_map(|p| &p.columns);
     if cells.all(|column| column.cells.is_empty()) {
         return;
@@ -122,12 +139,11 @@ fn block(out: &mut String, comparison: &Comparison, columns: &[usize]) {
     let label = label_width(comparison);
     let _ = write!(out, "{:label$}", "");
     for &at in columns {
-        let width = cell_width(comparison, at);
+        let width = widths[at];
         let _ = write!(out, "{:>width$}", comparison.allocators[at].name);
     }
     out.push('\n');
-    let measures = Measure::SHOWN.iter().chain(&Measure::AGAINST);
-    for &measure in measures {
+    for measure in measures() {
         let rows = rows(comparison, measure);
         if rows.is_empty() {
             continue;
@@ -136,25 +152,29 @@ fn block(out: &mut String, comparison: &Comparison, columns: &[usize]) {
             let _ = writeln!(out, "{}", measure.title());
         }
         for row in rows {
-            line(out, comparison, &row, columns, label);
+            line(out, &row, widths, columns, label);
         }
     }
     out.push('\n');
 }
 
-fn line(out: &mut String, comparison: &Comparison, row: &Row, columns: &[usize], label: usize) {
+fn line(out: &mut String, row: &Row, widths: &[usize], columns: &[usize], label: usize) {
     let short: String = row.label.chars().take(label - 1).collect();
     let mut text = format!("{short:label$}");
     for &at in columns {
-        let width = cell_width(comparison, at);
-        let (value, ratio) = &row.cells[at];
-        let cell = match (at, ratio.as_str()) {
-            (0, _) => value.clone(),
-            (_, ratio) => format!("{value} {ratio:>5}"),
-        };
-        let _ = write!(text, "{cell:>width$}");
+        let width = widths[at];
+        let _ = write!(text, "{:>width$}", cell(row, at));
     }
     let _ = writeln!(out, "{}", text.trim_end());
+}
+
+/// What stands in a column; only beside the reference is there room for a ratio.
+fn cell(row: &Row, at: usize) -> String {
+    let (value, ratio) = &row.cells[at];
+    match (at, ratio.as_str()) {
+        (0, _) => value.clone(),
+        (_, ratio) => format!("{value} {ratio:>5}"),
+    }
 }
 
 /// The rows of one figure; none if nobody has it.
@@ -374,6 +394,37 @@ peak RSS
             "{text}"
         );
         assert!(text.contains("redis, lean: killed by SIGSEGV in round 2; it said: oops"));
+    }
+
+    #[test]
+    fn names_that_differ_at_their_end_are_told_apart() {
+        let peaks = [("glibc", MIB), ("lean", MIB)];
+        let names = ["skinflint.worker.10001", "skinflint.worker.10002"];
+        let text = render(
+            &testing::comparison(names.map(|name| testing::program(name, &peaks)).to_vec()),
+            100,
+        );
+        for name in names {
+            assert!(text.contains(&format!("\n  {name} ")), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_cell_touches_its_neighbour() {
+        let mut comparison = two();
+        comparison.programs[0].columns[1].verdict = Verdict::NoEffect {
+            why: "static".into(),
+        };
+        comparison.programs[0].columns[1].cells.clear();
+        let text = render(&comparison, 100);
+        assert!(text.contains("40.0 MiB no effect\n"), "{text}");
+        let mut comparison = two();
+        for column in &mut comparison.programs[1].columns {
+            column.cells[0].median = 123_456.7;
+            column.cells[0].measure = Measure::OpNs;
+        }
+        let text = render(&comparison, 100);
+        assert!(text.contains("123456.7 ns 123456.7 ns  2.00\n"), "{text}");
     }
 
     #[test]

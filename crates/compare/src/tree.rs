@@ -189,9 +189,7 @@ impl Tree {
             let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
                 continue;
             };
-            // Between exec and the loader's work nobody has libraries: its heap is not there yet either.
-            let begins = !maps.contains("[heap]") && maps.lines().count() < 12;
-            if self.unsettled.contains_key(pid) || maps.is_empty() || begins {
+            if self.unsettled.contains_key(pid) || is_beginning(&maps) {
                 continue;
             }
             let bytes = status(*pid).map_or(0, |status| status.rss_bytes);
@@ -259,6 +257,21 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// Whether a process is between exec and the end of the loader's work, when nobody has libraries, or has ended. The loader
+/// maps preloads before the C library: with the one and not the other, it was not given them. How many mappings there are
+/// says nothing: the kernel makes more than a dozen before the loader runs.
+fn is_beginning(maps: &str) -> bool {
+    let is_mapped = |beginning: &str| {
+        let files = maps.lines().filter_map(|line| line.rsplit_once('/'));
+        files
+            .into_iter()
+            .any(|(_, file)| file.starts_with(beginning))
+    };
+    let has_libc = is_mapped("libc.so") || is_mapped("libc-2.");
+    let few = !maps.contains("[heap]") && maps.lines().count() < 12;
+    maps.is_empty() || (!has_libc && (few || is_mapped("ld-linux") || is_mapped("ld-2.")))
+}
+
 /// Some lines of `/proc/PID/status`.
 #[derive(Debug, PartialEq, Eq)]
 struct Status {
@@ -305,6 +318,23 @@ mod tests {
         let stat = parse_stat("7 (a) b) S 3 1 1 0 -1 4 0 0 0 0 31 11 2 3 20").expect("complete");
         assert_eq!((stat.parent, stat.cpu_ns), (3, 420_000_000));
         assert!(parse_stat("7 (a").is_none());
+    }
+
+    #[test]
+    fn who_is_still_being_loaded_lacks_no_preload() {
+        let program = "55d0-55d1 r--p 00000000 00:1f 7 /w/app\n".repeat(5);
+        let loader = "7f10-7f11 r--p 00000000 00:1f 8 /lib64/ld-linux-x86-64.so.2\n".repeat(5);
+        let libc = "7f00-7f01 r--p 00000000 00:1f 9 /lib/libc.so.6\n";
+        let kernel = "7ff0-7ff1 rw-p 0 00:00 0 [stack]\n7ff1-7ff2 r--p 0 00:00 0 [vvar]\n\
+                      7ff2-7ff3 r-xp 0 00:00 0 [vdso]\n";
+        let heap = "6000-6001 rw-p 0 00:00 0 [heap]\n";
+        assert!(is_beginning(""));
+        assert!(is_beginning(&format!("{program}{kernel}")));
+        assert!(is_beginning(&format!("{program}{loader}{kernel}")));
+        assert!(is_beginning(&format!("{program}{heap}{loader}{kernel}")));
+        // Started with an environment of its own; statically linked.
+        assert!(!is_beginning(&format!("{program}{libc}{loader}{kernel}")));
+        assert!(!is_beginning(&format!("{program}{heap}{kernel}")));
     }
 
     #[test]

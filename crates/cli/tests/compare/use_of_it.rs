@@ -35,6 +35,14 @@ fn wrong_use_names_the_option_and_the_next_step() {
         &["--html", "/no/such/folder/a.html", "--", "ls"],
         &["/no/such/folder/a.html"],
     );
+    refused(
+        &["--with", "glibc,,own", "--", "ls"],
+        &["--with: a name is empty"],
+    );
+    refused(
+        &["--json", "-", "--csv", "-", "--", "ls"],
+        &["stdout (-) can take one"],
+    );
     refused(&["--", "no-such-program-here"], &["check the name"]);
     refused(
         &["--ref", "jemaloc", "--", "ls"],
@@ -89,7 +97,8 @@ fn stdin_is_a_file_or_nothing() {
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
 }
 
-/// SIGINT ends the run and what it started; what was measured is shown, and the status says why.
+/// SIGINT ends the run and what it started; what was measured is shown, and the status says why. It comes twice at once,
+/// as from `timeout`, which signals its child and then its group.
 #[test]
 fn an_interruption_ends_the_program_too() {
     let bench = Bench::new();
@@ -125,6 +134,8 @@ fn an_interruption_ends_the_program_too() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(sleeps(), 2);
+    tool::signal(child.id() as i32, libc::SIGINT);
+    std::thread::sleep(Duration::from_millis(1));
     tool::signal(child.id() as i32, libc::SIGINT);
     let mut text = String::new();
     let mut stdout = child.stdout.take().expect("piped");
