@@ -369,15 +369,11 @@ impl Rounds<'_> {
     }
 }
 
-/// What a process may hold before the loader has come to the preload: a look at a program that runs for a
-/// millisecond may fall there.
-const LOADER_BYTES: u64 = 512 * 1024;
-
 /// Why the preload was in vain though it was loaded somewhere: most of the memory is held where it was not.
 fn held_elsewhere(allocator: &Allocator, done: &Done) -> Option<String> {
     allocator.library.as_ref()?;
     let (bytes, program) = done.without_library.as_ref()?;
-    (*bytes > done.with_library_bytes.max(LOADER_BYTES)).then(|| {
+    (*bytes > done.with_library_bytes).then(|| {
         format!(
             "most of the memory was held by {program}, {} without the preload: statically linked, set-user-id, or \
              started with an environment of its own",
