@@ -164,7 +164,8 @@ def glibc(_work):
 
 
 def skinflint(_work):
-    path = os.environ.get("SKINFLINT_ALLOCATOR") or os.path.join(ROOT, "target", "release", "libskinflint.so")
+    # Absolute: programs run in folders of their own.
+    path = os.path.abspath(os.environ.get("SKINFLINT_ALLOCATOR") or os.path.join(ROOT, "target", "release", "libskinflint.so"))
     if not os.path.exists(path) or not exports_malloc(path):
         raise Absent(f"{path} is not built or exports no malloc; run: cargo build --release -p skinflint-malloc-so")
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
