@@ -118,7 +118,7 @@ fn damaged_blocks_are_left_out_and_their_events_counted() {
     assert_eq!((compiled.lost_events, compiled.ops), (500, 1500));
     assert_eq!(compiled.damages, 1);
     assert!(compiled.notes()[0].starts_with("500 events are missing"));
-    assert!(compiled.notes()[1].starts_with("1 place is damaged"));
+    assert!(compiled.notes()[1].starts_with("1 place of the trace is damaged"));
 }
 
 #[test]
