@@ -6,6 +6,7 @@ A bench that cannot miss its bar proves nothing; here every verdict is given a f
 """
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import exact
 import kill
 import measure
 import overhead
+import soak
 import workloads
 
 
@@ -202,6 +204,38 @@ class Exactness(unittest.TestCase):
     def test_blocks_of_no_bytes(self):
         rows = [{"size": 0, "allocations": 3}, {"size": 1, "allocations": 9}, {"size": 0, "allocations": 4}]
         self.assertEqual(exact.zero_sized({"sizes": rows}), 7)
+
+
+class SoakJudge(unittest.TestCase):
+    """soak.py: half an hour of samples whose level moves by up to 3 % every minute or two, with a drift or without."""
+
+    @staticmethod
+    def samples(seed, drift_percent_per_ten):
+        rng = random.Random(seed)
+        points, level, until = [], 0.0, 0.0
+        for i in range(450 * 4, 1800 * 4):
+            if i / 4 >= until:
+                level, until = rng.uniform(-1.5, 1.5), i / 4 + rng.expovariate(1 / 90)
+            drift = drift_percent_per_ten * (i / 4) / 600
+            points.append((i / 4, 60_000 * (1 + (level + drift + rng.uniform(-2, 2)) / 100)))
+        return points
+
+    def found(self, drift):
+        return sum(not soak.judge(self.samples(seed, drift))[1] for seed in range(40))
+
+    def test_steps_are_no_drift(self):
+        self.assertLessEqual(self.found(0), 2)
+
+    def test_a_drift_is_found_among_steps(self):
+        self.assertGreaterEqual(self.found(3), 36)
+
+    def test_steps_carry_over_and_noise_does_not(self):
+        self.assertGreater(soak.carried([1, 1, 1, -1, -1, -1, 1, 1, 1, -1, -1, -1, 1, 1, 1, -1]), 0.3)
+        self.assertEqual(soak.carried([1, -1] * 8), 0)
+        self.assertEqual(soak.carried([0] * 16), 0)
+
+    def test_too_few_samples_are_no_verdict(self):
+        self.assertEqual(soak.judge([(i, 100) for i in range(31)]), ("only 31 samples", False))
 
 
 if __name__ == "__main__":
