@@ -144,7 +144,7 @@ impl Heap {
         unsafe {
             self.move_to(span, state::NONE, false);
             let pages = span.pages() as i32;
-            class::population(span.class as usize, -pages);
+            class::population(span.class(), -pages);
             class::population(class, pages);
             let span = core::ptr::from_ref(span).cast_mut();
             Span::turn(span, class);
@@ -199,8 +199,8 @@ impl Heap {
         unsafe { self.move_to(this, state::NONE, false) };
         let pages = this.pages();
         self.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
-        class::population(this.class as usize, -(pages as i32));
-        let first = this.page;
+        class::population(this.class(), -(pages as i32));
+        let first = this.page();
         let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
         let units = this.units();
         holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
