@@ -248,6 +248,13 @@ pub fn population(class: usize, pages: i32) {
     ALL_PAGES.fetch_add(pages as u32, Ordering::Relaxed); // ORDER: as above
 }
 
+/// A span of so many pages of one class became one of another.
+pub fn repopulate(from: usize, to: usize, pages: u32) {
+    // ORDER: statistics.
+    PAGES[from].fetch_sub(pages, Ordering::Relaxed);
+    PAGES[to].fetch_add(pages, Ordering::Relaxed); // ORDER: as above
+}
+
 /// Pages in spans of the class, over all heaps.
 pub fn population_of(class: usize) -> u32 {
     // ORDER: a statistic.

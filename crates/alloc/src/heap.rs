@@ -365,7 +365,7 @@ impl Heap {
             if self.fresh[class].load(Ordering::Relaxed) != 0 && got > 0 {
                 let block = |at: *mut Entry| (*at).block as usize;
                 let (from, to) = (block(bottom.add(got as usize - 1)), block(bottom));
-                self.freshen(class, span, from, to + span.size() as usize);
+                self.freshen(class, span, from, to + span.size());
             }
             got
         }
