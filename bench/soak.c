@@ -1,6 +1,6 @@
 // A program for the soak: threads with phases, blocks that change hands, threads that end, and forks.
 //
-//   soak SECONDS SEED        one line a second on stdout: "second rss_kb blocks"; status 1 if a content has changed
+//   soak SECONDS SEED        four lines a second on stdout: "second rss_kb blocks"; status 1 if a content has changed
 //
 // Every phase takes as long as every other and fills to the same level, so that what is resident at the same
 // point of each round must be the same for ever.

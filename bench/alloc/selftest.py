@@ -273,6 +273,11 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.held(judge.judge_start(figures(1537, 1.06, 1.01, 0.0, 0.011), {}, "skinflint")), [False] * 5)
         self.assertTrue(judge.judge_start(figures(1536, 1.06, 1.0, 0.02), {}, "skinflint")[1]["held"])
         self.assertEqual(self.held(judge.judge_start({}, {}, "skinflint")), [False] * 5)
+        floor = dict(figures(1536, 1.06, 1.0), **{start.EMPTY: {"true_cpu": 1.07}})
+        true = judge.judge_start(floor, {}, "skinflint")[1]
+        self.assertFalse(true["held"])
+        self.assertIn("holds nothing: 1.070", str(true))
+        self.assertIn(start.EMPTY, start.table(floor, ["skinflint", "glibc"]))
 
     def test_no_bad_case(self):
         patterns = {"pair5m": row(skinflint=99.0), "realloc16": row(skinflint=41.0)}

@@ -5,6 +5,7 @@
 
 B1  /bin/true and forks are measured in pairs, the C library's malloc and another's in turn, and compared by the
     median of the pairs' ratios: what else the machine does falls on both.
+    A library that holds nothing takes part: below what its preloading costs no preloaded allocator can come.
 B2  `…_noise` is half the distance between the quartiles of the pairs' ratios, over the square root of their number:
     a ratio that is above its bar by less than that is not called missed.
 B3  callgrind counts the same on every machine and at any load. What start-up costs goes out with the difference of
@@ -21,9 +22,11 @@ import subprocess
 import idle
 import judge
 import measure
+import peers
 import speed
 
 BATCH, BATCHES = 20, 10
+EMPTY = judge.NO_ALLOCATOR
 # How much of a library the kernel maps at a fault depends on where it loads it: one run says up to 200 KiB more or less.
 NOTHINGS = 9
 # Patterns that keep the purger at work, and how much longer than usual they run: about two seconds each.
@@ -141,13 +144,14 @@ def rows(bench, allocators, quick):
     """{allocator: figures}, {(part, allocator): reason}"""
     failed = {}
     held = paired("nothing", lambda allocator: nothing_rss_kb(bench, allocator), allocators, NOTHINGS, failed)
-    batches = paired("true", true_cpu, allocators, BATCHES, failed)
+    empty = peers.Allocator(EMPTY, "", idle.compiled(bench, "empty", "-shared", "-fPIC"), "programs/empty.c")
+    batches = paired("true", true_cpu, [*allocators, empty], BATCHES, failed)
     fork_runs = paired("forks", lambda allocator: forks(bench, allocator, 300), allocators, 2 if quick else 8, failed)
     ours = [allocator for allocator in allocators if allocator.name.startswith("skinflint")]
     shares = paired("purger", lambda allocator: max(purger_share(bench, allocator, name) for name in BUSY), ours, 1, failed)
     counts = paired("callgrind", lambda allocator: instructions(bench, allocator), allocators, 1, failed)
     out = {}
-    for name in (allocator.name for allocator in allocators):
+    for name in (allocator.name for allocator in [*allocators, empty]):
         row = out[name] = {}
         if name in held:
             row["rss_kb"] = statistics.median(held[name])
@@ -172,6 +176,6 @@ def table(rows_of, names):
     out = ["Start-up: RSS of a program that does nothing; /bin/true, CPU each; 300 forks of a process whose four threads allocate; "
            "instructions inside malloc(48) and free"]
     out.append(f"{'':12}" + "".join(f"{title:>14}" for _, title, _ in COLUMNS))
-    for name in (name for name in names if name in rows_of):
+    for name in (name for name in [*names, EMPTY] if name in rows_of):
         out.append(f"{name:12}" + "".join(f"{judge.said(rows_of[name].get(key), digits):>14}" for key, _, digits in COLUMNS))
     return "\n".join(out)

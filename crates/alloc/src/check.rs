@@ -282,7 +282,7 @@ fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held
         if span.state.load(Ordering::Relaxed) == span::state::EMPTY {
             empty_pages += count;
         }
-        sums.populations[span.class as usize] += count;
+        sums.populations[span.class()] += count;
         sums.holes += span.clean.load(Ordering::Relaxed).count_ones(); // ORDER: as above
         check_span(level, heap, still, span)
     };
@@ -299,7 +299,7 @@ fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held
                 start(span),
             )?;
             hold(
-                span.class as usize == class,
+                span.class() == class,
                 "H2: a current span of another class",
                 start(span),
             )?;
@@ -320,7 +320,7 @@ fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held
                     start(span),
                 )?;
                 hold(
-                    span.class as usize == class,
+                    span.class() == class,
                     "H3: a span on another class's list",
                     start(span),
                 )?;

@@ -37,8 +37,9 @@ const EARN_BYTES: u32 = 32 * 1024;
 /// pages that stay half empty in a class that was divided cost more than the slop.
 const EARN_PERCENT: u64 = 40;
 
-/// What is known of a class.
+/// What is known of a class. Of sixteen bytes, so that it is found by a shift (`realloc` of a small block looks).
 #[derive(Clone, Copy)]
+#[repr(C, align(16))]
 pub struct Info {
     /// Bytes of a block.
     pub size: u32,
@@ -154,10 +155,21 @@ const fn base_table() -> [AtomicU16; SLICES] {
     let mut table = [const { AtomicU16::new(0) }; SLICES];
     let mut slice = 0;
     while slice < SLICES {
-        table[slice] = AtomicU16::new((base_class((slice + 1) * 16) as u16) << MAGAZINE_SHIFT);
+        table[slice] = AtomicU16::new(magazine_of(base_class((slice + 1) * 16)));
         slice += 1;
     }
     table
+}
+
+/// Where in a heap a class's magazine is, in bytes.
+pub const fn magazine_of(class: usize) -> u16 {
+    (class << MAGAZINE_SHIFT) as u16
+}
+
+/// The class whose magazine is there.
+#[inline(always)]
+pub const fn of_magazine(offset: u16) -> usize {
+    (offset >> MAGAZINE_SHIFT) as usize
 }
 
 /// Class of a slice, `(n - 1) >> 4`. Cost: one load.
@@ -170,19 +182,21 @@ pub fn of_slice(slice: usize) -> usize {
 #[inline(always)]
 pub fn magazine_of_slice(slice: usize) -> usize {
     debug_assert!(slice < SLICES);
-    let table: *const AtomicU16;
-    // SAFETY: the address of TABLE.
+    let offset: usize;
+    // By hand, since the compiler extends what it loads from an atomic once more than need be.
+    // SAFETY: the caller compared the slice with SLICES.
+    // ORDER: as Relaxed: a number that only ever changes to a better class (C1); its INFO is found through the
+    // span, which the heap's lock publishes.
     unsafe {
         core::arch::asm!(
-            "lea {table}, [rip + skinflint_class_table]",
-            table = out(reg) table,
-            options(pure, nomem, nostack, preserves_flags),
+            "lea {offset}, [rip + skinflint_class_table]",
+            "movzx {offset:e}, word ptr [{offset} + 2*{slice}]",
+            offset = out(reg) offset,
+            slice = in(reg) slice,
+            options(pure, readonly, nostack, preserves_flags),
         );
     }
-    // SAFETY: the caller compared the slice with SLICES.
-    // ORDER: a number that only ever changes to a better class (C1); its INFO is found through the
-    // span, which the heap's lock publishes.
-    unsafe { &*table.add(slice) }.load(Ordering::Relaxed) as usize
+    offset
 }
 
 /// What is known of a class.
@@ -190,6 +204,19 @@ pub fn magazine_of_slice(slice: usize) -> usize {
 pub fn get(class: usize) -> Info {
     // SAFETY: C2: entries below the count are never written again; `class` came from TABLE or a span.
     unsafe { (*INFO.0.get())[class] }
+}
+
+/// Bytes of a block of the class whose magazine is there ([`magazine_of`]). Cost: two loads.
+///
+/// # Safety
+/// The offset is that of a class that there is.
+#[inline(always)]
+pub unsafe fn size_at(offset: u16) -> usize {
+    // SAFETY: as in `get`; as the caller promises.
+    unsafe {
+        let info = INFO.0.get().cast::<Info>().add(of_magazine(offset));
+        (*info).size as usize
+    }
 }
 
 /// Number of classes there are now.
@@ -219,6 +246,13 @@ pub fn population(class: usize, pages: i32) {
     // ORDER: a statistic.
     PAGES[class].fetch_add(pages as u32, Ordering::Relaxed);
     ALL_PAGES.fetch_add(pages as u32, Ordering::Relaxed); // ORDER: as above
+}
+
+/// A span of so many pages of one class became one of another.
+pub fn repopulate(from: usize, to: usize, pages: u32) {
+    // ORDER: statistics.
+    PAGES[from].fetch_sub(pages, Ordering::Relaxed);
+    PAGES[to].fetch_add(pages, Ordering::Relaxed); // ORDER: as above
 }
 
 /// Pages in spans of the class, over all heaps.
@@ -282,7 +316,7 @@ pub fn earn(slice: usize) {
         }
         // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and
         // the data dependency through the class holds it elsewhere.
-        TABLE[slice].store((class as u16) << MAGAZINE_SHIFT, Ordering::Release);
+        TABLE[slice].store(magazine_of(class), Ordering::Release);
     }
 }
 

@@ -127,17 +127,17 @@ fn remember_early() -> bool {
         // ORDER: one thread (Y2).
         if span.kind.load(Ordering::Relaxed) == KIND_SMALL {
             for slot in 0..span.slots as usize {
-                let p = span.start() + slot * span.size as usize;
+                let p = span.start() + slot * span.size();
                 if span.is_live(slot) {
                     let Some(word) = EARLY.0.get((p - base()) / 16 / 64) else {
                         return false;
                     };
                     // ORDER: as above.
                     word.fetch_or(1 << ((p - base()) / 16 % 64), Ordering::Relaxed);
-                } else if !trailer::is_filled(p, span.size as usize, 0) {
+                } else if !trailer::is_filled(p, span.size(), 0) {
                     // Read first: what was never touched shall stay so.
                     // SAFETY: a free slot of the only thread.
-                    unsafe { core::ptr::write_bytes(p as *mut u8, 0, span.size as usize) };
+                    unsafe { core::ptr::write_bytes(p as *mut u8, 0, span.size()) };
                 }
             }
         }
@@ -233,7 +233,7 @@ fn small(n: usize, align: usize) -> *mut u8 {
         };
     }
     // SAFETY: below the limit, and a block of ours.
-    let size = unsafe { &*descriptor(distance) }.size as usize;
+    let size = unsafe { &*descriptor(distance) }.size();
     // ORDER: see `contents_unknown`.
     if has(mode::POISON) && UNCLEAN.load(Ordering::Relaxed) == 0 {
         check_unchanged(p, size, size, 0);
@@ -325,7 +325,7 @@ pub unsafe fn before_free(p: *mut u8) -> bool {
 }
 
 unsafe fn before_free_small(span: &Span, p: *mut u8) -> bool {
-    let size = span.size as usize;
+    let size = span.size();
     let Some(slot) = span.slot_of(p as usize) else {
         fault::report(Fault::Misaligned, p);
         return false;
@@ -394,9 +394,9 @@ pub fn usable(p: *const u8) -> Option<usize> {
     // ORDER: the kind of a live block's descriptor does not change.
     match span.kind.load(Ordering::Relaxed) {
         KIND_SMALL if has(mode::CANARY) && !is_bare(span, p) => {
-            Some(trailer::requested(p, span.size as usize))
+            Some(trailer::requested(p, span.size()))
         }
-        KIND_SMALL => Some(span.size as usize),
+        KIND_SMALL => Some(span.size()),
         // SAFETY: `p` is in HEAP.
         KIND_LARGE => unsafe { large::find(p.cast_mut()).map(|large| guard::usable(large)) },
         _ => None,

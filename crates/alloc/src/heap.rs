@@ -19,11 +19,13 @@
 //!
 //! Not here: frees (`free`), threads (`thread`), where spans come from (`spans`), giving pages back (`holes`).
 
+use core::cell::Cell;
+
 use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
-use crate::span::{Span, state};
+use crate::span::{Span, Window, state};
 use crate::state::{at, with_pool};
 use crate::{free, harden, holes};
 
@@ -58,39 +60,43 @@ pub mod usage {
 #[repr(C)]
 pub struct Entry {
     /// Its address.
-    pub block: AtomicPtr<u8>,
-    /// Its word of D.
-    dead: AtomicPtr<AtomicU64>,
-    /// Its bit there.
+    pub block: *mut u8,
+    /// Where its bits are.
+    window: *const Window,
+    /// Its bit there. An atomic, so that the compiler loads it first, and then changes the word of D in its place.
     bit: AtomicU64,
 }
 
 impl Entry {
     /// One that says all of it.
     #[inline(always)]
-    pub fn new(block: *mut u8, dead: &AtomicU64, bit: u64) -> Entry {
+    pub fn new(block: *mut u8, window: *const Window, bit: u64) -> Entry {
         Entry {
-            block: AtomicPtr::new(block),
-            dead: AtomicPtr::new(core::ptr::from_ref(dead).cast_mut()),
+            block,
+            window,
             bit: AtomicU64::new(bit),
         }
     }
 }
 
-/// A class's magazine, and the span that fills it (H5).
+/// A class's magazine, and the span that fills it (H5). Cells and not atomics, which the compiler loads into a
+/// register before it compares: an instruction each.
 #[repr(C, align(32))]
 pub struct Magazine {
     /// One past the newest entry.
-    pub top: AtomicPtr<Entry>,
+    pub top: Cell<*mut Entry>,
     /// The oldest entry.
-    bottom: AtomicPtr<Entry>,
+    bottom: Cell<*mut Entry>,
     /// One past the last there is room for.
-    pub end: AtomicPtr<Entry>,
-    current: AtomicPtr<Span>,
+    pub end: Cell<*mut Entry>,
+    current: Cell<*mut Span>,
 }
 
 const _: () = assert!(core::mem::size_of::<Magazine>() == 1 << class::MAGAZINE_SHIFT);
 const _: () = assert!(core::mem::offset_of!(Heap, mags) == 0);
+
+/// Where a heap has its budget, for assembly.
+pub const BUDGET_AT: usize = core::mem::offset_of!(Heap, budget);
 
 /// Blocks that a refill brings. A free that finds the magazine full goes to the bits, which costs as much, so
 /// no room need be left for it; but of a short one half is left, or large blocks would always go that way.
@@ -209,6 +215,10 @@ pub fn event_of(slots: usize) -> u32 {
     (slots as u32 / 8).max(1)
 }
 
+// SAFETY: the cells are those of the magazines, which only the owner touches, or who has the lock while there is
+// none (H1, H5); a new owner took the lock first. Everything else is atomic.
+unsafe impl Sync for Heap {}
+
 /// The span that stands for none.
 #[inline(always)]
 fn no_span() -> *mut Span {
@@ -224,8 +234,7 @@ impl Heap {
         // SAFETY: zeroes are valid for every field.
         let this = unsafe { &*heap };
         for magazine in &this.mags {
-            // ORDER: not published yet.
-            magazine.current.store(no_span(), Ordering::Relaxed);
+            magazine.current.set(no_span());
         }
         harden::new_heap(this);
     }
@@ -259,17 +268,15 @@ impl Heap {
     /// The span that a class allocates from (H2).
     #[inline]
     pub fn current(&self, class: usize) -> *mut Span {
-        // ORDER: written by the owner only (H1).
-        self.magazine(class).current.load(Ordering::Relaxed)
+        self.magazine(class).current.get()
     }
 
     /// Puts no span as current.
     pub fn clear_current(&self, class: usize) {
-        // ORDER: as in `current`.
-        self.mags[class].current.store(no_span(), Ordering::Relaxed);
+        self.mags[class].current.set(no_span());
     }
 
-    /// Takes the newest block of a class's magazine. Cost: six loads, two stores.
+    /// Takes the newest block of a class's magazine. Cost: five loads, two stores.
     ///
     /// # Safety
     /// The caller owns the heap.
@@ -286,32 +293,35 @@ impl Heap {
     #[inline(always)]
     pub unsafe fn pop_slice(&self, slice: usize) -> Option<*mut u8> {
         let offset = class::magazine_of_slice(slice);
-        // SAFETY: the heap begins with its magazines, and TABLE holds offsets of theirs (class C2).
-        unsafe {
-            Heap::pop_from(
-                &*core::ptr::from_ref(self)
-                    .byte_add(offset)
-                    .cast::<Magazine>(),
-            )
-        }
+        // SAFETY: TABLE holds offsets of magazines (class C2).
+        unsafe { Heap::pop_from(Heap::magazine_at(self, offset)) }
+    }
+
+    /// The magazine at an offset ([`class::magazine_of`]).
+    ///
+    /// # Safety
+    /// The heap is one; the offset is that of a class.
+    #[inline(always)]
+    pub unsafe fn magazine_at<'a>(heap: *const Heap, offset: usize) -> &'a Magazine {
+        // SAFETY: a heap begins with its magazines.
+        unsafe { &*heap.byte_add(offset).cast::<Magazine>() }
     }
 
     #[inline(always)]
     unsafe fn pop_from(magazine: &Magazine) -> Option<*mut u8> {
-        // ORDER: the owner's own, throughout (H5).
-        let top = magazine.top.load(Ordering::Relaxed);
-        if top == magazine.bottom.load(Ordering::Relaxed) {
+        let top = magazine.top.get();
+        if top == magazine.bottom.get() {
             return None;
         }
-        // SAFETY: H5: there is an entry below `top`, and its word is that of a live span.
+        // SAFETY: H5: there is an entry below `top`, and its words are those of a live span.
         unsafe {
             let entry = top.sub(1);
-            magazine.top.store(entry, Ordering::Relaxed); // ORDER: as above
-            let word = &*(*entry).dead.load(Ordering::Relaxed); // ORDER: as above
-            let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: as above
+            magazine.top.set(entry);
+            let word = &(*(*entry).window).trio.dead;
+            let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: the owner's own (H5)
             // It is set (H5).
             word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (S2)
-            Some((*entry).block.load(Ordering::Relaxed)) // ORDER: as above
+            Some((*entry).block)
         }
     }
 
@@ -321,11 +331,11 @@ impl Heap {
     /// The heap's lock is held by its owner.
     unsafe fn fill(&self, class: usize) -> u32 {
         let magazine = self.magazine(class);
-        // ORDER: the owner's own, throughout (H5).
-        let mut bottom = magazine.bottom.load(Ordering::Relaxed);
+        let mut bottom = magazine.bottom.get();
         if bottom.is_null() {
             let room = magazine_entries(class::get(class).size);
-            let used = self.entries_used.load(Ordering::Relaxed); // ORDER: as above
+            // ORDER: the owner's own (H5).
+            let used = self.entries_used.load(Ordering::Relaxed);
             let entries = self.entries();
             if entries.is_null() || (used + room) as usize > ENTRIES {
                 return 0;
@@ -333,15 +343,13 @@ impl Heap {
             self.entries_used.store(used + room, Ordering::Relaxed); // ORDER: as above
             // SAFETY: there is room for ENTRIES.
             bottom = unsafe { entries.add(used as usize) };
-            magazine.bottom.store(bottom, Ordering::Relaxed); // ORDER: as above
-            magazine.top.store(bottom, Ordering::Relaxed); // ORDER: as above
+            magazine.bottom.set(bottom);
+            magazine.top.set(bottom);
             // SAFETY: as above.
-            magazine
-                .end
-                .store(unsafe { bottom.add(room as usize) }, Ordering::Relaxed); // ORDER: as above
+            magazine.end.set(unsafe { bottom.add(room as usize) });
         }
         // SAFETY: both point into `entries`.
-        let room = unsafe { magazine.end.load(Ordering::Relaxed).offset_from(bottom) } as u32; // ORDER: as above
+        let room = unsafe { magazine.end.get().offset_from(bottom) } as u32;
         let want = fill_of(room);
         // The lowest address shall come out first, so it goes in last.
         // SAFETY: the current span of a class is live (H3); entries below `want` are there.
@@ -352,14 +360,12 @@ impl Heap {
             if got < want {
                 core::ptr::copy(bottom.add((want - got) as usize), bottom, got as usize);
             }
-            magazine
-                .top
-                .store(bottom.add(got as usize), Ordering::Relaxed); // ORDER: as above
+            magazine.top.set(bottom.add(got as usize));
             // ORDER: the lock is held.
             if self.fresh[class].load(Ordering::Relaxed) != 0 && got > 0 {
-                let block = |at: *mut Entry| (*at).block.load(Ordering::Relaxed) as usize; // ORDER: as above
+                let block = |at: *mut Entry| (*at).block as usize;
                 let (from, to) = (block(bottom.add(got as usize - 1)), block(bottom));
-                self.freshen(class, span, from, to + span.size as usize);
+                self.freshen(class, span, from, to + span.size());
             }
             got
         }
@@ -401,10 +407,7 @@ impl Heap {
     pub unsafe fn forget_magazines(&self) {
         for class in 0..class::count() {
             let magazine = self.magazine(class);
-            // ORDER: the lock is held.
-            magazine
-                .top
-                .store(magazine.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
+            magazine.top.set(magazine.bottom.get());
             let current = self.current(class);
             if !Heap::is_none(current) {
                 // SAFETY: the current span of a class is live (H3).
@@ -443,13 +446,11 @@ impl Heap {
         let this = unsafe { &*span };
         // SAFETY: the lock is held.
         let clean = unsafe { holes::forget_clean(this) };
-        self.note_fresh(this.class as usize, clean);
+        self.note_fresh(this.class(), clean);
         // ORDER: the lock is held (S3); the owner writes (S2).
         this.state.store(state::CURRENT, Ordering::Relaxed);
         this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (S2, S6)
-        self.mags[this.class as usize]
-            .current
-            .store(span, Ordering::Relaxed); // ORDER: own (H1)
+        self.mags[this.class()].current.set(span);
         let refills = self.refills.load(Ordering::Relaxed); // ORDER: the lock is held
         self.refills
             .store(refills.wrapping_add(1), Ordering::Relaxed); // ORDER: a statistic

@@ -57,12 +57,17 @@ pub fn hint_from(heap: &Heap, pages: u32) {
     heap.hinted.store(now, Ordering::Relaxed); // ORDER: as above
 }
 
-/// Notes that so many pages may have become reclaimable; may start the purger.
+/// Notes that so many pages may have become reclaimable; may start the purger. Once there are enough for that it
+/// only looks, until the purger takes the hint.
 pub fn hint(pages: u32) {
     // ORDER: a hint.
-    let now = RECLAIM
-        .fetch_add(pages, Ordering::Relaxed)
-        .wrapping_add(pages);
+    let mut now = RECLAIM.load(Ordering::Relaxed);
+    if now < purger::START_PAGES {
+        // ORDER: a hint.
+        now = RECLAIM
+            .fetch_add(pages, Ordering::Relaxed)
+            .wrapping_add(pages);
+    }
     if now >= purger::START_PAGES {
         purger::wanted();
     }
@@ -70,7 +75,7 @@ pub fn hint(pages: u32) {
 
 /// As [`hint_from`], for a span of which `free` slots are free.
 pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
-    let pages = free as usize * span.size as usize / PAGE;
+    let pages = free as usize * span.size() / PAGE;
     if pages > 0 {
         hint_from(heap, pages as u32);
     }
@@ -274,9 +279,9 @@ fn walk_list(
 /// The heap's lock is held.
 unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked) {
     let free = span.free_slots();
-    let bytes = (free as usize) * (span.size as usize);
+    let bytes = (free as usize) * (span.size());
     // A tail of a whole page is the exception: it is free whatever the slots are.
-    if bytes < PAGE && (free == 0 || span.size as usize <= PAGE) && span.tail() < PAGE {
+    if bytes < PAGE && (free == 0 || span.size() <= PAGE) && span.tail() < PAGE {
         return;
     }
     // ORDER: the lock is held (S3).

@@ -79,7 +79,7 @@ impl Heap {
 
     /// The list for a span's state.
     pub fn list_of(&self, span: &Span) -> Option<&AtomicU32> {
-        let class = span.class as usize;
+        let class = span.class();
         // ORDER: the lock is held (S3).
         match span.state.load(Ordering::Relaxed) {
             state::PARTIAL => Some(&self.partial[class]),
@@ -101,12 +101,12 @@ impl Heap {
         }
         // ORDER: the lock is held (S3, H4, H6).
         let (word, bit) = (
-            &self.has_empty[span.class as usize / 64],
-            1u64 << (span.class % 64),
+            &self.has_empty[span.class() / 64],
+            1u64 << (span.class() % 64),
         );
         if span.state.load(Ordering::Relaxed) == state::EMPTY {
             add(&self.empty_pages, pages.wrapping_neg());
-            if get(&self.empty[span.class as usize]) == 0 {
+            if get(&self.empty[span.class()]) == 0 {
                 let bits = word.load(Ordering::Relaxed); // ORDER: as above
                 word.store(bits & !bit, Ordering::Relaxed); // ORDER: as above
             }

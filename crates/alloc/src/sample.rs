@@ -426,7 +426,7 @@ pub unsafe fn estimate() -> Estimate {
             continue;
         };
         let p = probability(entry.requested, result.interval_bytes);
-        let of_block = f64::from(u32::from(span.size).saturating_sub(entry.requested));
+        let of_block = f64::from((span.size() as u32).saturating_sub(entry.requested));
         slop += of_block / p;
         variance += of_block * of_block * (1.0 - p) / (p * p);
     }

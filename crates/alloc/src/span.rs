@@ -26,7 +26,7 @@
 //! Not here: lists and locks (`heap`).
 
 use skinflint_base::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use skinflint_pages::PAGE;
+use skinflint_pages::{PAGE, PAGE_SHIFT};
 
 use crate::class;
 use crate::heap::Entry;
@@ -75,11 +75,19 @@ impl Trio {
     }
 }
 
+/// A descriptor as seen from some of its bits; see [`Span::window`].
+#[repr(C)]
+pub struct Window {
+    header: [u64; WORDS_AT / 8],
+    /// The bits.
+    pub trio: Trio,
+}
+
 /// The descriptor.
 #[repr(C, align(64))]
 pub struct Span {
-    /// First page.
-    pub page: u32,
+    /// Low half of the first page's address: what `free` subtracts. See `page`.
+    low: u32,
     /// Frees to the next event (S6).
     pub left: AtomicU32,
     /// Next on the list, circular; offset from META.
@@ -92,12 +100,12 @@ pub struct Span {
     pub kind: AtomicU8,
     /// One of [`state`].
     pub state: AtomicU8,
-    /// Class.
-    pub class: u8,
+    /// Where in a heap the class's magazine is: [`class::magazine_of`].
+    magazine: u16,
+    /// What the first page's number has above the twenty bits in `low`.
+    high: u8,
     /// Pages, less one, and above those four bits the units of the descriptor: at most 16 and 7.
     shape: u8,
-    /// Bytes of a slot.
-    pub size: u16,
     /// Slots.
     pub slots: u16,
     /// The one before.
@@ -113,11 +121,16 @@ pub struct Span {
     trios: [Trio; 1],
 }
 
+/// Where a descriptor has its owner, for assembly.
+pub const OWNER_AT: usize = core::mem::offset_of!(Span, owner);
+
 const _: () = assert!(core::mem::size_of::<Span>() == 64);
 const _: () = assert!(core::mem::offset_of!(Span, trios) == WORDS_AT);
-const _: () = assert!(core::mem::offset_of!(Span, owner) == 16);
+const _: () = assert!(OWNER_AT == 16);
 const _: () = assert!(core::mem::offset_of!(Span, kind) == 20);
 const _: () = assert!(core::mem::offset_of!(Span, mul) == 12);
+// `high` holds the rest of a page's number.
+const _: () = assert!(skinflint_pages::MAX_PAGES <= 1 << (32 - PAGE_SHIFT + 8));
 
 /// Words of bits for so many slots, and one more bit: that of the slot that would begin in the tail, which
 /// is always set in D, so that the check for a double free answers for it too (S8).
@@ -134,16 +147,16 @@ impl Span {
     /// A span without slots.
     pub const fn none() -> Span {
         Span {
-            page: 0,
+            low: 0,
             left: AtomicU32::new(0),
             next: AtomicU32::new(0),
             mul: 0,
             owner: AtomicU32::new(crate::state::OWNER_NONE),
             kind: AtomicU8::new(0),
             state: AtomicU8::new(state::NONE),
-            class: 0,
+            magazine: 0,
+            high: 0,
             shape: 0,
-            size: 0,
             slots: 0,
             prev: AtomicU32::new(0),
             nlink: AtomicU32::new(0),
@@ -157,7 +170,33 @@ impl Span {
     /// Address of the first page.
     #[inline(always)]
     pub fn start(&self) -> usize {
-        crate::state::base() + self.page as usize * PAGE
+        crate::state::base() + self.page() as usize * PAGE
+    }
+
+    /// Number of the first page.
+    #[inline]
+    pub fn page(&self) -> u32 {
+        let low = self.low.wrapping_sub(crate::state::base() as u32) >> PAGE_SHIFT;
+        u32::from(self.high) << (32 - PAGE_SHIFT) | low
+    }
+
+    /// Class.
+    #[inline]
+    pub fn class(&self) -> usize {
+        class::of_magazine(self.magazine)
+    }
+
+    /// Bytes of a slot. Cost: two loads.
+    #[inline]
+    pub fn size(&self) -> usize {
+        // SAFETY: spans are made for classes that there are.
+        unsafe { class::size_at(self.magazine) }
+    }
+
+    /// The magazine for its blocks.
+    #[inline(always)]
+    pub fn magazine_offset(&self) -> usize {
+        self.magazine as usize
     }
 
     /// Pages.
@@ -168,7 +207,7 @@ impl Span {
 
     /// Bytes behind the last slot.
     pub fn tail(&self) -> usize {
-        self.pages() as usize * PAGE - self.slots as usize * self.size as usize
+        self.pages() as usize * PAGE - self.slots as usize * self.size()
     }
 
     /// Units of the descriptor: [`units_for`] its slots, or more if it had more slots once.
@@ -193,6 +232,21 @@ impl Span {
         unsafe { &*self.trios.as_ptr().add(i) }
     }
 
+    /// As the span whose first bits are those of slots `64 * i` and on: [`Span::trio`] without the displacement,
+    /// which then is part of whatever reads the bits.
+    ///
+    /// # Safety
+    /// `i < self.words()`; of what it returns nothing else may be read.
+    #[inline(always)]
+    pub unsafe fn window(&self, i: usize) -> *const Window {
+        // SAFETY: as in `trio`.
+        unsafe {
+            core::ptr::from_ref(self)
+                .byte_add(i * core::mem::size_of::<Trio>())
+                .cast()
+        }
+    }
+
     /// Bits that slots have in a word of F.
     #[inline]
     fn all_bits(&self, i: usize) -> u64 {
@@ -215,11 +269,11 @@ impl Span {
         // SAFETY: the caller's own descriptor.
         unsafe {
             span.write(Span {
-                page,
+                low: (crate::state::base() as u32).wrapping_add(page << PAGE_SHIFT),
+                high: (page >> (32 - PAGE_SHIFT)) as u8,
                 mul: info.mul,
-                class: class as u8,
+                magazine: class::magazine_of(class),
                 shape: (pages - 1) as u8 | (units as u8) << 4,
-                size: info.size as u16,
                 slots: slots as u16,
                 ..Span::none()
             });
@@ -249,7 +303,7 @@ impl Span {
         // and who frees a block that is none finds at worst a bit that is wrong, within the descriptor.
         unsafe {
             let this = &*span;
-            let run = (this.page, this.pages());
+            let run = (this.page(), this.pages());
             let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
             let owner = this.owner.load(Ordering::Relaxed); // ORDER: as above
             Span::init(span, run, class, this.units(), owner);
@@ -273,7 +327,7 @@ impl Span {
                 let lowest = bits & bits.wrapping_neg();
                 trio.dead.store(dead & !lowest, Ordering::Relaxed); // ORDER: own (S2)
                 let slot = i * 64 + bits.trailing_zeros() as usize;
-                return (self.start() + slot * self.size as usize) as *mut u8;
+                return (self.start() + slot * self.size()) as *mut u8;
             }
         }
         core::ptr::null_mut()
@@ -289,7 +343,7 @@ impl Span {
         let mut left = want;
         let mut at = end;
         let start = self.start();
-        let size = self.size as usize;
+        let size = self.size();
         for i in 0..self.words() {
             // SAFETY: i < words.
             let trio = unsafe { self.trio(i) };
@@ -309,7 +363,7 @@ impl Span {
                 unsafe {
                     at = at.sub(1);
                     let block = (base + slot as usize * size) as *mut u8;
-                    at.write(Entry::new(block, &trio.dead, bit));
+                    at.write(Entry::new(block, self.window(i), bit));
                 }
             }
             trio.free.store(bits, Ordering::Relaxed); // ORDER: as above
@@ -426,7 +480,7 @@ impl Span {
     /// The pages that hold no live byte: a bit each. Cost: of few slots some instructions for each that is
     /// used, else a load or two for each page.
     pub fn free_pages(&self) -> u16 {
-        let size = self.size as usize;
+        let size = self.size();
         let slots = self.slots as usize;
         if slots < 64 {
             let mut used = self.all_bits(0) & !self.free_bits(0);
@@ -449,13 +503,26 @@ impl Span {
         pages
     }
 
-    /// Slot of an address in the span, given by its distance from BASE; `None`: no multiple of the size.
-    /// The slot may be the one behind the last (S8).
+    /// Slot of an address in the span's pages; `None`: no multiple of the size. The slot may be the one behind
+    /// the last (S8).
     #[inline(always)]
-    pub fn slot_at(&self, distance: usize) -> Option<usize> {
+    pub fn slot_at(&self, address: usize) -> Option<usize> {
         // Both are within 64 KiB of each other, so the low halves tell all.
-        let offset = (distance as u32).wrapping_sub(self.page << 12);
-        let product = u64::from(offset) * u64::from(self.mul);
+        let offset: u64;
+        // `(address as u32).wrapping_sub(self.low)` by hand: the compiler loads first, and then subtracts.
+        // SAFETY: a load of the descriptor.
+        unsafe {
+            core::arch::asm!(
+                "mov {offset:e}, {address:e}",
+                "sub {offset:e}, dword ptr [{span} + {low}]",
+                offset = out(reg) offset,
+                address = in(reg) address,
+                span = in(reg) self,
+                low = const core::mem::offset_of!(Span, low),
+                options(pure, readonly, nostack),
+            );
+        }
+        let product = offset * u64::from(self.mul);
         // C3: the low half tells multiples.
         if product as u32 >= self.mul {
             return None;
@@ -463,10 +530,10 @@ impl Span {
         Some((product >> 32) as usize)
     }
 
-    /// Slot of an address in the span; `None`: no block begins there.
+    /// Slot of an address in the span's pages; `None`: no block begins there.
     #[inline]
     pub fn slot_of(&self, address: usize) -> Option<usize> {
-        self.slot_at(address - crate::state::base())
+        self.slot_at(address)
             .filter(|slot| *slot < self.slots as usize)
     }
 

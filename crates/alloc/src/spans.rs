@@ -143,9 +143,7 @@ impl Heap {
         // SAFETY: it has no live block, is this heap's, and on no list once it is moved.
         unsafe {
             self.move_to(span, state::NONE, false);
-            let pages = span.pages() as i32;
-            class::population(span.class as usize, -pages);
-            class::population(class, pages);
+            class::repopulate(span.class(), class, span.pages());
             let span = core::ptr::from_ref(span).cast_mut();
             Span::turn(span, class);
             Some(span)
@@ -199,11 +197,13 @@ impl Heap {
         unsafe { self.move_to(this, state::NONE, false) };
         let pages = this.pages();
         self.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
-        class::population(this.class as usize, -(pages as i32));
-        let first = this.page;
+        class::population(this.class(), -(pages as i32));
+        let first = this.page();
         let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
         let units = this.units();
-        holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+        if clean != 0 {
+            holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+        }
         with_pool(self.holder(), |pool| {
             for page in first..first + pages {
                 // ORDER: nobody may use these addresses any more.

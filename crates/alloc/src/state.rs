@@ -32,18 +32,26 @@ pub static POOL_LOCK: Lock = Lock::new();
 /// What every free reads: one cache line, reached by one address.
 #[repr(C, align(64))]
 struct Range {
-    base: AtomicUsize,
+    /// Address of META: everything that `free` reads lies above it, at distances that fit into an instruction.
+    meta: AtomicUsize,
     /// LIMIT, or 0 while every call shall go the slow way.
     fast_limit: AtomicUsize,
+    base: AtomicUsize,
     limit: AtomicUsize,
 }
+
+/// Where [`Range`] has `fast_limit`, for assembly.
+pub const FAST_LIMIT: usize = core::mem::offset_of!(Range, fast_limit);
+/// From META to BASE.
+const TO_BASE: usize = META_SPAN + MAP_SPAN;
 
 // Under its own name and hidden, so that it is reached from the instruction pointer, and not through the
 // table of addresses that a crate of its own would take: one load less in every call.
 #[unsafe(export_name = "skinflint_range")]
 static RANGE: Range = Range {
-    base: AtomicUsize::new(0),
+    meta: AtomicUsize::new(0),
     fast_limit: AtomicUsize::new(0),
+    base: AtomicUsize::new(0),
     limit: AtomicUsize::new(0),
 };
 core::arch::global_asm!(".hidden skinflint_range");
@@ -82,7 +90,30 @@ pub fn base() -> usize {
 /// Address of META.
 #[inline(always)]
 pub fn meta() -> usize {
-    base() - MAP_SPAN - META_SPAN
+    base() - TO_BASE
+}
+
+/// As [`meta`], and with it how far an address is from BASE. Cost: three instructions.
+#[inline(always)]
+pub fn meta_and_distance(address: usize) -> (usize, usize) {
+    let (meta, distance): (usize, usize);
+    // By hand: else the range's address is loaded first, for `fast_limit` beside it, and the two constants are
+    // subtracted one by one.
+    // ORDER: as in `base`.
+    // SAFETY: a load of RANGE.
+    unsafe {
+        core::arch::asm!(
+            "mov {meta}, qword ptr [rip + skinflint_range]",
+            "lea {distance}, [{address} - {to_base}]",
+            "sub {distance}, {meta}",
+            meta = out(reg) meta,
+            distance = out(reg) distance,
+            address = in(reg) address,
+            to_base = const TO_BASE,
+            options(pure, readonly, nostack),
+        );
+    }
+    (meta, distance)
 }
 
 /// Mapped bytes of HEAP.
@@ -135,18 +166,18 @@ pub fn offset_of<T>(object: *const T) -> u32 {
     (object as usize - meta()) as u32
 }
 
-/// As [`descriptor`], with the base and the distance at hand.
+/// As [`descriptor`], with META and the distance at hand.
 ///
 /// # Safety
-/// `distance < limit()`, and `base` is [`base()`].
+/// `distance < limit()`, and `meta` is [`meta()`].
 #[inline(always)]
-pub unsafe fn descriptor_from<'a>(base: usize, distance: usize) -> &'a Span {
+pub unsafe fn descriptor_from<'a>(meta: usize, distance: usize) -> &'a Span {
     // SAFETY: G2: MAP is mapped for every page below LIMIT, and leads to descriptors.
     unsafe {
-        let entry = &*((base - MAP_SPAN + (distance >> 12) * 4) as *const AtomicU32);
+        let entry = &*((meta + META_SPAN + (distance >> 12) * 4) as *const AtomicU32);
         // ORDER: Relaxed: whoever holds the block got it, directly or not, after the entry was written.
         let offset = entry.load(Ordering::Relaxed);
-        &*((base - MAP_SPAN - META_SPAN + offset as usize) as *const Span)
+        &*((meta + offset as usize) as *const Span)
     }
 }
 
@@ -237,6 +268,7 @@ pub fn start(who: Who) -> bool {
         }
         // ORDER: G1; the lock's release publishes it to those who come through here.
         range().base.store(pool.region.base(), Ordering::Release);
+        range().meta.store(meta(), Ordering::Release); // ORDER: as above
         // SAFETY: offset 0 of META is the dummy descriptor, which nobody else writes.
         let dummy = unsafe { &*at::<Header>(0) };
         // ORDER: as above.

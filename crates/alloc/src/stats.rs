@@ -470,7 +470,7 @@ fn walk(into: &mut Snapshot, pool: &Pool) {
 }
 
 fn small_span(into: &mut Snapshot, span: &Span, is_resident: &mut dyn FnMut(u32) -> bool) {
-    let size = span.size as usize;
+    let size = span.size();
     let pages = span.pages() as usize;
     let mut used = 0;
     let mut cached = 0;
@@ -488,7 +488,7 @@ fn small_span(into: &mut Snapshot, span: &Span, is_resident: &mut dyn FnMut(u32)
     into.mapped.small += used * size;
     into.mapped.holes += holes * PAGE;
     into.mapped.in_spans += free;
-    if let Some(row) = into.class.get_mut(span.class as usize) {
+    if let Some(row) = into.class.get_mut(span.class()) {
         row.size = size as u32;
         row.spans += 1;
         row.pages += pages as u32;
@@ -520,7 +520,7 @@ fn resident_of_span(
     used: usize,
     is_resident: &mut dyn FnMut(u32) -> bool,
 ) {
-    let size = span.size as usize;
+    let size = span.size();
     let mut here = 0u16;
     for page in 0..span.pages() {
         here |= u16::from(is_resident(page)) << page;
@@ -542,7 +542,7 @@ fn resident_of_span(
 
 /// Bytes of live blocks on some pages of a span.
 fn live_on(span: &Span, pages: u16) -> usize {
-    let size = span.size as usize;
+    let size = span.size();
     let mut bytes = 0;
     for i in 0..span.words() {
         let (mut bits, _) = span.live_and_cached(i);

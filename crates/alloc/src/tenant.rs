@@ -356,7 +356,7 @@ impl Tenant {
                 each_span(heap, |span| {
                     let used = span.used() as usize;
                     holds.blocks += used;
-                    holds.bytes += used * span.size as usize;
+                    holds.bytes += used * span.size();
                     holds.page_bytes += span.pages() as usize * 4096;
                 });
                 // ORDER: the lock is held.

@@ -134,7 +134,7 @@ fn bytes_of(p: usize) -> usize {
     let span = span_of(p);
     // ORDER: the kind of a live block's descriptor does not change.
     if span.kind.load(Ordering::Relaxed) == KIND_SMALL {
-        span.size as usize
+        span.size()
     } else {
         // SAFETY: Q1.
         unsafe { large::find(p as *mut u8).map_or(0, |large| guard::bytes(large)) }
@@ -150,7 +150,7 @@ fn leave(p: *mut u8) {
         unsafe { guard::leave(p, true) };
         return;
     }
-    let size = span.size as usize;
+    let size = span.size();
     let inside = size - trailer::BYTES;
     check_unchanged(p, size, inside, FILL);
     if !trailer::is_freed(p, size) {
