@@ -21,7 +21,7 @@
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use crate::chunks::{Chunks, Shortage};
@@ -110,6 +110,7 @@ pub struct Holds {
 
 /// A heap.
 pub struct Heap {
+    this: Weak<Heap>,
     pub(crate) world: Rc<Shared>,
     pub(crate) id: u32,
     name: String,
@@ -131,9 +132,16 @@ pub struct Heap {
 }
 
 impl Heap {
-    pub(crate) fn new(world: Rc<Shared>, id: u32, name: &str, limit_bytes: usize) -> Heap {
+    pub(crate) fn new(
+        this: Weak<Heap>,
+        world: Rc<Shared>,
+        id: u32,
+        name: &str,
+        limit_bytes: usize,
+    ) -> Heap {
         let source = world.source.clone();
         Heap {
+            this,
             id,
             name: name.to_owned(),
             cache: [const { Cell::new((core::ptr::null(), core::ptr::null())) }; CACHE],
@@ -158,6 +166,12 @@ impl Heap {
         &self.name
     }
 
+    /// A count of it.
+    pub(crate) fn this(&self) -> Rc<Heap> {
+        // It is not being dropped: whoever asks has come by a count.
+        self.this.upgrade().expect("a heap that is alive")
+    }
+
     /// Its number among the heaps of its world.
     pub fn id(&self) -> u32 {
         self.id
@@ -167,8 +181,12 @@ impl Heap {
     ///
     /// # Errors
     /// There is no memory within this heap's limit or at all, even after everything was swept.
+    ///
+    /// # Safety
+    /// The caller writes the object before the next allocation or collection (P3): its kind's functions are called
+    /// with it.
     #[inline]
-    pub fn alloc(&self, kind: &'static Kind) -> Result<NonNull<u8>, OutOfMemory> {
+    pub unsafe fn alloc(&self, kind: &'static Kind) -> Result<NonNull<u8>, OutOfMemory> {
         let key: *const Kind = kind;
         let hash = (key.addr() >> 4 ^ key.addr() >> 10) % CACHE;
         let (known, space) = self.cache[hash].get();
@@ -189,14 +207,18 @@ impl Heap {
     ///
     /// # Errors
     /// As [`Heap::alloc`].
-    pub fn alloc_bytes(
+    ///
+    /// # Safety
+    /// As [`Heap::alloc`].
+    pub unsafe fn alloc_bytes(
         &self,
         kind: &'static Kind,
         bytes: usize,
     ) -> Result<NonNull<u8>, OutOfMemory> {
         let space = self.space(kind);
         if space.shape.is_some() {
-            return self.alloc(kind);
+            // SAFETY: as the caller promises.
+            return unsafe { self.alloc(kind) };
         }
         self.stress();
         self.alloc_run(&space, bytes)
@@ -208,8 +230,8 @@ impl Heap {
     /// As [`Heap::alloc`].
     ///
     /// # Safety
-    /// `roots` tells every object of this heap that is used later and that no handle and no other heap's recorded
-    /// edge leads to.
+    /// As [`Heap::alloc`]; and `roots` tells every object of this heap that is used later and that no handle and no
+    /// other heap's recorded edge leads to.
     pub unsafe fn alloc_or_collect(
         &self,
         kind: &'static Kind,
@@ -220,7 +242,8 @@ impl Heap {
             // SAFETY: as the caller promises.
             let _ = unsafe { crate::collect(&[self], reason, roots) };
         }
-        match self.alloc(kind) {
+        // SAFETY: as the caller promises.
+        match unsafe { self.alloc(kind) } {
             Ok(object) => Ok(object),
             Err(error) => {
                 // SAFETY: as the caller promises.
@@ -228,7 +251,8 @@ impl Heap {
                 if collected.is_err() {
                     return Err(error);
                 }
-                self.alloc(kind)
+                // SAFETY: as the caller promises.
+                unsafe { self.alloc(kind) }
             }
         }
     }
@@ -533,13 +557,19 @@ impl Heap {
         self.counts.borrow().clone()
     }
 
-    /// Keeps an object (of this heap) alive until [`Heap::unroot`].
-    pub fn root(&self, object: NonNull<u8>, from: From) -> RootId {
+    /// Keeps an object alive until [`Heap::unroot`].
+    ///
+    /// # Safety
+    /// It is an object of this heap, and alive.
+    pub unsafe fn root(&self, object: NonNull<u8>, from: From) -> RootId {
         self.roots.borrow_mut().add(object, from)
     }
 
     /// Ends a root. `None`: there is none of this number.
-    pub fn unroot(&self, id: RootId) -> Option<NonNull<u8>> {
+    ///
+    /// # Safety
+    /// The number is of this heap and was not ended before: it may be another root's by now.
+    pub unsafe fn unroot(&self, id: RootId) -> Option<NonNull<u8>> {
         self.roots.borrow_mut().remove(id)
     }
 
@@ -581,6 +611,15 @@ impl Heap {
     /// If a finalizer or a trace function of this heap calls it.
     pub fn each_object(&self, mut visit: impl FnMut(NonNull<u8>, &'static Kind)) {
         self.settle_all();
+        // A collection that `visit` asks for is refused, also after it panicked.
+        struct Looking<'a>(&'a Cell<bool>);
+        impl Drop for Looking<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
+        self.collecting.set(true);
+        let _looking = Looking(&self.collecting);
         for chunk in self.chunks.borrow().all() {
             for arena in chunk.arenas() {
                 for cell in crate::bits::each(arena.head().allocated.words()) {

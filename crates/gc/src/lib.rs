@@ -46,6 +46,8 @@ mod backing_miri;
 mod bits;
 mod chunks;
 mod collect;
+#[cfg(all(not(miri), target_arch = "x86_64"))]
+pub mod conservative;
 mod handover;
 mod heap;
 mod kind;
@@ -58,6 +60,7 @@ mod sweep;
 mod sweeper;
 mod sync;
 pub mod trigger;
+pub mod typed;
 mod verify;
 mod world;
 

@@ -47,17 +47,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    #[allow(dead_code)]
-    pub(crate) fn add(&mut self, other: Tally) {
-        self.arenas += other.arenas;
-        self.cells += other.cells;
-        self.bytes += other.bytes;
-        self.finalized += other.finalized;
-        self.panics += other.panics;
-        let room = FAULTS.saturating_sub(self.faults.len());
-        self.faults.extend(other.faults.into_iter().take(room));
-    }
-
     fn panicked(&mut self, kind: &Kind, payload: &(dyn std::any::Any + Send)) {
         self.panics += 1;
         if self.faults.len() < FAULTS {

@@ -121,7 +121,9 @@ impl World {
         let mut heaps = self.0.heaps.borrow_mut();
         let unused = heaps.iter().position(Option::is_none);
         let id = unused.unwrap_or(heaps.len());
-        let heap = Rc::new(Heap::new(self.0.clone(), id as u32, name, limit_bytes));
+        let heap = Rc::new_cyclic(|this| {
+            Heap::new(this.clone(), self.0.clone(), id as u32, name, limit_bytes)
+        });
         let entry = Some(Rc::downgrade(&heap));
         match heaps.get_mut(id) {
             Some(slot) => *slot = entry,

@@ -182,8 +182,9 @@ impl Model {
         }
         self.edges.insert(id, (ids, kind.bytes));
         self.finalized.insert(id, kind.finalize.is_some());
-        self.roots
-            .insert(id, self.heap.root(object, From::Host("model")));
+        // SAFETY: it was just made.
+        let root = unsafe { self.heap.root(object, From::Host("model")) };
+        self.roots.insert(id, root);
     }
 
     fn link(&mut self) {
@@ -201,7 +202,8 @@ impl Model {
     fn unroot(&mut self) {
         if let Some(root) = self.some_root() {
             let id = self.roots.remove(&root).expect("a root");
-            assert!(self.heap.unroot(id).is_some());
+            // SAFETY: the model ends each root once.
+            assert!(unsafe { self.heap.unroot(id) }.is_some());
         }
     }
 
