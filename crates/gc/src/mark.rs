@@ -29,6 +29,9 @@ use crate::layout::{Arena, Chunk};
 /// Entries of the mark stack: one megabyte of pointers. A deep list needs one, a wide array as many as it has.
 const STACK_MOST: usize = 1 << 17;
 
+/// Number of no heap.
+const NONE: u32 = u32::MAX;
+
 /// An edge that keeps nothing alive: emptied at the end of the marking that does not reach its object.
 #[derive(Default)]
 pub struct WeakCell(Cell<Option<NonNull<u8>>>);
@@ -72,6 +75,11 @@ pub(crate) struct Reach {
 pub struct Tracer {
     stack: Vec<NonNull<u8>>,
     most: usize,
+    /// The heap that is collected, if it is one; [`NONE`] if it is several, or if edges are only listed.
+    only: u32,
+    /// What was reached of it.
+    here: Reach,
+    /// All heaps, by number; `only` is counted in `here`.
     reach: Vec<Reach>,
     delayed: Vec<Chunk>,
     /// Times that an arena was delayed.
@@ -96,9 +104,16 @@ impl Tracer {
             collected,
             ..Reach::default()
         };
+        let mut numbers = (0..).zip(&collected).filter(|(_, set)| **set);
+        let only = match (numbers.next(), numbers.next()) {
+            (Some((only, _)), None) => only,
+            _ => NONE,
+        };
         Tracer {
             stack: Vec::new(),
             most: most.unwrap_or(STACK_MOST),
+            only,
+            here: reach(only != NONE),
             reach: collected.into_iter().map(reach).collect(),
             delayed: Vec::new(),
             overflows: 0,
@@ -120,32 +135,48 @@ impl Tracer {
     }
 
     pub(crate) fn reach(&self, heap: u32) -> Reach {
+        if heap == self.only {
+            return self.here;
+        }
         self.reach.get(heap as usize).copied().unwrap_or_default()
     }
 
-    /// Tells an edge: the first byte of an object (M1). Cost: two loads to know that it is marked, two stores more
-    /// to mark it.
+    /// Tells an edge: the first byte of an object (M1). Cost: three loads to know that it is marked; to mark it, three
+    /// stores more.
     #[inline]
     pub fn edge(&mut self, object: NonNull<u8>) {
+        if Chunk::of(object).head().heap.get() != self.only {
+            return self.edge_slow(object);
+        }
+        let arena = Arena::of(object);
+        if let Some(bytes) = mark(object, arena) {
+            self.here.cells += 1;
+            self.here.bytes += bytes;
+            if arena.head().kind.get().trace.is_some() {
+                self.push(object, arena);
+            }
+        }
+    }
+
+    /// The same where several heaps are collected, or none.
+    #[cold]
+    #[inline(never)]
+    fn edge_slow(&mut self, object: NonNull<u8>) {
         if let Some(told) = &mut self.told {
             told.edges.push(object);
             return;
         }
-        let Some(reach) = self
-            .reach
-            .get_mut(Chunk::of(object).head().heap.get() as usize)
-        else {
+        let heap = Chunk::of(object).head().heap.get();
+        let Some(reach) = self.reach.get_mut(heap as usize).filter(|r| r.collected) else {
             return;
         };
         let arena = Arena::of(object);
-        let head = arena.head();
-        if !reach.collected || !head.marks.add(arena.cell_of(object.as_ptr().addr())) {
-            return;
-        }
-        reach.cells += 1;
-        reach.bytes += arena.object_bytes() as u64;
-        if head.kind.get().trace.is_some() {
-            self.push(object, arena);
+        if let Some(bytes) = mark(object, arena) {
+            reach.cells += 1;
+            reach.bytes += bytes;
+            if arena.head().kind.get().trace.is_some() {
+                self.push(object, arena);
+            }
         }
     }
 
@@ -280,5 +311,18 @@ impl Tracer {
             }
         }
         emptied
+    }
+}
+
+/// Marks an object; its bytes, if it was not marked before.
+#[inline(always)]
+fn mark(object: NonNull<u8>, arena: Arena) -> Option<u64> {
+    let head = arena.head();
+    if !head.marks.add(arena.cell_of(object.as_ptr().addr())) {
+        return None;
+    }
+    match head.size.get() {
+        0 => Some(arena.object_bytes() as u64),
+        size => Some(u64::from(size)),
     }
 }

@@ -443,7 +443,10 @@ fn an_object_larger_than_the_limit_is_refused() {
         let error = error.expect("too large");
         assert_eq!((error.shortage, error.bytes), (Shortage::Limit, BYTES));
         small.heap().set_limit(BYTES);
-        assert!(small.enter(|cx| cx.new([0u8; BYTES]).is_err()), "its head is held, too");
+        assert!(
+            small.enter(|cx| cx.new([0u8; BYTES]).is_err()),
+            "its head is held, too"
+        );
         small.heap().set_limit(BYTES + (64 << 10));
         let value = small.enter(|cx| cx.new([7u8; BYTES]).map(|object| object[BYTES - 1]));
         assert_eq!(value, Ok(7));

@@ -51,16 +51,30 @@ unsafe impl<T: 'static + Trace> Trace for RefCell<T> {
 // SAFETY: J2.
 unsafe impl<T: 'static + Trace> System for RefCell<T> {}
 
+// SAFETY: J1: its part is told.
+unsafe impl<T: Trace> Trace for Option<T> {
+    const EDGES: bool = T::EDGES;
+    const FINALIZE: Finalize = T::FINALIZE;
+    #[inline]
+    fn trace(&self, tracer: &mut Tracer) {
+        if let Some(part) = self {
+            part.trace(tracer);
+        }
+    }
+}
+
 macro_rules! wholes {
     ($($finalize:expr, [$($parts:tt)*] $name:ty, $first:ident $(, $more:ident)* => $tell:expr;)*) => {$(
         // SAFETY: J1: every part is told; I1.
         unsafe impl<$($parts)*> Trace for $name {
             const EDGES: bool = $first::EDGES $(|| $more::EDGES)*;
             const FINALIZE: Finalize = $finalize.and($first::FINALIZE)$(.and($more::FINALIZE))*;
-            #[inline]
             fn trace(&self, tracer: &mut Tracer) {
-                let tell: fn(&Self, &mut Tracer) = $tell;
-                tell(self, tracer);
+                // Nothing to be told by a thousand bytes is not looked for.
+                if Self::EDGES {
+                    let tell: fn(&Self, &mut Tracer) = $tell;
+                    tell(self, tracer);
+                }
             }
         }
     )*};
@@ -69,7 +83,6 @@ macro_rules! wholes {
 use Finalize::{Any, Nothing};
 
 wholes! {
-    Nothing, [T: Trace] Option<T>, T => |whole, t| if let Some(part) = whole { part.trace(t) };
     Nothing, [T: Trace, E: Trace] Result<T, E>, T, E => |whole, t| match whole {
         Ok(part) => part.trace(t),
         Err(part) => part.trace(t),
