@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_range_is_what_a_loop_says() {
-        for from in 0..=BITS {
+        for from in (0..=BITS).step_by(if cfg!(miri) { 13 } else { 1 }) {
             for to in (from..=BITS).step_by(if cfg!(miri) { 61 } else { 1 }) {
                 let bits = empty();
                 bits.add_range(from, to);

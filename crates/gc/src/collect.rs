@@ -143,6 +143,8 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
             threshold_bytes: 0,
             overflows: tracer.overflows,
         });
+        let wanted = heap.wanted_bytes();
+        heap.chunks.borrow_mut().set_reserve(wanted);
     }
     Ok(())
 }

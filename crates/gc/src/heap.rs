@@ -37,6 +37,8 @@ use crate::world::Shared;
 
 /// Arenas that one slow allocation sweeps at most before it takes a fresh one: twenty microseconds.
 const LAZY: usize = 8;
+/// Arenas that a poll sweeps at most.
+const POLL: usize = 64;
 /// Kinds found without hashing.
 const CACHE: usize = 64;
 
@@ -471,14 +473,26 @@ impl Heap {
         }
     }
 
-    /// For an event loop, whenever it has nothing better to do: takes over what was swept meanwhile, and once all
-    /// is swept gives back what will not be wanted before the next collection. Returns whether all is swept.
+    /// For an event loop, whenever it has nothing better to do: takes over what was swept meanwhile, sweeps some of
+    /// what nobody else may, and once all is swept gives back what will not be wanted before the next collection.
+    /// Returns whether all is swept. Bounded, finalizers excepted: some hundred microseconds.
     pub fn poll(&self) -> bool {
         if self.collecting.get() || self.finalizing.get() {
             return false;
         }
         self.absorb();
-        let own = self.spaces().iter().any(|space| space.has_own());
+        let spaces = self.spaces();
+        let elsewhere = self.world.sweeper().is_some();
+        let mut swept = 0;
+        for space in spaces.iter().filter(|s| !elsewhere || !s.elsewhere()) {
+            while swept < POLL
+                && let Some(arena) = self.sweep_one(space)
+            {
+                self.settle(space, arena);
+                swept += 1;
+            }
+        }
+        let own = spaces.iter().any(|space| space.has_own());
         if self.sweeping.get() && !own && self.handover.is_quiet() {
             self.finish_sweep();
             self.trim();
@@ -486,10 +500,15 @@ impl Heap {
         !self.sweeping.get()
     }
 
+    /// What may still be taken before the next collection.
+    pub(crate) fn wanted_bytes(&self) -> usize {
+        let threshold = self.triggers.threshold_bytes.get();
+        threshold.saturating_sub(self.triggers.used_bytes.get())
+    }
+
     /// Gives back the free arenas that will not be wanted before the next collection. Returns bytes.
     pub fn trim(&self) -> usize {
-        let wanted = self.triggers.threshold_bytes.get();
-        let wanted = wanted.saturating_sub(self.triggers.used_bytes.get());
+        let wanted = self.wanted_bytes();
         let slack: usize = self.spaces().iter().map(|space| space.slack_bytes()).sum();
         self.chunks.borrow_mut().trim(wanted.saturating_sub(slack))
     }

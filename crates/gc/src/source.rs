@@ -6,8 +6,8 @@
 //!   heap C ─┘ give ──────────►┘            purged, back in the page pool, until `low` are left
 //! ```
 //!
-//! S1  At most `1 + taken / 4` empty chunks stay resident after a give; when there are more, they go until
-//!     `1 + taken / 8` are left. So a heap that breathes by an eighth neither purges nor faults.
+//! S1  At most `taken / 16` empty chunks stay resident after a give; when there are more, they go until `taken / 32`
+//!     are left. What one heap will want again it keeps itself (`chunks`, U3); this is for tenants that come and go.
 //! S2  [`Source::shrink`] leaves none.
 //! S3  A heap holds its source by reference count, so memory outlives every heap that lies in it.
 //! S4  A refusal of the kernel is an answer, and changes nothing.
@@ -24,9 +24,10 @@ use crate::backing::Backing;
 use crate::backing_miri::Backing;
 use crate::layout::{CHUNK_BYTES, Chunk};
 
-/// Empty chunks that are kept: this many, and one for so many that are taken.
-const HIGH: (usize, usize) = (1, 4);
-const LOW: (usize, usize) = (1, 8);
+/// Empty chunks that are kept: this many, and one for so many that are taken. A quarter was tried: with every second of
+/// twenty tenants closed, 60 % of what was open stayed resident, where half was used (2026-11-21).
+const HIGH: (usize, usize) = (0, 16);
+const LOW: (usize, usize) = (0, 32);
 
 /// A provider of chunks. Clones are the same provider.
 #[derive(Clone)]
@@ -199,6 +200,8 @@ mod tests {
         source.give(three, 3);
         let inside = three.0.as_ptr().addr() + CHUNK_BYTES;
         assert_eq!(source.find(inside), None);
+        // Beside so many that are taken, one is kept.
+        let others: Vec<Chunk> = (0..16).map(|_| taken(&source, 1)).collect();
         source.give(one, 1);
         assert_eq!(source.counts().ready, 1);
         assert_eq!(
@@ -207,15 +210,18 @@ mod tests {
             "kept, and nobody's"
         );
         assert_eq!(source.find(usize::MAX), None);
+        for other in others {
+            source.give(other, 1);
+        }
     }
 
     #[test]
     fn empty_chunks_stay_within_their_bound_and_breathing_costs_nothing() {
         let source = Source::new();
-        let many = if cfg!(miri) { 8 } else { 64 };
+        let many = if cfg!(miri) { 16 } else { 64 };
         let mut chunks: Vec<Chunk> = (0..many).map(|_| taken(&source, 1)).collect();
-        // An eighth comes and goes, again and again.
-        let breath = many / 8;
+        // A sixteenth less one comes and goes, again and again.
+        let breath = many / 16 - many / 64;
         let mut released = 0;
         for round in 0..10 {
             for chunk in chunks.drain(..breath) {
@@ -234,9 +240,8 @@ mod tests {
         while let Some(chunk) = chunks.pop() {
             source.give(chunk, 1);
             let counts = source.counts();
-            assert!(counts.ready <= 1 + counts.taken / 4, "S1: {counts:?}");
+            assert!(counts.ready <= counts.taken / 16, "S1: {counts:?}");
         }
-        assert_eq!(source.counts().ready, 1);
         source.shrink();
         let counts = source.counts();
         assert_eq!((counts.ready, counts.taken), (0, 0));
@@ -250,6 +255,8 @@ mod tests {
         assert!(zero);
         // SAFETY: the chunk is the test's.
         unsafe { chunk.0.as_ptr().write(1) };
+        // Beside so many that are taken, one is kept.
+        let others: Vec<Chunk> = (0..16).map(|_| taken(&source, 1)).collect();
         source.give(chunk, 1);
         assert_eq!(source.take(1), Some((chunk, false)));
         source.give(chunk, 1);
@@ -258,5 +265,8 @@ mod tests {
         // SAFETY: the chunk is the test's.
         assert!(zero && unsafe { again.0.as_ptr().read() } == 0);
         source.give(again, 1);
+        for other in others {
+            source.give(other, 1);
+        }
     }
 }

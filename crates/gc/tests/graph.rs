@@ -296,6 +296,7 @@ impl Model {
         }
         self.collect();
         self.compare_ends();
+        self.heap.shrink();
         assert_eq!(self.heap.holds().held_bytes, 0);
     }
 }
