@@ -233,7 +233,7 @@ impl Arena {
     #[inline]
     pub(crate) fn cell_of(self, addr: usize) -> usize {
         let offset = addr % ARENA_BYTES;
-        (offset as u64 * u64::from(self.head().recip.get()) >> SHIFT) as usize
+        ((offset as u64 * u64::from(self.head().recip.get())) >> SHIFT) as usize
     }
 
     /// Address of a cell.
@@ -321,7 +321,7 @@ mod tests {
             for bytes in 0..=MAX_CELL_BYTES + 1 {
                 match cell_bytes(bytes, align) {
                     Some(cell) => {
-                        assert!(cell >= bytes && cell >= MIN_CELL_BYTES && cell <= MAX_CELL_BYTES);
+                        assert!(cell >= bytes && (MIN_CELL_BYTES..=MAX_CELL_BYTES).contains(&cell));
                         assert_eq!(cell % align.max(CELL_STEP), 0, "{bytes} at {align}");
                     }
                     None => assert!(bytes.max(align) > MAX_CELL_BYTES, "{bytes} at {align}"),

@@ -90,11 +90,14 @@ pub struct Tracer {
     told: Option<Told>,
 }
 
+/// Key and value of a pair.
+type ToldPair = (Option<NonNull<u8>>, Option<NonNull<u8>>);
+
 /// What an object told, nothing followed.
 #[derive(Default)]
 pub(crate) struct Told {
     pub(crate) edges: Vec<NonNull<u8>>,
-    pub(crate) pairs: Vec<(Option<NonNull<u8>>, Option<NonNull<u8>>)>,
+    pub(crate) pairs: Vec<ToldPair>,
 }
 
 impl Tracer {

@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn empty_chunks_stay_within_their_bound_and_breathing_costs_nothing() {
         let source = Source::new();
-        let many = if cfg!(miri) { 16 } else { 64 };
+        let many = 64;
         let mut chunks: Vec<Chunk> = (0..many).map(|_| taken(&source, 1)).collect();
         // A sixteenth less one comes and goes, again and again.
         let breath = many / 16 - many / 64;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   runtime.tenant("tab 1") ─► tenant.enter(|cx| { … })            no collection while a closure runs
-//!                                      │  cx.new(value) ─► Gc<'gc, T> ─► &T      'gc: this closure, and no other
+//!                                      │  cx.alloc(value) ─► Gc<'gc, T> ─► &T      'gc: this closure, and no other
 //!                                      │  cx.keep(gc, "why") ─► Handle            what stays beyond it
 //!                                      ▼
 //!                                   the closure ends ─► what is due is collected
@@ -23,7 +23,7 @@
 //! let runtime = Runtime::default();
 //! let tenant = runtime.tenant("a", usize::MAX);
 //! let mut kept: Option<Gc<'_, u64>> = None;
-//! tenant.enter(|cx| kept = cx.new(7u64).ok());
+//! tenant.enter(|cx| kept = cx.alloc(7u64).ok());
 //! ```
 //!
 //! One that is returned from it:
@@ -32,7 +32,7 @@
 //! # use skinflint_gc::typed::Runtime;
 //! let runtime = Runtime::default();
 //! let tenant = runtime.tenant("a", usize::MAX);
-//! let gc = tenant.enter(|cx| cx.new(7u64).unwrap());
+//! let gc = tenant.enter(|cx| cx.alloc(7u64).unwrap());
 //! ```
 //!
 //! while its value, or a handle, may be:
@@ -41,8 +41,8 @@
 //! # use skinflint_gc::typed::{Handle, Runtime};
 //! let runtime = Runtime::default();
 //! let tenant = runtime.tenant("a", usize::MAX);
-//! let value = tenant.enter(|cx| *cx.new(7u64).unwrap());
-//! let handle: Handle<u64> = tenant.enter(|cx| cx.keep(cx.new(value).unwrap(), "an example"));
+//! let value = tenant.enter(|cx| *cx.alloc(7u64).unwrap());
+//! let handle: Handle<u64> = tenant.enter(|cx| cx.keep(cx.alloc(value).unwrap(), "an example"));
 //! tenant.collect().unwrap();
 //! assert_eq!(tenant.enter(|cx| *handle.open(cx).unwrap()), 7);
 //! ```
@@ -55,8 +55,8 @@
 //! let runtime = Runtime::default();
 //! let (a, b) = (runtime.tenant("a", usize::MAX), runtime.tenant("b", usize::MAX));
 //! a.enter(|in_a| b.enter(|in_b| {
-//!     let one = in_a.new(Node { next: Slot::new(None) }).unwrap();
-//!     let other = in_b.new(Node { next: Slot::new(None) }).unwrap();
+//!     let one = in_a.alloc(Node { next: Slot::new(None) }).unwrap();
+//!     let other = in_b.alloc(Node { next: Slot::new(None) }).unwrap();
 //!     other.next.set(in_b, Some(one));
 //! }));
 //! ```
@@ -69,8 +69,8 @@
 //! let runtime = Runtime::default();
 //! let (a, b) = (runtime.tenant("a", usize::MAX), runtime.tenant("b", usize::MAX));
 //! a.enter(|in_a| b.enter(|in_b| {
-//!     let one = in_a.new(Node { next: Slot::new(None) }).unwrap();
-//!     let other = in_b.new(Node { next: Slot::new(None) }).unwrap();
+//!     let one = in_a.alloc(Node { next: Slot::new(None) }).unwrap();
+//!     let other = in_b.alloc(Node { next: Slot::new(None) }).unwrap();
 //!     other.next.set(in_b, Some(other));
 //! }));
 //! ```
@@ -81,8 +81,8 @@
 //! # use skinflint_gc::typed::{Gc, Runtime, Slot};
 //! let runtime = Runtime::default();
 //! runtime.tenant("a", usize::MAX).enter(|cx| {
-//!     let user = cx.new(7u64).unwrap();
-//!     cx.new_shared(Slot::new(Some(user))).unwrap();
+//!     let user = cx.alloc(7u64).unwrap();
+//!     cx.alloc_shared(Slot::new(Some(user))).unwrap();
 //! });
 //! ```
 //!
@@ -90,8 +90,8 @@
 //! # use skinflint_gc::typed::{Gc, Runtime, Slot};
 //! let runtime = Runtime::default();
 //! runtime.tenant("a", usize::MAX).enter(|cx| {
-//!     let system = cx.new_shared(7u64).unwrap();
-//!     cx.new_shared(Slot::new(Some(system))).unwrap();
+//!     let system = cx.alloc_shared(7u64).unwrap();
+//!     cx.alloc_shared(Slot::new(Some(system))).unwrap();
 //! });
 //! ```
 //!
@@ -109,8 +109,8 @@
 //! # use skinflint_gc::typed::{Gc, Runtime};
 //! # use std::cell::Cell;
 //! Runtime::default().tenant("a", usize::MAX).enter(|cx| {
-//!     let one = cx.new(1u64).unwrap();
-//!     cx.new(Cell::new(one)).unwrap();
+//!     let one = cx.alloc(1u64).unwrap();
+//!     cx.alloc(Cell::new(one)).unwrap();
 //! });
 //! ```
 //!
@@ -119,7 +119,7 @@
 //! ```compile_fail,E0277
 //! # use skinflint_gc::typed::Runtime;
 //! Runtime::default().tenant("a", usize::MAX).enter(|cx| {
-//!     let one = cx.new(1u64).unwrap();
+//!     let one = cx.alloc(1u64).unwrap();
 //!     std::thread::scope(|scope| { scope.spawn(move || *one); });
 //! });
 //! ```

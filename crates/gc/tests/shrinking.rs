@@ -43,7 +43,7 @@ fn gained(before: usize) -> usize {
 fn list(tenant: &Tenant, bytes: usize) -> Handle<Cell<'static>> {
     tenant.enter(|cx| {
         let make = || {
-            cx.new(Cell {
+            cx.alloc(Cell {
                 next: Slot::new(None),
                 payload: [7; 12],
             })
@@ -207,7 +207,7 @@ fn the_kernels_refusals_are_errors_and_pass() {
         let made = tenant.enter(|cx| {
             let mut made = 0;
             while made < 400_000 {
-                let cell = cx.new(Cell {
+                let cell = cx.alloc(Cell {
                     next: Slot::new(None),
                     payload: [1; 12],
                 });
@@ -225,7 +225,7 @@ fn the_kernels_refusals_are_errors_and_pass() {
             "refusal {granted} had no effect"
         );
         tenant.heap().check();
-        let again = tenant.enter(|cx| cx.new(1u64).map(|one| *one));
+        let again = tenant.enter(|cx| cx.alloc(1u64).map(|one| *one));
         assert_eq!(
             again,
             Ok(1),

@@ -45,7 +45,7 @@ object! {
 }
 
 fn node<'gc>(cx: Cx<'gc>, number: u64) -> Gc<'gc, Node<'gc>> {
-    cx.new(Node {
+    cx.alloc(Node {
         next: Slot::new(None),
         other: Locked::default(),
         weak: None,
@@ -142,7 +142,7 @@ fn weak_pointers_are_emptied_by_the_collection_that_does_not_reach() {
     let (holder, target) = tenant.enter(|cx| {
         let target = node(cx, 7);
         let holder = cx
-            .new(Node {
+            .alloc(Node {
                 next: Slot::new(None),
                 other: Locked::default(),
                 weak: Some(Weak::to(target)),
@@ -180,14 +180,14 @@ fn ten_million_nodes_in_a_row() {
     let tenant = runtime.tenant("list", usize::MAX);
     let handle: Handle<Link<'static>> = tenant.enter(|cx| {
         let mut head = cx
-            .new(Link {
+            .alloc(Link {
                 next: None,
                 number: 0,
             })
             .unwrap();
         for number in 1..count {
             head = cx
-                .new(Link {
+                .alloc(Link {
                     next: Some(head),
                     number,
                 })
@@ -269,8 +269,8 @@ fn each_ends_once_and_on_a_thread_that_may() {
     let count = if cfg!(miri) { 100 } else { 20_000 };
     tenant.enter(|cx| {
         for _ in 0..count {
-            cx.new(Sent(Ends(any.clone(), threads.clone()))).unwrap();
-            cx.new(Static(Ends(own.clone(), here.clone()))).unwrap();
+            cx.alloc(Sent(Ends(any.clone(), threads.clone()))).unwrap();
+            cx.alloc(Static(Ends(own.clone(), here.clone()))).unwrap();
         }
     });
     tenant.collect().unwrap();
@@ -320,8 +320,8 @@ fn a_panic_of_a_finalizer_is_contained_and_reported() {
     std::panic::set_hook(Box::new(|_| ()));
     tenant.enter(|cx| {
         for number in 0..100 {
-            cx.new(Static(Panics(number))).unwrap();
-            cx.new(Sent(Panics(number))).unwrap();
+            cx.alloc(Static(Panics(number))).unwrap();
+            cx.alloc(Sent(Panics(number))).unwrap();
         }
     });
     tenant.collect().unwrap();
@@ -358,7 +358,7 @@ impl Drop for Reenters {
                     made: self.made.clone(),
                     depth: self.depth - 1,
                 };
-                cx.new(Static(next)).unwrap();
+                cx.alloc(Static(next)).unwrap();
             }
         });
         self.made.set(self.made.get() + 1);
@@ -380,7 +380,7 @@ fn finalizers_may_enter_their_own_tenant() {
                     made: made.clone(),
                     depth: 3,
                 };
-                cx.new(Static(first)).unwrap();
+                cx.alloc(Static(first)).unwrap();
             }
         });
         for generation in 1..=4 {
@@ -404,7 +404,7 @@ fn shortage_is_the_error_of_one_tenant() {
     let error = small.enter(|cx| {
         let mut last = None;
         loop {
-            match cx.new(Link {
+            match cx.alloc(Link {
                 next: last,
                 number: made,
             }) {
@@ -427,7 +427,7 @@ fn shortage_is_the_error_of_one_tenant() {
     small.collect().unwrap();
     small.enter(|cx| {
         for number in 0..made {
-            cx.new(Link { next: None, number })
+            cx.alloc(Link { next: None, number })
                 .expect("there is room again");
         }
     });
@@ -440,16 +440,16 @@ fn an_object_larger_than_the_limit_is_refused() {
     let body = || {
         let runtime = Runtime::new(quiet());
         let small = runtime.tenant("small", 2 << 20);
-        let error = small.enter(|cx| cx.new([0u8; BYTES]).err());
+        let error = small.enter(|cx| cx.alloc([0u8; BYTES]).err());
         let error = error.expect("too large");
         assert_eq!((error.shortage, error.bytes), (Shortage::Limit, BYTES));
         small.heap().set_limit(BYTES);
         assert!(
-            small.enter(|cx| cx.new([0u8; BYTES]).is_err()),
+            small.enter(|cx| cx.alloc([0u8; BYTES]).is_err()),
             "its head is held, too"
         );
         small.heap().set_limit(BYTES + (64 << 10));
-        let value = small.enter(|cx| cx.new([7u8; BYTES]).map(|object| object[BYTES - 1]));
+        let value = small.enter(|cx| cx.alloc([7u8; BYTES]).map(|object| object[BYTES - 1]));
         assert_eq!(value, Ok(7));
         small.collect().unwrap();
         assert_eq!(objects(&small), 0);
@@ -469,11 +469,11 @@ fn tenants_share_system_objects_and_nothing_else() {
         runtime.tenant("b", usize::MAX),
     );
     let word: Handle<String> =
-        a.enter(|cx| cx.keep_shared(cx.new_shared("length".to_owned()).unwrap(), "atoms"));
+        a.enter(|cx| cx.keep_shared(cx.alloc_shared("length".to_owned()).unwrap(), "atoms"));
     let holds = |tenant: &Tenant| {
         tenant.enter(|cx| {
             let one = cx
-                .new(Node {
+                .alloc(Node {
                     next: Slot::new(None),
                     other: Locked::default(),
                     weak: None,
@@ -508,7 +508,7 @@ fn tenants_share_system_objects_and_nothing_else() {
 }
 
 fn outside<'gc>(cx: Cx<'gc>, to: &Handle<Node<'static>>) -> Gc<'gc, Outside<'gc>> {
-    cx.new(Outside {
+    cx.alloc(Outside {
         cross: cx.cross(to),
         own: Slot::new(None),
     })
@@ -564,7 +564,7 @@ fn a_cycle_through_two_tenants_goes_when_both_are_collected() {
                 cross: Locked::default(),
                 number: 1,
             };
-            cx.keep(cx.new(knot).unwrap(), "knot")
+            cx.keep(cx.alloc(knot).unwrap(), "knot")
         })
     };
     let (in_a, in_b) = (knot(&a), knot(&b));
@@ -679,7 +679,7 @@ fn growth_has_its_bound() {
     let handle: Handle<Link> = tenant.enter(|cx| {
         let mut head = None;
         for number in 0..live {
-            head = cx.new(Link { next: head, number }).ok();
+            head = cx.alloc(Link { next: head, number }).ok();
         }
         cx.keep(head.unwrap(), "live")
     });
@@ -689,7 +689,7 @@ fn growth_has_its_bound() {
     for round in 0..200 {
         tenant.enter(|cx| {
             for number in 0..1000 {
-                cx.new(Link {
+                cx.alloc(Link {
                     next: None,
                     number: number + round,
                 })

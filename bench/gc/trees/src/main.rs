@@ -72,7 +72,7 @@ mod ours {
             1 => (None, None),
             _ => (Some(tree(cx, depth - 1)), Some(tree(cx, depth - 1))),
         };
-        cx.new(Node { left, right }).expect("memory")
+        cx.alloc(Node { left, right }).expect("memory")
     }
 
     fn count(node: Gc<'_, Node<'_>>) -> u64 {

@@ -31,7 +31,7 @@
 ///
 /// let tenant = Runtime::default().tenant("a", usize::MAX);
 /// tenant.enter(|cx| {
-///     let list = cx.new(List { items: Locked::default(), owner: Slot::new(None) }).unwrap();
+///     let list = cx.alloc(List { items: Locked::default(), owner: Slot::new(None) }).unwrap();
 ///     list.items.borrow_mut(cx).extend([Value::Nil, Value::Number(1.5), Value::List(list)]);
 ///     assert_eq!(list.items.borrow().len(), 3);
 /// });

@@ -86,10 +86,9 @@ impl Runtime {
     /// Takes over what was swept, gives back what will not be wanted; for an event loop. Returns whether all heaps
     /// are swept.
     pub fn poll(&self) -> bool {
-        self.world
-            .heaps()
-            .iter()
-            .fold(true, |all, heap| heap.poll() && all)
+        let heaps = self.world.heaps();
+        let unswept = heaps.iter().filter(|heap| !heap.poll()).count();
+        unswept == 0
     }
 
     /// Gives back everything that is free, in all heaps. For pressure, and for hosts that go to sleep.
@@ -279,7 +278,7 @@ impl<'gc> Cx<'gc> {
     /// # Errors
     /// The tenant is at its limit, or the system has no memory. A collection may help, after the closure.
     #[inline]
-    pub fn new<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
+    pub fn alloc<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
         // SAFETY: `put` writes it at once.
         let object = unsafe { self.heap.alloc(KindOf::<T>::USER) }?;
         Ok(Gc::made(put(object, value)))
@@ -289,8 +288,8 @@ impl<'gc> Cx<'gc> {
     /// user's objects.
     ///
     /// # Errors
-    /// As [`Cx::new`].
-    pub fn new_system<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
+    /// As [`Cx::alloc`].
+    pub fn alloc_system<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
         // SAFETY: `put` writes it at once.
         let object = unsafe { self.heap.alloc(KindOf::<T>::SYSTEM) }?;
         Ok(Gc::made(put(object, value)))
@@ -299,8 +298,8 @@ impl<'gc> Cx<'gc> {
     /// A new object of the shared heap.
     ///
     /// # Errors
-    /// As [`Cx::new`], for the shared heap.
-    pub fn new_shared<T: System>(self, value: T) -> Result<Sys<'gc, T>, OutOfMemory> {
+    /// As [`Cx::alloc`], for the shared heap.
+    pub fn alloc_shared<T: System>(self, value: T) -> Result<Sys<'gc, T>, OutOfMemory> {
         // SAFETY: `put` writes it at once.
         let object = unsafe { self.shared.alloc(KindOf::<T>::SYSTEM) }?;
         Ok(Sys::made(put(object, value)))
