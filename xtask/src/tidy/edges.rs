@@ -29,6 +29,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("pages", &["base"]),
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
+    ("gc", &["base", "pages"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("trace", &[]),

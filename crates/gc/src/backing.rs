@@ -1,0 +1,126 @@
+//! Megabytes from the page pool.
+//!
+//! ```text
+//!   take(slots) ──► Pool::take(256 × slots pages, aligned) ──► MAP: each megabyte's first page ─► chunk
+//!   find(addr)  ──► MAP entry of the megabyte ──► descriptor ──► where the chunk begins
+//! ```
+//!
+//! A1  All runs of the pool are whole megabytes, so each megabyte's first page has an entry that says whose it is:
+//!     a chunk's, a free run's, or 0.
+//! A2  The pool's free runs are clean: what is given back was purged before.
+//!
+//! Not here: how many empty chunks are kept (`source`); the same for Miri, which has no system calls
+//! (`backing_miri`).
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+use skinflint_pages::{Header, Options, PAGE, Pool, purge::Batch};
+
+use crate::layout::{CHUNK_BYTES, Chunk};
+
+const PAGES: u32 = (CHUNK_BYTES / PAGE) as u32;
+/// Kind of our descriptors; 0 and 1 are the pool's.
+const KIND_CHUNK: u8 = 2;
+
+pub(crate) struct Backing {
+    pool: Pool,
+    batch: Box<Batch>,
+}
+
+impl Backing {
+    pub(crate) fn new() -> Backing {
+        Backing {
+            pool: Pool::new(),
+            batch: Box::new(Batch::new()),
+        }
+    }
+
+    /// A run of megabytes that reads as zero. `None`: the kernel refused, and nothing changed.
+    pub(crate) fn take(&mut self, slots: u32) -> Option<Chunk> {
+        let placed = self.pool.region.place(&Options {
+            huge_pages: false,
+            seed: RandomState::new().build_hasher().finish(),
+            first_heap_bytes: CHUNK_BYTES,
+        });
+        let pages = slots.checked_mul(PAGES).filter(|_| placed)?;
+        let descriptor = self.pool.region.desc_alloc(1)?;
+        let Some(run) = self.pool.take(pages, PAGES) else {
+            self.pool.region.desc_free(descriptor, 1);
+            return None;
+        };
+        debug_assert!(run.clean, "A2");
+        let start = self.pool.region.page_addr(run.page);
+        // SAFETY: A1: the descriptor was just handed out, and is one unit.
+        let header: &mut Header = unsafe { &mut *self.pool.region.at::<Header>(descriptor) };
+        header.start = start;
+        // ORDER: no partner: the pool and what refers to it are behind the source's lock.
+        header.kind.store(KIND_CHUNK, Ordering::Relaxed);
+        for slot in 0..slots {
+            let entry = self.pool.region.map_entry(run.page + slot * PAGES);
+            // ORDER: as above.
+            entry.store(descriptor, Ordering::Relaxed);
+        }
+        NonNull::new(core::ptr::with_exposed_provenance_mut(start)).map(Chunk)
+    }
+
+    /// Gives a run back whose content is purged here.
+    pub(crate) fn give(&mut self, chunk: Chunk, slots: u32) {
+        self.purge(chunk.0, slots as usize * CHUNK_BYTES);
+        self.flush();
+        let region = &self.pool.region;
+        let page = ((chunk.0.as_ptr().addr() - region.base()) / PAGE) as u32;
+        // ORDER: as in `take`.
+        let descriptor = region.map_entry(page).load(Ordering::Relaxed);
+        for slot in 0..slots {
+            // ORDER: as in `take`.
+            let entry = region.map_entry(page + slot * PAGES);
+            entry.store(0, Ordering::Relaxed);
+        }
+        self.pool.region.desc_free(descriptor, 1);
+        self.pool.give(page, slots * PAGES, false);
+    }
+
+    /// Gives pages back, whose addresses are kept: at the next [`Backing::flush`] at the latest. They read as zero
+    /// then. Nobody may use them meanwhile.
+    pub(crate) fn purge(&mut self, start: NonNull<u8>, bytes: usize) {
+        self.batch.add(start.as_ptr().addr(), bytes);
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.batch.flush();
+    }
+
+    /// The chunk that an address lies in, if it lies in one.
+    pub(crate) fn find(&self, addr: usize) -> Option<Chunk> {
+        let region = &self.pool.region;
+        let offset = addr.checked_sub(region.base())?;
+        if region.base() == 0 || offset >= region.heap_bytes() {
+            return None;
+        }
+        let page = (offset / CHUNK_BYTES) as u32 * PAGES;
+        // ORDER: as in `take`.
+        let descriptor = region.map_entry(page).load(Ordering::Relaxed);
+        let header = region.at::<Header>(descriptor);
+        // SAFETY: every entry of MAP is the offset of a descriptor, 0 included, and they are never unmapped.
+        let (kind, start) = unsafe { (&(*header).kind, (*header).start) };
+        // ORDER: as in `take`.
+        let taken = kind.load(Ordering::Relaxed) == KIND_CHUNK;
+        let start = core::ptr::with_exposed_provenance_mut(start);
+        NonNull::new(start).map(Chunk).filter(|_| taken)
+    }
+
+    /// Bytes of the pool's own that may be resident.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        self.pool.region.meta_used_bytes()
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        // SAFETY: the source is dropped after every heap that has chunks of it (S3).
+        unsafe { self.pool.region.release() };
+    }
+}

@@ -1,0 +1,62 @@
+//! Megabytes from Rust's allocator, for Miri: it has no system calls, and knows of these whose they are.
+//!
+//! ```text
+//!   take(slots) ──► alloc_zeroed(slots MiB, aligned)        find(addr) ──► a map of starts
+//! ```
+//!
+//! A1  As `backing`, of which this is the stand-in: zero at take, found by any address within.
+//!
+//! Not here: refusals.
+
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+
+use crate::layout::{CHUNK_BYTES, Chunk};
+
+pub(crate) struct Backing {
+    taken: BTreeMap<usize, (Chunk, u32)>,
+}
+
+fn layout(slots: u32) -> Option<Layout> {
+    Layout::from_size_align(slots as usize * CHUNK_BYTES, CHUNK_BYTES).ok()
+}
+
+impl Backing {
+    pub(crate) fn new() -> Backing {
+        Backing {
+            taken: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn take(&mut self, slots: u32) -> Option<Chunk> {
+        // SAFETY: A1: at least a megabyte.
+        let start = unsafe { alloc_zeroed(layout(slots)?) };
+        let chunk = NonNull::new(start).map(Chunk)?;
+        self.taken.insert(start.addr(), (chunk, slots));
+        Some(chunk)
+    }
+
+    pub(crate) fn give(&mut self, chunk: Chunk, slots: u32) {
+        let (chunk, had) = self.taken.remove(&chunk.0.as_ptr().addr()).expect("taken");
+        assert_eq!(had, slots);
+        // SAFETY: A1: from `take`, with the same layout.
+        unsafe { dealloc(chunk.0.as_ptr(), layout(slots).expect("was one")) };
+    }
+
+    pub(crate) fn purge(&mut self, start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's own, which nobody uses.
+        unsafe { start.as_ptr().write_bytes(0, bytes) };
+    }
+
+    pub(crate) fn flush(&mut self) {}
+
+    pub(crate) fn find(&self, addr: usize) -> Option<Chunk> {
+        let (&start, &(chunk, slots)) = self.taken.range(..=addr).next_back()?;
+        (addr < start + slots as usize * CHUNK_BYTES).then_some(chunk)
+    }
+
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        0
+    }
+}

@@ -1,0 +1,207 @@
+//! A collection: one heap, or several together.
+//!
+//! ```text
+//!   finish the last sweep ─► retire spans ─► roots ─► mark ─► pairs ─► the client's look ─► weak cells ─► verify
+//!                                                                                              │
+//!        log, threshold ◄── hand everything over to be swept (mutator's own, or anybody's) ◄───┘
+//! ```
+//!
+//! L1  When marking begins no mark bit of the set is set, and nothing of it is with the sweeper.
+//! L2  Roots are: entries of the heaps' tables (those that come from a heap of the set excepted: it tells them),
+//!     and what the client tells. Edges out of heaps that are not in the set are roots only if they have entries.
+//! L3  Nothing is swept in the pause but what the last collection left.
+//! L4  Where a closure of safe code may have pointers into a heap of the set, or a finalizer runs, nothing is done.
+//!
+//! Not here: following edges (`mark`), sweeping (`heap`, `sweeper`).
+
+use skinflint_base::sys::monotonic_ns;
+
+use crate::heap::Heap;
+use crate::mark::Tracer;
+use crate::roots::From;
+use crate::trigger::{Collection, Reason};
+use crate::verify;
+
+/// Roots that the client knows.
+pub trait Roots {
+    /// Tells each of them; may be called several times in a collection, and tells the same each time.
+    fn trace(&mut self, tracer: &mut Tracer);
+
+    /// Everything that is reached is marked. The client may look ([`Tracer::is_reached`]), run finalizers of its
+    /// own, and tell more edges; `true` asks to mark again and to be called again.
+    fn reached(&mut self, _tracer: &mut Tracer) -> bool {
+        false
+    }
+}
+
+/// No roots but those in tables.
+impl Roots for () {
+    fn trace(&mut self, _tracer: &mut Tracer) {}
+}
+
+/// Why nothing was collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// A closure that may have pointers into a heap has not ended.
+    Entered,
+    /// A finalizer or tracer of a heap asked for it.
+    Collecting,
+    /// The heaps are of different worlds.
+    Strangers,
+}
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Busy::Entered => {
+                "a closure with pointers into the heap has not ended; collect after it"
+            }
+            Busy::Collecting => "a finalizer or trace function may not collect its own heap",
+            Busy::Strangers => "heaps of different worlds cannot be collected together",
+        })
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// Aborts the process when a trace function unwinds: marks are half-way, and what is not marked would be freed.
+struct NoUnwind;
+
+impl Drop for NoUnwind {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            skinflint_base::sys::stderr(
+                b"skinflint-gc: a trace function panicked; the heap cannot be kept\n",
+            );
+            std::process::abort();
+        }
+    }
+}
+
+/// Collects the heaps of `set` together.
+///
+/// # Errors
+/// Nothing was done, for the reason given (L4).
+///
+/// # Safety
+/// `roots` tells every object of the set that is used later and that no entry of a root table leads to, and no
+/// edge out of an object that is reached is left out by its kind. Edges from heaps that are not in the set have
+/// entries ([`From::Heap`]).
+pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> Result<(), Busy> {
+    let Some(first) = set.first() else {
+        return Ok(());
+    };
+    refuse(set)?;
+    let started_ns = monotonic_ns();
+    for heap in set {
+        heap.collecting.set(true);
+        heap.finish_sweep();
+        heap.retire();
+    }
+    let finished_ns = monotonic_ns();
+    let guard = NoUnwind;
+    let mut collected = vec![false; first.world.numbers()];
+    for heap in set {
+        if let Some(flag) = collected.get_mut(heap.id as usize) {
+            *flag = true;
+        }
+    }
+    let mut tracer = Tracer::marking(collected.clone(), first.world.config.mark_stack);
+    tell_roots(set, &collected, roots, &mut tracer);
+    tracer.drain_pairs();
+    let mut looked = false;
+    while roots.reached(&mut tracer) {
+        looked = true;
+        tracer.drain_pairs();
+    }
+    std::mem::forget(guard);
+    if first.world.config.verify {
+        // What the client told while it looked is not among its roots.
+        verify::reached(set, &collected, roots, &tracer, looked);
+    }
+    tracer.empty_weak();
+    let marked_ns = monotonic_ns();
+    let before: Vec<usize> = set.iter().map(|h| h.triggers.used_bytes.get()).collect();
+    for heap in set {
+        begin_sweep(heap);
+        heap.collecting.set(false);
+    }
+    let pause_ns = monotonic_ns() - started_ns;
+    for (heap, before_bytes) in set.iter().zip(before) {
+        let reach = tracer.reach(heap.id);
+        heap.triggers.collected(Collection {
+            reason,
+            heaps: set.len(),
+            started_ns,
+            pause_ns,
+            finish_ns: finished_ns - started_ns,
+            mark_ns: marked_ns - finished_ns,
+            before_bytes,
+            live_bytes: reach.bytes as usize,
+            live_cells: reach.cells,
+            client_bytes: heap.triggers.client_bytes.get(),
+            threshold_bytes: 0,
+            overflows: tracer.overflows,
+        });
+        let wanted = heap.wanted_bytes();
+        heap.chunks.borrow_mut().set_reserve(wanted);
+    }
+    Ok(())
+}
+
+/// L4.
+fn refuse(set: &[&Heap]) -> Result<(), Busy> {
+    for heap in set {
+        if !set
+            .iter()
+            .all(|h| std::rc::Rc::ptr_eq(&h.world, &heap.world))
+        {
+            return Err(Busy::Strangers);
+        }
+        if heap.entered.get() > 0 {
+            return Err(Busy::Entered);
+        }
+        if heap.collecting.get() || heap.is_finalizing() {
+            return Err(Busy::Collecting);
+        }
+    }
+    Ok(())
+}
+
+/// L2.
+pub(crate) fn tell_roots(
+    set: &[&Heap],
+    collected: &[bool],
+    roots: &mut dyn Roots,
+    tracer: &mut Tracer,
+) {
+    for heap in set {
+        for (object, from) in heap.roots.borrow().all() {
+            let told = |id: u32| collected.get(id as usize).copied().unwrap_or(false);
+            if !matches!(from, From::Heap(id) if told(id)) {
+                tracer.edge(object);
+            }
+        }
+    }
+    roots.trace(tracer);
+}
+
+fn begin_sweep(heap: &Heap) {
+    let mut offered = false;
+    for space in heap.spaces() {
+        let arenas = space.take_all();
+        if arenas.is_empty() {
+            continue;
+        }
+        heap.sweeping.set(true);
+        if space.elsewhere() {
+            heap.handover.offer(usize::from(space.index), arenas);
+            offered = true;
+        } else {
+            space.set_own(arenas);
+        }
+    }
+    if offered && let Some(sweeper) = heap.world.sweeper() {
+        sweeper.ring(heap.handover.clone(), heap.world.config.poison);
+    }
+}

@@ -1,0 +1,77 @@
+//! A garbage-collected heap for authors of language runtimes: tenants, off-thread sweeping, memory that goes back.
+//!
+//! ```text
+//!   safe code      typed: Tenant, Cx<'gc>, Gc<'gc, T>, Handle, Cross, object!     a runtime of its own, or a shim
+//!        │                                                                              │ unsafe
+//!        ▼                                                                              ▼
+//!   core           World ─► Heap ─► Space (kind) ─► span ─► object          collect(set, reason, roots)
+//!                             │                                                │ mark: edges by kind.trace
+//!                             │ chunks: 1 MiB, arenas of 4 KiB, bits aside     │ then sweep: lazily, or beside
+//!                             ▼                                                ▼
+//!   below          Source ─► pages::Pool ─► the OS                  Handover ◄──► the thread "skinflint-gc"
+//! ```
+//!
+//! G1  An object stays where it is from its allocation to its end, and ends once, after a collection that did not
+//!     reach it, on a thread that its kind allows.
+//! G2  A heap is one tenant's: its own chunks, collected alone, ended whole. A chunk never holds objects of two
+//!     heaps, nor system and user objects together.
+//! G3  Collections happen where the client asks, never inside an allocation of safe code. So no pointer of safe
+//!     code dangles: it cannot outlive the closure in which it may be used (`typed`).
+//! G4  A collection of one heap needs to know which edges lead into it from outside: they have entries (`roots`).
+//!     Edges into the shared heap have none, since that one is collected only together with all others.
+//! G5  Nothing recurses with the size of a heap, and every list that a collection makes has a bound.
+//! G6  What is free goes back: chunks when they are empty, arenas beyond what the next collection will want, all of
+//!     it when asked (`source`, S1 and S2; `chunks`, U4).
+//! G7  A shortage is the error of one allocation of one tenant (`heap`, P5); a panic of a finalizer is contained
+//!     and reported (`sweep`, W3), in programs that unwind.
+//!
+//! Sources: the layout and the order of arenas are SpiderMonkey's (js/src/gc); bits on the side and lazy sweeping
+//! go back to Boehm and Weiser (1988) and Go; the branded pointers are those of gc-arena by kyren and of
+//! "GhostCell" (Yanovski et al., 2021).
+//!
+//! Files: [`layout`] where things lie · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells ·
+//! `heap` allocation · `mark` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
+//! when · `world` · `verify` · `typed` the safe side.
+//!
+//! Seams: incremental marking (`mark`), a variable-size space (`space`), heap snapshots ([`Heap::each_object`] with
+//! a listing tracer, as in `verify`), retaining paths ([`Heap::path_to`]).
+//!
+//! Not here: moving objects, threads that share a heap, free-list policies, reference counts.
+#![cfg(not(loom))]
+
+#[cfg(not(miri))]
+mod backing;
+#[cfg(miri)]
+mod backing_miri;
+mod bits;
+mod chunks;
+mod collect;
+#[cfg(all(not(miri), target_arch = "x86_64"))]
+pub mod conservative;
+mod handover;
+mod heap;
+mod kind;
+pub mod layout;
+mod mark;
+mod roots;
+mod source;
+mod space;
+mod sweep;
+mod sweeper;
+mod sync;
+pub mod trigger;
+pub mod typed;
+mod verify;
+mod world;
+
+pub use chunks::Shortage;
+pub use collect::{Busy, Roots, collect};
+pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
+pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn};
+pub use mark::{Pair, Tracer, WeakCell};
+pub use roots::{From, RootId};
+pub use source::{Source, SourceCounts};
+pub use sweep::Fault;
+pub use trigger::{Collection, Growth, Reason};
+pub use verify::{Path, Step};
+pub use world::{Config, World};

@@ -1,0 +1,331 @@
+//! Marking: everything that roots lead to, with a stack of its own.
+//!
+//! ```text
+//!   roots ─► edge(object) ─► mark bit new? ─► stack ─► pop ─► kind.trace ─► edge, edge …
+//!                                              │ full
+//!                                              └─► its arena is delayed: all marked cells of it are traced again
+//!                                                  once the stack is empty
+//!   then   pairs (ephemerons): key reached? ─► edge(value), until no round finds one
+//!   then   weak cells whose object was not reached are emptied
+//! ```
+//!
+//! M1  An edge leads to the first byte of an object of some heap of the world, and nowhere else.
+//! M2  Only heaps of the set are marked. Objects of other heaps count as reached.
+//! M3  The native stack does not grow with the heap: a list of ten million nodes is popped one by one. The mark
+//!     stack has a bound, too; beyond it arenas are delayed, which needs no memory but a bit.
+//! M4  An object's edges are told after its bit is set, at least once.
+//!
+//! The seam for incremental marking: [`Tracer::drain`] with a budget, spans taken meanwhile marked as they are
+//! taken (`space`), and a barrier in every write of an edge; the typed cells have the heap at hand there.
+//!
+//! Not here: which roots there are (`collect`), who frees what was not reached (`sweep`).
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+use crate::bits::each;
+use crate::layout::{Arena, Chunk};
+
+/// Entries of the mark stack: one megabyte of pointers. A deep list needs one, a wide array as many as it has.
+const STACK_MOST: usize = 1 << 17;
+
+/// Number of no heap.
+const NONE: u32 = u32::MAX;
+
+/// An edge that keeps nothing alive: emptied at the end of the marking that does not reach its object.
+#[derive(Default)]
+pub struct WeakCell(Cell<Option<NonNull<u8>>>);
+
+impl WeakCell {
+    /// One that leads to `object`.
+    pub fn new(object: Option<NonNull<u8>>) -> WeakCell {
+        WeakCell(Cell::new(object))
+    }
+
+    /// Where it leads.
+    #[inline]
+    pub fn get(&self) -> Option<NonNull<u8>> {
+        self.0.get()
+    }
+
+    /// Leads elsewhere.
+    pub fn set(&self, object: Option<NonNull<u8>>) {
+        self.0.set(object);
+    }
+}
+
+/// An ephemeron: the value is alive if the key is, and the holder of the pair. Emptied when the key is not.
+#[derive(Default)]
+pub struct Pair {
+    /// What is not kept alive.
+    pub key: WeakCell,
+    /// What the key keeps alive.
+    pub value: WeakCell,
+}
+
+/// What was reached of one heap.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Reach {
+    pub(crate) collected: bool,
+    pub(crate) cells: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Follows edges. Kinds and roots tell it theirs.
+pub struct Tracer {
+    stack: Vec<NonNull<u8>>,
+    most: usize,
+    /// The heap that is collected, if it is one; [`NONE`] if it is several, or if edges are only listed.
+    only: u32,
+    /// What was reached of it.
+    here: Reach,
+    /// All heaps, by number; `only` is counted in `here`.
+    reach: Vec<Reach>,
+    delayed: Vec<Chunk>,
+    /// Times that an arena was delayed.
+    pub(crate) overflows: u64,
+    weak: Vec<NonNull<WeakCell>>,
+    pairs: Vec<NonNull<Pair>>,
+    /// Where edges are only listed, for the second tracer (`verify`).
+    told: Option<Told>,
+}
+
+/// Key and value of a pair.
+type ToldPair = (Option<NonNull<u8>>, Option<NonNull<u8>>);
+
+/// What an object told, nothing followed.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) edges: Vec<NonNull<u8>>,
+    pub(crate) pairs: Vec<ToldPair>,
+}
+
+impl Tracer {
+    /// One that marks the heaps `collected` says. `most`: entries of its stack.
+    pub(crate) fn marking(collected: Vec<bool>, most: Option<usize>) -> Tracer {
+        let reach = |collected| Reach {
+            collected,
+            ..Reach::default()
+        };
+        let mut numbers = (0..).zip(&collected).filter(|(_, set)| **set);
+        let only = match (numbers.next(), numbers.next()) {
+            (Some((only, _)), None) => only,
+            _ => NONE,
+        };
+        Tracer {
+            stack: Vec::new(),
+            most: most.unwrap_or(STACK_MOST),
+            only,
+            here: reach(only != NONE),
+            reach: collected.into_iter().map(reach).collect(),
+            delayed: Vec::new(),
+            overflows: 0,
+            weak: Vec::new(),
+            pairs: Vec::new(),
+            told: None,
+        }
+    }
+
+    /// One that only lists what it is told.
+    pub(crate) fn listing() -> Tracer {
+        let mut tracer = Tracer::marking(Vec::new(), None);
+        tracer.told = Some(Told::default());
+        tracer
+    }
+
+    pub(crate) fn take_told(&mut self) -> Told {
+        self.told.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(crate) fn reach(&self, heap: u32) -> Reach {
+        if heap == self.only {
+            return self.here;
+        }
+        self.reach.get(heap as usize).copied().unwrap_or_default()
+    }
+
+    /// Tells an edge: the first byte of an object (M1). Cost: three loads to know that it is marked; to mark it, three
+    /// stores more.
+    #[inline]
+    pub fn edge(&mut self, object: NonNull<u8>) {
+        if Chunk::of(object).head().heap.get() != self.only {
+            return self.edge_slow(object);
+        }
+        let arena = Arena::of(object);
+        if let Some(bytes) = mark(object, arena) {
+            self.here.cells += 1;
+            self.here.bytes += bytes;
+            if arena.head().kind.get().trace.is_some() {
+                self.push(object, arena);
+            }
+        }
+    }
+
+    /// The same where several heaps are collected, or none.
+    #[cold]
+    #[inline(never)]
+    fn edge_slow(&mut self, object: NonNull<u8>) {
+        if let Some(told) = &mut self.told {
+            told.edges.push(object);
+            return;
+        }
+        let heap = Chunk::of(object).head().heap.get();
+        let Some(reach) = self.reach.get_mut(heap as usize).filter(|r| r.collected) else {
+            return;
+        };
+        let arena = Arena::of(object);
+        if let Some(bytes) = mark(object, arena) {
+            reach.cells += 1;
+            reach.bytes += bytes;
+            if arena.head().kind.get().trace.is_some() {
+                self.push(object, arena);
+            }
+        }
+    }
+
+    /// Tells an edge that keeps nothing alive. The cell is within the object that is traced, or in a root.
+    pub fn weak(&mut self, cell: &WeakCell) {
+        if self.told.is_none() && cell.get().is_some() {
+            self.weak.push(NonNull::from(cell));
+        }
+    }
+
+    /// Tells an ephemeron; the pair is within the object that is traced, or in a root.
+    pub fn pair(&mut self, pair: &Pair) {
+        if let Some(told) = &mut self.told {
+            told.pairs.push((pair.key.get(), pair.value.get()));
+        } else {
+            self.pairs.push(NonNull::from(pair));
+        }
+    }
+
+    /// Whether an object is marked, or in no heap of the set (M2).
+    pub fn is_reached(&self, object: NonNull<u8>) -> bool {
+        let heap = Chunk::of(object).head().heap.get();
+        let arena = Arena::of(object);
+        let cell = arena.cell_of(object.as_ptr().addr());
+        !self.reach(heap).collected || arena.head().marks.has(cell)
+    }
+
+    #[inline]
+    fn push(&mut self, object: NonNull<u8>, arena: Arena) {
+        if self.stack.len() < self.stack.capacity() && self.stack.len() < self.most {
+            self.stack.push(object);
+        } else {
+            self.push_slow(object, arena);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_slow(&mut self, object: NonNull<u8>, arena: Arena) {
+        // Memory may be short just now: a refusal is one more reason to delay.
+        let room = self.stack.len() < self.most;
+        if room && self.stack.try_reserve(self.stack.len().max(256)).is_ok() {
+            self.stack.push(object);
+            return;
+        }
+        self.overflows += 1;
+        let chunk = arena.chunk();
+        chunk.head().delayed.add(arena.index());
+        if !chunk.head().waiting.replace(true) {
+            self.delayed.push(chunk);
+        }
+    }
+
+    /// Follows everything that was told so far.
+    pub(crate) fn drain(&mut self) {
+        loop {
+            self.drain_stack();
+            let Some(chunk) = self.delayed.pop() else {
+                return;
+            };
+            let head = chunk.head();
+            head.waiting.set(false);
+            let arenas = head.delayed.words();
+            head.delayed.clear();
+            for arena in each(arenas).map(|index| chunk.arena(index)) {
+                for cell in each(arena.head().marks.words()) {
+                    self.trace(arena.cell(cell));
+                    self.drain_stack();
+                }
+            }
+        }
+    }
+
+    fn drain_stack(&mut self) {
+        while let Some(object) = self.stack.pop() {
+            self.trace(object);
+        }
+    }
+
+    /// Has an object tell its edges.
+    #[inline]
+    pub(crate) fn trace(&mut self, object: NonNull<u8>) {
+        if let Some(trace) = Arena::of(object).head().kind.get().trace {
+            // SAFETY: M1: the object is of this kind.
+            unsafe { trace(object, self) };
+        }
+    }
+
+    /// Follows values whose keys are reached, until none is left that is. Each round looks at all pairs, so a
+    /// chain of n pairs that are told in the worst order takes n rounds.
+    pub(crate) fn drain_pairs(&mut self) {
+        loop {
+            self.drain();
+            let mut followed = false;
+            for pair in std::mem::take(&mut self.pairs) {
+                // SAFETY: the pair lies in a marked object or in a root, neither of which moves or goes meanwhile.
+                let ends = unsafe { pair.as_ref() };
+                let Some(key) = ends.key.get() else {
+                    continue;
+                };
+                if self.is_reached(key) {
+                    followed = true;
+                    if let Some(value) = ends.value.get() {
+                        self.edge(value);
+                    }
+                } else {
+                    self.pairs.push(pair);
+                }
+            }
+            if !followed {
+                return;
+            }
+        }
+    }
+
+    /// Empties the weak cells and pairs whose objects were not reached. Nothing is told afterwards.
+    pub(crate) fn empty_weak(&mut self) -> u64 {
+        let mut emptied = 0;
+        for pair in std::mem::take(&mut self.pairs) {
+            // SAFETY: as in `drain_pairs`.
+            let ends = unsafe { pair.as_ref() };
+            ends.key.set(None);
+            ends.value.set(None);
+            emptied += 1;
+        }
+        for cell in std::mem::take(&mut self.weak) {
+            // SAFETY: as in `drain_pairs`.
+            let cell = unsafe { cell.as_ref() };
+            if cell.get().is_some_and(|object| !self.is_reached(object)) {
+                cell.set(None);
+                emptied += 1;
+            }
+        }
+        emptied
+    }
+}
+
+/// Marks an object; its bytes, if it was not marked before.
+#[inline(always)]
+fn mark(object: NonNull<u8>, arena: Arena) -> Option<u64> {
+    let head = arena.head();
+    if !head.marks.add(arena.cell_of(object.as_ptr().addr())) {
+        return None;
+    }
+    match head.size.get() {
+        0 => Some(arena.object_bytes() as u64),
+        size => Some(u64::from(size)),
+    }
+}

@@ -1,0 +1,67 @@
+//! Roots that have names: handles, and edges from other heaps.
+//!
+//! ```text
+//!   entry 0 │ object │ from the host, "handle"      ──► always a root
+//!   entry 1 │ object │ from heap 7                  ──► a root unless heap 7 is collected too: then heap 7 tells it
+//!   entry 2 │ free, next 4
+//! ```
+//!
+//! O1  An entry is there until it is removed; its number is not used again before.
+//! O2  An entry that comes from a heap stands for one edge in an object there, which tells that edge itself when both
+//!     heaps are collected together. So a cycle through two heaps goes when both are collected.
+//!
+//! Not here: roots that are found on stacks (`conservative`).
+
+use core::ptr::NonNull;
+
+/// Where a root comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The host program: a handle, with a word about what for.
+    Host(&'static str),
+    /// An object of another heap, by its number.
+    Heap(u32),
+}
+
+/// A root's number in its heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RootId(u32);
+
+#[derive(Default)]
+pub(crate) struct RootTable {
+    entries: Vec<Option<(NonNull<u8>, From)>>,
+    free: Vec<u32>,
+}
+
+impl RootTable {
+    pub(crate) fn add(&mut self, object: NonNull<u8>, from: From) -> RootId {
+        let entry = Some((object, from));
+        if let Some(id) = self.free.pop()
+            && let Some(slot) = self.entries.get_mut(id as usize)
+        {
+            *slot = entry;
+            return RootId(id);
+        }
+        self.entries.push(entry);
+        RootId((self.entries.len() - 1) as u32)
+    }
+
+    /// What it led to; `None`: there was none (O1), which is a fault of the caller.
+    pub(crate) fn remove(&mut self, id: RootId) -> Option<NonNull<u8>> {
+        let entry = self.entries.get_mut(id.0 as usize)?.take()?;
+        self.free.push(id.0);
+        Some(entry.0)
+    }
+
+    pub(crate) fn get(&self, id: RootId) -> Option<NonNull<u8>> {
+        self.entries.get(id.0 as usize)?.map(|(object, _)| object)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (NonNull<u8>, From)> {
+        self.entries.iter().flatten().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+}

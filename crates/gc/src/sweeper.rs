@@ -1,0 +1,73 @@
+//! The thread that sweeps beside the mutators.
+//!
+//! ```text
+//!   heap ─ring(handover)─► [skinflint-gc] ─ claim_many ─ sweep each ─ give ─► heap
+//! ```
+//!
+//! R1  It is started with the first heap that wants it and ends with its world.
+//! R2  It has a batch at a time, so a heap that waits for it waits for a batch (and its finalizers).
+//! R3  A world whose thread cannot be started sweeps on its mutators: nothing else changes.
+//!
+//! Not here: which arenas may come here (`heap`), the protocol (`handover`).
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::handover::{Bell, Handover};
+use crate::layout::Arena;
+use crate::sweep::{Tally, sweep};
+
+/// Arenas of a batch: 64 KiB, some ten microseconds without finalizers.
+const BATCH: usize = 16;
+
+pub(crate) type Shared = Arc<Handover<Arena, Tally>>;
+
+/// Who wants sweeping, and whether freed cells are poisoned.
+type Ring = (Shared, bool);
+
+pub(crate) struct Sweeper {
+    bell: Arc<Bell<Ring>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sweeper {
+    /// Starts the thread; `None`: the system refused (R3).
+    pub(crate) fn start() -> Option<Sweeper> {
+        let bell = Arc::new(Bell::new());
+        let heard = bell.clone();
+        let thread = std::thread::Builder::new()
+            .name("skinflint-gc".to_owned())
+            .spawn(move || run(&heard))
+            .ok()?;
+        Some(Sweeper {
+            bell,
+            thread: Some(thread),
+        })
+    }
+
+    pub(crate) fn ring(&self, who: Shared, poison: bool) {
+        self.bell.ring((who, poison));
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.bell.close();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic: finalizers are contained (W3).
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(bell: &Bell<Ring>) {
+    while let Some((handover, poison)) = bell.wait() {
+        while let Some((lane, arenas)) = handover.claim_many(BATCH) {
+            let mut tally = Tally::default();
+            for &arena in &arenas {
+                sweep(arena, poison, &mut tally);
+            }
+            handover.give(lane, arenas, tally);
+        }
+    }
+}

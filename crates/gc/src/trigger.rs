@@ -1,0 +1,311 @@
+//! When to collect, as data, and why it was done.
+//!
+//! ```text
+//!   cells taken    > threshold(live after the last one)      ─► Growth
+//!   client's bytes > threshold(client's bytes then)          ─► ClientBytes
+//!   nothing taken for `idle_ns`, and something since the last ─► Idle          ──► due ──► collect(reason) ─► log
+//!   the system is short of memory                            ─► Pressure
+//!   every nth allocation                                     ─► Stress
+//! ```
+//!
+//! T1  A reason is recorded with each collection, with what it was before and after: [`Collection`].
+//! T2  A threshold is at least `factor × live` and at least `floor_bytes`, with a factor above 1: the work of
+//!     marking is paid by allocation.
+//! T3  What is due stays due until a collection, and the first reason is kept.
+//!
+//! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and
+//! 1.5 by size while they come within a second. [`Growth::TIGHT`] trades time for memory.
+//!
+//! Not here: how it is done (`collect`).
+
+use core::cell::Cell;
+use std::collections::VecDeque;
+
+/// Why a collection was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Cells taken since the last one.
+    Growth,
+    /// Bytes outside of the heap that the client says objects hold.
+    ClientBytes,
+    /// Nobody has allocated for a while.
+    Idle,
+    /// The system, or somebody else in the process, is short of memory.
+    Pressure,
+    /// The tenant is at its limit, or the kernel refused.
+    Shortage,
+    /// The client asked.
+    Asked,
+    /// Each nth allocation, to find what is missing among roots and edges.
+    Stress,
+    /// The tenant ends.
+    End,
+}
+
+/// How far a heap may grow before it is collected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// Below this many bytes nothing is collected for growth.
+    pub floor_bytes: usize,
+    /// Threshold over live bytes while collections are rare.
+    pub factor: f64,
+    /// The same while they are frequent, for heaps up to `small_bytes` …
+    pub often_small: f64,
+    /// … and from `large_bytes` on; between them it falls evenly.
+    pub often_large: f64,
+    /// See `often_small`.
+    pub small_bytes: usize,
+    /// See `often_large`.
+    pub large_bytes: usize,
+    /// Two collections within this are frequent.
+    pub often_ns: u64,
+    /// As `floor_bytes`, for the client's bytes. Their factor is `factor`.
+    pub client_floor_bytes: usize,
+    /// After this long without an allocation the heap is collected, if anything was allocated since the last time.
+    pub idle_ns: u64,
+}
+
+const MIB: usize = 1 << 20;
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Growth {
+    /// As Firefox does for a zone.
+    pub const SPIDERMONKEY: Growth = Growth {
+        floor_bytes: 27 * MIB,
+        factor: 1.5,
+        often_small: 3.0,
+        often_large: 1.5,
+        small_bytes: 100 * MIB,
+        large_bytes: 500 * MIB,
+        often_ns: SECOND_NS,
+        client_floor_bytes: 38 * MIB,
+        idle_ns: 20 * SECOND_NS,
+    };
+
+    /// Small heaps, and many of them: a megabyte to begin with, half as much again later, twice while it is
+    /// collected often.
+    pub const TENANT: Growth = Growth {
+        floor_bytes: MIB,
+        factor: 1.5,
+        often_small: 2.0,
+        often_large: 1.5,
+        small_bytes: 16 * MIB,
+        large_bytes: 128 * MIB,
+        client_floor_bytes: 4 * MIB,
+        ..Growth::SPIDERMONKEY
+    };
+
+    /// A seventh beyond what lives: for hosts that count megabytes and have time.
+    pub const TIGHT: Growth = Growth {
+        factor: 1.15,
+        often_small: 1.15,
+        often_large: 1.15,
+        ..Growth::TENANT
+    };
+
+    /// The factor for a heap of `live` bytes.
+    pub fn factor_for(&self, live: usize, since_last_ns: u64) -> f64 {
+        let factor = if since_last_ns > self.often_ns {
+            self.factor
+        } else if live <= self.small_bytes || self.small_bytes >= self.large_bytes {
+            self.often_small
+        } else {
+            let span = (self.large_bytes - self.small_bytes) as f64;
+            let part = ((live - self.small_bytes) as f64 / span).min(1.0);
+            self.often_small + (self.often_large - self.often_small) * part
+        };
+        // T2: a table that says otherwise would collect at each allocation.
+        if factor > 1.05 { factor } else { 1.05 }
+    }
+
+    /// Bytes at which a heap is collected next.
+    pub fn threshold(&self, live: usize, since_last_ns: u64) -> usize {
+        let grown = live as f64 * self.factor_for(live, since_last_ns);
+        (grown as usize).max(self.floor_bytes)
+    }
+}
+
+/// One collection, of one heap.
+#[derive(Clone, Copy, Debug)]
+pub struct Collection {
+    /// Why.
+    pub reason: Reason,
+    /// Heaps that were collected together.
+    pub heaps: usize,
+    /// When it began, on the monotonic clock.
+    pub started_ns: u64,
+    /// How long the mutator stood still, all of it.
+    pub pause_ns: u64,
+    /// Of that: finishing the sweep of the collection before.
+    pub finish_ns: u64,
+    /// Of that: roots, marking, weak cells.
+    pub mark_ns: u64,
+    /// Bytes of cells taken, before and after.
+    pub before_bytes: usize,
+    /// What was reached.
+    pub live_bytes: usize,
+    /// The same in objects.
+    pub live_cells: u64,
+    /// The client's bytes then.
+    pub client_bytes: usize,
+    /// Where the heap is collected next.
+    pub threshold_bytes: usize,
+    /// Arenas that were put off because the mark stack was full.
+    pub overflows: u64,
+}
+
+/// The most that a heap remembers of its collections.
+pub const LOG: usize = 256;
+
+/// State of a heap's triggers.
+pub(crate) struct Triggers {
+    pub(crate) growth: Cell<Growth>,
+    pub(crate) used_bytes: Cell<usize>,
+    pub(crate) threshold_bytes: Cell<usize>,
+    pub(crate) client_bytes: Cell<usize>,
+    client_threshold_bytes: Cell<usize>,
+    due: Cell<Option<Reason>>,
+    last_ns: Cell<u64>,
+    /// Bytes ever taken; what it was at the last look of the timer, and at the last collection.
+    taken_total: Cell<u64>,
+    looked: Cell<(u64, u64)>,
+    collected_total: Cell<u64>,
+    pub(crate) log: std::cell::RefCell<VecDeque<Collection>>,
+    pub(crate) collections: Cell<u64>,
+}
+
+impl Triggers {
+    pub(crate) fn new(growth: Growth) -> Triggers {
+        Triggers {
+            growth: Cell::new(growth),
+            used_bytes: Cell::new(0),
+            threshold_bytes: Cell::new(growth.floor_bytes),
+            client_bytes: Cell::new(0),
+            client_threshold_bytes: Cell::new(growth.client_floor_bytes),
+            due: Cell::new(None),
+            last_ns: Cell::new(0),
+            taken_total: Cell::new(0),
+            looked: Cell::new((0, 0)),
+            collected_total: Cell::new(0),
+            log: std::cell::RefCell::default(),
+            collections: Cell::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn due(&self) -> Option<Reason> {
+        self.due.get()
+    }
+
+    pub(crate) fn raise(&self, reason: Reason) {
+        if self.due.get().is_none() {
+            self.due.set(Some(reason));
+        }
+    }
+
+    /// Cells were taken.
+    pub(crate) fn took(&self, bytes: usize) {
+        let used = self.used_bytes.get() + bytes;
+        self.used_bytes.set(used);
+        self.taken_total.set(self.taken_total.get() + bytes as u64);
+        if used > self.threshold_bytes.get() {
+            self.raise(Reason::Growth);
+        }
+    }
+
+    /// Cells were taken and not used.
+    pub(crate) fn returned(&self, bytes: usize) {
+        self.used_bytes
+            .set(self.used_bytes.get().saturating_sub(bytes));
+        self.taken_total.set(self.taken_total.get() - bytes as u64);
+    }
+
+    pub(crate) fn client(&self, change: isize) {
+        let bytes = self.client_bytes.get().saturating_add_signed(change);
+        self.client_bytes.set(bytes);
+        if bytes > self.client_threshold_bytes.get() {
+            self.raise(Reason::ClientBytes);
+        }
+    }
+
+    /// Whether nothing was taken between a look at least `idle_ns` ago and now, and something since the last
+    /// collection.
+    pub(crate) fn is_idle(&self, now_ns: u64) -> bool {
+        let taken = self.taken_total.get();
+        let (since_ns, then) = self.looked.get();
+        if since_ns == 0 || then != taken {
+            self.looked.set((now_ns.max(1), taken));
+            return false;
+        }
+        let long = now_ns.saturating_sub(since_ns) >= self.growth.get().idle_ns;
+        long && taken != self.collected_total.get()
+    }
+
+    /// After a collection: new thresholds, nothing due. The record gets its threshold.
+    pub(crate) fn collected(&self, mut record: Collection) -> Collection {
+        let growth = self.growth.get();
+        let since = record.started_ns.saturating_sub(self.last_ns.get());
+        self.last_ns.set(record.started_ns);
+        record.threshold_bytes = growth.threshold(record.live_bytes, since);
+        self.threshold_bytes.set(record.threshold_bytes);
+        self.used_bytes.set(record.live_bytes);
+        let client = self.client_bytes.get() as f64 * growth.factor.max(1.05);
+        let client = (client as usize).max(growth.client_floor_bytes);
+        self.client_threshold_bytes.set(client);
+        self.collected_total.set(self.taken_total.get());
+        self.due.set(None);
+        self.collections.set(self.collections.get() + 1);
+        let mut log = self.log.borrow_mut();
+        if log.len() == LOG {
+            log.pop_front();
+        }
+        log.push_back(record);
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_firefox() {
+        let table = Growth::SPIDERMONKEY;
+        let rare = 2 * SECOND_NS;
+        assert_eq!(table.factor_for(10 * MIB, rare), 1.5);
+        assert_eq!(table.factor_for(100 * MIB, 0), 3.0);
+        assert_eq!(table.factor_for(300 * MIB, 0), 2.25);
+        assert_eq!(table.factor_for(500 * MIB, 0), 1.5);
+        assert_eq!(table.factor_for(5000 * MIB, 0), 1.5);
+        assert_eq!(table.threshold(MIB, rare), 27 * MIB);
+        assert_eq!(table.threshold(100 * MIB, rare), 150 * MIB);
+    }
+
+    #[test]
+    fn no_table_collects_for_ever() {
+        let mut table = Growth::TENANT;
+        for factor in [0.0, 1.0, -3.0, f64::NAN] {
+            table.factor = factor;
+            table.often_small = factor;
+            assert!(table.threshold(100 * MIB, 0) >= 105 * MIB - 1);
+            assert!(table.threshold(100 * MIB, u64::MAX) >= 105 * MIB - 1);
+        }
+    }
+
+    #[test]
+    fn the_first_reason_is_kept_and_idle_needs_rest() {
+        let triggers = Triggers::new(Growth::TENANT);
+        triggers.took(MIB);
+        assert_eq!(triggers.due(), None);
+        triggers.client(5 * MIB as isize);
+        triggers.took(1);
+        assert_eq!(triggers.due(), Some(Reason::ClientBytes));
+        let second = |n: u64| n * SECOND_NS;
+        assert!(!triggers.is_idle(second(100)), "the first look");
+        assert!(!triggers.is_idle(second(119)));
+        assert!(triggers.is_idle(second(120)));
+        triggers.took(1);
+        assert!(!triggers.is_idle(second(121)), "something was taken");
+        assert!(triggers.is_idle(second(141)));
+    }
+}

@@ -1,0 +1,137 @@
+//! The safe side: pointers that cannot dangle, because they cannot leave the closure in which they may be used.
+//!
+//! ```text
+//!   runtime.tenant("tab 1") ─► tenant.enter(|cx| { … })            no collection while a closure runs
+//!                                      │  cx.alloc(value) ─► Gc<'gc, T> ─► &T      'gc: this closure, and no other
+//!                                      │  cx.keep(gc, "why") ─► Handle            what stays beyond it
+//!                                      ▼
+//!                                   the closure ends ─► what is due is collected
+//! ```
+//!
+//! F1  `'gc` is a lifetime that each call of `enter` makes anew, and pointers are invariant in it: they cannot be
+//!     returned, kept, nor put into an object of another closure's brand (`compile_fail` below).
+//! F2  While a closure of a tenant runs, neither its heap nor the shared one is collected: `entered` counts.
+//! F3  A value in a heap is [`Trace`], which tells all its edges; types with edges have no `Drop` of their own, since
+//!     what they lead to may have ended before them.
+//! F4  Objects of the shared heap have no edges to a tenant's ([`System`]), so tenants are collected without it.
+//! F5  Edges change only through [`Slot`] and [`Locked`], which want a [`Cx`]: the place of a write barrier.
+//!
+//! What does not compile. A pointer that leaves its closure:
+//!
+//! ```compile_fail,E0521
+//! # use skinflint_gc::typed::{Gc, Runtime};
+//! let runtime = Runtime::default();
+//! let tenant = runtime.tenant("a", usize::MAX);
+//! let mut kept: Option<Gc<'_, u64>> = None;
+//! tenant.enter(|cx| kept = cx.alloc(7u64).ok());
+//! ```
+//!
+//! One that is returned from it:
+//!
+//! ```compile_fail
+//! # use skinflint_gc::typed::Runtime;
+//! let runtime = Runtime::default();
+//! let tenant = runtime.tenant("a", usize::MAX);
+//! let gc = tenant.enter(|cx| cx.alloc(7u64).unwrap());
+//! ```
+//!
+//! while its value, or a handle, may be:
+//!
+//! ```
+//! # use skinflint_gc::typed::{Handle, Runtime};
+//! let runtime = Runtime::default();
+//! let tenant = runtime.tenant("a", usize::MAX);
+//! let value = tenant.enter(|cx| *cx.alloc(7u64).unwrap());
+//! let handle: Handle<u64> = tenant.enter(|cx| cx.keep(cx.alloc(value).unwrap(), "an example"));
+//! tenant.collect().unwrap();
+//! assert_eq!(tenant.enter(|cx| *handle.open(cx).unwrap()), 7);
+//! ```
+//!
+//! A pointer of one tenant in an object of another:
+//!
+//! ```compile_fail
+//! # use skinflint_gc::{object, typed::{Gc, Runtime, Slot}};
+//! object! { struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>> } }
+//! let runtime = Runtime::default();
+//! let (a, b) = (runtime.tenant("a", usize::MAX), runtime.tenant("b", usize::MAX));
+//! a.enter(|in_a| b.enter(|in_b| {
+//!     let one = in_a.alloc(Node { next: Slot::new(None) }).unwrap();
+//!     let other = in_b.alloc(Node { next: Slot::new(None) }).unwrap();
+//!     other.next.set(in_b, Some(one));
+//! }));
+//! ```
+//!
+//! (With `other.next.set(in_b, Some(other))` instead it does.)
+//!
+//! ```
+//! # use skinflint_gc::{object, typed::{Gc, Runtime, Slot}};
+//! object! { struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>> } }
+//! let runtime = Runtime::default();
+//! let (a, b) = (runtime.tenant("a", usize::MAX), runtime.tenant("b", usize::MAX));
+//! a.enter(|in_a| b.enter(|in_b| {
+//!     let one = in_a.alloc(Node { next: Slot::new(None) }).unwrap();
+//!     let other = in_b.alloc(Node { next: Slot::new(None) }).unwrap();
+//!     other.next.set(in_b, Some(other));
+//! }));
+//! ```
+//!
+//! A user's object in a system object:
+//!
+//! ```compile_fail,E0277
+//! # use skinflint_gc::typed::{Gc, Runtime, Slot};
+//! let runtime = Runtime::default();
+//! runtime.tenant("a", usize::MAX).enter(|cx| {
+//!     let user = cx.alloc(7u64).unwrap();
+//!     cx.alloc_shared(Slot::new(Some(user))).unwrap();
+//! });
+//! ```
+//!
+//! ```
+//! # use skinflint_gc::typed::{Gc, Runtime, Slot};
+//! let runtime = Runtime::default();
+//! runtime.tenant("a", usize::MAX).enter(|cx| {
+//!     let system = cx.alloc_shared(7u64).unwrap();
+//!     cx.alloc_shared(Slot::new(Some(system))).unwrap();
+//! });
+//! ```
+//!
+//! A destructor that could look at what has ended:
+//!
+//! ```compile_fail,E0119
+//! # use skinflint_gc::{object, typed::{Gc, Slot}};
+//! object! { struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>> } }
+//! impl Drop for Node<'_> { fn drop(&mut self) { self.next.get(); } }
+//! ```
+//!
+//! A value that hides its edges:
+//!
+//! ```compile_fail,E0277
+//! # use skinflint_gc::typed::{Gc, Runtime};
+//! # use std::cell::Cell;
+//! Runtime::default().tenant("a", usize::MAX).enter(|cx| {
+//!     let one = cx.alloc(1u64).unwrap();
+//!     cx.alloc(Cell::new(one)).unwrap();
+//! });
+//! ```
+//!
+//! A pointer on another thread:
+//!
+//! ```compile_fail,E0277
+//! # use skinflint_gc::typed::Runtime;
+//! Runtime::default().tenant("a", usize::MAX).enter(|cx| {
+//!     let one = cx.alloc(1u64).unwrap();
+//!     std::thread::scope(|scope| { scope.spawn(move || *one); });
+//! });
+//! ```
+//!
+//! Not here: clients that must collect in the middle of things (they use the core: `collect`, `conservative`).
+
+mod object;
+mod pointer;
+mod std_types;
+mod tenant;
+mod trace;
+
+pub use pointer::{Gc, Locked, Slot, Sys, Weak};
+pub use tenant::{Cross, Cx, Ended, Foreign, Handle, Row, Runtime, Survivors, Tenant};
+pub use trace::{Edge, Family, Sent, Static, System, Trace};

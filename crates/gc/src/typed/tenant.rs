@@ -1,0 +1,441 @@
+//! Tenants: a heap each, entered by closures, collected alone, ended whole.
+//!
+//! ```text
+//!   Runtime ─┬─ shared heap            system objects and strings of all tenants
+//!            ├─ Tenant "tab 1" ─ heap ◄── Handle (the host's) ─┐
+//!            └─ Tenant "tab 2" ─ heap ◄── Cross (an object of tab 1's) keeps one object alive
+//! ```
+//!
+//! X1  An edge from a tenant's object to another tenant's is a [`Cross`], which has an entry in the root table there.
+//!     When both are collected together it is an edge like any other, so cycles through two heaps go.
+//! X2  The shared heap is collected only together with all others, so edges into it need no entries.
+//! X3  A tenant that has ended and of which something is still held from outside is a zombie: [`Ended`] says by
+//!     what, and its memory goes with the last that holds it, or with [`Runtime::collect_all`].
+//! X4  Collections happen when the outermost closure of a tenant ends, and when they are asked for; those that cannot
+//!     happen are refused, with the reason.
+//!
+//! Not here: how heaps are collected (`collect`).
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::pointer::{Brand, Gc, Sys};
+use super::trace::{Family, KindOf, System, Trace};
+use crate::collect::{Busy, collect};
+use crate::heap::{Heap, Holds, OutOfMemory};
+use crate::kind::{Finalize, Origin};
+use crate::mark::Tracer;
+use crate::roots::{From, RootId};
+use crate::source::Source;
+use crate::trigger::Reason;
+use crate::verify::{Path, path};
+use crate::world::{Config, World};
+
+/// Tenants and what they share.
+pub struct Runtime {
+    world: World,
+    shared: Rc<Heap>,
+}
+
+impl Default for Runtime {
+    fn default() -> Runtime {
+        Runtime::new(Config::default())
+    }
+}
+
+impl Runtime {
+    /// One without tenants.
+    pub fn new(config: Config) -> Runtime {
+        let world = World::new(config);
+        let shared = world.heap("shared", usize::MAX);
+        Runtime { world, shared }
+    }
+
+    /// A new tenant. `limit_bytes`: the most that its heap may hold.
+    pub fn tenant(&self, name: &str, limit_bytes: usize) -> Tenant {
+        Tenant {
+            heap: self.world.heap(name, limit_bytes),
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// The heap of system objects.
+    pub fn shared(&self) -> &Heap {
+        &self.shared
+    }
+
+    /// Where its chunks come from.
+    pub fn source(&self) -> &Source {
+        self.world.source()
+    }
+
+    /// Collects all heaps together: the shared one, zombies, and cycles through several.
+    ///
+    /// # Errors
+    /// A closure of some tenant is running.
+    pub fn collect_all(&self, reason: Reason) -> Result<(), Busy> {
+        let heaps = self.world.heaps();
+        let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
+        // SAFETY: no closure runs (it is refused otherwise), so all that can be used later is in handles; all
+        // edges are told (F3, J1), and none comes from outside of the set.
+        unsafe { collect(&set, reason, &mut ()) }
+    }
+
+    /// Takes over what was swept, gives back what will not be wanted; for an event loop. Returns whether all heaps
+    /// are swept.
+    pub fn poll(&self) -> bool {
+        let heaps = self.world.heaps();
+        let unswept = heaps.iter().filter(|heap| !heap.poll()).count();
+        unswept == 0
+    }
+
+    /// Gives back everything that is free, in all heaps. For pressure, and for hosts that go to sleep.
+    pub fn shrink(&self) {
+        for heap in self.world.heaps() {
+            heap.shrink();
+        }
+        self.world.source().shrink();
+    }
+
+    /// A row for each heap, zombies included.
+    ///
+    /// # Panics
+    /// If a finalizer calls it.
+    pub fn rows(&self) -> Vec<Row> {
+        let row = |heap: &Rc<Heap>| Row {
+            name: heap.name().to_owned(),
+            holds: heap.holds(),
+            collections: heap.collections(),
+            roots: heap.root_count(),
+        };
+        self.world.heaps().iter().map(row).collect()
+    }
+}
+
+/// What a heap holds.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The tenant, or "shared".
+    pub name: String,
+    /// In bytes.
+    pub holds: Holds,
+    /// So far.
+    pub collections: u64,
+    /// Handles, and edges from other heaps.
+    pub roots: usize,
+}
+
+/// Somebody with a heap of his own.
+pub struct Tenant {
+    heap: Rc<Heap>,
+    shared: Rc<Heap>,
+}
+
+/// F2: counted while it lives.
+struct Entered<'a>(&'a Heap);
+
+impl<'a> Entered<'a> {
+    fn new(heap: &'a Heap) -> Entered<'a> {
+        heap.entered.set(heap.entered.get() + 1);
+        Entered(heap)
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.entered.set(self.0.entered.get() - 1);
+    }
+}
+
+impl Tenant {
+    /// Runs a closure that may have pointers into the heap (F1), and then collects, if that is due.
+    pub fn enter<R>(&self, act: impl for<'gc> FnOnce(Cx<'gc>) -> R) -> R {
+        let result = {
+            let _own = Entered::new(&self.heap);
+            let _shared = Entered::new(&self.shared);
+            act(Cx {
+                heap: &self.heap,
+                shared: &self.shared,
+                brand: PhantomData,
+            })
+        };
+        if let Some(reason) = self.heap.due() {
+            // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
+            let _ = self.collect_for(reason);
+        }
+        result
+    }
+
+    fn collect_for(&self, reason: Reason) -> Result<(), Busy> {
+        // SAFETY: no closure of this tenant runs (it is refused otherwise), so all that can be used later is in
+        // handles; edges from other tenants have entries (X1), and the shared heap has none to it (F4).
+        unsafe { collect(&[&self.heap], reason, &mut ()) }
+    }
+
+    /// Collects this tenant alone.
+    ///
+    /// # Errors
+    /// A closure of it runs, or a finalizer asked.
+    pub fn collect(&self) -> Result<(), Busy> {
+        self.collect_for(Reason::Asked)
+    }
+
+    /// For a timer: collects what is due, a rest of the length that the table says included, and gives free memory
+    /// back after a rest. Returns the reason, if there was one.
+    pub fn tick(&self, now_ns: u64) -> Option<Reason> {
+        let reason = self.heap.tick(now_ns)?;
+        self.collect_for(reason).ok()?;
+        if reason == Reason::Idle {
+            self.heap.shrink();
+        }
+        Some(reason)
+    }
+
+    /// Its heap: limits, thresholds, the log, rows, pressure.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// Ends the tenant: everything that nobody outside holds ends now, and its memory goes back.
+    ///
+    /// # Errors
+    /// A closure of it runs; the tenant is unchanged and is given back.
+    pub fn end(self) -> Result<Ended, (Tenant, Busy)> {
+        if let Err(busy) = self.collect_for(Reason::End) {
+            return Err((self, busy));
+        }
+        let mut kinds: BTreeMap<&'static str, (usize, usize)> = BTreeMap::new();
+        self.heap.each_object(|object, kind| {
+            let sum = kinds.entry((kind.name)()).or_default();
+            sum.0 += 1;
+            sum.1 += crate::layout::Arena::of(object).object_bytes();
+        });
+        if kinds.is_empty() {
+            return Ok(Ended::Clean);
+        }
+        let survivors = kinds
+            .into_iter()
+            .map(|(kind, (objects, bytes))| Survivors {
+                kind,
+                objects,
+                bytes,
+                path: path(&[&self.heap], &|id| self.heap.name_of(id), &|object| {
+                    (crate::layout::Arena::of(object).head().kind.get().name)() == kind
+                }),
+            })
+            .collect();
+        Ok(Ended::Zombie(survivors))
+    }
+}
+
+/// What is left of a tenant.
+#[derive(Debug)]
+pub enum Ended {
+    /// Nothing.
+    Clean,
+    /// Objects that are held from outside (X3).
+    Zombie(Vec<Survivors>),
+}
+
+/// Objects of one kind that outlive their tenant.
+#[derive(Debug)]
+pub struct Survivors {
+    /// Which.
+    pub kind: &'static str,
+    /// How many.
+    pub objects: usize,
+    /// Bytes of their cells.
+    pub bytes: usize,
+    /// What holds one of them.
+    pub path: Option<Path>,
+}
+
+/// Leave to use a tenant's heap, within a closure.
+#[derive(Clone, Copy)]
+pub struct Cx<'gc> {
+    heap: &'gc Heap,
+    shared: &'gc Heap,
+    brand: Brand<'gc>,
+}
+
+/// A handle of another heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreign;
+
+impl std::fmt::Display for Foreign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the handle leads into another heap than the one that was entered")
+    }
+}
+
+impl std::error::Error for Foreign {}
+
+impl<'gc> Cx<'gc> {
+    /// A new object.
+    ///
+    /// # Errors
+    /// The tenant is at its limit, or the system has no memory. A collection may help, after the closure.
+    #[inline]
+    pub fn alloc<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
+        // SAFETY: `put` writes it at once.
+        let object = unsafe { self.heap.alloc(KindOf::<T>::USER) }?;
+        Ok(Gc::made(put(object, value)))
+    }
+
+    /// A new object of the runtime's own that lives as long as the tenant or nearly: it does not lie among the
+    /// user's objects.
+    ///
+    /// # Errors
+    /// As [`Cx::alloc`].
+    pub fn alloc_system<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
+        // SAFETY: `put` writes it at once.
+        let object = unsafe { self.heap.alloc(KindOf::<T>::SYSTEM) }?;
+        Ok(Gc::made(put(object, value)))
+    }
+
+    /// A new object of the shared heap.
+    ///
+    /// # Errors
+    /// As [`Cx::alloc`], for the shared heap.
+    pub fn alloc_shared<T: System>(self, value: T) -> Result<Sys<'gc, T>, OutOfMemory> {
+        // SAFETY: `put` writes it at once.
+        let object = unsafe { self.shared.alloc(KindOf::<T>::SYSTEM) }?;
+        Ok(Sys::made(put(object, value)))
+    }
+
+    /// Keeps an object alive beyond the closure. `why` is said where somebody asks what holds it.
+    pub fn keep<F: Family>(self, gc: Gc<'gc, F::At<'gc>>, why: &'static str) -> Handle<F> {
+        Handle::made(self.heap, gc.raw(), why)
+    }
+
+    /// The same for an object of the shared heap.
+    pub fn keep_shared<F: Family>(self, sys: Sys<'gc, F::At<'gc>>, why: &'static str) -> Handle<F> {
+        Handle::made(self.shared, sys.raw(), why)
+    }
+
+    /// An edge to another tenant's object, to be put into an object of this one.
+    pub fn cross<F: Family>(self, to: &Handle<F>) -> Cross<'gc, F> {
+        // SAFETY: the handle keeps it alive.
+        let id = unsafe { to.heap.root(to.object, From::Heap(self.heap.id())) };
+        Cross {
+            heap: to.heap.clone(),
+            id,
+            object: to.object,
+            brand: PhantomData,
+            to: PhantomData,
+        }
+    }
+
+    /// Another of the tenant's objects, by its bytes outside: see [`Heap::client_bytes`].
+    pub fn client_bytes(self, change: isize) {
+        self.heap.client_bytes(change);
+    }
+}
+
+fn put<T>(object: NonNull<u8>, value: T) -> NonNull<T> {
+    let object = object.cast::<T>();
+    // SAFETY: P3: the cell is this thread's, aligned and large enough for the kind.
+    unsafe { object.write(value) };
+    object
+}
+
+/// Keeps an object alive, from outside of all heaps.
+pub struct Handle<F: Family> {
+    heap: Rc<Heap>,
+    id: RootId,
+    object: NonNull<u8>,
+    why: &'static str,
+    to: PhantomData<F>,
+}
+
+impl<F: Family> Handle<F> {
+    fn made(heap: &Heap, object: NonNull<u8>, why: &'static str) -> Handle<F> {
+        // SAFETY: Q1, or another handle keeps it alive; `heap` is the one that it is of.
+        let id = unsafe { heap.root(object, From::Host(why)) };
+        Handle {
+            heap: heap.this(),
+            id,
+            object,
+            why,
+            to: PhantomData,
+        }
+    }
+
+    /// The object.
+    ///
+    /// # Errors
+    /// It is of another tenant.
+    pub fn open<'gc>(&self, cx: Cx<'gc>) -> Result<Gc<'gc, F::At<'gc>>, Foreign> {
+        open(&self.heap, cx.heap, self.object).map(Gc::made)
+    }
+
+    /// The object of the shared heap.
+    ///
+    /// # Errors
+    /// It is of some tenant.
+    pub fn open_shared<'gc>(&self, cx: Cx<'gc>) -> Result<Sys<'gc, F::At<'gc>>, Foreign> {
+        open(&self.heap, cx.shared, self.object).map(Sys::made)
+    }
+}
+
+fn open<T>(held: &Rc<Heap>, entered: &Heap, object: NonNull<u8>) -> Result<NonNull<T>, Foreign> {
+    if core::ptr::eq(Rc::as_ptr(held), entered) {
+        Ok(object.cast())
+    } else {
+        Err(Foreign)
+    }
+}
+
+impl<F: Family> Clone for Handle<F> {
+    fn clone(&self) -> Self {
+        Handle::made(&self.heap, self.object, self.why)
+    }
+}
+
+impl<F: Family> Drop for Handle<F> {
+    fn drop(&mut self) {
+        // SAFETY: from `root` of this heap, and ended here only.
+        unsafe { self.heap.unroot(self.id) };
+    }
+}
+
+/// An edge to an object of another tenant (X1). It lies in an object; it is branded, so that none can be kept
+/// outside where nothing tells it.
+pub struct Cross<'gc, F: Family> {
+    heap: Rc<Heap>,
+    id: RootId,
+    object: NonNull<u8>,
+    brand: Brand<'gc>,
+    to: PhantomData<F>,
+}
+
+impl<F: Family> Cross<'_, F> {
+    /// The object, within a closure of its own tenant.
+    ///
+    /// # Errors
+    /// `cx` is of another one.
+    pub fn open<'to>(&self, cx: Cx<'to>) -> Result<Gc<'to, F::At<'to>>, Foreign> {
+        open(&self.heap, cx.heap, self.object).map(Gc::made)
+    }
+}
+
+// SAFETY: J1: it is one edge. Its `Drop` removes the entry and does not look at the object; on the mutator, since
+// the table is its heap's.
+unsafe impl<F: Family> Trace for Cross<'_, F> {
+    const EDGES: bool = true;
+    const FINALIZE: Finalize = Finalize::Mutator;
+    fn trace(&self, tracer: &mut Tracer) {
+        tracer.edge(self.object);
+    }
+}
+
+impl<F: Family> Drop for Cross<'_, F> {
+    fn drop(&mut self) {
+        // SAFETY: from `root` of this heap, and ended here only.
+        unsafe { self.heap.unroot(self.id) };
+    }
+}
+
+const _: () = assert!(Origin::ALL.len() == 2);

@@ -1,0 +1,134 @@
+//! What may lie in a heap.
+//!
+//! ```text
+//!   T: Trace ─► Kind { size, align, trace, finalize on the strictest thread of its parts }     a constant for each T
+//! ```
+//!
+//! J1  `trace` tells every edge that the value has, `FINALIZE` is the strictest of its parts: what is dropped on
+//!     another thread consists of parts that may be.
+//! J2  A type whose values hold no edges may be `'static`; one that is `'static` holds none, since brands are not.
+//!
+//! Not here: the standard library's types (`std_types`).
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use crate::kind::{Finalize, Kind, Origin};
+use crate::layout::ARENA_BYTES;
+use crate::mark::Tracer;
+
+/// A value that may lie in a heap. [`object!`](crate::object) implements it.
+///
+/// # Safety
+/// J1; and its own `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it
+/// on another thread is sound.
+pub unsafe trait Trace {
+    /// Whether it may have edges. `false`: `trace` is never called.
+    const EDGES: bool;
+    /// Where it may be dropped.
+    const FINALIZE: Finalize;
+
+    /// Tells each edge. It does not panic.
+    fn trace(&self, tracer: &mut Tracer);
+}
+
+/// A value without edges to a tenant's objects: it may lie in the shared heap.
+///
+/// # Safety
+/// What it says.
+pub unsafe trait System: Trace {}
+
+/// A pointer to an object, branded with `'gc`.
+///
+/// # Safety
+/// It is such a pointer, and nothing more.
+pub unsafe trait Edge<'gc>: Trace + Copy {}
+
+/// A type with a brand, by a name that has none: what a [`Handle`](super::Handle) is to. [`object!`](crate::object)
+/// implements it for `Name<'static>`.
+pub trait Family: 'static {
+    /// The type within a closure.
+    type At<'gc>: Trace;
+}
+
+/// A value from outside of any heap, dropped on the mutator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Static<T>(pub T);
+
+/// The same for one that may be dropped on any thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sent<T>(pub T);
+
+// SAFETY: J2.
+unsafe impl<T: 'static> Trace for Static<T> {
+    const EDGES: bool = false;
+    const FINALIZE: Finalize = if core::mem::needs_drop::<T>() {
+        Finalize::Mutator
+    } else {
+        Finalize::Nothing
+    };
+    fn trace(&self, _: &mut Tracer) {}
+}
+
+// SAFETY: J2.
+unsafe impl<T: 'static> System for Static<T> {}
+
+// SAFETY: J2; it may be sent to where it is dropped.
+unsafe impl<T: 'static + Send> Trace for Sent<T> {
+    const EDGES: bool = false;
+    const FINALIZE: Finalize = Finalize::Any;
+    fn trace(&self, _: &mut Tracer) {}
+}
+
+// SAFETY: J2.
+unsafe impl<T: 'static + Send> System for Sent<T> {}
+
+impl<T: 'static> Family for Static<T> {
+    type At<'gc> = Static<T>;
+}
+
+impl<T: 'static + Send> Family for Sent<T> {
+    type At<'gc> = Sent<T>;
+}
+
+/// The kinds of a type.
+pub(crate) struct KindOf<T>(PhantomData<T>);
+
+impl<T: Trace> KindOf<T> {
+    pub(crate) const USER: &'static Kind = &kind::<T>(Origin::User);
+    pub(crate) const SYSTEM: &'static Kind = &kind::<T>(Origin::System);
+}
+
+const fn kind<T: Trace>(origin: Origin) -> Kind {
+    assert!(
+        align_of::<T>() <= ARENA_BYTES,
+        "an alignment of more than 4096 bytes is not met"
+    );
+    Kind {
+        name: core::any::type_name::<T>,
+        bytes: if size_of::<T>() == 0 {
+            1
+        } else {
+            size_of::<T>()
+        },
+        align: align_of::<T>(),
+        trace: if T::EDGES { Some(trace::<T>) } else { None },
+        finalize: if core::mem::needs_drop::<T>() {
+            Some(end::<T>)
+        } else {
+            None
+        },
+        finalize_on: T::FINALIZE,
+        origin,
+    }
+}
+
+unsafe fn trace<T: Trace>(object: NonNull<u8>, tracer: &mut Tracer) {
+    // SAFETY: objects of this kind are values of `T` (K1).
+    unsafe { object.cast::<T>().as_ref() }.trace(tracer);
+}
+
+unsafe fn end<T>(object: NonNull<u8>) {
+    // SAFETY: as above; it ends once (G1), on a thread that J1 allows.
+    unsafe { object.cast::<T>().drop_in_place() };
+}

@@ -1,0 +1,144 @@
+//! What heaps share: a source of chunks, the sweeper, and who is who.
+//!
+//! ```text
+//!   World ─┬─ source ── chunks for all         heap 0: system objects, shared by all tenants
+//!          ├─ sweeper ─ one thread             heap 1, 2, …: one for each tenant
+//!          └─ registry: number ─► heap
+//! ```
+//!
+//! N1  A heap's number is its own as long as anything of it is left, and is used again afterwards.
+//! N2  A world and its heaps belong to one thread. (Several worlds may share a source.)
+//!
+//! Not here: what a tenant is to safe code (`typed::tenant`).
+
+use std::cell::{OnceCell, RefCell};
+use std::rc::{Rc, Weak};
+
+use crate::heap::Heap;
+use crate::source::Source;
+use crate::sweeper::Sweeper;
+use crate::trigger::Growth;
+
+/// How heaps of a world behave.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// When they are collected, if they do not say otherwise.
+    pub growth: Growth,
+    /// Sweep beside the mutators. Off, everything happens in an order that only the program decides.
+    pub background: bool,
+    /// Every nth allocation makes a collection due.
+    pub stress_every: Option<u64>,
+    /// After each marking a second, dumber tracer has to come to the same set; what differs is a panic.
+    pub verify: bool,
+    /// Freed cells are filled with a pattern, which has to be there when they are used again.
+    pub poison: bool,
+    /// Entries of the mark stack; beyond it arenas are delayed. `None`: as many as are good.
+    pub mark_stack: Option<usize>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            growth: Growth::TENANT,
+            background: true,
+            stress_every: None,
+            verify: false,
+            poison: false,
+            mark_stack: None,
+        }
+    }
+}
+
+impl Config {
+    /// Everything that finds faults: a collection at every nth allocation, verified; poison; no other thread.
+    pub fn stress(every: u64) -> Config {
+        Config {
+            stress_every: Some(every),
+            verify: true,
+            poison: true,
+            background: false,
+            ..Config::default()
+        }
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) source: Source,
+    pub(crate) config: Config,
+    sweeper: OnceCell<Option<Sweeper>>,
+    heaps: RefCell<Vec<Option<Weak<Heap>>>>,
+}
+
+impl Shared {
+    pub(crate) fn sweeper(&self) -> Option<&Sweeper> {
+        if !self.config.background {
+            return None;
+        }
+        self.sweeper.get_or_init(Sweeper::start).as_ref()
+    }
+
+    /// The heaps there are, by number.
+    pub(crate) fn heaps(&self) -> Vec<Rc<Heap>> {
+        let heaps = self.heaps.borrow();
+        heaps.iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Nothing of a heap is left (N1).
+    pub(crate) fn forget(&self, id: u32) {
+        if let Some(slot) = self.heaps.borrow_mut().get_mut(id as usize) {
+            *slot = None;
+        }
+    }
+
+    /// Numbers there may be.
+    pub(crate) fn numbers(&self) -> usize {
+        self.heaps.borrow().len()
+    }
+}
+
+/// Heaps that may have edges to each other. Clones are the same world.
+#[derive(Clone)]
+pub struct World(pub(crate) Rc<Shared>);
+
+impl World {
+    /// A world with a source of its own.
+    pub fn new(config: Config) -> World {
+        World::on(Source::new(), config)
+    }
+
+    /// A world whose chunks come from a source that others use, too.
+    pub fn on(source: Source, config: Config) -> World {
+        World(Rc::new(Shared {
+            source,
+            config,
+            sweeper: OnceCell::new(),
+            heaps: RefCell::default(),
+        }))
+    }
+
+    /// A heap of its own. `limit_bytes`: the most that it may hold, heads and free cells included.
+    pub fn heap(&self, name: &str, limit_bytes: usize) -> Rc<Heap> {
+        let mut heaps = self.0.heaps.borrow_mut();
+        let unused = heaps.iter().position(Option::is_none);
+        let id = unused.unwrap_or(heaps.len());
+        let heap = Rc::new_cyclic(|this| {
+            Heap::new(this.clone(), self.0.clone(), id as u32, name, limit_bytes)
+        });
+        let entry = Some(Rc::downgrade(&heap));
+        match heaps.get_mut(id) {
+            Some(slot) => *slot = entry,
+            None => heaps.push(entry),
+        }
+        heap
+    }
+
+    /// Its source of chunks.
+    pub fn source(&self) -> &Source {
+        &self.0.source
+    }
+
+    /// All heaps there are.
+    pub fn heaps(&self) -> Vec<Rc<Heap>> {
+        self.0.heaps()
+    }
+}

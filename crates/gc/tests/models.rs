@@ -1,0 +1,135 @@
+//! The hand-over between a heap's thread and the sweeper, under loom: every order in which they can meet.
+//!
+//! ```text
+//!   handover.rs ──(the very file)──► here, with loom's locks; an item is a cell that loom watches
+//! ```
+//!
+//! M1  An item's cell is written by whoever has it: two accesses that the hand-over does not order fail.
+//! M2  Each item is swept once, whoever did it, and none is lost.
+//! M3  A sleeper sleeps until it is woken: a lost wake-up is a deadlock, which loom finds.
+//!
+//! Run by `make model-test`. Not here: what a sweep does.
+#![cfg(loom)]
+// The crate uses the rest.
+#![allow(dead_code)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+#[path = "../src/handover.rs"]
+mod handover;
+#[path = "../src/sync.rs"]
+mod sync;
+
+use handover::{Bell, Handover};
+
+const PREEMPTIONS: usize = 3;
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(model);
+}
+
+/// An arena: how often it was swept.
+struct Item(UnsafeCell<u32>);
+
+// SAFETY: M1: loom checks just that.
+unsafe impl Sync for Item {}
+// SAFETY: as above.
+unsafe impl Send for Item {}
+
+fn sweep(item: &Item) {
+    // SAFETY: M1.
+    item.0.with_mut(|times| unsafe { *times += 1 });
+}
+
+fn items(count: usize) -> Vec<Arc<Item>> {
+    (0..count)
+        .map(|_| Arc::new(Item(UnsafeCell::new(0))))
+        .collect()
+}
+
+type Shared = Arc<Handover<Arc<Item>, usize>>;
+
+/// As the sweeper's thread.
+fn sweeper(bell: &Bell<Shared>) {
+    while let Some(handover) = bell.wait() {
+        while let Some((lane, items)) = handover.claim_many(2) {
+            items.iter().for_each(|item| sweep(item));
+            let count = items.len();
+            handover.give(lane, items, count);
+        }
+    }
+}
+
+/// As a heap's thread: one cycle with lazy sweeping beside the sweeper, then everything is looked at.
+fn cycle(handover: &Shared, bell: &Bell<Shared>, all: &[Arc<Item>], round: u32) {
+    let (first, second) = all.split_at(all.len() / 2);
+    // As marking does: everything is touched, so nothing may be in flight.
+    for item in all {
+        // SAFETY: M1.
+        item.0.with(|times| unsafe { assert_eq!(*times, round) });
+    }
+    handover.offer(0, first.to_vec());
+    handover.offer(1, second.to_vec());
+    bell.ring(handover.clone());
+    let mut own = 0;
+    let mut got = handover.take_done(1).len();
+    if let Some(item) = handover.claim(1) {
+        sweep(&item);
+        own += 1;
+    }
+    for lane in 0..2 {
+        while let Some(item) = handover.claim(lane) {
+            sweep(&item);
+            own += 1;
+        }
+    }
+    handover.wait_quiet();
+    assert!(handover.is_quiet());
+    got += handover.take_done(0).len() + handover.take_done(1).len();
+    assert_eq!(own + got, all.len(), "M2");
+    assert_eq!(handover.take_sums().iter().sum::<usize>(), got);
+    for item in all {
+        // SAFETY: M1.
+        item.0
+            .with(|times| unsafe { assert_eq!(*times, round + 1) });
+    }
+}
+
+#[test]
+fn two_cycles_beside_the_sweeper() {
+    check(|| {
+        let bell = Arc::new(Bell::new());
+        let handover: Shared = Arc::new(Handover::new());
+        let other = bell.clone();
+        let thread = thread::spawn(move || sweeper(&other));
+        let all = items(3);
+        cycle(&handover, &bell, &all, 0);
+        cycle(&handover, &bell, &all, 1);
+        bell.close();
+        thread.join().expect("the sweeper ends");
+    });
+}
+
+#[test]
+fn what_was_rung_before_the_end_is_heard() {
+    check(|| {
+        let bell = Arc::new(Bell::new());
+        let handover: Shared = Arc::new(Handover::new());
+        let other = bell.clone();
+        let thread = thread::spawn(move || sweeper(&other));
+        let all = items(2);
+        handover.offer(0, all.clone());
+        bell.ring(handover.clone());
+        bell.close();
+        thread.join().expect("the sweeper ends");
+        assert_eq!(handover.take_done(0).len(), 2);
+        for item in &all {
+            // SAFETY: M1.
+            item.0.with(|times| unsafe { assert_eq!(*times, 1) });
+        }
+    });
+}

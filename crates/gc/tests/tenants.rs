@@ -1,0 +1,254 @@
+//! Several tenants with random edges within and between them, against a plain model.
+//!
+//! ```text
+//!   seed ─► make, link, cross, let go, collect one, collect all ─┬─► tenants
+//!                                                                └─► the model: ids, edges, handles
+//! ```
+//!
+//! M1  What the model can reach (edges between tenants included) is alive, with its id, after any collection.
+//! M2  After a collection of all heaps together there is nothing else.
+//! M3  After one of a single tenant nothing of the others has gone.
+//!
+//! Not here: one heap's objects of all kinds and sizes (`graph`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skinflint_gc::typed::{Cross, Cx, Gc, Handle, Locked, Runtime, Slot, Tenant};
+use skinflint_gc::{Config, Growth, Reason, object};
+
+object! {
+    struct Node<'gc> {
+        id: u64,
+        next: Slot<Gc<'gc, Node<'gc>>>,
+        cross: Locked<Vec<Cross<'gc, Node<'static>>>>,
+    }
+}
+
+const TENANTS: usize = 4;
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+#[derive(Default, Clone)]
+struct Known {
+    tenant: usize,
+    next: Option<u64>,
+    cross: Vec<u64>,
+}
+
+struct Model {
+    runtime: Runtime,
+    tenants: Vec<Tenant>,
+    nodes: BTreeMap<u64, Known>,
+    handles: BTreeMap<u64, Handle<Node<'static>>>,
+    dice: Dice,
+    made: u64,
+}
+
+impl Model {
+    fn new(seed: u64, config: Config) -> Model {
+        let runtime = Runtime::new(config);
+        let tenants = (0..TENANTS)
+            .map(|number| runtime.tenant(&format!("tenant {number}"), usize::MAX))
+            .collect();
+        Model {
+            runtime,
+            tenants,
+            nodes: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            dice: Dice(seed),
+            made: 0,
+        }
+    }
+
+    fn some(&mut self) -> Option<u64> {
+        let nth = self.dice.below(self.handles.len().max(1));
+        self.handles.keys().nth(nth).copied()
+    }
+
+    fn make(&mut self) {
+        let (id, tenant) = (self.made, self.dice.below(TENANTS));
+        self.made += 1;
+        let make = |cx: Cx<'_>| {
+            let node = Node {
+                id,
+                next: Slot::new(None),
+                cross: Locked::default(),
+            };
+            cx.keep(cx.alloc(node).expect("memory"), "model")
+        };
+        self.handles.insert(id, self.tenants[tenant].enter(make));
+        let known = Known {
+            tenant,
+            ..Known::default()
+        };
+        self.nodes.insert(id, known);
+    }
+
+    /// An edge between two that have handles: within a tenant by pointer, between two by a cross edge.
+    fn link(&mut self) {
+        let (Some(from), Some(to)) = (self.some(), self.some()) else {
+            return;
+        };
+        let (tenant, other) = (self.nodes[&from].tenant, self.nodes[&to].tenant);
+        let (a, b) = (&self.handles[&from], &self.handles[&to]);
+        let known = self.nodes.get_mut(&from).expect("known");
+        self.tenants[tenant].enter(|cx| {
+            let node = a.open(cx).expect("its tenant's");
+            if tenant == other {
+                node.next.set(cx, b.open(cx).ok());
+                known.next = Some(to);
+            } else if known.cross.len() < 3 {
+                node.cross.borrow_mut(cx).push(cx.cross(b));
+                known.cross.push(to);
+            } else {
+                node.cross.borrow_mut(cx).clear();
+                known.cross.clear();
+            }
+        });
+    }
+
+    fn let_go(&mut self) {
+        if let Some(id) = self.some() {
+            self.handles.remove(&id);
+        }
+    }
+
+    fn reachable(&self) -> BTreeSet<u64> {
+        let mut reached = BTreeSet::new();
+        let mut open: Vec<u64> = self.handles.keys().copied().collect();
+        while let Some(id) = open.pop() {
+            if reached.insert(id) {
+                let known = &self.nodes[&id];
+                open.extend(known.next.iter().chain(&known.cross));
+            }
+        }
+        reached
+    }
+
+    fn objects(&self) -> Vec<usize> {
+        let count = |tenant: &Tenant| {
+            tenant.heap().check();
+            tenant.heap().holds().objects
+        };
+        self.tenants.iter().map(count).collect()
+    }
+
+    /// M1: along all edges, with each node opened in its own tenant.
+    fn walk(&self) {
+        let all = self.tenants.iter().collect::<Vec<_>>();
+        let mut seen = BTreeSet::new();
+        for (&id, handle) in &self.handles {
+            self.step(&all, id, handle, &mut seen);
+        }
+    }
+
+    fn step(
+        &self,
+        all: &[&Tenant],
+        id: u64,
+        handle: &Handle<Node<'static>>,
+        seen: &mut BTreeSet<u64>,
+    ) {
+        if !seen.insert(id) {
+            return;
+        }
+        let known = &self.nodes[&id];
+        let further = all[known.tenant].enter(|cx| {
+            let node = handle.open(cx).expect("its tenant's");
+            assert_eq!(node.id, id);
+            assert_eq!(node.cross.borrow().len(), known.cross.len());
+            for (cross, to) in node.cross.borrow().iter().zip(&known.cross) {
+                all[self.nodes[to].tenant].enter(|in_other| {
+                    assert_eq!(cross.open(in_other).expect("the other's").id, *to);
+                });
+            }
+            let next = node.next.get();
+            assert_eq!(next.map(|next| next.id), known.next);
+            next.map(|next| (next.id, cx.keep::<Node>(next, "walk")))
+        });
+        if let Some((id, handle)) = further {
+            self.step(all, id, &handle, seen);
+        }
+    }
+
+    fn collect_one(&mut self) {
+        let before = self.objects();
+        let which = self.dice.below(TENANTS);
+        self.tenants[which].collect().expect("nobody is busy");
+        let after = self.objects();
+        for (number, (before, after)) in before.iter().zip(&after).enumerate() {
+            assert!(number == which || before == after, "M3: {number}");
+        }
+        self.walk();
+    }
+
+    fn collect_all(&mut self) {
+        let reached = self.reachable();
+        self.runtime
+            .collect_all(Reason::Asked)
+            .expect("nobody is busy");
+        let mut expected = vec![0; TENANTS];
+        for id in &reached {
+            expected[self.nodes[id].tenant] += 1;
+        }
+        assert_eq!(self.objects(), expected, "M2");
+        self.nodes.retain(|id, _| reached.contains(id));
+        self.walk();
+    }
+
+    fn run(mut self, acts: usize) {
+        for _ in 0..acts {
+            match self.dice.below(100) {
+                0..35 => self.make(),
+                35..65 => self.link(),
+                65..96 => self.let_go(),
+                96..99 => self.collect_one(),
+                _ => self.collect_all(),
+            }
+        }
+        self.handles.clear();
+        self.collect_all();
+        assert_eq!(self.objects(), [0; TENANTS]);
+    }
+}
+
+fn runs(seeds: u64, acts: usize, config: fn() -> Config) {
+    let (seeds, acts) = if cfg!(miri) {
+        (1, acts / 20)
+    } else {
+        (seeds, acts)
+    };
+    for seed in 1..=seeds {
+        eprintln!("seed {seed}");
+        Model::new(seed, config()).run(acts);
+    }
+}
+
+#[test]
+fn edges_between_tenants_beside_the_sweeper() {
+    runs(6, 3000, || Config {
+        verify: true,
+        poison: true,
+        growth: Growth {
+            floor_bytes: 8000,
+            ..Growth::TIGHT
+        },
+        ..Config::default()
+    });
+}
+
+#[test]
+fn edges_between_tenants_under_stress() {
+    runs(4, 2000, || Config::stress(5));
+}
