@@ -71,6 +71,10 @@ Examples:
 A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> given ( slop )")]
     Counts(CountsArgs),
 
+    /// Write what a trace holds in the format of another tool: pprof, DHAT, heaptrack, Firefox …
+    #[command(after_help = crate::export::HELP)]
+    Export(crate::export::ExportArgs),
+
     /// Run a program on our allocator, which gives memory back while the program idles
     #[command(after_help = exec_help())]
     Exec(ExecArgs),

@@ -21,6 +21,7 @@ use crate::args::{
 };
 use crate::compare;
 use crate::exec;
+use crate::export;
 use crate::fit;
 use crate::launch::{self, Outcome};
 use crate::what_if;
@@ -35,6 +36,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => record(&args),
         Command::Report(args) => report(&args),
         Command::Counts(args) => counts(&args),
+        Command::Export(args) => export::export(&args),
         Command::Exec(args) => exec::exec(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
