@@ -75,6 +75,10 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = crate::export::HELP)]
     Export(crate::export::ExportArgs),
 
+    /// Compare two runs, or two moments of one run: what grew, shrank, appeared and vanished, by stack
+    #[command(after_help = crate::diff::HELP)]
+    Diff(crate::diff::DiffArgs),
+
     /// Run a program on our allocator, which gives memory back while the program idles
     #[command(after_help = exec_help())]
     Exec(ExecArgs),

@@ -20,6 +20,7 @@ use crate::args::{
     When,
 };
 use crate::compare;
+use crate::diff;
 use crate::exec;
 use crate::export;
 use crate::fit;
@@ -36,6 +37,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => record(&args),
         Command::Report(args) => report(&args),
         Command::Counts(args) => counts(&args),
+        Command::Diff(args) => diff::diff(&args),
         Command::Export(args) => export::export(&args),
         Command::Exec(args) => exec::exec(&args),
         Command::Compare(args) => compare::compare(&args),

@@ -18,19 +18,17 @@
 //! Not here: analysis, names of functions, files: writers get an open one.
 //!
 //! [`Report::sites`]: skinflint_analysis::model::Report::sites
-
 pub mod dhat;
-
+pub mod diff;
+pub mod diff_text;
 pub mod firefox;
 pub mod folded;
 pub mod heaptrack;
 pub mod lives;
-
 pub mod memory_report;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod pprof;
-
 pub mod source;
 pub mod speedscope;
 
