@@ -79,6 +79,10 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = crate::diff::HELP)]
     Diff(crate::diff::DiffArgs),
 
+    /// Make a trace of a log of another recorder: Mozilla's logalloc
+    #[command(after_help = crate::import::HELP)]
+    Import(crate::import::ImportArgs),
+
     /// Run a program on our allocator, which gives memory back while the program idles
     #[command(after_help = exec_help())]
     Exec(ExecArgs),

@@ -24,6 +24,7 @@ use crate::diff;
 use crate::exec;
 use crate::export;
 use crate::fit;
+use crate::import;
 use crate::launch::{self, Outcome};
 use crate::what_if;
 
@@ -39,6 +40,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Counts(args) => counts(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Export(args) => export::export(&args),
+        Command::Import(args) => import::import(&args),
         Command::Exec(args) => exec::exec(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
@@ -48,7 +50,11 @@ pub fn dispatch(command: Command) -> Result<u8> {
 
 /// 2 for what the user can put right on the command line, 1 for the rest.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<OpenError>() || error.is::<fit::Unfit>() || error.is::<CompileError>() {
+    if error.is::<OpenError>()
+        || error.is::<fit::Unfit>()
+        || error.is::<CompileError>()
+        || import::is_of_log(error)
+    {
         1
     } else {
         2

@@ -29,6 +29,7 @@ mod diff;
 mod exec;
 mod export;
 mod fit;
+mod import;
 mod launch;
 mod preflight;
 mod what_if;

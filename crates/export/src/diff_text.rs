@@ -12,6 +12,7 @@
 
 use std::fmt::Write as _;
 
+use skinflint_view::stack::{is_plumbing, is_startup};
 use skinflint_view::units;
 
 use crate::diff::{By, Change, Diff, Matched, Row, Side};
@@ -95,7 +96,7 @@ fn stack(row: &Row, frames: usize) -> String {
     }
     let limit = if frames == 0 { usize::MAX } else { frames };
     let function = |frame: &String| frame.split(" (").next().unwrap_or(frame).to_owned();
-    let dull = |frame: &&String| skinflint_view::stack::is_plumbing(&function(frame));
+    let dull = |frame: &&String| is_plumbing(&function(frame)) || is_startup(&function(frame));
     let own: Vec<&String> = row.frames.iter().filter(|frame| !dull(frame)).collect();
     let all: Vec<&String> = row.frames.iter().collect();
     let chosen = if own.is_empty() || frames == 0 {

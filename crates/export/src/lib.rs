@@ -25,6 +25,7 @@ pub mod firefox;
 pub mod folded;
 pub mod heaptrack;
 pub mod lives;
+pub mod logalloc;
 pub mod memory_report;
 #[cfg(feature = "parquet")]
 pub mod parquet;
