@@ -79,6 +79,10 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = crate::diff::HELP)]
     Diff(crate::diff::DiffArgs),
 
+    /// Say what a program's own memory reporters leave out, by stack, and what two of them both claim
+    #[command(visible_alias = "dmd", after_help = crate::dark::HELP)]
+    DarkMatter(crate::dark::DarkArgs),
+
     /// Make a trace of a log of another recorder: Mozilla's logalloc
     #[command(after_help = crate::import::HELP)]
     Import(crate::import::ImportArgs),

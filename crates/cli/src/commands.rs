@@ -20,6 +20,7 @@ use crate::args::{
     When,
 };
 use crate::compare;
+use crate::dark;
 use crate::diff;
 use crate::exec;
 use crate::export;
@@ -39,6 +40,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Report(args) => report(&args),
         Command::Counts(args) => counts(&args),
         Command::Diff(args) => diff::diff(&args),
+        Command::DarkMatter(args) => dark::dark(&args),
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
         Command::Exec(args) => exec::exec(&args),

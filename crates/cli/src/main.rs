@@ -25,6 +25,7 @@ mod analyse;
 mod args;
 mod commands;
 mod compare;
+mod dark;
 mod diff;
 mod exec;
 mod export;

@@ -18,6 +18,8 @@
 //! Not here: analysis, names of functions, files: writers get an open one.
 //!
 //! [`Report::sites`]: skinflint_analysis::model::Report::sites
+pub mod dark;
+pub mod dark_text;
 pub mod dhat;
 pub mod diff;
 pub mod diff_text;
@@ -30,6 +32,7 @@ pub mod memory_report;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod pprof;
+pub mod reported;
 pub mod source;
 pub mod speedscope;
 
