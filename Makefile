@@ -20,7 +20,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps test-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test screenshots install clean
+.PHONY: help deps test-deps parquet-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -38,7 +38,19 @@ test-deps: deps
 	  libmimalloc.so.2:libmimalloc2.0 libtcmalloc_minimal.so.4:libtcmalloc-minimal4 \
 	  nm:binutils redis-server:redis-server redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs \
 	  gawk:gawk xz:xz-utils setpriv:util-linux \
+	  go:golang-go heaptrack_print:heaptrack /usr/libexec/valgrind/dh_view.js:valgrind npm:npm \
 	  /usr/lib/python3.11/test/test_list.py:libpython3.11-testsuite
+	@test -d $(CONSUMERS)/node_modules/speedscope || \
+	  npm ci --prefix $(CONSUMERS) --ignore-scripts --no-audit --no-fund --loglevel=error
+
+# What reads exported files in the tests (versions and hashes pinned).
+CONSUMERS = crates/cli/tests/export/consumers
+DUCKDB = target/consumers/python
+
+parquet-deps: deps
+	@sh bench/need.sh pip3:python3-pip
+	@test -d $(DUCKDB)/duckdb || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
+	  --target $(DUCKDB) -r crates/export/tests/requirements.txt
 
 bench-deps: deps
 	@sh bench/need.sh heaptrack:heaptrack valgrind:valgrind zstd:zstd redis-server:redis-server \
@@ -60,8 +72,9 @@ demo: deps build
 	@echo "The trace:          $(CURDIR)/$(DEMO)/sqlite3.sft"
 	@echo "Your own program:   $(RELEASE)/skinflint run -- CMD ARGS…"
 
-test: test-deps build
+test: test-deps parquet-deps build
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked -p skinflint-export --features parquet --test parquet
 	python3 -B bench/selftest.py
 	python3 -B bench/soak.py --seconds 20
 	python3 -B bench/alloc/selftest.py
