@@ -9,23 +9,11 @@ use skinflint_analysis::model::{Frame, Instant, Node};
 
 /// Two stacks: `big` with blocks of 100 at 0x1000 and 0x2000, `small` with 16 at 0x3000 and 32 at 0x3010.
 fn heap() -> (Report, Vec<LiveBlock>) {
-    let mut report = Report::default();
-    report.nodes = vec![
-        Node::default(),
-        Node {
-            parent: 0,
-            frame: 1,
-        },
-        Node {
-            parent: 0,
-            frame: 2,
-        },
-    ];
     let frame = |name: &str| Frame {
         function: name.into(),
         ..Frame::default()
     };
-    report.frames = vec![frame(""), frame("big"), frame("small")];
+    let node = |frame| Node { parent: 0, frame };
     let site = |node, blocks, requested, usable| Site {
         node,
         live_blocks: blocks,
@@ -33,14 +21,20 @@ fn heap() -> (Report, Vec<LiveBlock>) {
         live_usable_bytes: usable,
         ..Site::default()
     };
-    report.sites = vec![site(1, 2, 190, 200), site(2, 2, 40, 48)];
-    report.instants = vec![Instant {
+    let end = Instant {
         label: "end".into(),
         live_blocks: 4,
         live_requested_bytes: 230,
         live_usable_bytes: 248,
         ..Instant::default()
-    }];
+    };
+    let report = Report {
+        nodes: vec![Node::default(), node(1), node(2)],
+        frames: vec![frame(""), frame("big"), frame("small")],
+        sites: vec![site(1, 2, 190, 200), site(2, 2, 40, 48)],
+        instants: vec![end],
+        ..Report::default()
+    };
     let block = |addr, usable_bytes, site| LiveBlock {
         addr,
         usable_bytes,

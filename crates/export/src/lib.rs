@@ -28,6 +28,7 @@ pub mod folded;
 pub mod heaptrack;
 pub mod lives;
 pub mod logalloc;
+mod logalloc_line;
 pub mod memory_report;
 #[cfg(feature = "parquet")]
 pub mod parquet;
