@@ -7,6 +7,7 @@
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
+#   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #
@@ -20,7 +21,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps test-deps parquet-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test screenshots install clean
+.PHONY: help deps test-deps parquet-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test consumers-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -51,6 +52,11 @@ parquet-deps: deps
 	@sh bench/need.sh pip3:python3-pip
 	@test -d $(DUCKDB)/duckdb || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
 	  --target $(DUCKDB) -r crates/export/tests/requirements.txt
+
+# Exported files in the programs that have no other door than a window: Firefox and, in Chromium, speedscope.
+consumers-test: test-deps
+	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
+	$(CARGO) test --locked -p skinflint-cli --features browsers --test browsers
 
 bench-deps: deps
 	@sh bench/need.sh heaptrack:heaptrack valgrind:valgrind zstd:zstd redis-server:redis-server \

@@ -196,7 +196,10 @@ fn write(
         Format::Folded => folded::write(source, value, out),
         Format::Speedscope => speedscope::write(source, out),
         Format::Firefox => firefox::write(source, out),
-        Format::MemoryReport => memory_report::write(source, out),
+        Format::MemoryReport => {
+            let unique_bytes = memory_report::unique_bytes(source, &trace.snapshots);
+            memory_report::write(source, unique_bytes, out)
+        }
         Format::Heaptrack => {
             let recorded = heaptrack::Recorded {
                 rss: &trace.rss,

@@ -12,6 +12,8 @@
 //! J2  `resident-by-row/**` adds up to `resident` to the unit; without books neither is written.
 //! J3  No path occurs twice; `/` within a name is `\`, as the format has it.
 //! J4  Everything is as of the report's instant.
+//! J5  `resident-unique`, which the reader adds up over processes, is written where the private pages of
+//!     the books' own snapshot are known.
 //!
 //! The format: nsIMemoryReporter.idl and aboutMemory.js of Firefox. Not here: reading one (`reported.rs`).
 
@@ -20,6 +22,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use skinflint_analysis::model::{BookRow, Books, Frame};
+use skinflint_trace::{Mapping, Snapshot};
 use skinflint_view::stack::telling;
 
 use crate::source::{NO_STACK, Source, name};
@@ -83,11 +86,27 @@ fn components(frames: &[&Frame]) -> String {
     }
 }
 
+/// Private bytes of the snapshot that the report's books were closed over: of those with just as many
+/// resident bytes the nearest.
+pub fn unique_bytes(source: Source<'_>, snapshots: &[Snapshot]) -> Option<u64> {
+    let instant = source.instant()?;
+    let resident = instant.books.as_ref()?.resident_bytes;
+    let sum = |one: &Snapshot, of: fn(&Mapping) -> u64| -> u64 {
+        let bytes = one.mappings.iter().map(of);
+        bytes.fold(0, u64::saturating_add)
+    };
+    let same = snapshots
+        .iter()
+        .filter(|one| sum(one, |mapping| mapping.rss_bytes) == resident);
+    let nearest = same.min_by_key(|one| one.time_ns.abs_diff(instant.time_ns))?;
+    Some(sum(nearest, |mapping| mapping.private_bytes))
+}
+
 /// Writes the file. Memory: all of its paths.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(source: Source<'_>, unique_bytes: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
     let program = &source.report.program;
     let process = format!("{} (pid {})", component(&program.name), program.pid);
     let mut heap = Paths::default();
@@ -143,6 +162,10 @@ pub fn write(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
         }
         let said = "Resident memory: the sum of Rss over all mappings.".to_owned();
         push("resident".into(), OTHER, BYTES, books.resident_bytes, said);
+        if let Some(bytes) = unique_bytes {
+            let said = "Pages that are of this process alone.".to_owned();
+            push("resident-unique".into(), OTHER, BYTES, bytes, said);
+        }
     }
     let file = File {
         version: 1,

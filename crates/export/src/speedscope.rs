@@ -5,13 +5,16 @@
 //! ```
 //!
 //! S1  `endValue` is the sum of the weights, which is the total of the report.
-//! S2  What is not text of the program's own (values, order) follows
+//! S2  A frame is a function of a file, without the line of the call: speedscope's sandwich view has a row
+//!     for each frame, and a function that calls from two lines is one function.
+//! S3  What is not text of the program's own (values, order) follows
 //!     <https://www.speedscope.app/file-format-schema.json>.
 //!
 //! Not here: time. The samples are stacks, one after another, largest first as in the report.
 
 use std::io::{self, Write};
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::source::{NO_STACK, Source, Value, name};
@@ -38,8 +41,6 @@ struct Frame<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -61,29 +62,32 @@ struct Profile<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn write(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut frames: Vec<Frame<'_>> = Vec::with_capacity(source.report.frames.len() + 1);
+    let mut frames: Vec<Frame<'_>> = Vec::new();
+    let mut known: FxHashMap<(&str, Option<&str>), u32> = FxHashMap::default();
+    // By index of the report's frames (S2).
+    let mut places: Vec<u32> = Vec::with_capacity(source.report.frames.len());
     for frame in &source.report.frames {
         // A file without debug information still says which module it was.
         let module = (!frame.module.is_empty()).then_some(frame.module.as_str());
-        frames.push(Frame {
-            name: name(frame),
-            file: frame.file.as_deref().or(module),
-            line: frame.line,
-        });
+        let (name, file) = (name(frame), frame.file.as_deref().or(module));
+        let place = *known.entry((name, file)).or_insert(frames.len() as u32);
+        if place == frames.len() as u32 {
+            frames.push(Frame { name, file });
+        }
+        places.push(place);
     }
     let none = frames.len() as u32;
     frames.push(Frame {
         name: NO_STACK,
         file: None,
-        line: None,
     });
     let mut profiles = Vec::new();
     for value in Value::ALL {
         let (mut samples, mut weights) = (Vec::new(), Vec::new());
         for site in source.report.sites.iter().filter(|site| value.of(site) > 0) {
-            let mut path = source.path(site.node);
-            path.retain(|&frame| frame < none);
-            path.reverse();
+            let path = source.path(site.node).into_iter().rev();
+            let path = path.filter_map(|frame| places.get(frame as usize).copied());
+            let path: Vec<u32> = path.collect();
             samples.push(if path.is_empty() { vec![none] } else { path });
             weights.push(value.of(site));
         }

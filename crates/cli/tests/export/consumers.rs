@@ -365,6 +365,7 @@ fn a_memory_report_by_the_rules_of_about_memory() {
         (trees["resident"], trees["resident-by-row"]),
         (resident, resident)
     );
+    assert!(0 < trees["resident-unique"] && trees["resident-unique"] < resident);
     let first = text(&list(&reported, "reports")[0], "process");
     assert_eq!(
         first,
