@@ -7,6 +7,7 @@
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
 #   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
+#   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #
@@ -20,7 +21,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps test-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test screenshots install clean
+.PHONY: help deps test-deps parquet-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test consumers-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -38,7 +39,24 @@ test-deps: deps
 	  libmimalloc.so.2:libmimalloc2.0 libtcmalloc_minimal.so.4:libtcmalloc-minimal4 \
 	  nm:binutils redis-server:redis-server redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs \
 	  gawk:gawk xz:xz-utils setpriv:util-linux \
+	  go:golang-go heaptrack_print:heaptrack /usr/libexec/valgrind/dh_view.js:valgrind npm:npm \
 	  /usr/lib/python3.11/test/test_list.py:libpython3.11-testsuite
+	@test -d $(CONSUMERS)/node_modules/speedscope || \
+	  npm ci --prefix $(CONSUMERS) --ignore-scripts --no-audit --no-fund --loglevel=error
+
+# What reads exported files in the tests (versions and hashes pinned).
+CONSUMERS = crates/cli/tests/export/consumers
+DUCKDB = target/consumers/python
+
+parquet-deps: deps
+	@sh bench/need.sh pip3:python3-pip
+	@test -d $(DUCKDB)/duckdb || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
+	  --target $(DUCKDB) -r crates/export/tests/requirements.txt
+
+# Exported files in the programs that have no other door than a window: Firefox and, in Chromium, speedscope.
+consumers-test: test-deps
+	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
+	$(CARGO) test --locked -p skinflint-cli --features browsers --test browsers
 
 bench-deps: deps
 	@sh bench/need.sh heaptrack:heaptrack valgrind:valgrind zstd:zstd redis-server:redis-server \
@@ -60,8 +78,9 @@ demo: deps build
 	@echo "The trace:          $(CURDIR)/$(DEMO)/sqlite3.sft"
 	@echo "Your own program:   $(RELEASE)/skinflint run -- CMD ARGS…"
 
-test: test-deps build
+test: test-deps parquet-deps build
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked -p skinflint-export --features parquet --test parquet
 	python3 -B bench/selftest.py
 	python3 -B bench/soak.py --seconds 20
 	python3 -B bench/alloc/selftest.py

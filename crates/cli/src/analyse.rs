@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::model::{Frame, Report};
+use skinflint_analysis::pass::Pass;
 use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
 use skinflint_symbols::{SymbolOptions, Symbols};
-use skinflint_trace::{NodeId, OriginKind, SnapshotCause, Trace};
+use skinflint_trace::{Event, NodeId, OriginKind, SnapshotCause, Trace};
 
 use crate::args::AnalysisOptions;
 
@@ -97,17 +99,34 @@ pub fn open(path: &Path) -> Result<Trace> {
 /// # Errors
 /// If it cannot be read, or does not have the moment that was asked for.
 pub fn analyse(path: &Path, options: &AnalysisOptions) -> Result<Analysed> {
-    let trace = open(path)?;
+    analyse_with(&open(path)?, path, options, None)
+}
+
+/// The same for an opened trace, with one more pass.
+///
+/// # Errors
+/// As [`analyse`], the opening apart.
+pub fn analyse_with(
+    trace: &Trace,
+    path: &Path,
+    options: &AnalysisOptions,
+    extra: Option<Box<dyn Pass>>,
+) -> Result<Analysed> {
     let mut wanted = Options {
         at: moment(&options.at),
         ..Options::default()
     };
     if wanted.at == Some(At::HeapPeak) {
-        wanted.heap_peak_ticket = heap_peak_ticket(&trace);
+        wanted.heap_peak_ticket = heap_peak_ticket(trace);
     }
-    let facts = facts(&trace);
+    let facts = facts(trace);
     let mut analyzer = Analyzer::new(facts, wanted)?;
-    inherit(&trace, path, &mut analyzer);
+    if let Some(pass) = extra {
+        analyzer.add_pass(pass);
+    }
+    if let Some(missing) = inherit(trace, path, &mut |event| analyzer.inherit(event)) {
+        analyzer.damaged(missing);
+    }
     let bar = progress(trace.event_count());
     let mut events = trace.events();
     let mut seen = 0u64;
@@ -137,37 +156,48 @@ pub fn analyse(path: &Path, options: &AnalysisOptions) -> Result<Analysed> {
 
 /// Where the live heap is largest: known only when all events were seen once.
 fn heap_peak_ticket(trace: &Trace) -> Option<u64> {
-    let mut ledger = skinflint_analysis::ledger::Ledger::new(16);
+    let mut ledger = Ledger::new(16);
     trace
         .events()
         .for_each(|event| ledger.apply(event, &mut |_, _| {}));
     Some(ledger.heap_peak().ticket)
 }
 
-/// A child of fork began with its parent's live blocks: feeds the parent's events up to the fork.
-fn inherit(trace: &Trace, path: &Path, analyzer: &mut Analyzer) {
-    let Some(origin) = &trace.process.origin else {
-        return;
-    };
+/// A child of fork began with its parent's live blocks: hands on the parent's events before the fork.
+/// What to say if they are not to be had.
+fn inherit(trace: &Trace, path: &Path, each: &mut dyn FnMut(&Event)) -> Option<String> {
+    let origin = trace.process.origin.as_ref()?;
     if origin.how != OriginKind::Fork {
-        return;
+        return None;
     }
-    match find_trace(path, &origin.uid, origin.pid) {
-        Some(parent) => {
-            let mut events = parent.events();
-            while let Some(event) = events.next_event() {
-                if event.ticket > origin.fork_ticket {
-                    break;
-                }
-                analyzer.inherit(&event);
-            }
-        }
-        None => analyzer.damaged(format!(
+    let Some(parent) = find_trace(path, &origin.uid, origin.pid) else {
+        return Some(format!(
             "the trace of the parent (process {}) is not in the same folder: what was inherited \
              from it is not known",
             origin.pid
-        )),
+        ));
+    };
+    let mut events = parent.events();
+    while let Some(event) = events.next_event() {
+        if event.ticket >= origin.fork_ticket {
+            break;
+        }
+        each(&event);
     }
+    None
+}
+
+/// All events once more, for what a ledger alone can tell: it inherits what a fork left, then `each`
+/// gets the events of the trace.
+pub fn events_again(
+    trace: &Trace,
+    path: &Path,
+    ledger: &mut Ledger,
+    each: &mut dyn FnMut(&mut Ledger, &Event),
+) {
+    // That the parent is missing is said by the report.
+    let _ = inherit(trace, path, &mut |event| ledger.inherit(event));
+    trace.events().for_each(|event| each(ledger, event));
 }
 
 /// The trace with this identity, in the same folder.

@@ -71,6 +71,22 @@ Examples:
 A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> given ( slop )")]
     Counts(CountsArgs),
 
+    /// Write what a trace holds in the format of another tool: pprof, DHAT, heaptrack, Firefox …
+    #[command(after_help = crate::export::HELP)]
+    Export(crate::export::ExportArgs),
+
+    /// Compare two runs, or two moments of one run: what grew, shrank, appeared and vanished, by stack
+    #[command(after_help = crate::diff::HELP)]
+    Diff(crate::diff::DiffArgs),
+
+    /// Say what a program's own memory reporters leave out, by stack, and what two of them both claim
+    #[command(visible_alias = "dmd", after_help = crate::dark::HELP)]
+    DarkMatter(crate::dark::DarkArgs),
+
+    /// Make a trace of a log of another recorder: Mozilla's logalloc
+    #[command(after_help = crate::import::HELP)]
+    Import(crate::import::ImportArgs),
+
     /// Run a program on our allocator, which gives memory back while the program idles
     #[command(after_help = exec_help())]
     Exec(ExecArgs),

@@ -20,8 +20,12 @@ use crate::args::{
     When,
 };
 use crate::compare;
+use crate::dark;
+use crate::diff;
 use crate::exec;
+use crate::export;
 use crate::fit;
+use crate::import;
 use crate::launch::{self, Outcome};
 use crate::what_if;
 
@@ -35,6 +39,10 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => record(&args),
         Command::Report(args) => report(&args),
         Command::Counts(args) => counts(&args),
+        Command::Diff(args) => diff::diff(&args),
+        Command::DarkMatter(args) => dark::dark(&args),
+        Command::Export(args) => export::export(&args),
+        Command::Import(args) => import::import(&args),
         Command::Exec(args) => exec::exec(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
@@ -44,7 +52,11 @@ pub fn dispatch(command: Command) -> Result<u8> {
 
 /// 2 for what the user can put right on the command line, 1 for the rest.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<OpenError>() || error.is::<fit::Unfit>() || error.is::<CompileError>() {
+    if error.is::<OpenError>()
+        || error.is::<fit::Unfit>()
+        || error.is::<CompileError>()
+        || import::is_of_log(error)
+    {
         1
     } else {
         2

@@ -5,6 +5,7 @@
 //! ```text
 //!   fit: traces ► analysis::fit ► a profile for the allocator
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
+//!   export: trace ► analysis (+ symbols) ► export ► a file of another tool's format
 //!   compare: a program or traces ► compare (+ probe, replay) ► table, page
 //!   exec: the program itself, on libskinflint.so
 //! ```
@@ -24,8 +25,12 @@ mod analyse;
 mod args;
 mod commands;
 mod compare;
+mod dark;
+mod diff;
 mod exec;
+mod export;
 mod fit;
+mod import;
 mod launch;
 mod preflight;
 mod what_if;

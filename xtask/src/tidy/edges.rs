@@ -4,7 +4,7 @@
 //!   ground    base   sizes   unwind
 //!   evidence  trace ◄── symbols      trace, sizes ◄── analysis ◄── view
 //!   edges     record-so ──► base, unwind      collect ──► base, trace      cli ──► all but record-so
-//!             compare ──► evidence, view, replay's script
+//!             compare ──► evidence, view, replay's script      export ──► trace, analysis, view
 //! ```
 //!
 //! D1  A crate that is not in the table is a fault: the table is extended on purpose, not by default.
@@ -36,6 +36,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
     ("view", &["analysis"]),
+    // `view`: figures and stacks are said as in every other output.
+    ("export", &["trace", "analysis", "view"]),
     ("collect", &["base", "trace"]),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),
@@ -49,7 +51,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect", "compare",
+            "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
+            "compare", "export",
         ],
     ),
     ("xtask", &[]),

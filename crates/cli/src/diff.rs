@@ -1,0 +1,157 @@
+//! `skinflint diff`: two runs, or two moments of one.
+//!
+//! ```text
+//!   A.sft B.sft, or A.sft --from --to ─► two reports ─► export::diff ─► text, or --json
+//! ```
+//!
+//! F1  The rows are asked whether they add up before anything is printed.
+//!
+//! Not here: how stacks are matched (`export::diff`).
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+use skinflint_export::diff::{By, Diff};
+use skinflint_export::diff_text::{Style, render};
+
+use crate::analyse;
+use crate::export::NameOptions;
+
+pub const HELP: &str = "\
+Examples:
+  skinflint diff monday.sft friday.sft
+  skinflint diff app.sft --from 'load begin' --to 'load end'
+  skinflint diff old.sft new.sft --from end --to end --by blocks --json
+
+Stacks are matched by the module and function of each frame, not by address: other builds and versions of
+the program and its libraries can be compared. Moments are those of `skinflint report --at`.";
+
+#[derive(ClapArgs, Debug)]
+pub struct DiffArgs {
+    /// The trace before
+    #[arg(value_name = "A")]
+    pub before: PathBuf,
+
+    /// The trace after [default: the same]
+    #[arg(value_name = "B")]
+    pub after: Option<PathBuf>,
+
+    /// The moment in A [default: peak]
+    #[arg(long, value_name = "MOMENT")]
+    pub from: Option<String>,
+
+    /// The moment in B [default: peak; end if there is one trace]
+    #[arg(long, value_name = "MOMENT")]
+    pub to: Option<String>,
+
+    /// What rows are in order of: the size of the difference in it
+    #[arg(long, value_name = "FIGURE", default_value = "bytes")]
+    pub by: Figure,
+
+    /// Rows to print; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub limit: usize,
+
+    /// Show every frame of every stack
+    #[arg(long)]
+    pub full_stacks: bool,
+
+    /// Print the difference as JSON (docs/export.md)
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub names: NameOptions,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Live bytes given
+    Bytes,
+    /// Live blocks
+    Blocks,
+    /// Live bytes given beyond what was asked for
+    Slop,
+    /// Blocks acquired over the run
+    Allocations,
+}
+
+impl Figure {
+    fn by(self) -> By {
+        match self {
+            Figure::Bytes => By::Bytes,
+            Figure::Blocks => By::Blocks,
+            Figure::Slop => By::Slop,
+            Figure::Allocations => By::Allocations,
+        }
+    }
+}
+
+/// Does what was asked. The status to end with.
+///
+/// # Errors
+/// Whatever keeps it from being done.
+pub fn diff(args: &DiffArgs) -> Result<u8> {
+    let (from, to) = moments(args)?;
+    let after = args.after.as_ref().unwrap_or(&args.before);
+    let old = analyse::analyse(&args.before, &args.names.at(from))?;
+    let new = analyse::analyse(after, &args.names.at(to))?;
+    let (old_name, new_name) = (
+        args.before.display().to_string(),
+        after.display().to_string(),
+    );
+    let by = args.by.by();
+    let diff = Diff::new((&old.report, &old_name), (&new.report, &new_name), by);
+    if let Err(fault) = diff.adds_up() {
+        bail!(fault);
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &diff)?;
+        writeln!(out)?;
+    } else {
+        let style = Style {
+            rows: if args.limit == 0 {
+                usize::MAX
+            } else {
+                args.limit
+            },
+            frames: if args.full_stacks { 0 } else { 4 },
+            by,
+        };
+        out.write_all(render(&diff, &style).as_bytes())?;
+    }
+    out.flush()?;
+    for hint in old.hints.iter().chain(&new.hints).take(2) {
+        say!("Names: {hint}");
+    }
+    Ok(0)
+}
+
+/// The two moments.
+fn moments(args: &DiffArgs) -> Result<(&str, &str)> {
+    let from = args.from.as_deref();
+    let to = args.to.as_deref();
+    let one = args.after.is_none();
+    if one && from.is_none() && to.is_none() {
+        bail!(
+            "one trace has nothing to be compared with: give a second one, or two moments of this one with \
+             --from and --to (a mark, a time, peak, heap-peak, end)"
+        );
+    }
+    let (from, to) = (
+        from.unwrap_or("peak"),
+        to.unwrap_or(if one { "end" } else { "peak" }),
+    );
+    if one && from == to {
+        bail!("--from {from} --to {to}: the same moment of one trace; name two");
+    }
+    if one && args.by == Figure::Allocations {
+        bail!(
+            "--by allocations: two moments of one run have the same allocations over it; use bytes, blocks or slop"
+        );
+    }
+    Ok((from, to))
+}

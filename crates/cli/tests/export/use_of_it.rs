@@ -1,0 +1,92 @@
+//! Wrong use of `skinflint export`, files that cannot be written, and damaged traces.
+//!
+//! E1  A status and a sentence for each; nothing is left behind.
+
+use crate::recorded;
+use crate::tool::Bench;
+
+const FORMATS: [&str; 7] = [
+    "pprof",
+    "dhat",
+    "folded",
+    "speedscope",
+    "firefox",
+    "memory-report",
+    "heaptrack",
+];
+
+#[test]
+fn wrong_use() {
+    let bench = Bench::new();
+    recorded(&bench, "longjmp");
+    let export = |more: &[&str]| bench.tool([&["export", "main.sft", "-o", "out"], more].concat());
+    export(&["--format", "nothing"]).says(2, &["nothing", "pprof", "memory-report"]);
+    export(&["--format", "dhat", "--at", "end"]).says(2, &["--at", "dhat holds the whole run"]);
+    export(&["--format", "pprof", "--value", "alloc_space"])
+        .says(2, &["--value", "pprof holds all"]);
+    export(&["--format", "folded", "--value", "weight"]).says(2, &["weight", "inuse_slop"]);
+    export(&["--format", "folded", "--at", "nowhere"]).says(2, &["nowhere"]);
+    export(&["--format", "parquet"]).says(2, &["--features parquet"]);
+    assert!(!bench.path("out").exists());
+    let same = bench.tool([
+        "export",
+        "main.sft",
+        "--format",
+        "folded",
+        "-o",
+        "./main.sft",
+    ]);
+    same.says(2, &["the trace itself"]);
+    let absent = bench.tool(["export", "absent.sft", "--format", "folded", "-o", "out"]);
+    absent.says(1, &["absent.sft"]);
+    let nowhere = bench.tool([
+        "export",
+        "main.sft",
+        "--format",
+        "folded",
+        "-o",
+        "no/such/folder",
+    ]);
+    nowhere.says(2, &["no/such/folder", "--output"]);
+}
+
+#[test]
+fn a_disk_that_is_full() {
+    let bench = Bench::new();
+    recorded(&bench, "longjmp");
+    for format in FORMATS {
+        let done = bench.tool(["export", "main.sft", "--format", format, "-o", "/dev/full"]);
+        done.says(2, &["/dev/full", "cannot be written"]);
+    }
+}
+
+#[test]
+fn stdout_gets_the_file_and_nothing_else() {
+    let bench = Bench::new();
+    recorded(&bench, "longjmp");
+    for format in FORMATS.into_iter().filter(|format| *format != "pprof") {
+        let done = bench.tool(["export", "main.sft", "--format", format, "-o", "-"]);
+        assert_eq!(done.status.code(), Some(0), "{done:#?}");
+        let file = bench.tool(["export", "main.sft", "--format", format, "-o", "out"]);
+        assert_eq!(file.status.code(), Some(0), "{file:#?}");
+        let written = std::fs::read_to_string(bench.path("out")).expect("the file");
+        assert_eq!(written, done.stdout, "{format}");
+    }
+}
+
+#[test]
+fn traces_that_are_cut() {
+    let bench = Bench::new();
+    recorded(&bench, "threads");
+    let bytes = std::fs::read(bench.path("main.sft")).expect("the trace");
+    for tenth in [1, 4, 7, 9] {
+        std::fs::write(bench.path("cut.sft"), &bytes[..bytes.len() * tenth / 10]).expect("a file");
+        for format in FORMATS {
+            let done = bench.tool(["export", "cut.sft", "--format", format, "-o", "out"]);
+            done.says(0, &["cut"]);
+        }
+        let done = bench.tool(["diff", "cut.sft", "main.sft"]);
+        assert_eq!(done.status.code(), Some(0), "{done:#?}");
+        assert!(done.stdout.contains("cut.sft is not complete"), "{done:#?}");
+    }
+}

@@ -1,0 +1,493 @@
+//! Dark matter: what lives on the heap and no reporter of the program has measured, by stack; and what two
+//! have both measured.
+//!
+//! ```text
+//!   claims with addresses  × live blocks ─► each byte: of no claim, of one, of two or more      exact
+//!   claims with totals only: heap − Σ claims is dark; which stacks it is can only be guessed     totals
+//! ```
+//!
+//! D1  Exact: for each stack, unreported + once + twice = live bytes given; and stacks add up to the heap
+//!     ([`Dark::adds_up`]).
+//! D2  Totals: nothing is said of a stack but what follows. At least `live − Σ claims` of a stack is dark; a
+//!     claim of exactly a stack's (or function's) bytes is taken for its explanation, each claim once; the
+//!     rest is "possible".
+//! D3  The mode is exact if any claim has addresses. Claims without are then not used, and counted.
+//!
+//! DMD of Firefox is where the question comes from (memory/replace/dmd). Not here: text (`dark_text.rs`).
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use skinflint_analysis::model::{Report, Site};
+use skinflint_view::stack::telling;
+
+use crate::reported::{Claim, Heap};
+use crate::source::{NO_STACK, name};
+
+/// A live block at the report's instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LiveBlock {
+    /// Where it is.
+    pub addr: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
+    /// Index into the report's sites.
+    pub site: u32,
+}
+
+/// How it was found out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// By the addresses that reporters gave.
+    Exact,
+    /// By their totals.
+    Totals,
+}
+
+/// A stack. Bytes are bytes given.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    /// The stack, in the report.
+    pub node: u32,
+    /// Live blocks.
+    pub live_blocks: u64,
+    /// Live bytes.
+    pub live_bytes: u64,
+    /// Exact: bytes of no claim.
+    pub unreported_bytes: u64,
+    /// Exact: blocks of which no byte is of a claim.
+    pub unreported_blocks: u64,
+    /// Exact: bytes of one claim.
+    pub once_bytes: u64,
+    /// Exact: bytes of two claims or more.
+    pub twice_bytes: u64,
+    /// Exact: blocks with such bytes.
+    pub twice_blocks: u64,
+    /// Totals: at least so many bytes are dark.
+    pub surely_dark_bytes: u64,
+    /// Totals: the claim whose amount is that of this stack, or of all stacks of its function.
+    pub explained_by: Option<String>,
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ClaimRow {
+    /// Its path.
+    pub path: String,
+    /// What it says, bytes.
+    pub amount_bytes: u64,
+    /// Whether it gave addresses.
+    pub has_addresses: bool,
+    /// Live bytes that its addresses cover.
+    pub covered_bytes: u64,
+    /// Of these, bytes that another claim (or itself, once more) covers too.
+    pub twice_bytes: u64,
+    /// Blocks that it names and that do not live.
+    pub stray_blocks: u64,
+    /// Bytes of its ranges that lie in no live block.
+    pub stray_bytes: u64,
+}
+
+/// Two claims on the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Twice {
+    /// The one.
+    pub first: String,
+    /// The other; the same if it claims the same bytes two times.
+    pub second: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+/// Dark matter.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dark {
+    /// Version of these fields.
+    pub schema: u32,
+    /// How it was found out.
+    pub mode: Mode,
+    /// The process, as the memory report names it.
+    pub process: String,
+    /// The moment of the trace.
+    pub at: String,
+    /// Live bytes given, as the analysis counted them.
+    pub live_bytes: u64,
+    /// Live blocks.
+    pub live_blocks: u64,
+    /// `heap-allocated` of the memory report.
+    pub said_allocated_bytes: Option<u64>,
+    /// Sum of all claims.
+    pub claimed_bytes: u64,
+    /// Of these, of claims without addresses in the exact mode: not used.
+    pub unused_claim_bytes: u64,
+    /// Exact: bytes of no claim. Totals: live minus claimed; 0 if more is claimed than lives.
+    pub dark_bytes: u64,
+    /// Totals: how much more is claimed than lives: claimed twice, or not of this heap.
+    pub overclaimed_bytes: u64,
+    /// Why the figures may mean little, a sentence each.
+    pub doubts: Vec<String>,
+    /// Stacks, darkest first.
+    pub rows: Vec<Row>,
+    /// Claims, largest first.
+    pub claims: Vec<ClaimRow>,
+    /// Exact: pairs of claims, largest first.
+    pub twice: Vec<Twice>,
+}
+
+impl Dark {
+    /// Finds out. `blocks` are the live blocks at the report's instant, in any order.
+    pub fn new(report: &Report, heap: &Heap, blocks: &[LiveBlock]) -> Dark {
+        let exact = heap.claims.iter().any(Claim::has_addresses);
+        let claimed = heap.claims.iter().map(|claim| claim.amount_bytes);
+        let at = report.instants.get(report.at);
+        let mut dark = Dark {
+            schema: 1,
+            mode: if exact { Mode::Exact } else { Mode::Totals },
+            process: heap.process.clone(),
+            at: at.map_or_else(String::new, |at| at.label.clone()),
+            live_bytes: at.map_or(0, |at| at.live_usable_bytes),
+            live_blocks: at.map_or(0, |at| at.live_blocks),
+            said_allocated_bytes: heap.allocated_bytes,
+            claimed_bytes: claimed.fold(0, u64::saturating_add),
+            unused_claim_bytes: 0,
+            dark_bytes: 0,
+            overclaimed_bytes: 0,
+            doubts: Vec::new(),
+            rows: report.sites.iter().map(row).collect(),
+            claims: heap.claims.iter().map(claim_row).collect(),
+            twice: Vec::new(),
+        };
+        match dark.mode {
+            Mode::Exact => Cover::new(heap, blocks).lay(&mut dark),
+            Mode::Totals => totals(report, &mut dark),
+        }
+        doubts(&mut dark);
+        dark.rows.retain(|row| row.live_blocks > 0);
+        dark.rows.sort_by_key(|row| {
+            let dark = (row.unreported_bytes, row.surely_dark_bytes);
+            let explained = row.explained_by.is_some();
+            (
+                std::cmp::Reverse(dark),
+                explained,
+                std::cmp::Reverse(row.live_bytes),
+                row.node,
+            )
+        });
+        dark.claims.sort_by(|a, b| {
+            b.amount_bytes
+                .cmp(&a.amount_bytes)
+                .then_with(|| a.path.cmp(&b.path))
+        });
+        dark
+    }
+
+    /// D1.
+    ///
+    /// # Errors
+    /// What does not add up.
+    pub fn adds_up(&self) -> Result<(), String> {
+        let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).fold(0, u64::saturating_add);
+        let fault = |what: &str| Err(format!("{what}; this is a fault of skinflint"));
+        if sum(|row| row.live_bytes) != self.live_bytes
+            || sum(|row| row.live_blocks) != self.live_blocks
+        {
+            return fault("the stacks do not add up to the live heap");
+        }
+        let parts = |row: &Row| row.unreported_bytes + row.once_bytes + row.twice_bytes;
+        if self.mode == Mode::Exact && self.rows.iter().any(|row| parts(row) != row.live_bytes) {
+            return fault("what is reported and what is not do not add up to a stack's bytes");
+        }
+        if self.mode == Mode::Exact && sum(|row| row.unreported_bytes) != self.dark_bytes {
+            return fault("the stacks do not add up to what is dark");
+        }
+        Ok(())
+    }
+}
+
+fn row(site: &Site) -> Row {
+    Row {
+        node: site.node,
+        live_blocks: site.live_blocks,
+        live_bytes: site.live_usable_bytes,
+        ..Row::default()
+    }
+}
+
+fn claim_row(claim: &Claim) -> ClaimRow {
+    ClaimRow {
+        path: claim.path.clone(),
+        amount_bytes: claim.amount_bytes,
+        has_addresses: claim.has_addresses(),
+        ..ClaimRow::default()
+    }
+}
+
+/// Which part of which block is of which claim.
+struct Cover<'a> {
+    /// By address.
+    blocks: Vec<LiveBlock>,
+    heap: &'a Heap,
+    /// By index of the block: from, to (offsets), claim.
+    parts: FxHashMap<usize, Vec<(u64, u64, usize)>>,
+}
+
+impl<'a> Cover<'a> {
+    fn new(heap: &'a Heap, blocks: &[LiveBlock]) -> Cover<'a> {
+        let mut blocks = blocks.to_vec();
+        blocks.sort_unstable_by_key(|block| (block.addr, block.usable_bytes, block.site));
+        Cover {
+            blocks,
+            heap,
+            parts: FxHashMap::default(),
+        }
+    }
+
+    /// The block that an address lies in.
+    fn block_at(&self, addr: u64) -> Option<usize> {
+        let index = self
+            .blocks
+            .partition_point(|block| block.addr <= addr)
+            .checked_sub(1)?;
+        let block = &self.blocks[index];
+        // A block of no bytes is still a block at its address.
+        (addr - block.addr < block.usable_bytes.max(1)).then_some(index)
+    }
+
+    fn lay(mut self, dark: &mut Dark) {
+        for (index, claim) in self.heap.claims.iter().enumerate() {
+            if !claim.has_addresses() {
+                dark.unused_claim_bytes =
+                    dark.unused_claim_bytes.saturating_add(claim.amount_bytes);
+            }
+            for &addr in &claim.blocks {
+                match self.block_at(addr) {
+                    Some(at) => {
+                        let whole = (0, self.blocks[at].usable_bytes, index);
+                        self.parts.entry(at).or_default().push(whole);
+                    }
+                    None => dark.claims[index].stray_blocks += 1,
+                }
+            }
+            for &(addr, bytes) in &claim.ranges {
+                let stray = self.range(index, addr, bytes);
+                dark.claims[index].stray_bytes =
+                    dark.claims[index].stray_bytes.saturating_add(stray);
+            }
+        }
+        self.count(dark);
+    }
+
+    /// Lays a range over the blocks; bytes of it that are in none.
+    fn range(&mut self, claim: usize, addr: u64, bytes: u64) -> u64 {
+        let end = addr.saturating_add(bytes);
+        let mut stray = end - addr;
+        let first = self
+            .blocks
+            .partition_point(|block| block.addr + block.usable_bytes <= addr);
+        for at in first..self.blocks.len() {
+            let block = self.blocks[at];
+            if block.addr >= end {
+                break;
+            }
+            let from = addr.max(block.addr) - block.addr;
+            let to = end
+                .min(block.addr + block.usable_bytes)
+                .saturating_sub(block.addr);
+            if to > from {
+                stray = stray.saturating_sub(to - from);
+                self.parts.entry(at).or_default().push((from, to, claim));
+            }
+        }
+        stray
+    }
+
+    fn count(&mut self, dark: &mut Dark) {
+        let mut pairs: FxHashMap<(usize, usize), (u64, u64)> = FxHashMap::default();
+        for (at, block) in self.blocks.iter().enumerate() {
+            let Some(row) = dark.rows.get_mut(block.site as usize) else {
+                continue;
+            };
+            let Some(parts) = self.parts.get_mut(&at) else {
+                row.unreported_bytes += block.usable_bytes;
+                row.unreported_blocks += 1;
+                dark.dark_bytes += block.usable_bytes;
+                continue;
+            };
+            let found = sweep(parts, block.usable_bytes);
+            row.unreported_bytes += found.none;
+            dark.dark_bytes += found.none;
+            row.once_bytes += found.once;
+            row.twice_bytes += found.twice;
+            row.twice_blocks += u64::from(found.twice > 0);
+            for (claim, bytes) in found.covered {
+                dark.claims[claim].covered_bytes += bytes;
+            }
+            for (claim, bytes) in found.shared {
+                dark.claims[claim].twice_bytes += bytes;
+            }
+            for (pair, bytes) in found.pairs {
+                let sum = pairs.entry(pair).or_default();
+                *sum = (sum.0 + bytes, sum.1 + 1);
+            }
+        }
+        let path = |claim: usize| self.heap.claims[claim].path.clone();
+        let twice = pairs
+            .into_iter()
+            .map(|((first, second), (bytes, blocks))| Twice {
+                first: path(first),
+                second: path(second),
+                bytes,
+                blocks,
+            });
+        dark.twice = twice.collect();
+        dark.twice.sort_by(|a, b| {
+            let names = |one: &Twice| (one.first.clone(), one.second.clone());
+            b.bytes.cmp(&a.bytes).then_with(|| names(a).cmp(&names(b)))
+        });
+    }
+}
+
+/// What is claimed of one block.
+#[derive(Default)]
+struct Swept {
+    none: u64,
+    once: u64,
+    twice: u64,
+    /// Claim, bytes; each claim once.
+    covered: Vec<(usize, u64)>,
+    /// Claim, bytes that are of another part as well.
+    shared: Vec<(usize, u64)>,
+    /// The first two claims on a byte, bytes.
+    pairs: Vec<((usize, usize), u64)>,
+}
+
+fn add<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, bytes: u64) {
+    match list.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, sum)) => *sum += bytes,
+        None => list.push((key, bytes)),
+    }
+}
+
+/// Goes over a block from edge to edge.
+fn sweep(parts: &mut [(u64, u64, usize)], bytes: u64) -> Swept {
+    parts.sort_unstable();
+    let mut edges: Vec<u64> = parts.iter().flat_map(|part| [part.0, part.1]).collect();
+    edges.extend([0, bytes]);
+    edges.sort_unstable();
+    edges.dedup();
+    let mut swept = Swept::default();
+    for edge in edges.windows(2) {
+        let (from, to) = (edge[0], edge[1]);
+        let over = parts.iter().filter(|part| part.0 <= from && part.1 >= to);
+        let claims: Vec<usize> = over.map(|part| part.2).collect();
+        let len = to - from;
+        match claims.as_slice() {
+            [] => swept.none += len,
+            [claim] => {
+                swept.once += len;
+                add(&mut swept.covered, *claim, len);
+            }
+            [first, second, ..] => {
+                swept.twice += len;
+                add(
+                    &mut swept.pairs,
+                    (*first.min(second), *first.max(second)),
+                    len,
+                );
+                let mut each = claims.clone();
+                each.sort_unstable();
+                each.dedup();
+                for claim in each {
+                    add(&mut swept.covered, claim, len);
+                    add(&mut swept.shared, claim, len);
+                }
+            }
+        }
+    }
+    swept
+}
+
+/// D2.
+fn totals(report: &Report, dark: &mut Dark) {
+    dark.dark_bytes = dark.live_bytes.saturating_sub(dark.claimed_bytes);
+    dark.overclaimed_bytes = dark.claimed_bytes.saturating_sub(dark.live_bytes);
+    for row in &mut dark.rows {
+        row.surely_dark_bytes = row.live_bytes.saturating_sub(dark.claimed_bytes);
+    }
+    // Claims by amount; each explains once.
+    let mut free: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+    for (index, claim) in dark.claims.iter().enumerate().rev() {
+        if claim.amount_bytes > 0 {
+            free.entry(claim.amount_bytes).or_default().push(index);
+        }
+    }
+    let mut explain = |amounts: [u64; 2]| {
+        let mut found = amounts
+            .into_iter()
+            .filter_map(|bytes| free.get_mut(&bytes)?.pop());
+        found.next()
+    };
+    let mut order: Vec<usize> = (0..dark.rows.len()).collect();
+    order.sort_by_key(|&index| (std::cmp::Reverse(dark.rows[index].live_bytes), index));
+    let requested = |index: usize| report.sites[index].live_requested_bytes;
+    for &index in &order {
+        if let Some(claim) = explain([dark.rows[index].live_bytes, requested(index)]) {
+            dark.rows[index].explained_by = Some(dark.claims[claim].path.clone());
+        }
+    }
+    // What is left, put together by function.
+    let mut functions: Vec<(&str, [u64; 2], Vec<usize>)> = Vec::new();
+    let mut known: FxHashMap<&str, usize> = FxHashMap::default();
+    for &index in &order {
+        let row = &dark.rows[index];
+        if row.explained_by.is_some() || row.live_blocks == 0 {
+            continue;
+        }
+        let frames = telling(report, row.node);
+        let function = frames.first().map_or(NO_STACK, |frame| name(frame));
+        let at = *known.entry(function).or_insert(functions.len());
+        if at == functions.len() {
+            functions.push((function, [0, 0], Vec::new()));
+        }
+        functions[at].1[0] += row.live_bytes;
+        functions[at].1[1] += requested(index);
+        functions[at].2.push(index);
+    }
+    for (_, amounts, rows) in functions.into_iter().filter(|one| one.2.len() > 1) {
+        if let Some(claim) = explain(amounts) {
+            for index in rows {
+                dark.rows[index].explained_by = Some(dark.claims[claim].path.clone());
+            }
+        }
+    }
+}
+
+fn doubts(dark: &mut Dark) {
+    if let Some(said) = dark.said_allocated_bytes
+        && said.abs_diff(dark.live_bytes) > dark.live_bytes / 10
+    {
+        dark.doubts.push(format!(
+            "the memory report says heap-allocated {said} bytes, and the trace {} bytes at {}: is it the same \
+             process, and the same moment (--at)?",
+            dark.live_bytes, dark.at
+        ));
+    }
+    if dark.claims.is_empty() {
+        dark.doubts.push(
+            "the memory report claims nothing of the heap: no entry below explicit/ of kind 1"
+                .into(),
+        );
+    }
+    if dark.unused_claim_bytes > 0 {
+        dark.doubts.push(format!(
+            "{} bytes are of claims without addresses, which count as unreported here",
+            dark.unused_claim_bytes
+        ));
+    }
+}
+
+#[cfg(test)]
+#[path = "dark_tests.rs"]
+mod tests;

@@ -1,0 +1,190 @@
+//! A difference as text: totals, then a line for each stack, what is left out as one line, and the sum.
+//!
+//! ```text
+//!          bytes      blocks        slop  change    stack
+//!      +1.00 MiB        +100          0  grew      parse ← load ← main
+//! ```
+//!
+//! B1  The lines, `others` included, add up to the line of the sum, figure by figure; figures are said with
+//!     three digits, as everywhere.
+//!
+//! Not here: what a row is (`diff.rs`).
+
+use std::fmt::Write as _;
+
+use skinflint_view::stack::{is_plumbing, is_startup};
+use skinflint_view::units;
+
+use crate::diff::{By, Change, Diff, Matched, Row, Side};
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Rows shown.
+    pub rows: usize,
+    /// Frames of a stack shown, innermost first; 0 shows all.
+    pub frames: usize,
+    /// What rows are in order of.
+    pub by: By,
+}
+
+/// `+1.00 MiB`, `−3.00 KiB`, `0`.
+fn signed(before: u64, after: u64, say: fn(u64) -> String) -> String {
+    match after.cmp(&before) {
+        std::cmp::Ordering::Greater => format!("+{}", say(after - before)),
+        std::cmp::Ordering::Less => format!("\u{2212}{}", say(before - after)),
+        std::cmp::Ordering::Equal => "0".into(),
+    }
+}
+
+fn word(change: Change) -> &'static str {
+    match change {
+        Change::Grew => "grew",
+        Change::Shrank => "shrank",
+        Change::Appeared => "appeared",
+        Change::Vanished => "vanished",
+        Change::Same => "same",
+    }
+}
+
+/// Sums of differences, each direction by itself, so that a sum of unsigned figures is exact.
+#[derive(Default)]
+struct Sum {
+    before: [u64; 4],
+    after: [u64; 4],
+}
+
+const FIGURES: [By; 4] = [By::Bytes, By::Blocks, By::Slop, By::Allocations];
+
+impl Sum {
+    fn add(&mut self, row: &Row) {
+        for (at, by) in FIGURES.into_iter().enumerate() {
+            self.before[at] = self.before[at].saturating_add(by.of(&row.before));
+            self.after[at] = self.after[at].saturating_add(by.of(&row.after));
+        }
+    }
+
+    fn line(&self, runs: bool, word: &str, stack: &str) -> String {
+        let mut line = String::new();
+        for (at, by) in FIGURES.into_iter().enumerate() {
+            let say = match by {
+                By::Bytes | By::Slop => units::bytes,
+                By::Blocks | By::Allocations => units::count,
+            };
+            if by != By::Allocations || runs {
+                let _ = write!(line, "{:>12}", signed(self.before[at], self.after[at], say));
+            }
+        }
+        format!("{line}  {word:<8}  {stack}\n")
+    }
+}
+
+fn said(side: &Side) -> String {
+    format!(
+        "{} ({} {}, {} at {})",
+        side.trace,
+        side.program,
+        side.pid,
+        side.at,
+        units::duration(side.time_ns)
+    )
+}
+
+fn stack(row: &Row, frames: usize) -> String {
+    if row.frames.is_empty() {
+        return "[no stack]".into();
+    }
+    let limit = if frames == 0 { usize::MAX } else { frames };
+    let function = |frame: &String| frame.split(" (").next().unwrap_or(frame).to_owned();
+    let dull = |frame: &&String| is_plumbing(&function(frame)) || is_startup(&function(frame));
+    let own: Vec<&String> = row.frames.iter().filter(|frame| !dull(frame)).collect();
+    let all: Vec<&String> = row.frames.iter().collect();
+    let chosen = if own.is_empty() || frames == 0 {
+        all
+    } else {
+        own
+    };
+    let mut text = String::new();
+    for (at, frame) in chosen.iter().take(limit).enumerate() {
+        // The module is said once.
+        let frame = if at == 0 {
+            (*frame).clone()
+        } else {
+            function(frame)
+        };
+        let arrow = if at == 0 { "" } else { " \u{2190} " };
+        let _ = write!(text, "{arrow}{frame}");
+    }
+    if chosen.len() > limit {
+        text.push_str(" \u{2190} \u{2026}");
+    }
+    match row.matched {
+        Matched::Frames => {}
+        Matched::NotInlined => text.push_str("  [matched without inlined frames]"),
+        Matched::Named => text.push_str("  [matched by named frames only]"),
+    }
+    text
+}
+
+/// The text.
+pub fn render(diff: &Diff, style: &Style) -> String {
+    let (before, after) = (&diff.before, &diff.after);
+    let mut text = format!("before  {}\nafter   {}\n", said(before), said(after));
+    for doubt in &diff.doubts {
+        let _ = writeln!(text, "doubt:  {doubt}");
+    }
+    let (old, new) = (&before.total, &after.total);
+    let _ = writeln!(
+        text,
+        "\nlive    {} in {} \u{2192} {} in {}, slop {} \u{2192} {}",
+        units::bytes(old.usable_bytes),
+        units::plural(old.blocks, "block"),
+        units::bytes(new.usable_bytes),
+        units::plural(new.blocks, "block"),
+        units::bytes(old.slop_bytes()),
+        units::bytes(new.slop_bytes()),
+    );
+    // Two moments of one run have the same allocations over it.
+    let runs = old.allocations != new.allocations || old.allocated_bytes != new.allocated_bytes;
+    if runs {
+        let _ = writeln!(
+            text,
+            "run     {} in {} \u{2192} {} in {}",
+            units::bytes(old.allocated_bytes),
+            units::plural(old.allocations, "allocation"),
+            units::bytes(new.allocated_bytes),
+            units::plural(new.allocations, "allocation"),
+        );
+    }
+    let heads: &[&str] = if runs {
+        &["bytes", "blocks", "slop", "allocations"]
+    } else {
+        &["bytes", "blocks", "slop"]
+    };
+    text.push('\n');
+    for head in heads {
+        let _ = write!(text, "{head:>12}");
+    }
+    text.push_str("  change    stack\n");
+    let (mut total, mut others, mut left_out) = (Sum::default(), Sum::default(), 0u64);
+    for (index, row) in diff.rows.iter().enumerate() {
+        total.add(row);
+        if index < style.rows && row.size(style.by) > 0 {
+            let mut one = Sum::default();
+            one.add(row);
+            text += &one.line(runs, word(row.change), &stack(row, style.frames));
+        } else {
+            others.add(row);
+            left_out += 1;
+        }
+    }
+    if left_out > 0 {
+        text += &others.line(
+            runs,
+            "",
+            &format!("others: {}", units::plural(left_out, "stack")),
+        );
+    }
+    text += &total.line(runs, "", "sum");
+    text
+}

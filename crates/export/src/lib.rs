@@ -1,0 +1,41 @@
+//! What Skinflint found, in the formats of other tools; what two runs differ in; what a program's own
+//! reporters leave out; and logs of another recorder as traces.
+//!
+//! ```text
+//!   Report + Lives ─► Source ─┬─► pprof, dhat, folded, speedscope, firefox, memory_report, parquet
+//!                             └─► heaptrack (and the events once more)
+//!   Report, Report ─► diff ─► Diff ─► text, JSON
+//!   memory report × live blocks ─► dark ─► Dark ─► text, JSON
+//!   logalloc text ─► logalloc ─► .sft
+//! ```
+//!
+//! X1  A total in a written file is the report's, to the unit: every writer writes a value for every row
+//!     of [`Report::sites`], and no other. What a format cannot hold is said in its file's head.
+//! X2  Rows of a difference and of dark matter add up to the totals of their reports; both can be asked
+//!     whether they do (`adds_up`), and the command line always asks.
+//! X3  No input makes this crate panic. An error names the line and the column, or the field.
+//!
+//! Not here: analysis, names of functions, files: writers get an open one.
+//!
+//! [`Report::sites`]: skinflint_analysis::model::Report::sites
+pub mod dark;
+pub mod dark_text;
+pub mod dhat;
+pub mod diff;
+pub mod diff_text;
+pub mod firefox;
+pub mod folded;
+pub mod heaptrack;
+pub mod lives;
+pub mod logalloc;
+mod logalloc_line;
+pub mod memory_report;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+pub mod pprof;
+pub mod reported;
+pub mod source;
+pub mod speedscope;
+
+pub use lives::{Lives, LivesPass};
+pub use source::{Source, Value};
