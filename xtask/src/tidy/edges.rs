@@ -51,6 +51,8 @@ const FLOORS: &[(&str, &[&str])] = &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect", "compare",
         ],
     ),
+    // For tests and the fuzzer: nothing that ships depends on it.
+    ("damage", &["trace", "analysis", "view"]),
     ("xtask", &[]),
 ];
 
