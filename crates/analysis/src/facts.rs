@@ -14,7 +14,9 @@
 
 use std::fmt;
 
-use skinflint_trace::{Ending, Mark, Module, NodeId, ProcessInfo, RssSample, Snapshot, Thread};
+use skinflint_trace::{
+    Ending, Mark, Module, NodeId, ProcessInfo, RssSample, Snapshot, Thread, Trace,
+};
 
 use crate::model::Frame;
 
@@ -53,6 +55,31 @@ pub struct Facts {
     pub nodes: Vec<StackNode>,
     /// Size of the trace file, bytes.
     pub trace_bytes: u64,
+}
+
+impl Facts {
+    /// What this trace knows. Cost: a copy of it; the stack tree is the largest part.
+    pub fn of(trace: &Trace) -> Facts {
+        let node = |id: u32| {
+            let (parent, pc) = trace.node(NodeId(id)).unwrap_or((NodeId(0), 0));
+            StackNode {
+                pc,
+                parent: parent.0,
+            }
+        };
+        Facts {
+            process: trace.process.clone(),
+            threads: trace.threads.clone(),
+            modules: trace.modules.clone(),
+            marks: trace.marks.clone(),
+            rss: trace.rss.clone(),
+            snapshots: trace.snapshots.clone(),
+            ending: trace.ending.clone(),
+            damage: trace.damage.iter().map(ToString::to_string).collect(),
+            nodes: (0..trace.node_count()).map(node).collect(),
+            trace_bytes: trace.file_bytes(),
+        }
+    }
 }
 
 /// Names for addresses.

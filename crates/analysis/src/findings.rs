@@ -290,10 +290,11 @@ fn longest_series<'a>(evidence: &Evidence<'a>) -> Option<Vec<&'a MarkLevel>> {
 
 /// Mean age in seconds of the blocks that live at the end, by site.
 fn ages(ledger: &Ledger, end_ns: u64) -> Vec<Option<f64>> {
-    let mut sums = vec![(0u64, 0u64); ledger.cells().sites().len()];
+    // Wide enough for every age that a damaged trace may claim.
+    let mut sums = vec![(0u128, 0u64); ledger.cells().sites().len()];
     for block in ledger.live_blocks() {
         let site = ledger.cells().site_of(block.cell);
-        sums[site].0 += (end_ns / 1000).saturating_sub(u64::from(block.born_us));
+        sums[site].0 += u128::from((end_ns / 1000).saturating_sub(u64::from(block.born_us)));
         sums[site].1 += 1;
     }
     sums.into_iter()

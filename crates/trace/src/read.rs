@@ -21,6 +21,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::block::{
     BLOCK_HEADER_BYTES, BLOCK_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, Unpacker, kind,
     read_file_header, unpack,
@@ -310,6 +312,7 @@ impl Trace {
         let mut scan = Scan {
             bytes,
             expected_sequence: 0,
+            last_tickets: FxHashMap::default(),
             index: Vec::new(),
             threads: Vec::new(),
             unpacker: Unpacker::default(),
@@ -425,6 +428,8 @@ fn check_magic(first: &[u8; FILE_HEADER_BYTES], got: usize, path: &Path) -> Resu
 struct Scan {
     bytes: u64,
     expected_sequence: u32,
+    /// Last ticket of the latest block of events, by thread.
+    last_tickets: FxHashMap<u32, u64>,
     index: Vec<Entry>,
     threads: Vec<(u32, Thread)>,
     unpacker: Unpacker,
@@ -457,6 +462,7 @@ impl Scan {
             }
             self.check_sequence(at, header.sequence);
             if header.kind == kind::EVENTS {
+                self.check_order(at, &header);
                 self.trace.events += events;
                 self.index.push(Entry {
                     offset: at,
@@ -542,6 +548,19 @@ impl Scan {
                 last.what = format!("{} ({what})", last.what);
             }
             _ => self.damaged(at, 0, 0, what),
+        }
+    }
+
+    /// Tickets rise within a thread (event.rs E1). A block that belongs to another trace shows here, if its
+    /// checksums and its sequence are right.
+    fn check_order(&mut self, at: u64, header: &Header) {
+        let last = self.last_tickets.insert(header.stream, header.last_ticket);
+        if last.is_some_and(|last| header.first_ticket <= last) {
+            let what = format!(
+                "events of thread {} that do not come after those before them; figures from there on may be wrong",
+                header.stream
+            );
+            self.damaged(at, 0, 0, what);
         }
     }
 

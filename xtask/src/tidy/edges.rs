@@ -55,6 +55,8 @@ const FLOORS: &[(&str, &[&str])] = &[
             "compare", "export",
         ],
     ),
+    // For tests and the fuzzer: nothing that ships depends on it.
+    ("damage", &["trace", "analysis", "view"]),
     ("xtask", &[]),
 ];
 

@@ -17,6 +17,7 @@
 
 mod beneath;
 mod cuts;
+mod damaged;
 mod disk;
 mod fit;
 mod marks;

@@ -1,0 +1,193 @@
+//! How a trace comes to harm: what disks, crashes and copying do to it, from a seed.
+//!
+//! ```text
+//!   blocks of the file ─► one to three blows ─► half of the time: checksums put right again
+//! ```
+//!
+//! K1  Only the layout of headers is known here (FORMAT.md), none of what is in a payload.
+//! K2  With its checksums put right, damage is no longer found by them: the decoders see it.
+//!
+//! Not here: what must hold afterwards (reading.rs).
+
+use crate::Rng;
+
+const FILE_HEADER: usize = 24;
+const BLOCK_HEADER: usize = 64;
+const MAGIC: [u8; 4] = [0xab, b'S', b'F', 0xba];
+const ZSTD: u8 = 1;
+/// No payload of a trace that is unpacked here is larger.
+const MOST_UNPACKED: usize = 64 << 20;
+
+fn number(bytes: &[u8], at: usize) -> usize {
+    let four = bytes[at..at + 4].try_into().unwrap_or_default();
+    u32::from_le_bytes(four) as usize
+}
+
+/// Where each whole block lies, as far as they follow each other.
+pub fn blocks(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let mut found = Vec::new();
+    let mut at = FILE_HEADER;
+    while at + BLOCK_HEADER <= bytes.len() && bytes[at..at + 4] == MAGIC {
+        let end = at + BLOCK_HEADER + number(bytes, at + 12);
+        if end > bytes.len() {
+            break;
+        }
+        found.push(at..end);
+        at = end;
+    }
+    found
+}
+
+/// Puts right every checksum that can be reached, so that what is wrong besides is seen.
+pub fn repair(bytes: &mut [u8]) {
+    if bytes.len() >= FILE_HEADER {
+        let crc = crc32fast::hash(&bytes[..20]);
+        bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+    }
+    for block in blocks(bytes) {
+        let (start, payload) = (block.start, block.start + BLOCK_HEADER);
+        let crc = crc32fast::hash(&bytes[payload..block.end]);
+        bytes[start + 56..start + 60].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[start..start + 60]);
+        bytes[start + 60..start + 64].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// The same trace with nothing compressed: a flipped bit then is a wrong number, and not a broken frame.
+pub fn unpack(bytes: &[u8]) -> Vec<u8> {
+    let mut out = bytes[..FILE_HEADER.min(bytes.len())].to_vec();
+    for block in blocks(bytes) {
+        let (header, payload) = bytes[block].split_at(BLOCK_HEADER);
+        let plain = match header[5] {
+            ZSTD => zstd::bulk::decompress(payload, MOST_UNPACKED).unwrap_or_default(),
+            _ => payload.to_vec(),
+        };
+        let start = out.len();
+        out.extend_from_slice(header);
+        out[start + 5] = 0;
+        out[start + 12..start + 16].copy_from_slice(&(plain.len() as u32).to_le_bytes());
+        out[start + 16..start + 20].copy_from_slice(&(plain.len() as u32).to_le_bytes());
+        out.extend_from_slice(&plain);
+    }
+    repair(&mut out);
+    out
+}
+
+/// A damaged copy, and what was done to it.
+pub fn damaged(whole: &[u8], other: &[u8], seed: u64) -> (Vec<u8>, String) {
+    let mut rng = Rng(seed);
+    let mut bytes = if rng.below(2) == 0 {
+        unpack(whole)
+    } else {
+        whole.to_vec()
+    };
+    let mut done = Vec::new();
+    for _ in 0..1 + rng.below(3) {
+        done.push(blow(&mut bytes, other, &mut rng));
+    }
+    if rng.below(2) == 0 {
+        repair(&mut bytes);
+        done.push("checksums put right");
+    }
+    (bytes, done.join(", "))
+}
+
+fn blow(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
+    if bytes.is_empty() {
+        return "nothing left to break";
+    }
+    let at = rng.below(bytes.len());
+    let len = 1 + rng.below(bytes.len() - at).min(rng.below(4096));
+    match rng.below(9) {
+        0 => {
+            bytes.truncate(at);
+            "cut"
+        }
+        1 => {
+            bytes[at] ^= 1 << rng.below(8);
+            "one bit flipped"
+        }
+        2 => {
+            for _ in 0..1 + rng.below(64) {
+                let at = rng.below(bytes.len());
+                bytes[at] = rng.next() as u8;
+            }
+            "bytes overwritten"
+        }
+        3 => {
+            bytes[at..at + len].fill(0);
+            "a hole of zeros"
+        }
+        4 => {
+            bytes.drain(at..at + len);
+            "a piece gone"
+        }
+        5 => {
+            let copy = bytes[at..at + len].to_vec();
+            let to = rng.below(bytes.len());
+            bytes.splice(to..to, copy);
+            "a piece twice"
+        }
+        6 => splice_block(bytes, other, rng),
+        7 => exchange_blocks(bytes, rng),
+        _ => {
+            extreme_number(bytes, rng);
+            "a number made extreme"
+        }
+    }
+}
+
+/// A block of another trace, in the middle of this one or instead of one of its own.
+fn splice_block(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
+    let (own, theirs) = (blocks(bytes), blocks(other));
+    if own.is_empty() || theirs.is_empty() {
+        return "no block to splice";
+    }
+    let block = other[theirs[rng.below(theirs.len())].clone()].to_vec();
+    let place = own[rng.below(own.len())].clone();
+    if rng.below(2) == 0 {
+        bytes.splice(place.start..place.start, block);
+        "a block of another trace put in"
+    } else {
+        bytes.splice(place, block);
+        "a block replaced by another trace's"
+    }
+}
+
+fn exchange_blocks(bytes: &mut Vec<u8>, rng: &mut Rng) -> &'static str {
+    let own = blocks(bytes);
+    if own.len() < 2 {
+        return "no blocks to exchange";
+    }
+    let (a, b) = (rng.below(own.len()), rng.below(own.len()));
+    let (first, second) = (own[a.min(b)].clone(), own[a.max(b)].clone());
+    let (one, two) = (
+        bytes[first.clone()].to_vec(),
+        bytes[second.clone()].to_vec(),
+    );
+    bytes.splice(second, one);
+    bytes.splice(first, two);
+    "two blocks exchanged"
+}
+
+/// Some of the bytes of a payload become a number as large, or as negative, as can be written.
+fn extreme_number(bytes: &mut [u8], rng: &mut Rng) {
+    let own = blocks(bytes);
+    let range = match own.len() {
+        0 => 0..bytes.len(),
+        many => {
+            let block = own[rng.below(many)].clone();
+            // Lengths of headers are blown at by the other blows; here it is what payloads say.
+            (block.start + BLOCK_HEADER).min(block.end)..block.end
+        }
+    };
+    if range.is_empty() {
+        return;
+    }
+    let at = range.start + rng.below(range.len());
+    let end = (at + 1 + rng.below(10)).min(range.end);
+    bytes[at..end].fill(0xff);
+    if rng.below(2) == 0 {
+        bytes[end - 1] = 0x01;
+    }
+}
