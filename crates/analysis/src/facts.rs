@@ -149,12 +149,12 @@ impl fmt::Display for AnalysisError {
         match self {
             AnalysisError::NoSuchMark { name, known } if known.is_empty() => write!(
                 f,
-                "--at {name}: the trace has no marks; use peak, end or heap-peak, or call \
+                "--at {name}: the trace has no marks; use peak, end, heap-peak or after-free, or call \
                  skinflint_mark(\"{name}\") in the program"
             ),
             AnalysisError::NoSuchMark { name, known } => write!(
                 f,
-                "--at {name}: no such mark; use peak, end, heap-peak or one of: {}",
+                "--at {name}: no such mark; use peak, end, heap-peak, after-free or one of: {}",
                 known.join(", ")
             ),
             AnalysisError::NoFall => write!(

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use skinflint_analysis::falls::FallSearch;
 use skinflint_analysis::model::{Frame, Report};
 use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
 use skinflint_symbols::{SymbolOptions, Symbols};
@@ -48,6 +49,7 @@ pub fn moment(text: &str) -> Option<At> {
         "peak" => None,
         "end" => Some(At::End),
         "heap-peak" => Some(At::HeapPeak),
+        "after-free" => Some(At::AfterFree),
         text => Some(time(text).map_or_else(|| At::Mark(text.to_owned()), At::Time)),
     }
 }
@@ -105,6 +107,9 @@ pub fn analyse(path: &Path, options: &AnalysisOptions) -> Result<Analysed> {
     if wanted.at == Some(At::HeapPeak) {
         wanted.heap_peak_ticket = heap_peak_ticket(&trace);
     }
+    if wanted.at == Some(At::AfterFree) {
+        wanted.after_free_ticket = after_free_ticket(&trace);
+    }
     let facts = facts(&trace);
     let mut analyzer = Analyzer::new(facts, wanted)?;
     inherit(&trace, path, &mut analyzer);
@@ -142,6 +147,17 @@ fn heap_peak_ticket(trace: &Trace) -> Option<u64> {
         .events()
         .for_each(|event| ledger.apply(event, &mut |_, _| {}));
     Some(ledger.heap_peak().ticket)
+}
+
+/// The snapshot after the largest fall of live memory, in a reading of its own as well.
+fn after_free_ticket(trace: &Trace) -> Option<u64> {
+    let mut ledger = skinflint_analysis::ledger::Ledger::new(16);
+    let mut search = FallSearch::new(&trace.snapshots);
+    trace.events().for_each(|event| {
+        search.before(event.ticket, &ledger);
+        ledger.apply(event, &mut |_, _| {});
+    });
+    search.finish(&ledger)
 }
 
 /// A child of fork began with its parent's live blocks: feeds the parent's events up to the fork.
@@ -254,6 +270,7 @@ mod tests {
     fn moments() {
         assert_eq!(moment("peak"), None);
         assert_eq!(moment("end"), Some(At::End));
+        assert_eq!(moment("after-free"), Some(At::AfterFree));
         assert_eq!(moment("1.5s"), Some(At::Time(1_500_000_000)));
         assert_eq!(moment("20ms"), Some(At::Time(20_000_000)));
         for mark in ["phases", "s", "-1s", "nans", "load end"] {

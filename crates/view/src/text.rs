@@ -10,13 +10,15 @@
 //!     detail from the smallest up, and what is left out is counted.
 //! T4  Nothing recorded is said to be that; it is never good news.
 //!
-//! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs).
+//! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs), what pins
+//! free memory (pinned.rs).
 
 use skinflint_analysis::model::{
     Books, Completeness, FindingKind, Instant, InstantKind, Program, Report,
 };
 
 use crate::advice::findings;
+use crate::pinned;
 use crate::screen::{Ink, Line, bar, columns, left, right, wrap};
 use crate::stack;
 use crate::units::{bytes, count, duration, percent, plural};
@@ -60,7 +62,7 @@ pub fn render(report: &Report, style: &Style) -> String {
         empty(width, &mut lines);
         files(report, style, width, &mut lines);
     } else {
-        books(report, width, &mut lines);
+        books(report, style.full_stacks, width, &mut lines);
         let mut foot = tail(report, width);
         files(report, style, width, &mut foot);
         let room = style.height.saturating_sub(lines.len() + foot.len());
@@ -162,11 +164,12 @@ fn instant_name(instant: &Instant) -> String {
         InstantKind::HeapPeak => format!("the largest live heap ({at} after the start)"),
         InstantKind::End => format!("the end ({at} after the start)"),
         InstantKind::Time => format!("{at} after the start"),
+        InstantKind::AfterFree => format!("the largest free ({at} after the start)"),
         InstantKind::Mark => format!("mark “{}” ({at} after the start)", instant.label),
     }
 }
 
-fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
+fn books(report: &Report, full: bool, width: usize, lines: &mut Vec<Line>) {
     lines.push(Line::default());
     let Some(instant) = report.instants.get(report.at) else {
         lines.push(Line::of(
@@ -204,6 +207,7 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
     for piece in wrap(&heap, width - 2, 2) {
         lines.push(Line::of(Ink::Plain, format!("  {piece}")));
     }
+    pinned::section(report, full, width, lines);
     other_instants(report, width, lines);
 }
 

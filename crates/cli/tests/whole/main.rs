@@ -20,6 +20,7 @@ mod cuts;
 mod disk;
 mod fit;
 mod marks;
+mod pins;
 mod predicted;
 mod processes;
 mod programs;
