@@ -56,55 +56,22 @@ static const char slots[] = "h..." "...." "h..." ".hh." "h.s." "...s" "...." "hh
                             "hsc." ".h.." "h..." "h..." "h..." "h..." "h..." "h..." "...." "s..s" ".s.." "....";
 enum { SLOTS = sizeof slots - 1, CHUNK = 1024, SCATTERED = 4000 };
 
-/* Takes a block and writes all of it. */
-__attribute__((always_inline)) static inline char *take(size_t size)
-{
-    char *block = must_malloc(size);
-    memset(block, 'x', malloc_usable_size(block));
-    return block;
-}
+/* A function by itself on the stack, with nothing inlined into it, that takes a block and writes all of it. */
+#define FUNCTION(name)                                                                     \
+    __attribute__((noinline, noclone, no_icf)) static char *name(size_t size)              \
+    {                                                                                      \
+        char *block = malloc(size);                                                        \
+        CHECK(block != NULL);                                                              \
+        memset(block, 'x', malloc_usable_size(block));                                     \
+        return block;                                                                      \
+    }
 
-NOINLINE static char *align(size_t size)
-{
-    char *block = take(size);
-    NO_TAIL_CALL();
-    return block;
-}
-
-NOINLINE static char *scratch(size_t size)
-{
-    char *block = take(size);
-    NO_TAIL_CALL();
-    return block;
-}
-
-NOINLINE static char *parse_header(size_t size)
-{
-    char *block = take(size);
-    NO_TAIL_CALL();
-    return block;
-}
-
-NOINLINE static char *session(size_t size)
-{
-    char *block = take(size);
-    NO_TAIL_CALL();
-    return block;
-}
-
-NOINLINE static char *config(size_t size)
-{
-    char *block = take(size);
-    NO_TAIL_CALL();
-    return block;
-}
-
-NOINLINE static char *guard(size_t size)
-{
-    char *block = take(size);
-    NO_TAIL_CALL();
-    return block;
-}
+FUNCTION(align)
+FUNCTION(scratch)
+FUNCTION(parse_header)
+FUNCTION(session)
+FUNCTION(config)
+FUNCTION(guard)
 
 static char *by(char letter, size_t size)
 {
