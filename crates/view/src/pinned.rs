@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   free: 41.0 MiB on 10,512 pages that live blocks pin, 3.2 MiB on pages without a live byte; …
-//!       share      blocks  own pages  would free     shared       age
-//!    41.0 MiB       3,100      9,800    38.1 MiB        712    12.3 s  parse_header
+//!       share      blocks  own pages  would free     shared  median age
+//!    41.0 MiB       3,100      9,800    38.1 MiB        712      12.3 s  parse_header
 //! ```
 //!
 //! P1  The shares of the functions listed and of the others add up to the pinned bytes.
 //! P2  Nothing is said where less than a fiftieth of the heap's pages is pinned free memory, unless all is
 //!     asked for.
+//! P3  On a screen that is short the table is left out first, then all of it: findings come before.
 //!
 //! Not here: advice (`advice.rs`).
 
@@ -24,8 +25,9 @@ const SHOWN_FULL: usize = 25;
 /// One part in so many of the heap's resident bytes is worth a line (P2).
 const WORTH: u64 = 50;
 
-/// Adds the section of the report's instant.
-pub(crate) fn section(report: &Report, full: bool, width: usize, lines: &mut Vec<Line>) {
+/// Adds the section of the report's instant in so many lines (P3); `None`: at whatever length.
+pub(crate) fn section(report: &Report, room: Option<usize>, width: usize, lines: &mut Vec<Line>) {
+    let full = room.is_none();
     let at = report.instants.get(report.at);
     let Some(all) = at.and_then(|instant| instant.fragments.as_ref()) else {
         return;
@@ -33,8 +35,17 @@ pub(crate) fn section(report: &Report, full: bool, width: usize, lines: &mut Vec
     if all.pages == 0 || (!full && all.pinned_bytes < all.resident_bytes / WORTH) {
         return;
     }
-    for piece in wrap(&totals(all), width - 2, 4) {
+    let text = wrap(&totals(all), width - 2, 5);
+    let left = room.map_or(Some(usize::MAX), |room| room.checked_sub(text.len()));
+    let Some(left) = left else {
+        return;
+    };
+    for piece in text {
         lines.push(Line::of(Ink::Plain, format!("  {piece}")));
+    }
+    // A heading and the others.
+    if left < SHOWN + 2 {
+        return;
     }
     let rows = if all.functions.is_empty() {
         &all.pins
@@ -44,7 +55,7 @@ pub(crate) fn section(report: &Report, full: bool, width: usize, lines: &mut Vec
     let shown = rows.len().min(if full { SHOWN_FULL } else { SHOWN });
     let narrow = width < NARROW;
     let heading = HEADINGS.map(|(name, room)| (name.to_owned(), room));
-    lines.push(Line::of(Ink::Faint, row_of(&heading, narrow)));
+    lines.push(Line::of(Ink::Faint, row_of(&heading, narrow).trim_end()));
     for row in &rows[..shown] {
         let place = row.node.map(|node| named(report, node)).unwrap_or_default();
         let figures = row_of(&cells(row), narrow);
@@ -73,7 +84,7 @@ fn totals(all: &Fragments) -> String {
     );
     if let Some(spans) = &all.spans {
         text += &format!(
-            "; {} in {}",
+            "; in {} of {}",
             plural(spans.spans, "span"),
             spans.layout.split(':').next().unwrap_or_default()
         );
@@ -91,7 +102,7 @@ const HEADINGS: [(&str, usize); 6] = [
     ("own pages", 9),
     ("would free", 10),
     ("shared", 9),
-    ("age", 8),
+    ("median age", 10),
 ];
 /// Narrower than this, the last two columns are left out.
 const NARROW: usize = 90;

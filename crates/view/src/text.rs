@@ -17,7 +17,7 @@ use skinflint_analysis::model::{
     Books, Completeness, FindingKind, Instant, InstantKind, Program, Report,
 };
 
-use crate::advice::findings;
+use crate::advice::{fewest_lines, findings};
 use crate::pinned;
 use crate::screen::{Ink, Line, bar, columns, left, right, wrap};
 use crate::stack;
@@ -62,9 +62,12 @@ pub fn render(report: &Report, style: &Style) -> String {
         empty(width, &mut lines);
         files(report, style, width, &mut lines);
     } else {
-        books(report, style.full_stacks, width, &mut lines);
+        books(report, width, &mut lines);
         let mut foot = tail(report, width);
         files(report, style, width, &mut foot);
+        let taken = lines.len() + foot.len() + fewest_lines(report, style, width);
+        let room = (!style.full_stacks).then(|| style.height.saturating_sub(taken));
+        pinned::section(report, room, width, &mut lines);
         let room = style.height.saturating_sub(lines.len() + foot.len());
         findings(report, style, width, room, &mut lines);
         lines.extend(foot);
@@ -164,12 +167,12 @@ fn instant_name(instant: &Instant) -> String {
         InstantKind::HeapPeak => format!("the largest live heap ({at} after the start)"),
         InstantKind::End => format!("the end ({at} after the start)"),
         InstantKind::Time => format!("{at} after the start"),
-        InstantKind::AfterFree => format!("the largest free ({at} after the start)"),
+        InstantKind::AfterFree => format!("the low after the largest free ({at} after the start)"),
         InstantKind::Mark => format!("mark “{}” ({at} after the start)", instant.label),
     }
 }
 
-fn books(report: &Report, full: bool, width: usize, lines: &mut Vec<Line>) {
+fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
     lines.push(Line::default());
     let Some(instant) = report.instants.get(report.at) else {
         lines.push(Line::of(
@@ -207,7 +210,6 @@ fn books(report: &Report, full: bool, width: usize, lines: &mut Vec<Line>) {
     for piece in wrap(&heap, width - 2, 2) {
         lines.push(Line::of(Ink::Plain, format!("  {piece}")));
     }
-    pinned::section(report, full, width, lines);
     other_instants(report, width, lines);
 }
 

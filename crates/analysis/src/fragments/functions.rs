@@ -45,6 +45,7 @@ struct Group {
     /// The stack with the largest share.
     node: u32,
     largest: u64,
+    name: String,
 }
 
 /// Pages by the set of functions that pin them, where it is more than one (a bit each).
@@ -64,6 +65,10 @@ pub(crate) fn add(
         (std::cmp::Reverse(group.tally.free_bytes), group.node)
     });
     let masks = share(&mut groups, &group_of, &order, kept);
+    for &group in order.iter().take(TOGETHER) {
+        let group = &mut groups[group as usize];
+        group.name = naming.function_name(report, group.node);
+    }
     let ordered: Vec<&Group> = order.iter().map(|&group| &groups[group as usize]).collect();
     let instant = report.instants.get_mut(report.at);
     let Some((label, books, fragments)) = instant.and_then(|one| {
@@ -306,12 +311,12 @@ impl Telling<'_> {
         groups.iter().for_each(|group| sum.add(&group.tally));
         let node = groups[0].node;
         let what = format!(
-            "At {}, {} of {} functions ({} in them) share pages that are otherwise free; their share of the \
+            "At {}, {} of {} ({} in them) share pages that are otherwise free; their share of the \
              free bytes there is {}. Moved together they would fill {} and leave {} without a live byte; \
              no one of them alone would free half as much. {} of the {} that these functions acquired live.",
             self.label,
             count(sum.blocks, "block"),
-            groups.len(),
+            named(groups),
             size(sum.block_bytes),
             size(sum.free_bytes),
             count(sum.live_bytes.div_ceil(PAGE), "page"),
@@ -350,17 +355,32 @@ impl Telling<'_> {
     }
 }
 
+/// The first names of several, in a sentence.
+fn named(groups: &[&Group]) -> String {
+    const NAMED: usize = 4;
+    let names = groups.iter().map(|group| group.name.as_str());
+    let mut names: Vec<String> = names.take(NAMED).map(str::to_owned).collect();
+    match groups.len().checked_sub(NAMED) {
+        Some(0) | None => {}
+        Some(more) => names.push(count(more as u64, "other function")),
+    }
+    match names.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// What brings survivors together: it depends on whether what died came from the same place.
 fn change(tally: &Tally) -> &'static str {
     match percent(tally.live_blocks, tally.acquired) {
         0..=50 => {
             "Survivors and short-lived blocks come from the same place: give each request (or phase) an \
-             arena and copy out what outlives it, or copy the survivors together once the others have gone. \
-             An allocator that meshes pages or compacts gets part of it without a change."
+             arena and copy out what outlives it. Or copy the survivors together once the others have \
+             gone. An allocator that meshes pages gets part of it without a change."
         }
         _ => {
-            "These blocks outlive what lay around them: allocate them from an arena or pool of their own, in \
-             one array, or before the short-lived ones."
+            "These blocks outlive what lay around them: allocate them from an arena or pool of their own, \
+             in one array, or before the short-lived ones."
         }
     }
 }
