@@ -69,6 +69,8 @@ pub struct Analyzer {
     falls: Falls,
     /// The moment after the largest fall so far.
     after_free: Option<Instant>,
+    /// The snapshot that was looked at last, and the instant whose books it closed.
+    closed_last: Option<(usize, usize)>,
 }
 
 fn acting(passes: &[Box<dyn Pass>]) -> Vec<usize> {
@@ -125,6 +127,7 @@ impl Analyzer {
             closed: None,
             falls: Falls::default(),
             after_free: None,
+            closed_last: None,
         })
     }
 
@@ -217,6 +220,7 @@ impl Analyzer {
                 let mut at = std::mem::take(&mut self.plan.instants[instant]);
                 let closed = self.close(&mut at, snapshot, reports_own);
                 self.plan.instants[instant] = at;
+                self.closed_last = Some((snapshot, instant));
                 if reports_own {
                     self.closed = Some(closed);
                 }
@@ -286,7 +290,17 @@ impl Analyzer {
             ..Instant::default()
         };
         levels(&mut instant, &self.ledger);
-        self.close(&mut instant, snapshot, false);
+        match self.closed_last.filter(|(of, _)| *of == snapshot) {
+            // A mark's: the same pages and the same blocks.
+            Some((_, of)) => {
+                let same = &self.plan.instants[of];
+                instant.books.clone_from(&same.books);
+                instant.fragments.clone_from(&same.fragments);
+            }
+            None => {
+                self.close(&mut instant, snapshot, false);
+            }
+        }
         self.after_free = Some(instant);
     }
 

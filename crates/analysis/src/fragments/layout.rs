@@ -68,13 +68,13 @@ impl Layout {
 
 /// T1: the k for which k · class ≡ addr (mod 4096), by the inverse of the class's odd part.
 fn slab(addr: u64, class: u64) -> Option<(u64, u64)> {
-    if class < 8 || class > JEMALLOC_SMALL || class % 8 != 0 {
+    if !(8..=JEMALLOC_SMALL).contains(&class) || !class.is_multiple_of(8) {
         return None;
     }
     let shift = class.trailing_zeros().min(PAGE.trailing_zeros());
     let (odd, places) = (class >> shift, PAGE >> shift);
     let place = (addr % PAGE) >> shift;
-    if addr % (1 << shift) != 0 {
+    if !addr.is_multiple_of(1 << shift) {
         return None;
     }
     // Newton's step doubles the bits that are right: 3, 6, 12.

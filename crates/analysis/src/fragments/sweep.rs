@@ -172,6 +172,13 @@ impl<'a> Sweep<'a> {
 
     /// Resident bytes between two addresses of the page at hand (W2).
     fn resident(&self, start: u64, end: u64) -> u64 {
+        // Nearly always all of the page is.
+        if let Some(span) = self.spans.get(self.first)
+            && span.start <= start
+            && span.end >= end
+        {
+            return end - start;
+        }
         let mut bytes = 0;
         for span in &self.spans[self.first..] {
             if span.start >= end {
