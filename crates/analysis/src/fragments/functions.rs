@@ -10,7 +10,7 @@
 //! P2  A finding's saving is exact: pages that only the named functions' blocks pin, less the pages that
 //!     these blocks fill side by side. It is never more than their share of the free bytes.
 //! P3  A finding of several functions together is made where no one of them alone would free half as
-//!     much; its members have none of their own then.
+//!     much, or of those that free next to nothing alone; its members have none of their own then.
 //! P4  Savings are from half a mebibyte and a fiftieth of resident memory on: a little lies between the
 //!     blocks of every heap.
 //!
@@ -65,7 +65,7 @@ pub(crate) fn add(
         (std::cmp::Reverse(group.tally.free_bytes), group.node)
     });
     let masks = share(&mut groups, &group_of, &order, kept);
-    for &group in order.iter().take(TOGETHER) {
+    for &group in order.iter().take(TOLD_APART) {
         let group = &mut groups[group as usize];
         group.name = naming.function_name(report, group.node);
     }
@@ -173,23 +173,17 @@ fn share(groups: &mut [Group], group_of: &[u32], order: &[u32], kept: &Kept) -> 
     masks
 }
 
-/// Pages that the first so many functions free together (P2).
-fn freed_together(ordered: &[&Group], masks: &Masks, first: usize) -> u64 {
-    let among = (1u64 << first) - 1;
-    let sole: u64 = ordered[..first]
-        .iter()
-        .map(|one| one.tally.sole_pages)
-        .sum();
-    let bytes: u64 = ordered[..first]
-        .iter()
-        .map(|one| one.tally.live_bytes)
-        .sum();
-    let shared: u64 = masks
-        .iter()
-        .filter(|(mask, _)| *mask & !among == 0)
-        .map(|(_, pages)| pages)
-        .sum();
-    (sole + shared).saturating_sub(bytes.div_ceil(PAGE))
+/// Pages that these functions free together (P2); by their places in the order.
+fn freed_together(ordered: &[&Group], masks: &Masks, members: &[usize]) -> u64 {
+    let mut tally = Tally::default();
+    let mut among = 0u64;
+    for &member in members {
+        tally.add(&ordered[member].tally);
+        among |= 1 << member;
+    }
+    let shared = masks.iter().filter(|(mask, _)| *mask & !among == 0);
+    tally.sole_pages += shared.map(|(_, pages)| pages).sum::<u64>();
+    tally.freed_pages()
 }
 
 /// What findings are worded with.
@@ -205,38 +199,43 @@ struct Telling<'a> {
 
 impl Telling<'_> {
     fn findings(&self, ordered: &[&Group], rows: &[Pins], masks: &Masks) -> Vec<Finding> {
-        let alone: Vec<usize> = (0..rows.len())
-            .filter(|&index| rows[index].freed_pages * PAGE >= self.least)
-            .collect();
+        let (mut alone, others): (Vec<usize>, Vec<usize>) =
+            (0..rows.len()).partition(|&index| rows[index].freed_pages * PAGE >= self.least);
         let best_alone = alone.iter().map(|&index| rows[index].freed_pages).max();
-        let most = ordered.len().min(TOGETHER);
-        let freed: Vec<u64> = (0..=most)
-            .map(|first| match first {
-                0 => 0,
-                first => freed_together(ordered, masks, first),
-            })
-            .collect();
-        let best = freed.iter().copied().max().unwrap_or(0);
-        // As few as free most of it.
-        let first = freed.iter().position(|pages| *pages >= best - best / 5);
+        let all: Vec<usize> = (0..rows.len()).collect();
         let mut found = Vec::new();
-        let mut members = 0;
-        if let Some(first) = first
-            && first >= 2
-            && freed[first] * PAGE >= self.least
-            && best_alone.unwrap_or(0) < freed[first].div_ceil(2)
-        {
-            members = first;
-            found.push(self.together(&ordered[..first], freed[first]));
+        match self.together_of(&all, ordered, masks) {
+            Some((members, pages)) if best_alone.unwrap_or(0) < pages.div_ceil(2) => {
+                alone.retain(|index| !members.contains(index));
+                found.push(self.together(&members, ordered, pages));
+            }
+            _ => {
+                let rest = self.together_of(&others, ordered, masks);
+                found.extend(rest.map(|(members, pages)| self.together(&members, ordered, pages)));
+            }
         }
-        for index in alone
-            .into_iter()
-            .filter(|index| *index >= members)
-            .take(SINGLE)
-        {
+        for index in alone.into_iter().take(SINGLE) {
             found.push(self.single(ordered[index], &rows[index]));
         }
         found
+    }
+
+    /// Of these functions as few, from the first on, as free most of what they could together; none if
+    /// that is little, or one does it alone.
+    fn together_of(
+        &self,
+        among: &[usize],
+        ordered: &[&Group],
+        masks: &Masks,
+    ) -> Option<(Vec<usize>, u64)> {
+        let among = among.iter().copied().filter(|index| *index < TOLD_APART);
+        let among: Vec<usize> = among.take(TOGETHER).collect();
+        let freed = |many| freed_together(ordered, masks, &among[..many]);
+        let freed: Vec<u64> = (0..=among.len()).map(freed).collect();
+        let best = freed.iter().copied().max()?;
+        let many = freed.iter().position(|pages| *pages >= best - best / 5)?;
+        let worth = many >= 2 && freed[many] * PAGE >= self.least;
+        worth.then(|| (among[..many].to_vec(), freed[many]))
     }
 
     fn more_nodes(&self, groups: &[&Group], but: u32) -> Vec<u32> {
@@ -306,7 +305,9 @@ impl Telling<'_> {
     }
 
     /// Blocks of several functions that share their pages.
-    fn together(&self, groups: &[&Group], pages: u64) -> Finding {
+    fn together(&self, members: &[usize], ordered: &[&Group], pages: u64) -> Finding {
+        let groups: Vec<&Group> = members.iter().map(|&member| ordered[member]).collect();
+        let groups = &groups[..];
         let mut sum = Tally::default();
         groups.iter().for_each(|group| sum.add(&group.tally));
         let node = groups[0].node;

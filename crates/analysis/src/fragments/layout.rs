@@ -93,8 +93,9 @@ pub(super) struct SpanWalk<'a> {
     spans: &'a [Span],
     cells: &'a Cells,
     first: usize,
-    /// The span at hand.
+    /// The span at hand, and the class of its first block.
     at: (u64, u64),
+    class: u64,
     /// By site: the number of the last span that it was seen in.
     seen: Vec<u64>,
     sites: Vec<u32>,
@@ -114,6 +115,7 @@ impl<'a> SpanWalk<'a> {
             cells,
             first: 0,
             at: (0, 0),
+            class: 0,
             seen: vec![0; sites],
             sites: Vec::new(),
             kept: vec![(0, 0); sites],
@@ -129,15 +131,10 @@ impl<'a> SpanWalk<'a> {
     pub fn lay(&mut self, block: &Placed) {
         let cell = CellId(block.cell);
         let usable = self.cells.key(cell).usable;
-        let Some(span) = self.layout.span(block.addr, usable) else {
-            // What is not small must not lie in one either (T3).
-            self.wrong |= block.addr < self.at.1;
+        // Blocks of a span come one after the other.
+        let same = block.addr < self.at.1 && usable == self.class;
+        if !same && !self.another(block.addr, usable) {
             return;
-        };
-        if span != self.at {
-            self.wrong |= span.0 < self.at.1;
-            self.book();
-            self.begin(span);
         }
         self.found.blocks += 1;
         self.found.used_bytes += self.resident(block.addr, block.addr + usable);
@@ -146,6 +143,24 @@ impl<'a> SpanWalk<'a> {
             self.seen[site] = self.found.spans;
             self.sites.push(site as u32);
         }
+    }
+
+    /// Goes to the span of a block, if it has one.
+    fn another(&mut self, addr: u64, usable: u64) -> bool {
+        let span = self.layout.span(addr, usable);
+        // Neither the next span nor a block that is in none may lie in the last one (T3).
+        let begins = span.map_or(addr, |span| span.0);
+        let inside = span == Some(self.at);
+        self.wrong |= !inside && begins < self.at.1;
+        let Some(span) = span else {
+            return false;
+        };
+        if !inside {
+            self.book();
+            self.begin(span);
+        }
+        self.class = usable;
+        true
     }
 
     fn begin(&mut self, span: (u64, u64)) {
@@ -161,6 +176,9 @@ impl<'a> SpanWalk<'a> {
     fn resident(&self, start: u64, end: u64) -> u64 {
         let mut bytes = 0;
         for span in &self.spans[self.first..] {
+            if span.start <= start && span.end >= end {
+                return end - start;
+            }
             if span.start >= end {
                 break;
             }

@@ -150,9 +150,33 @@ fn pages_that_are_not_resident_count_nowhere() {
     let (all, _) = run(&resident, &[(BASE + 96, 1, 4 * PAGE - 192)], "");
     assert_eq!(of(&all, 1), (192, 2, 0, 1, 2, 0));
     assert_eq!((all.used_bytes, all.pages), (2 * PAGE - 192, 2));
+    // All four, two of them full.
+    let (four, _) = run(
+        &[span(BASE, BASE + 4 * PAGE)],
+        &[(BASE + 96, 1, 4 * PAGE - 192)],
+        "",
+    );
+    assert_eq!(of(&four, 1), (192, 4, 0, 1, 4, 0));
+    assert_eq!((four.pinned_pages, four.partial_pages), (4, 2));
     // And of one that lies between them nothing is.
     let (none, _) = run(&resident, &[(BASE + PAGE + 96, 1, 100)], "");
     assert_eq!((none.pins.len(), none.nobodys_bytes), (0, 2 * PAGE));
+}
+
+#[test]
+fn of_blocks_that_overlap_each_byte_counts_once() {
+    // A damaged trace: the second begins 100 bytes before the first ends, the third lies within it.
+    let blocks = [
+        (BASE, 1, 1000),
+        (BASE + 900, 2, 1000),
+        (BASE + 1000, 3, 500),
+    ];
+    let (all, _) = run(&[span(BASE, BASE + PAGE)], &blocks, "");
+    assert_eq!(all.used_bytes, 1900);
+    // 2,196 are free, between two of them.
+    assert_eq!(of(&all, 1), (1098, 0, 1, 1, 1, 0));
+    assert_eq!(of(&all, 2), (1098, 0, 1, 1, 1, 0));
+    assert_eq!(all.pins.len(), 2);
 }
 
 #[test]
