@@ -234,7 +234,8 @@ impl Telling<'_> {
         let freed: Vec<u64> = (0..=among.len()).map(freed).collect();
         let best = freed.iter().copied().max()?;
         let many = freed.iter().position(|pages| *pages >= best - best / 5)?;
-        let worth = many >= 2 && freed[many] * PAGE >= self.least;
+        // Of one alone that has been asked before.
+        let worth = freed[many] * PAGE >= self.least;
         worth.then(|| (among[..many].to_vec(), freed[many]))
     }
 

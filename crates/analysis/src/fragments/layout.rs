@@ -235,7 +235,9 @@ mod tests {
         assert_eq!((classes.len(), classes.last()), (36, Some(&14336)));
         for class in classes {
             // As jemalloc finds it: the first number of pages that the class divides.
-            let pages = (1..).find(|pages| pages * PAGE % class == 0).unwrap();
+            let pages = (1..)
+                .find(|pages| (pages * PAGE).is_multiple_of(class))
+                .unwrap();
             let start = 0x7F00_0012_3000;
             for index in 0..pages * PAGE / class {
                 assert_eq!(
