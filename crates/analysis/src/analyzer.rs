@@ -20,8 +20,9 @@ use rustc_hash::FxHashMap;
 use skinflint_trace::{Event, NodeId, OriginKind, Snapshot, SnapshotCause};
 
 use crate::ahead::AHEAD;
-use crate::books::{self, Closed};
+use crate::books::{self, Bounds, Closed};
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
+use crate::falls::Falls;
 use crate::findings::{self, Evidence};
 use crate::frames;
 use crate::grouping;
@@ -65,6 +66,11 @@ pub struct Analyzer {
     at_mark_before: Counts,
     /// Beside the books of the report's instant.
     closed: Option<Closed>,
+    falls: Falls,
+    /// The moment after the largest fall so far.
+    after_free: Option<Instant>,
+    /// The snapshot that was looked at last, and the instant whose books it closed.
+    closed_last: Option<(usize, usize)>,
 }
 
 fn acting(passes: &[Box<dyn Pass>]) -> Vec<usize> {
@@ -119,6 +125,9 @@ impl Analyzer {
             mark_levels: Vec::new(),
             at_mark_before: Counts::default(),
             closed: None,
+            falls: Falls::default(),
+            after_free: None,
+            closed_last: None,
         })
     }
 
@@ -207,18 +216,18 @@ impl Analyzer {
         match due {
             Due::Level(instant) => self.level(instant),
             Due::Books(instant, snapshot) => {
-                let snapshot = &self.facts.snapshots[snapshot];
-                // Many: stacks of one function are put together when they have names.
-                let parts = self.options.limits.parts.saturating_mul(100);
-                let mut closed = books::close(snapshot, &self.ledger, &self.facts.process, parts);
-                closed.books.skew_ns = skew_ns(
-                    snapshot,
-                    &self.plan.instants[instant],
-                    self.facts.threads.len(),
-                );
-                self.plan.instants[instant].books = Some(std::mem::take(&mut closed.books));
-                if instant == self.plan.at {
+                let reports_own = instant == self.plan.at;
+                let mut at = std::mem::take(&mut self.plan.instants[instant]);
+                let closed = self.close(&mut at, snapshot, reports_own);
+                self.plan.instants[instant] = at;
+                self.closed_last = Some((snapshot, instant));
+                if reports_own {
                     self.closed = Some(closed);
+                }
+            }
+            Due::Look(snapshot) => {
+                if self.falls.see(&self.ledger) {
+                    self.look(snapshot);
                 }
             }
             Due::MarkRow(mark) => {
@@ -248,12 +257,55 @@ impl Analyzer {
         }
     }
 
+    /// Closes the books of an instant over a snapshot.
+    fn close(&self, instant: &mut Instant, snapshot: usize, reports_own: bool) -> Closed {
+        let snapshot = &self.facts.snapshots[snapshot];
+        let limits = &self.options.limits;
+        let bounds = Bounds {
+            // Many: stacks of one function are put together when they have names.
+            parts: limits.parts.saturating_mul(100),
+            pins: if reports_own {
+                limits.pins
+            } else {
+                limits.parts
+            },
+            keep: reports_own,
+        };
+        let mut closed = books::close(snapshot, &self.ledger, &self.facts.process, bounds);
+        closed.books.skew_ns = skew_ns(snapshot, instant, self.facts.threads.len());
+        instant.books = Some(std::mem::take(&mut closed.books));
+        instant.fragments = closed.fragments.take();
+        closed
+    }
+
+    /// The largest fall so far lies before this snapshot.
+    #[cold]
+    fn look(&mut self, snapshot: usize) {
+        let seen = &self.facts.snapshots[snapshot];
+        let mut instant = Instant {
+            label: "after-free".into(),
+            kind: InstantKind::AfterFree,
+            time_ns: seen.time_ns,
+            ticket: seen.ticket,
+            ..Instant::default()
+        };
+        levels(&mut instant, &self.ledger);
+        match self.closed_last.filter(|(of, _)| *of == snapshot) {
+            // A mark's: the same pages and the same blocks.
+            Some((_, of)) => {
+                let same = &self.plan.instants[of];
+                instant.books.clone_from(&same.books);
+                instant.fragments.clone_from(&same.fragments);
+            }
+            None => {
+                self.close(&mut instant, snapshot, false);
+            }
+        }
+        self.after_free = Some(instant);
+    }
+
     fn level(&mut self, index: usize) {
-        let live = self.ledger.live();
-        let instant = &mut self.plan.instants[index];
-        instant.live_blocks = live.blocks;
-        instant.live_requested_bytes = live.requested_bytes;
-        instant.live_usable_bytes = live.usable_bytes;
+        levels(&mut self.plan.instants[index], &self.ledger);
         let mark = self
             .plan
             .booked_marks
@@ -292,6 +344,7 @@ impl Analyzer {
             self.next += 1;
             self.reach(due);
         }
+        self.plan.instants.extend(self.after_free.take());
         let mut report = self.fill(end_ns);
         let blocks = self.cell_blocks();
         let context = Context {
@@ -314,8 +367,10 @@ impl Analyzer {
                 closed: self.closed.as_ref(),
             },
         );
-        frames::compact(&mut report, &self.facts.nodes, symbolizer);
-        grouping::settle(&mut report, &self.options.limits);
+        let renamed = frames::compact(&mut report, &self.facts.nodes, symbolizer);
+        let kept = self.closed.take().and_then(|closed| closed.kept);
+        let pinned = kept.as_ref().map(|kept| (kept, &renamed));
+        grouping::settle(&mut report, &self.options.limits, pinned);
         report
     }
 
@@ -572,6 +627,14 @@ impl Analyzer {
             notes: all,
         }
     }
+}
+
+/// How much lives now.
+fn levels(instant: &mut Instant, ledger: &Ledger) {
+    let live = ledger.live();
+    instant.live_blocks = live.blocks;
+    instant.live_requested_bytes = live.requested_bytes;
+    instant.live_usable_bytes = live.usable_bytes;
 }
 
 /// Adds blocks × bytes; sizes of a damaged trace may be beyond all reason, so the sum saturates.

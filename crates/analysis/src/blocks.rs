@@ -210,7 +210,18 @@ impl BlockMap {
 
     /// All live blocks, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Block> {
-        self.slots.iter().filter(|block| block.addr != 0)
+        self.iter_at().map(|(_, block)| block)
+    }
+
+    /// The same with each block's slot.
+    pub(crate) fn iter_at(&self) -> impl Iterator<Item = (u32, &Block)> {
+        // 2^32 slots would be 96 GiB of table.
+        (0..).zip(&self.slots).filter(|(_, block)| block.addr != 0)
+    }
+
+    /// Slots, empty ones included.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
     }
 }
 

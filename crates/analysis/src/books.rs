@@ -17,106 +17,22 @@
 //!
 //! Cost: sorting the live blocks, then one sweep. Not here: which snapshot belongs to which instant.
 
+mod rows;
+
 use std::collections::BTreeMap;
 
 use skinflint_trace::{Mapping, MappingKind, NodeId, ProcessInfo, Snapshot};
 
+use crate::fragments::{self, Kept, Placed};
 use crate::giveback::{self, Extent, GiveBack, Span};
 use crate::ledger::Ledger;
-use crate::model::{BookPart, BookRow, Books};
+use crate::model::{BookPart, BookRow, Books, Fragments};
+use rows::{GLIBC_METADATA, OTHER_METADATA, ROWS, Row};
 
 /// Header of a chunk of glibc's heaps, bytes.
 const GLIBC_HEADER: u64 = 8;
 /// Header of a chunk that glibc mapped by itself, bytes.
 const GLIBC_MAPPED_HEADER: u64 = 16;
-
-/// The rows, in the order of the report.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Row {
-    Live,
-    Slop,
-    Free,
-    Metadata,
-    Files,
-    Stacks,
-    ProgramMaps,
-    Shared,
-    Other,
-    Recorder,
-    Unclassified,
-}
-
-const ROWS: [(Row, &str, &str, &str); 11] = [
-    (
-        Row::Live,
-        "live",
-        "live blocks",
-        "Bytes that the program asked for and has not released, on resident pages.",
-    ),
-    (
-        Row::Slop,
-        "slop",
-        "slop",
-        "Bytes of live blocks beyond what was asked for (usable size minus requested size), on resident pages.",
-    ),
-    (
-        Row::Free,
-        "allocator-free",
-        "free, kept by the allocator",
-        "Resident bytes of heap mappings ([heap], mapped by the allocator, or seen to hold blocks) that are neither live, slop nor known metadata: released blocks, and pages not given back.",
-    ),
-    (
-        Row::Metadata,
-        "allocator-metadata",
-        "allocator's own data",
-        "",
-    ),
-    (
-        Row::Files,
-        "mapped-files",
-        "mapped files",
-        "Resident bytes of mapped files: code and constants, and the private copies of written pages (data, relocations).",
-    ),
-    (
-        Row::Stacks,
-        "stacks",
-        "thread stacks",
-        "Resident bytes of thread stacks.",
-    ),
-    (
-        Row::ProgramMaps,
-        "program-maps",
-        "mapped by the program",
-        "Resident anonymous memory that the program mapped itself with mmap and in which no block was ever seen.",
-    ),
-    (
-        Row::Shared,
-        "shared",
-        "shared memory",
-        "Resident shared memory (memfd, /dev/shm, SysV, shared anonymous).",
-    ),
-    (
-        Row::Other,
-        "other-mappings",
-        "other mappings",
-        "Resident memory of mappings that nobody was seen to map and in which no block was ever seen: the loader's, libc's, the kernel's.",
-    ),
-    (
-        Row::Recorder,
-        "recorder",
-        "the recorder",
-        "Resident memory of Skinflint's own recorder in the program.",
-    ),
-    (
-        Row::Unclassified,
-        "unclassified",
-        "unclassified",
-        "Resident by the kernel's count, but not among the pages that it listed a moment earlier or later.",
-    ),
-];
-const GLIBC_METADATA: &str = "Chunk headers of glibc, on resident pages: 8 bytes before each live block, 16 before a block that has a mapping of its own. Arena headers and the headers of free chunks are in allocator-free.";
-const OTHER_METADATA: &str =
-    "Resident bytes of what the allocator mapped and where no block was ever seen.";
 
 /// What the remainder of a piece is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -200,19 +116,40 @@ pub struct Closed {
     pub untouched: Vec<Untouched>,
     /// Bytes of each stack's live blocks, slop included, on pages that are known to be resident.
     pub resident: BTreeMap<NodeId, u64>,
-    /// Free memory of the allocator: what could go back, and what pins the rest.
+    /// Free memory of the allocator that could go back.
     pub giveback: GiveBack,
+    /// What pins the rest.
+    pub fragments: Option<Fragments>,
+    /// The same, for functions.
+    pub(crate) kept: Option<Kept>,
 }
 
-/// Closes the books of a snapshot over the blocks that live now. `parts` bounds the parts of a row.
-pub fn close(snapshot: &Snapshot, ledger: &Ledger, process: &ProcessInfo, parts: usize) -> Closed {
-    let mut blocks: Vec<(u64, u32)> = ledger
-        .live_blocks()
-        .map(|block| (block.addr, block.cell.0))
+/// How much is to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Parts of a row.
+    pub parts: usize,
+    /// Stacks that pin pages.
+    pub pins: usize,
+    /// Whether functions that pin pages will be wanted.
+    pub keep: bool,
+}
+
+/// Closes the books of a snapshot over the blocks that live now.
+pub fn close(
+    snapshot: &Snapshot,
+    ledger: &Ledger,
+    process: &ProcessInfo,
+    bounds: Bounds,
+) -> Closed {
+    let mut blocks: Vec<(u64, u32, u32)> = ledger
+        .live_at()
+        .map(|(slot, block)| (block.addr, block.cell.0, slot))
         .collect();
     blocks.sort_unstable();
     let mut closing = Closing {
         ledger,
+        allocator: &process.allocator,
         glibc: process.allocator.starts_with("glibc"),
         blocks,
         pieces: Vec::new(),
@@ -235,16 +172,30 @@ pub fn close(snapshot: &Snapshot, ledger: &Ledger, process: &ProcessInfo, parts:
         spans.push((!whole).then_some(first..closing.pieces.len()));
     }
     let laid = closing.sweep();
+    let heap = closing.heap();
+    let (mut fragments, kept) = closing.fragments(&heap, bounds);
+    let listed = closing.free_bytes();
+    if let Some(fragments) = &mut fragments {
+        // Two sweeps over the same blocks and pages, one by byte and one by page (R1).
+        debug_assert_eq!(fragments.free_bytes, listed.0, "free bytes of pages");
+    }
     for (mapping, span) in mappings.iter().zip(spans) {
         if let Some(span) = span {
             closing.reconcile(mapping, span);
         }
     }
+    let counted = closing.free_bytes();
+    if let Some(fragments) = &mut fragments {
+        fragments.uncounted_bytes = listed.0 - counted.0;
+        fragments.unread_bytes = counted.1;
+    }
     Closed {
         untouched: closing.untouched(&laid),
         resident: closing.resident(&laid),
-        giveback: closing.giveback(),
-        books: closing.into_books(&mappings, &laid, parts),
+        giveback: closing.giveback(&heap),
+        fragments,
+        kept,
+        books: closing.into_books(&mappings, &laid, bounds.parts),
     }
 }
 
@@ -258,9 +209,10 @@ struct Laid {
 
 struct Closing<'a> {
     ledger: &'a Ledger,
+    allocator: &'a str,
     glibc: bool,
-    /// (address, cell), by address.
-    blocks: Vec<(u64, u32)>,
+    /// (address, cell, slot in the ledger), by address.
+    blocks: Vec<(u64, u32, u32)>,
     pieces: Vec<Piece>,
     atoms: Vec<Atom>,
     totals: BTreeMap<(Row, Part), u64>,
@@ -406,7 +358,7 @@ impl Closing<'_> {
             unread: none(),
         };
         let (mut at, mut first) = (0, 0);
-        for &(addr, cell) in &self.blocks {
+        for &(addr, cell, _) in &self.blocks {
             let key = keys[cell as usize];
             let begin = addr.saturating_sub(self.header(addr, key.usable));
             let (asked, given) = (
@@ -459,8 +411,8 @@ impl Closing<'_> {
         by_node
     }
 
-    /// Free memory: whole pages, and what pins the others.
-    fn giveback(&self) -> GiveBack {
+    /// Resident addresses of heaps whose pages were read.
+    fn heap(&self) -> Vec<Span> {
         let span = |atom: &Atom| {
             let piece = &self.pieces[atom.piece];
             (piece.row == Row::Free && !piece.estimated).then_some(Span {
@@ -470,17 +422,50 @@ impl Closing<'_> {
                 top_goes: !self.glibc || piece.brk,
             })
         };
-        let spans: Vec<Span> = self.atoms.iter().filter_map(span).collect();
+        self.atoms.iter().filter_map(span).collect()
+    }
+
+    /// The blocks where they lie.
+    fn placed(&self) -> impl Iterator<Item = Placed> + Clone {
         let keys = self.ledger.cells().keys();
-        let extents = self.blocks.iter().map(|&(addr, cell)| {
-            let key = keys[cell as usize];
-            Extent {
-                begin: addr.saturating_sub(self.header(addr, key.usable)),
-                end: addr.saturating_add(key.usable),
-                node: key.node,
+        self.blocks.iter().map(move |&(addr, cell, slot)| {
+            let usable = keys[cell as usize].usable;
+            Placed {
+                begin: addr.saturating_sub(self.header(addr, usable)),
+                end: addr.saturating_add(usable),
+                addr,
+                cell,
+                slot,
             }
+        })
+    }
+
+    fn giveback(&self, heap: &[Span]) -> GiveBack {
+        let extents = self.placed().map(|block| Extent {
+            begin: block.begin,
+            end: block.end,
         });
-        giveback::measure(&spans, extents, self.glibc)
+        giveback::measure(heap, extents, self.glibc)
+    }
+
+    fn fragments(&self, heap: &[Span], bounds: Bounds) -> (Option<Fragments>, Option<Kept>) {
+        if heap.is_empty() {
+            return (None, None);
+        }
+        let what = (bounds.pins, bounds.keep);
+        let (found, kept) =
+            fragments::measure(heap, self.placed(), self.ledger, self.allocator, what);
+        (Some(found), kept)
+    }
+
+    /// Free bytes of heaps: whose pages were read, and of the others.
+    fn free_bytes(&self) -> (u64, u64) {
+        let heap = self.pieces.iter().filter(|piece| piece.row == Row::Free);
+        let sum = |estimated| {
+            let of = heap.clone().filter(|piece| piece.estimated == estimated);
+            of.map(Piece::rest).sum()
+        };
+        (sum(false), sum(true))
     }
 
     fn header(&self, addr: u64, usable: u64) -> u64 {

@@ -104,6 +104,8 @@ pub enum At {
     HeapPeak,
     /// This many nanoseconds after the start.
     Time(u64),
+    /// After the largest fall of live memory: see [`Options::after_free_ticket`].
+    AfterFree,
 }
 
 /// Bounds on what a report holds.
@@ -115,6 +117,8 @@ pub struct Limits {
     pub timeline_points: usize,
     /// Parts of a row of the books, `others` excluded.
     pub parts: usize,
+    /// Stacks listed with what they pin, at the report's instant; elsewhere as many as `parts`.
+    pub pins: usize,
     /// Findings of one kind by the ledger; the rest is summed up in one more.
     pub findings_per_kind: usize,
 }
@@ -125,6 +129,7 @@ impl Default for Limits {
             mark_books: 64,
             timeline_points: 2000,
             parts: 20,
+            pins: 200,
             findings_per_kind: 8,
         }
     }
@@ -139,6 +144,8 @@ pub struct Options {
     /// same trace. Without it the ledger's own figures are as of the heap peak, and those of the
     /// passes as of the end, which the report says.
     pub heap_peak_ticket: Option<u64>,
+    /// With [`At::AfterFree`]: what [`crate::falls::FallSearch`] found in a first reading of the trace.
+    pub after_free_ticket: Option<u64>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -153,6 +160,8 @@ pub enum AnalysisError {
         /// The names that there are, each once, in order of first appearance.
         known: Vec<String>,
     },
+    /// Live memory never fell far with a snapshot behind it.
+    NoFall,
     /// The moment lies after the end of the recording.
     TimeAfterEnd {
         /// What was asked for, nanoseconds since the start.
@@ -167,13 +176,19 @@ impl fmt::Display for AnalysisError {
         match self {
             AnalysisError::NoSuchMark { name, known } if known.is_empty() => write!(
                 f,
-                "--at {name}: the trace has no marks; use peak, end or heap-peak, or call \
+                "--at {name}: the trace has no marks; use peak, end, heap-peak or after-free, or call \
                  skinflint_mark(\"{name}\") in the program"
             ),
             AnalysisError::NoSuchMark { name, known } => write!(
                 f,
-                "--at {name}: no such mark; use peak, end, heap-peak or one of: {}",
+                "--at {name}: no such mark; use peak, end, heap-peak, after-free or one of: {}",
                 known.join(", ")
+            ),
+            AnalysisError::NoFall => write!(
+                f,
+                "--at after-free: no snapshot follows a fall of live memory by a fifth of its highest \
+                 level (and at least a mebibyte); use peak, end or heap-peak, or call skinflint_mark \
+                 in the program after its large release and give the mark's name"
             ),
             AnalysisError::TimeAfterEnd { asked_ns, end_ns } => write!(
                 f,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! D1  Of free memory only what would really go back counts as saved: whole pages by the allocator's
-//!     own call, shared pages only by moving the blocks that pin them.
+//!     own call. What blocks pin goes back only if they move: `fragments/functions.rs`.
 //! D2  A saving is never more than what is held now; where nothing shows that memory can be given
 //!     back (a holder, blocks at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
@@ -19,15 +19,13 @@ use skinflint_trace::Exit;
 use crate::analyzer::MarkLevel;
 use crate::books::{Closed, Untouched};
 use crate::facts::{Facts, INHERITED};
-use crate::giveback::{GiveBack, Pin};
+use crate::giveback::GiveBack;
 use crate::ledger::Ledger;
 use crate::model::{Confidence, Finding, FindingKind, Report, Site};
 use crate::passes::wording::{bytes as size, count};
 
 /// Below this a finding is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
-/// A kernel page.
-const PAGE: u64 = 4096;
 /// Further stacks that a finding lists.
 const MORE_NODES: usize = 16;
 
@@ -44,7 +42,7 @@ pub(crate) struct Evidence<'a> {
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
     if let Some(closed) = evidence.closed {
-        all.extend(retained(report, evidence.facts, &closed.giveback));
+        all.extend(retained(report, evidence.facts, closed.giveback));
         all.extend(untouched(report, &closed.untouched));
     }
     all.extend(growth_between_marks(report, evidence));
@@ -53,7 +51,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
 }
 
 /// Free memory that the allocator keeps, by what would bring it back.
-fn retained(report: &Report, facts: &Facts, giveback: &GiveBack) -> Vec<Finding> {
+fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> {
     let Some(instant) = report.instants.get(report.at) else {
         return Vec::new();
     };
@@ -87,7 +85,7 @@ fn retained(report: &Report, facts: &Facts, giveback: &GiveBack) -> Vec<Finding>
         percent(free, heap),
         size(heap),
         size(giveback.whole_bytes + giveback.tops_bytes),
-        size(giveback.pinned_bytes),
+        size(instant.fragments.as_ref().map_or(0, |all| all.pinned_bytes)),
     );
     what += &match giveback.tops_bytes {
         0 => ".".to_owned(),
@@ -133,35 +131,7 @@ fn retained(report: &Report, facts: &Facts, giveback: &GiveBack) -> Vec<Finding>
         ends.confidence = Confidence::Possible;
         found.push(ends);
     }
-    let pins = giveback.pins.iter().filter(|pin| pin.free_bytes >= PAGE);
-    found.extend(pins.map(|pin| pinned(pin, &instant.label)));
     found
-}
-
-/// Free memory that the surviving blocks of one stack keep.
-fn pinned(pin: &Pin, label: &str) -> Finding {
-    // Moved together, the blocks fill pages of their own: all but what they fill goes back.
-    let saved = pin.free_bytes;
-    Finding {
-        kind: FindingKind::Retained,
-        title: "Free memory on pages that these few blocks keep".into(),
-        what: format!(
-            "At {label}, {} of this stack ({} in them) lie on pages that are otherwise partly free: \
-             their share of that free memory is {}. No call gives it back while they live.",
-            count(pin.blocks, "block"),
-            size(pin.live_bytes),
-            size(saved),
-        ),
-        change: "Allocate these long-lived blocks together (an arena, one array, or before the \
-                 short-lived ones), or copy the survivors when the short-lived ones go."
-            .into(),
-        now_bytes: saved,
-        saved_bytes: saved,
-        blocks: pin.blocks,
-        confidence: Confidence::Possible,
-        node: Some(pin.node.0),
-        ..Finding::default()
-    }
 }
 
 /// What makes this allocator give whole pages back.

@@ -20,8 +20,29 @@ use crate::model::{Frame, Node, Report};
 /// What blocks from before a fork are shown under.
 const INHERITED_NAME: &str = "[inherited from parent]";
 
+/// The report's node of each of the trace's.
+#[derive(Clone, Debug)]
+pub(crate) struct Renamed {
+    ids: Vec<u32>,
+    inherited: u32,
+}
+
+impl Renamed {
+    /// The report's node; 0 for one that it does not have.
+    pub fn of(&self, node: u32) -> u32 {
+        match node {
+            id if id == INHERITED.0 => self.inherited,
+            id => self.ids.get(id as usize).copied().unwrap_or(0),
+        }
+    }
+}
+
 /// Renumbers the report's nodes and names them.
-pub(crate) fn compact(report: &mut Report, nodes: &[StackNode], symbolizer: &mut dyn Symbolizer) {
+pub(crate) fn compact(
+    report: &mut Report,
+    nodes: &[StackNode],
+    symbolizer: &mut dyn Symbolizer,
+) -> Renamed {
     let used = used_nodes(report, nodes);
     let mut names = Names::default();
     let frame = names.frame(Frame::default());
@@ -49,6 +70,10 @@ pub(crate) fn compact(report: &mut Report, nodes: &[StackNode], symbolizer: &mut
     name_parts(report, &names);
     report.nodes = names.nodes;
     report.frames = names.frames;
+    Renamed {
+        ids: new_ids,
+        inherited: inherited.unwrap_or(0),
+    }
 }
 
 /// A node's parent; the root where a damaged trace names none before it.
@@ -95,14 +120,14 @@ fn each_node(report: &mut Report, visit: &mut dyn FnMut(&mut u32)) {
         finding.node.iter_mut().for_each(&mut *visit);
         finding.more_nodes.iter_mut().for_each(&mut *visit);
     }
-    for books in report
-        .instants
-        .iter_mut()
-        .filter_map(|instant| instant.books.as_mut())
-    {
-        for part in books.rows.iter_mut().flat_map(|row| row.parts.iter_mut()) {
+    for instant in &mut report.instants {
+        let rows = instant.books.iter_mut().flat_map(|books| &mut books.rows);
+        for part in rows.flat_map(|row| &mut row.parts) {
             part.node.iter_mut().for_each(&mut *visit);
         }
+        // Functions come later, with the report's own ids.
+        let pins = instant.fragments.iter_mut().flat_map(|all| &mut all.pins);
+        pins.flat_map(|pin| &mut pin.node).for_each(&mut *visit);
     }
 }
 

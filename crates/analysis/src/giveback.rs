@@ -1,4 +1,4 @@
-//! Of the memory that an allocator keeps: how much it could give back, and what pins the rest.
+//! Of the free memory that an allocator keeps: how much it could give back when asked.
 //!
 //! ```text
 //!   page    |  4096  |  4096  |  4096  |  4096  |
@@ -11,14 +11,10 @@
 //! B2  glibc keeps the first bytes of a free chunk, where its links are: a page that a free chunk
 //!     begins on stays. It never gives back what lies behind the last block of a thread's arena
 //!     (`tops`), only the arena's next blocks use it.
-//! B3  The free bytes of a page that has live blocks are shared equally among these blocks.
 //!
 //! Checked against `malloc_trim(0)` itself by bench/trim.py: the figure is exact but for blocks in
-//! thread caches, which look free to us and live to glibc. Not here: what to do about it (`findings.rs`).
-
-use std::collections::BTreeMap;
-
-use skinflint_trace::NodeId;
+//! thread caches, which look free to us and live to glibc. Not here: what pins the rest (`fragments/`), what to do
+//! about it (`findings.rs`).
 
 const PAGE: u64 = 4096;
 /// Bytes of a free chunk of glibc that stay: its six words, less the one shared with the block before.
@@ -40,68 +36,28 @@ pub(crate) struct Span {
 pub(crate) struct Extent {
     pub begin: u64,
     pub end: u64,
-    pub node: NodeId,
-}
-
-/// Free memory that shares pages with the blocks of one stack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pin {
-    /// The stack.
-    pub node: NodeId,
-    /// Free bytes on pages that only these blocks keep, by their share (B3).
-    pub free_bytes: u64,
-    /// Bytes of these blocks.
-    pub live_bytes: u64,
-    /// The blocks on such pages.
-    pub blocks: u64,
 }
 
 /// Where free memory stands.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GiveBack {
     /// On pages without a live byte, which the allocator can give back when asked.
     pub whole_bytes: u64,
     /// Behind the last blocks of arenas (B2).
     pub tops_bytes: u64,
-    /// On pages with live blocks.
-    pub pinned_bytes: u64,
-    /// Which stacks' blocks pin it, most first.
-    pub pins: Vec<Pin>,
 }
 
 /// Measures it. Spans and extents by address, neither overlapping among themselves.
 pub(crate) fn measure(
     spans: &[Span],
-    extents: impl Iterator<Item = Extent> + Clone,
+    extents: impl Iterator<Item = Extent>,
     glibc: bool,
 ) -> GiveBack {
     let lead = if glibc { GLIBC_CHUNK_LEFT } else { 0 };
-    let (whole_bytes, tops_bytes) = gaps(spans, extents.clone(), lead);
-    let mut pages = Pages {
-        spans,
-        first: 0,
-        page: 0,
-        used: 0,
-        holders: Vec::new(),
-        pins: BTreeMap::new(),
-        pinned: 0,
-    };
-    for extent in extents.filter(|extent| extent.begin < extent.end) {
-        let (first, last) = (extent.begin / PAGE, (extent.end - 1) / PAGE);
-        pages.lay(first, extent);
-        if last != first {
-            // Pages between are full: they have nothing free.
-            pages.lay(last, extent);
-        }
-    }
-    pages.turn(0);
-    let mut pins: Vec<Pin> = pages.pins.into_values().collect();
-    pins.sort_by_key(|pin| (std::cmp::Reverse(pin.free_bytes), pin.node));
+    let (whole_bytes, tops_bytes) = gaps(spans, extents, lead);
     GiveBack {
         whole_bytes,
         tops_bytes,
-        pinned_bytes: pages.pinned,
-        pins,
     }
 }
 
@@ -145,64 +101,6 @@ fn gaps(spans: &[Span], extents: impl Iterator<Item = Extent>, lead: u64) -> (u6
     (whole, tops)
 }
 
-/// One page after the other, with the blocks on it.
-struct Pages<'a> {
-    spans: &'a [Span],
-    first: usize,
-    page: u64,
-    used: u64,
-    holders: Vec<(NodeId, u64)>,
-    pins: BTreeMap<NodeId, Pin>,
-    pinned: u64,
-}
-
-impl Pages<'_> {
-    fn lay(&mut self, page: u64, extent: Extent) {
-        if page != self.page {
-            self.turn(page);
-        }
-        let start = extent.begin.max(page * PAGE);
-        let end = extent.end.min((page + 1) * PAGE);
-        self.used += end - start;
-        self.holders.push((extent.node, end - start));
-    }
-
-    /// Books the page at hand, if it is resident heap, and begins another one.
-    fn turn(&mut self, next: u64) {
-        let start = self.page * PAGE;
-        while self
-            .spans
-            .get(self.first)
-            .is_some_and(|span| span.end <= start)
-        {
-            self.first += 1;
-        }
-        let resident = self
-            .spans
-            .get(self.first)
-            .is_some_and(|span| span.start <= start);
-        let free = PAGE.saturating_sub(self.used);
-        if resident && free > 0 && !self.holders.is_empty() {
-            self.pinned += free;
-            let count = self.holders.len() as u64;
-            for (index, (node, live)) in self.holders.drain(..).enumerate() {
-                let empty = Pin {
-                    node,
-                    free_bytes: 0,
-                    live_bytes: 0,
-                    blocks: 0,
-                };
-                let pin = self.pins.entry(node).or_insert(empty);
-                pin.free_bytes += free / count + u64::from((index as u64) < free % count);
-                pin.live_bytes += live;
-                pin.blocks += 1;
-            }
-        }
-        self.holders.clear();
-        (self.page, self.used) = (next, 0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,12 +117,11 @@ mod tests {
         }
     }
 
-    fn block(offset: u64, len: u64, node: u32) -> Extent {
+    fn block(offset: u64, len: u64) -> Extent {
         let begin = BASE + offset;
         Extent {
             begin,
             end: begin + len,
-            node: NodeId(node),
         }
     }
 
@@ -233,23 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn pages_between_survivors_are_whole_and_theirs_are_pinned() {
+    fn pages_between_survivors_are_whole() {
         // Four pages: a block on the first, one on the third.
         let got = run(
             &[span(4, true)],
-            &[block(0, 96, 1), block(2 * PAGE, 1096, 2)],
+            &[block(0, 96), block(2 * PAGE, 1096)],
             false,
         );
-        assert_eq!(
-            (got.whole_bytes, got.tops_bytes, got.pinned_bytes),
-            (2 * PAGE, 0, 4000 + 3000)
-        );
-        let pins: Vec<_> = got
-            .pins
-            .iter()
-            .map(|pin| (pin.node.0, pin.free_bytes, pin.blocks))
-            .collect();
-        assert_eq!(pins, [(1, 4000, 1), (2, 3000, 1)]);
+        assert_eq!((got.whole_bytes, got.tops_bytes), (2 * PAGE, 0));
     }
 
     #[test]
@@ -257,13 +145,13 @@ mod tests {
         // The free chunk begins 40 bytes before the end of a page: the links just fit.
         let fits = run(
             &[span(3, true)],
-            &[block(0, PAGE - 40, 1), block(2 * PAGE, 64, 1)],
+            &[block(0, PAGE - 40), block(2 * PAGE, 64)],
             true,
         );
         assert_eq!(fits.whole_bytes, PAGE);
         let not = run(
             &[span(3, true)],
-            &[block(0, PAGE - 39, 1), block(2 * PAGE, 64, 1)],
+            &[block(0, PAGE - 39), block(2 * PAGE, 64)],
             true,
         );
         assert_eq!(not.whole_bytes, 0);
@@ -271,9 +159,9 @@ mod tests {
 
     #[test]
     fn what_lies_behind_the_last_block_of_an_arena_stays() {
-        let got = run(&[span(4, false)], &[block(0, 64, 1)], true);
+        let got = run(&[span(4, false)], &[block(0, 64)], true);
         assert_eq!((got.whole_bytes, got.tops_bytes), (0, 3 * PAGE));
-        let all = run(&[span(4, true)], &[block(0, 64, 1)], true);
+        let all = run(&[span(4, true)], &[block(0, 64)], true);
         assert_eq!((all.whole_bytes, all.tops_bytes), (3 * PAGE, 0));
     }
 
@@ -288,29 +176,7 @@ mod tests {
             top_goes: true,
         };
         let spans = [part(BASE, BASE + PAGE), part(BASE + 3 * PAGE, end)];
-        let got = run(&spans, &[block(PAGE + 100, PAGE, 1)], false);
-        assert_eq!((got.whole_bytes, got.pinned_bytes), (2 * PAGE, 0));
-    }
-
-    #[test]
-    fn a_block_over_many_pages_pins_its_two_ends_only() {
-        let got = run(&[span(4, true)], &[block(96, 4 * PAGE - 192, 1)], false);
-        assert_eq!((got.whole_bytes, got.pinned_bytes), (0, 192));
-    }
-
-    #[test]
-    fn blocks_on_one_page_share_what_is_free_there() {
-        let got = run(
-            &[span(1, true)],
-            &[block(0, 95, 1), block(1000, 500, 2)],
-            false,
-        );
-        // 4,096 - 595 = 3,501: 1,751 and 1,750.
-        let pins: Vec<_> = got
-            .pins
-            .iter()
-            .map(|pin| (pin.node.0, pin.free_bytes))
-            .collect();
-        assert_eq!((pins, got.pinned_bytes), (vec![(1, 1751), (2, 1750)], 3501));
+        let got = run(&spans, &[block(PAGE + 100, PAGE)], false);
+        assert_eq!(got.whole_bytes, 2 * PAGE);
     }
 }

@@ -17,6 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::books::largest_parts;
 use crate::facts::Limits;
+use crate::fragments;
+use crate::frames::Renamed;
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Report};
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
@@ -24,14 +26,15 @@ use crate::plumbing::Naming;
 
 /// Stacks that a finding lists.
 const MORE_NODES: usize = 50;
-/// Free memory between the blocks of one function is worth a line from here, and from a fiftieth of
-/// what is resident: a little lies between the blocks of every heap.
-const PINNED_BYTES: u64 = 512 << 10;
 /// Below this a holder is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
 /// Puts findings and parts together, adds the holders, and ranks all of it.
-pub(crate) fn settle(report: &mut Report, limits: &Limits) {
+pub(crate) fn settle(
+    report: &mut Report,
+    limits: &Limits,
+    pinned: Option<(&fragments::Kept, &Renamed)>,
+) {
     let naming = Naming::of(report);
     let plumbing = naming.plumbing.iter().enumerate();
     report.plumbing = plumbing
@@ -43,16 +46,10 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits) {
     name_parts(report, &naming, limits.parts);
     let found = std::mem::take(&mut report.findings);
     report.findings = merge(report, &naming, found);
-    let books = report
-        .instants
-        .get(report.at)
-        .and_then(|one| one.books.as_ref());
-    let least = books
-        .map_or(0, |books| books.resident_bytes / 50)
-        .max(PINNED_BYTES);
-    report.findings.retain(|one| {
-        one.kind != FindingKind::Retained || one.node.is_none() || one.saved_bytes >= least
-    });
+    if let Some((kept, renamed)) = pinned {
+        let found = fragments::functions::add(report, &naming, renamed, kept);
+        report.findings.extend(found);
+    }
     drop_shoes_of_growth(report, &naming);
     let mut held = holders(report, &naming);
     held.extend(mapped);
@@ -226,7 +223,8 @@ fn told(report: &Report, naming: &Naming) -> FxHashMap<u32, u64> {
         let function = finding
             .node
             .and_then(|node| naming.function_of(report, node));
-        if let Some(function) = function.filter(|_| finding.kind != FindingKind::Retained) {
+        let beside = matches!(finding.kind, FindingKind::Retained | FindingKind::Pinned);
+        if let Some(function) = function.filter(|_| !beside) {
             let most = told.entry(function).or_default();
             *most = (*most).max(finding.saved_bytes);
         }
@@ -412,7 +410,7 @@ mod tests {
             finding(FindingKind::Clownshoes, 2, 1, "1,025"),
             finding(FindingKind::Clownshoes, 3, 2, "2,049"),
         ];
-        settle(&mut one, &Limits::default());
+        settle(&mut one, &Limits::default(), None);
         let got: Vec<_> = one
             .findings
             .iter()
@@ -451,7 +449,7 @@ mod tests {
                 ..shoe
             },
         ];
-        settle(&mut one, &Limits::default());
+        settle(&mut one, &Limits::default(), None);
         let got: Vec<_> = one
             .findings
             .iter()
@@ -478,7 +476,7 @@ mod tests {
             site(3, 50_000, 50_000),
             site(5, 9_000_000, 0),
         ];
-        settle(&mut one, &Limits::default());
+        settle(&mut one, &Limits::default(), None);
         assert_eq!(one.findings.len(), 1, "{:#?}", one.findings);
         let held = &one.findings[0];
         assert_eq!(
@@ -507,10 +505,10 @@ mod tests {
             ..Site::default()
         }];
         one.findings = vec![finding(FindingKind::Zombie, 5, 50_000, "outlives")];
-        settle(&mut one, &Limits::default());
+        settle(&mut one, &Limits::default(), None);
         assert_eq!(one.findings.len(), 1);
         one.findings[0].saved_bytes = 49_999;
-        settle(&mut one, &Limits::default());
+        settle(&mut one, &Limits::default(), None);
         assert_eq!(one.findings.len(), 2);
     }
 }

@@ -631,14 +631,23 @@ impl Ledger {
 
     /// All live blocks, the parked ones included (G2), in no order.
     pub fn live_blocks(&self) -> impl Iterator<Item = &Block> {
-        let parked = self
-            .threads
-            .iter()
-            .filter_map(|thread| match &thread.parked {
-                Parked::Block(block) => Some(block),
-                _ => None,
-            });
-        self.blocks.iter().chain(parked)
+        self.live_at().map(|(_, block)| block)
+    }
+
+    /// The same with a number for each, below [`Ledger::slots`]: the same until the next event.
+    pub(crate) fn live_at(&self) -> impl Iterator<Item = (u32, &Block)> {
+        let behind = self.blocks.slots() as u32;
+        let parked = self.threads.iter().zip(behind..);
+        let parked = parked.filter_map(|(thread, slot)| match &thread.parked {
+            Parked::Block(block) => Some((slot, block)),
+            _ => None,
+        });
+        self.blocks.iter_at().chain(parked)
+    }
+
+    /// What every number of [`Ledger::live_at`] is below.
+    pub(crate) fn slots(&self) -> usize {
+        self.blocks.slots() + self.threads.len()
     }
 
     /// Bytes that the live map holds.

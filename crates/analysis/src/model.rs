@@ -27,7 +27,8 @@ pub struct Report {
     /// Counts over the whole run.
     pub totals: Totals,
     /// The moments for which there are figures. Always holds the end; holds the peak where resident
-    /// memory was sampled; then the largest live heap, then the marks.
+    /// memory was sampled; then the largest live heap, then the marks; last, if there is one, the moment
+    /// after the largest fall.
     pub instants: Vec<Instant>,
     /// Index of the instant that the report is about (`--at`); sites, sizes and findings are as of it.
     pub at: usize,
@@ -151,13 +152,15 @@ pub enum InstantKind {
     Mark,
     /// A time that was asked for (`--at 1.5s`).
     Time,
+    /// The snapshot after the largest fall of live memory from its highest level until then.
+    AfterFree,
 }
 
 /// A moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Instant {
-    /// `peak`, `heap-peak`, `end`, or the mark's name.
+    /// `peak`, `heap-peak`, `end`, `after-free`, or the mark's name.
     pub label: String,
     /// What it is.
     pub kind: InstantKind,
@@ -173,6 +176,126 @@ pub struct Instant {
     pub live_usable_bytes: u64,
     /// Where resident memory is; `None` where no snapshot belongs to the moment.
     pub books: Option<Books>,
+    /// Whose blocks keep free memory resident; `None` where there are no books, or no page of a heap
+    /// was read.
+    pub fragments: Option<Fragments>,
+}
+
+/// Free memory on the resident pages of the heap, and whose live blocks pin it. Pages are the kernel's, of
+/// 4,096 bytes. A stack pins a page if a live block of it has a byte there; the header that glibc keeps
+/// before a block counts as the block's. What is free on a page is shared equally among the blocks there.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fragments {
+    /// Resident bytes of the heap's pages: `used_bytes` + `free_bytes`.
+    pub resident_bytes: u64,
+    /// Of these, bytes of live blocks and their headers.
+    pub used_bytes: u64,
+    /// The rest: `pinned_bytes` + `nobodys_bytes`.
+    pub free_bytes: u64,
+    /// Free bytes on pages with a live byte: the sum over `pins` and `others`.
+    pub pinned_bytes: u64,
+    /// Free bytes on pages without one: nobody's, the allocator keeps them.
+    pub nobodys_bytes: u64,
+    /// Free bytes that the kernel listed as present and did not count as resident (or that were released
+    /// in between): the books' `allocator-free` is `free_bytes` less these, and `unread_bytes` more.
+    pub uncounted_bytes: u64,
+    /// Free bytes, by the books, of heaps whose pages could not be read: nothing here is about them.
+    pub unread_bytes: u64,
+    /// Resident pages of the heap.
+    pub pages: u64,
+    /// Of these, pages with a live byte: the page floor of this placement.
+    pub pinned_pages: u64,
+    /// Of these, pages that are partly free.
+    pub partial_pages: u64,
+    /// Pages that `used_bytes` would fill if they lay side by side: what an oracle could reach that had
+    /// known which blocks survive. The gap to it is `pinned_pages` less these.
+    pub packed_pages: u64,
+    /// The same if each usable size had pages of its own.
+    pub class_packed_pages: u64,
+    /// Stacks by their share of the free bytes, largest first; at most 200 at the report's instant, and
+    /// 20 elsewhere.
+    pub pins: Vec<Pins>,
+    /// The sum of those that are not listed; without `node` and `age`, its pages counted once for each
+    /// stack.
+    pub others: Pins,
+    /// The same by function, largest first, of the report's instant only: a page that several stacks of
+    /// one function pin is solely the function's. At most 100; `node` is the largest stack.
+    pub functions: Vec<Pins>,
+    /// The allocator's spans, where its layout is known.
+    pub spans: Option<HeapSpans>,
+}
+
+/// What the live blocks of one stack (or function) pin.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pins {
+    /// The stack.
+    pub node: Option<u32>,
+    /// Stacks: 1, or how many are summed up here.
+    pub stacks: u64,
+    /// Its share of the free bytes.
+    pub free_bytes: u64,
+    /// Of these, on pages that hold no other stack's blocks.
+    pub sole_free_bytes: u64,
+    /// Blocks that lie on partly free pages.
+    pub blocks: u64,
+    /// Their bytes there, headers included.
+    pub block_bytes: u64,
+    /// Live blocks in all.
+    pub live_blocks: u64,
+    /// Their bytes on resident pages of the heap, headers included.
+    pub live_bytes: u64,
+    /// Blocks acquired until the instant.
+    pub acquired_blocks: u64,
+    /// Resident pages that only its blocks pin, full ones included.
+    pub sole_pages: u64,
+    /// Resident pages that it pins together with others.
+    pub joint_pages: u64,
+    /// Pages that `live_bytes` would fill if they lay side by side.
+    pub packed_pages: u64,
+    /// Pages that would hold nothing any more if its blocks lay elsewhere, side by side: `sole_pages` −
+    /// `packed_pages`, at least 0.
+    pub freed_pages: u64,
+    /// What the heap's pages would be then, bytes: `resident_bytes` less the freed pages.
+    pub resident_elsewhere_bytes: u64,
+    /// How old the pinning blocks are; `null` for sums.
+    pub age: Option<PinAge>,
+    /// Spans of the allocator that only its blocks keep; 0 where they are not known.
+    pub sole_spans: u64,
+    /// Spans that it keeps together with others.
+    pub joint_spans: u64,
+}
+
+/// How old the pinning blocks of a stack are at the instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PinAge {
+    /// At least half of them are as old as this, nanoseconds (to the microsecond; of a block acquired
+    /// later than 71 minutes after the start, the time since then).
+    pub median_ns: u64,
+    /// The oldest.
+    pub oldest_ns: u64,
+    /// The median in events: acquisitions that the process made since, that of the block included.
+    pub median_acquisitions: u64,
+    /// The oldest.
+    pub oldest_acquisitions: u64,
+}
+
+/// Spans of an allocator that cuts its memory in a way which addresses and sizes tell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeapSpans {
+    /// What is known: `jemalloc: slabs of small size classes`.
+    pub layout: String,
+    /// Spans with a live block.
+    pub spans: u64,
+    /// Their resident bytes.
+    pub resident_bytes: u64,
+    /// Of these, bytes of live blocks.
+    pub used_bytes: u64,
+    /// Live blocks in them.
+    pub blocks: u64,
 }
 
 /// Where each byte of resident memory is (M2).
@@ -242,6 +365,8 @@ pub enum FindingKind {
     Zombie,
     /// Free memory that the allocator keeps.
     Retained,
+    /// Free memory that stays resident because live blocks lie on the same pages.
+    Pinned,
     /// Asked for and never touched, or touched and idle.
     Untouched,
     /// One stack or mapping that holds a large share: not waste by itself.

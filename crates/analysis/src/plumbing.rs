@@ -279,16 +279,12 @@ impl Naming {
 
     /// Its name, without parameters.
     pub(crate) fn mapper_name(&self, report: &Report, node: u32) -> String {
-        let listed = self
-            .listed
-            .get(node as usize)
-            .and_then(|node| report.nodes.get(*node as usize));
-        let frame = listed.and_then(|node| report.frames.get(node.frame as usize));
-        let name = frame.map_or("the program", |frame| frame.function.as_str());
-        match name.find('(') {
-            Some(at) if at > 0 => name[..at].to_owned(),
-            _ => name.to_owned(),
-        }
+        name_at(report, self.listed.get(node as usize))
+    }
+
+    /// The name of the function that names a node, without parameters.
+    pub(crate) fn function_name(&self, report: &Report, node: u32) -> String {
+        name_at(report, self.named.get(node as usize))
     }
 
     /// By node, the innermost node that is no plumbing; 0 if there is none. Parents come first.
@@ -346,6 +342,17 @@ impl Naming {
             })
             .map(|(function, _)| function)
             .collect()
+    }
+}
+
+/// The name of a node's function, without parameters.
+fn name_at(report: &Report, node: Option<&u32>) -> String {
+    let node = node.and_then(|node| report.nodes.get(*node as usize));
+    let frame = node.and_then(|node| report.frames.get(node.frame as usize));
+    let name = frame.map_or("the program", |frame| frame.function.as_str());
+    match name.find('(') {
+        Some(at) if at > 0 => name[..at].to_owned(),
+        _ => name.to_owned(),
     }
 }
 

@@ -14,6 +14,7 @@
 use skinflint_trace::{Snapshot, SnapshotCause};
 
 use crate::facts::{AnalysisError, At, Facts, Options};
+use crate::falls;
 use crate::model::{Instant, InstantKind};
 
 /// What is due, in the order in which things due at one ticket are done.
@@ -23,6 +24,8 @@ pub(crate) enum Due {
     Level(usize),
     /// Close this instant's books over this snapshot.
     Books(usize, usize),
+    /// Look at this snapshot: the largest fall may lie before it.
+    Look(usize),
     /// Fill the row of this mark.
     MarkRow(usize),
     /// The report's own instant.
@@ -60,6 +63,12 @@ impl Plan {
         plan.add(InstantKind::HeapPeak, "heap-peak", 0, None);
         plan.add_marks(facts, options);
         plan.choose(facts, options, peak, end)?;
+        if options.at != Some(At::AfterFree) {
+            let all = facts.snapshots.iter().enumerate();
+            let looks = all.filter(|(_, one)| falls::candidate(one));
+            plan.due
+                .extend(looks.map(|(index, one)| (one.ticket, Due::Look(index))));
+        }
         plan.due.sort_unstable();
         Ok(plan)
     }
@@ -181,6 +190,7 @@ impl Plan {
                 return Ok(());
             }
             Some(At::Mark(name)) => self.find_mark(facts, name)?,
+            Some(At::AfterFree) => self.after_free(facts, options)?,
             Some(At::Time(time_ns)) => return self.at_time(facts, *time_ns),
         };
         self.due.push((self.instants[self.at].ticket, Due::At));
@@ -206,6 +216,20 @@ impl Plan {
             name: name.into(),
             known,
         })
+    }
+
+    fn after_free(&mut self, facts: &Facts, options: &Options) -> Result<usize, AnalysisError> {
+        let wanted = options.after_free_ticket;
+        let found = facts
+            .snapshots
+            .iter()
+            .position(|one| Some(one.ticket) == wanted && falls::candidate(one))
+            .ok_or(AnalysisError::NoFall)?;
+        let one = &facts.snapshots[found];
+        let kind = InstantKind::AfterFree;
+        let instant = self.add(kind, "after-free", one.time_ns, Some(one.ticket));
+        self.due.push((one.ticket, Due::Books(instant, found)));
+        Ok(instant)
     }
 
     fn at_time(&mut self, facts: &Facts, time_ns: u64) -> Result<(), AnalysisError> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use skinflint_analysis::falls::FallSearch;
 use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::model::{Frame, Report};
 use skinflint_analysis::pass::Pass;
@@ -50,6 +51,7 @@ pub fn moment(text: &str) -> Option<At> {
         "peak" => None,
         "end" => Some(At::End),
         "heap-peak" => Some(At::HeapPeak),
+        "after-free" => Some(At::AfterFree),
         text => Some(time(text).map_or_else(|| At::Mark(text.to_owned()), At::Time)),
     }
 }
@@ -62,28 +64,6 @@ fn time(text: &str) -> Option<u64> {
     };
     let number: f64 = number.trim().parse().ok()?;
     (number.is_finite() && number >= 0.0).then_some((number * unit_ns) as u64)
-}
-
-fn facts(trace: &Trace) -> Facts {
-    let node = |id: u32| {
-        let (parent, pc) = trace.node(NodeId(id)).unwrap_or((NodeId(0), 0));
-        StackNode {
-            pc,
-            parent: parent.0,
-        }
-    };
-    Facts {
-        process: trace.process.clone(),
-        threads: trace.threads.clone(),
-        modules: trace.modules.clone(),
-        marks: trace.marks.clone(),
-        rss: trace.rss.clone(),
-        snapshots: trace.snapshots.clone(),
-        ending: trace.ending.clone(),
-        damage: trace.damage.iter().map(ToString::to_string).collect(),
-        nodes: (0..trace.node_count()).map(node).collect(),
-        trace_bytes: trace.file_bytes(),
-    }
 }
 
 /// Opens a trace.
@@ -119,7 +99,10 @@ pub fn analyse_with(
     if wanted.at == Some(At::HeapPeak) {
         wanted.heap_peak_ticket = heap_peak_ticket(trace);
     }
-    let facts = facts(trace);
+    if wanted.at == Some(At::AfterFree) {
+        wanted.after_free_ticket = after_free_ticket(trace);
+    }
+    let facts = Facts::of(trace);
     let mut analyzer = Analyzer::new(facts, wanted)?;
     if let Some(pass) = extra {
         analyzer.add_pass(pass);
@@ -161,6 +144,17 @@ fn heap_peak_ticket(trace: &Trace) -> Option<u64> {
         .events()
         .for_each(|event| ledger.apply(event, &mut |_, _| {}));
     Some(ledger.heap_peak().ticket)
+}
+
+/// The snapshot after the largest fall of live memory, in a reading of its own as well.
+fn after_free_ticket(trace: &Trace) -> Option<u64> {
+    let mut ledger = Ledger::new(16);
+    let mut search = FallSearch::new(&trace.snapshots);
+    trace.events().for_each(|event| {
+        search.before(event.ticket, &ledger);
+        ledger.apply(event, &mut |_, _| {});
+    });
+    search.finish(&ledger)
 }
 
 /// A child of fork began with its parent's live blocks: hands on the parent's events before the fork.
@@ -284,6 +278,7 @@ mod tests {
     fn moments() {
         assert_eq!(moment("peak"), None);
         assert_eq!(moment("end"), Some(At::End));
+        assert_eq!(moment("after-free"), Some(At::AfterFree));
         assert_eq!(moment("1.5s"), Some(At::Time(1_500_000_000)));
         assert_eq!(moment("20ms"), Some(At::Time(20_000_000)));
         for mark in ["phases", "s", "-1s", "nans", "load end"] {

@@ -150,6 +150,16 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     .collect()
 }
 
+/// Lines that the sections take at least.
+pub(crate) fn fewest_lines(report: &Report, style: &Style, width: usize) -> usize {
+    let sections = sections(report, style);
+    let detail: Vec<Vec<Detail>> = sections
+        .iter()
+        .map(|section| vec![Detail::Line; section.shown])
+        .collect();
+    blocks(report, &sections, &detail, width).len().max(2)
+}
+
 /// Adds the sections, in `room` lines where that is possible.
 pub(crate) fn findings(
     report: &Report,

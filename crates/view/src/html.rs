@@ -21,7 +21,7 @@ const PAGE: &str = include_str!("page/page.html");
 /// How pages of ours look: colours for light and dark, tables, sections. For other pages too.
 pub const STYLE: &str = include_str!("page/page.css");
 /// In the order that they run: core defines what the views register with, main starts them.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("page/core.js"),
     include_str!("page/tree.js"),
     include_str!("page/overview.js"),
@@ -30,6 +30,7 @@ const SCRIPTS: [&str; 9] = [
     include_str!("page/flame.js"),
     include_str!("page/sizes.js"),
     include_str!("page/tables.js"),
+    include_str!("page/pinned.js"),
     include_str!("page/main.js"),
 ];
 

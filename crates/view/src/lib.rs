@@ -17,6 +17,7 @@
 mod advice;
 pub mod html;
 pub mod json;
+mod pinned;
 mod screen;
 pub mod stack;
 pub mod text;

@@ -10,13 +10,15 @@
 //!     detail from the smallest up, and what is left out is counted.
 //! T4  Nothing recorded is said to be that; it is never good news.
 //!
-//! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs).
+//! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs), what pins
+//! free memory (pinned.rs).
 
 use skinflint_analysis::model::{
     Books, Completeness, FindingKind, Instant, InstantKind, Program, Report,
 };
 
-use crate::advice::findings;
+use crate::advice::{fewest_lines, findings};
+use crate::pinned;
 use crate::screen::{Ink, Line, bar, columns, left, right, wrap};
 use crate::stack;
 use crate::units::{bytes, count, duration, percent, plural};
@@ -63,6 +65,9 @@ pub fn render(report: &Report, style: &Style) -> String {
         books(report, width, &mut lines);
         let mut foot = tail(report, width);
         files(report, style, width, &mut foot);
+        let taken = lines.len() + foot.len() + fewest_lines(report, style, width);
+        let room = (!style.full_stacks).then(|| style.height.saturating_sub(taken));
+        pinned::section(report, room, width, &mut lines);
         let room = style.height.saturating_sub(lines.len() + foot.len());
         findings(report, style, width, room, &mut lines);
         lines.extend(foot);
@@ -162,6 +167,7 @@ fn instant_name(instant: &Instant) -> String {
         InstantKind::HeapPeak => format!("the largest live heap ({at} after the start)"),
         InstantKind::End => format!("the end ({at} after the start)"),
         InstantKind::Time => format!("{at} after the start"),
+        InstantKind::AfterFree => format!("the low after the largest free ({at} after the start)"),
         InstantKind::Mark => format!("mark “{}” ({at} after the start)", instant.label),
     }
 }

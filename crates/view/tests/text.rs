@@ -150,6 +150,80 @@ trace  app.sft
     assert_eq!(got, expected, "{got}");
 }
 
+/// 10 MiB of free memory on 2,600 pages, most of it `grow`'s; and what it looks like where there is no room.
+fn pinned() -> Report {
+    let mut report = small();
+    let row = |free_bytes, blocks, sole_pages, freed_pages, joint_pages| Pins {
+        node: Some(4),
+        free_bytes,
+        blocks,
+        sole_pages,
+        freed_pages,
+        joint_pages,
+        age: Some(PinAge {
+            median_ns: 12_300_000_000,
+            ..PinAge::default()
+        }),
+        ..Pins::default()
+    };
+    report.instants[0].fragments = Some(Fragments {
+        resident_bytes: 20 * MIB,
+        pinned_bytes: 10 * MIB,
+        nobodys_bytes: 2 * MIB,
+        pages: 5120,
+        pinned_pages: 4608,
+        partial_pages: 2600,
+        packed_pages: 2048,
+        functions: vec![
+            row(9 * MIB, 3100, 2300, 2200, 12),
+            row(MIB / 2, 7, 0, 0, 130),
+        ],
+        ..Fragments::default()
+    });
+    report
+}
+
+#[test]
+fn what_blocks_pin_is_a_table_that_adds_up() {
+    let wide = render(&pinned(), &Style::default());
+    // 10 MiB less 9.5 are others'; 2,200 pages are 8.59 MiB; 5,120 less 4,608 pages are nobody's.
+    let expected = "
+  free in the heap's pages: 10.0 MiB on 2,600 pages that live blocks pin, 2.00 MiB on 512 pages
+  without a live byte; side by side the live blocks would fill 2,048 instead of 4,608 pages
+       share      blocks  own pages  would free     shared  median age
+    9.00 MiB       3,100      2,300    8.59 MiB         12      12.3 s  grow
+     512 KiB           7          0         0 B        130      12.3 s  grow
+     512 KiB  others
+";
+    assert!(wide.contains(expected), "{wide}");
+    let style = Style {
+        width: 60,
+        ..Style::default()
+    };
+    let narrow = render(&pinned(), &style);
+    let expected = "
+       share      blocks  own pages  would free
+    9.00 MiB       3,100      2,300    8.59 MiB  grow
+";
+    assert!(narrow.contains(expected), "{narrow}");
+}
+
+#[test]
+fn little_that_is_pinned_is_said_only_where_all_is_asked_for() {
+    let mut report = pinned();
+    let all = report.instants[0].fragments.as_mut().expect("made so");
+    // A fiftieth of 20 MiB is 419,430 bytes.
+    all.pinned_bytes = 419_429;
+    all.functions.clear();
+    let section = "live blocks pin";
+    assert!(!render(&report, &Style::default()).contains(section));
+    let full = Style {
+        full_stacks: true,
+        ..Style::default()
+    };
+    assert!(render(&report, &full).contains(section));
+}
+
 #[test]
 fn full_stacks_show_every_frame() {
     let text = render(

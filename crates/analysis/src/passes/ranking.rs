@@ -78,6 +78,7 @@ fn kind_name(kind: FindingKind) -> &'static str {
         FindingKind::Leak => "leak",
         FindingKind::Zombie => "zombie",
         FindingKind::Retained => "retained",
+        FindingKind::Pinned => "pinned",
         FindingKind::Untouched => "untouched",
         FindingKind::Holder => "holder",
     }

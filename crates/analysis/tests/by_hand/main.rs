@@ -18,6 +18,7 @@ use skinflint_trace::{
 
 mod books;
 mod findings;
+mod fragments;
 mod ledger;
 
 const HEAP: u64 = 0x55_0000_0000;

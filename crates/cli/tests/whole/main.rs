@@ -21,6 +21,7 @@ mod damaged;
 mod disk;
 mod fit;
 mod marks;
+mod pins;
 mod predicted;
 mod processes;
 mod programs;

@@ -79,6 +79,7 @@ const store = {
     search: "",
     sites: "",
     sizes: "bytes",
+    pins: "function",
   },
   listeners: [],
   /** Takes what the hash says, where it says something that makes sense. */
@@ -97,6 +98,7 @@ const store = {
     if (!measures.some((m) => m.id === this.state.measure)) this.state.measure = "live_usable_bytes";
     if (!["up", "down"].includes(this.state.direction)) this.state.direction = "down";
     if (!["bytes", "slop", "blocks", "allocations"].includes(this.state.sizes)) this.state.sizes = "bytes";
+    if (!["function", "stack"].includes(this.state.pins)) this.state.pins = "function";
   },
   set(change) {
     Object.assign(this.state, change);

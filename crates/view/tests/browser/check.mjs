@@ -127,6 +127,32 @@ try {
     ];
   });
   check(down[0] === down[1] && down[1] === down[2], `top-down adds up to the instant (${down})`);
+  const pinned = await page.evaluate(() => {
+    const all = report_of().instants[report_of().at].fragments,
+      sum = (rows) => rows.reduce((s, row) => s + row.free_bytes, 0),
+      cell = () => [...document.querySelectorAll("#pinned tr.sum")].pop().querySelector("td.n").textContent;
+    const functions = cell();
+    store.set({ pins: "stack" });
+    const stacks = cell();
+    const note = document.querySelector("#pinned > p:last-of-type").textContent;
+    store.set({ pins: "function" });
+    return [
+      functions === figures.bytes(sum(all.functions)),
+      stacks === figures.bytes(sum(all.pins)),
+      sum(all.pins) + all.others.free_bytes === all.pinned_bytes,
+      note.includes(figures.bytes(all.others.free_bytes)),
+    ];
+    function report_of() {
+      return views.find((x) => x.id === "flame").report;
+    }
+  });
+  check(pinned.every(Boolean), `what blocks pin adds up, by function and by stack (${pinned})`);
+  await page.evaluate(() => store.set({ instant: 1 }));
+  check(
+    (await page.$eval("#pinned", (e) => e.textContent)).includes("are not known"),
+    "an instant whose pages are not known says so",
+  );
+  await page.evaluate(() => store.set({ instant: 0 }));
   await page.$eval("#timeline svg", (e) => e.focus());
   await page.keyboard.press("ArrowLeft");
   check(

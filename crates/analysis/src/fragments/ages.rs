@@ -1,0 +1,86 @@
+//! How old pinning blocks are: their ages by stack, for medians that are exact.
+//!
+//! ```text
+//!   pins of site 3 | pins of site 7 | …      one word each: acquisitions since | born, microseconds
+//!   └ offsets[rank of 3] …
+//! ```
+//!
+//! Y1  A slice holds as many ages as its site has pinning blocks.
+//! Y2  Order is by acquisitions since, which is the order of events; the time is that of the same block.
+//!
+//! Not here: which blocks pin (`sweep.rs`).
+
+use super::Tally;
+use super::sweep::Bits;
+use crate::ledger::Ledger;
+use crate::model::PinAge;
+
+/// Ages of pinning blocks, by site.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ages {
+    /// By site: where its ages begin and end; nothing for sites that were not wanted.
+    slices: Vec<(u32, u32)>,
+    words: Vec<u64>,
+    now_us: u64,
+}
+
+impl Ages {
+    /// Of the wanted sites. Cost: one look at every live block, in the order in which they are stored.
+    pub fn of(wanted: &[u32], tallies: &[Tally], pins: &Bits, ledger: &Ledger) -> Ages {
+        let mut slices = vec![(0u32, 0u32); tallies.len()];
+        let mut total = 0u32;
+        let mut left = vec![0u32; tallies.len()];
+        for &site in wanted {
+            // Live blocks fit into 32 bits: so do their slots.
+            let blocks = tallies[site as usize].blocks as u32;
+            slices[site as usize] = (total, total);
+            left[site as usize] = blocks;
+            total = total.saturating_add(blocks);
+        }
+        let mut words = vec![0u64; total as usize];
+        let (now_us, now) = (ledger.now_ns() / 1000, ledger.counts().allocations as u32);
+        for (slot, block) in ledger.live_at() {
+            if !pins.contains(slot) {
+                continue;
+            }
+            let site = ledger.cells().site_of(block.cell);
+            if left[site] == 0 {
+                continue;
+            }
+            left[site] -= 1;
+            let since = now.wrapping_sub(block.serial);
+            let end = &mut slices[site].1;
+            words[*end as usize] = u64::from(since) << 32 | u64::from(block.born_us);
+            *end += 1;
+        }
+        Ages {
+            slices,
+            words,
+            now_us,
+        }
+    }
+
+    /// Median and oldest of these sites together; `None` if none of their blocks pins.
+    pub fn of_sites(&self, sites: &[u32]) -> Option<PinAge> {
+        let slice = |&site: &u32| {
+            let (from, to) = self.slices.get(site as usize).copied().unwrap_or_default();
+            self.words
+                .get(from as usize..to as usize)
+                .unwrap_or_default()
+        };
+        let mut words: Vec<u64> = sites.iter().flat_map(slice).copied().collect();
+        let oldest = words.iter().copied().max()?;
+        let middle = words.len() / 2;
+        let (_, &mut median, _) = words.select_nth_unstable(middle);
+        let since_ns = |word: u64| {
+            let born_us = word & u64::from(u32::MAX);
+            self.now_us.saturating_sub(born_us).saturating_mul(1000)
+        };
+        Some(PinAge {
+            median_ns: since_ns(median),
+            oldest_ns: since_ns(oldest),
+            median_acquisitions: median >> 32,
+            oldest_acquisitions: oldest >> 32,
+        })
+    }
+}

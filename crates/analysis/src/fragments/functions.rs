@@ -1,0 +1,388 @@
+//! The same by function, once stacks have names; and what to change.
+//!
+//! ```text
+//!   sites ──► functions      sole pages: of one stack alone, and those that only stacks of it share
+//!   pages that functions share ──► the first k functions together: what would go back if all of them moved
+//! ```
+//!
+//! P1  A function's shares are the sums over its stacks; its sole pages are counted anew, as a page that
+//!     two of its stacks share is its own.
+//! P2  A finding's saving is exact: pages that only the named functions' blocks pin, less the pages that
+//!     these blocks fill side by side. It is never more than their share of the free bytes.
+//! P3  A finding of several functions together is made where no one of them alone would free half as
+//!     much, or of those that free next to nothing alone; its members have none of their own then.
+//! P4  Savings are from half a mebibyte and a fiftieth of resident memory on: a little lies between the
+//!     blocks of every heap.
+//!
+//! Not here: one stack by itself (`mod.rs`).
+
+use rustc_hash::FxHashMap;
+
+use super::{Kept, PAGE, Tally};
+use crate::frames::Renamed;
+use crate::model::{Confidence, Finding, FindingKind, Pins, Report};
+use crate::passes::wording::{bytes as size, count, percent};
+use crate::plumbing::Naming;
+
+/// Functions that the report lists.
+const ROWS: usize = 100;
+/// Functions of which it is known which pages they share: bits of a word, one of them for all others.
+const TOLD_APART: usize = 63;
+/// Functions that one finding puts together, at most.
+const TOGETHER: usize = 16;
+/// Findings of single functions.
+const SINGLE: usize = 8;
+/// Least saving (P4).
+const LEAST_BYTES: u64 = 512 << 10;
+/// Stacks that a finding lists.
+const MORE_NODES: usize = 50;
+
+/// A function with all of its stacks.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    tally: Tally,
+    sites: Vec<u32>,
+    /// The stack with the largest share.
+    node: u32,
+    largest: u64,
+    name: String,
+}
+
+/// Pages by the set of functions that pin them, where it is more than one (a bit each).
+type Masks = FxHashMap<u64, u64>;
+
+/// Fills the functions of the report's instant, and says what to change.
+pub(crate) fn add(
+    report: &mut Report,
+    naming: &Naming,
+    renamed: &Renamed,
+    kept: &Kept,
+) -> Vec<Finding> {
+    let (mut groups, group_of) = groups(report, naming, renamed, kept);
+    let mut order: Vec<u32> = (0..groups.len() as u32).collect();
+    order.sort_unstable_by_key(|&group| {
+        let group = &groups[group as usize];
+        (std::cmp::Reverse(group.tally.free_bytes), group.node)
+    });
+    let masks = share(&mut groups, &group_of, &order, kept);
+    for &group in order.iter().take(TOLD_APART) {
+        let group = &mut groups[group as usize];
+        group.name = naming.function_name(report, group.node);
+    }
+    let ordered: Vec<&Group> = order.iter().map(|&group| &groups[group as usize]).collect();
+    let instant = report.instants.get_mut(report.at);
+    let Some((label, books, fragments)) = instant.and_then(|one| {
+        let (label, books) = (one.label.clone(), one.books.as_ref()?);
+        Some((
+            label,
+            (books.resident_bytes, books.skew_ns),
+            one.fragments.as_mut()?,
+        ))
+    }) else {
+        return Vec::new();
+    };
+    let row = |group: &&Group| {
+        let stacks = group.sites.len() as u64;
+        let mut row = (group.tally).row(Some(group.node), stacks, fragments.resident_bytes);
+        row.age = kept.ages.of_sites(&group.sites);
+        row
+    };
+    let rows: Vec<Pins> = ordered.iter().take(ROWS).map(row).collect();
+    let telling = Telling {
+        label: &label,
+        heap_bytes: fragments.resident_bytes,
+        least: (books.0 / 50).max(LEAST_BYTES),
+        late: books.1 > 10_000_000,
+        renamed,
+        kept,
+    };
+    let found = telling.findings(&ordered, &rows, &masks);
+    fragments.functions = rows;
+    found
+}
+
+/// Sites by the function that names them; and the group of each site.
+fn groups(
+    report: &Report,
+    naming: &Naming,
+    renamed: &Renamed,
+    kept: &Kept,
+) -> (Vec<Group>, Vec<u32>) {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut known: FxHashMap<Option<u32>, u32> = FxHashMap::default();
+    let mut group_of = Vec::with_capacity(kept.sites.len());
+    for (site, (node, tally)) in kept.sites.iter().enumerate() {
+        if tally.live_bytes == 0 {
+            // It is on no page.
+            group_of.push(u32::MAX);
+            continue;
+        }
+        let node = renamed.of(*node);
+        let function = naming.function_of(report, node);
+        let index = *known.entry(function).or_insert_with(|| {
+            groups.push(Group::default());
+            groups.len() as u32 - 1
+        });
+        let group = &mut groups[index as usize];
+        if group.sites.is_empty() || tally.free_bytes > group.largest {
+            (group.node, group.largest) = (node, tally.free_bytes);
+        }
+        group.tally.add(tally);
+        group.sites.push(site as u32);
+        group_of.push(index);
+    }
+    for group in &mut groups {
+        let tally = &mut group.tally;
+        // Counted anew (P1); of spans it is not known which ones stacks share.
+        tally.joint_pages = 0;
+        (tally.sole_spans, tally.joint_spans) = (0, 0);
+    }
+    (groups, group_of)
+}
+
+/// Gives pages of several stacks to their functions (P1), and puts those of several functions down.
+fn share(groups: &mut [Group], group_of: &[u32], order: &[u32], kept: &Kept) -> Masks {
+    let mut bits = vec![1u64 << TOLD_APART; groups.len()];
+    for (bit, &group) in order.iter().take(TOLD_APART).enumerate() {
+        bits[group as usize] = 1 << bit;
+    }
+    let mut masks = Masks::default();
+    let mut on_page: Vec<u32> = Vec::new();
+    let mut words = kept.shared.iter();
+    while let (Some(&free), Some(&many)) = (words.next(), words.next()) {
+        on_page.clear();
+        for &site in words.by_ref().take(many as usize) {
+            let group = group_of[site as usize];
+            if !on_page.contains(&group) {
+                on_page.push(group);
+            }
+        }
+        if let [group] = on_page[..] {
+            let tally = &mut groups[group as usize].tally;
+            tally.sole_pages += 1;
+            tally.sole_free_bytes += u64::from(free);
+            continue;
+        }
+        let mut mask = 0;
+        for &group in &on_page {
+            groups[group as usize].tally.joint_pages += 1;
+            mask |= bits[group as usize];
+        }
+        *masks.entry(mask).or_default() += 1;
+    }
+    masks
+}
+
+/// Pages that these functions free together (P2); by their places in the order.
+fn freed_together(ordered: &[&Group], masks: &Masks, members: &[usize]) -> u64 {
+    let mut tally = Tally::default();
+    let mut among = 0u64;
+    for &member in members {
+        tally.add(&ordered[member].tally);
+        among |= 1 << member;
+    }
+    let shared = masks.iter().filter(|(mask, _)| *mask & !among == 0);
+    tally.sole_pages += shared.map(|(_, pages)| pages).sum::<u64>();
+    tally.freed_pages()
+}
+
+/// What findings are worded with.
+struct Telling<'a> {
+    label: &'a str,
+    heap_bytes: u64,
+    least: u64,
+    /// Pages were read at another moment than blocks.
+    late: bool,
+    renamed: &'a Renamed,
+    kept: &'a Kept,
+}
+
+impl Telling<'_> {
+    fn findings(&self, ordered: &[&Group], rows: &[Pins], masks: &Masks) -> Vec<Finding> {
+        let (mut alone, others): (Vec<usize>, Vec<usize>) =
+            (0..rows.len()).partition(|&index| rows[index].freed_pages * PAGE >= self.least);
+        let best_alone = alone.iter().map(|&index| rows[index].freed_pages).max();
+        let all: Vec<usize> = (0..rows.len()).collect();
+        let mut found = Vec::new();
+        match self.together_of(&all, ordered, masks) {
+            Some((members, pages)) if best_alone.unwrap_or(0) < pages.div_ceil(2) => {
+                alone.retain(|index| !members.contains(index));
+                found.push(self.together(&members, ordered, pages));
+            }
+            _ => {
+                let rest = self.together_of(&others, ordered, masks);
+                found.extend(rest.map(|(members, pages)| self.together(&members, ordered, pages)));
+            }
+        }
+        for index in alone.into_iter().take(SINGLE) {
+            found.push(self.single(ordered[index], &rows[index]));
+        }
+        found
+    }
+
+    /// Of these functions as few, from the first on, as free most of what they could together; none if
+    /// that is little, or one does it alone.
+    fn together_of(
+        &self,
+        among: &[usize],
+        ordered: &[&Group],
+        masks: &Masks,
+    ) -> Option<(Vec<usize>, u64)> {
+        let among = among.iter().copied().filter(|index| *index < TOLD_APART);
+        let among: Vec<usize> = among.take(TOGETHER).collect();
+        let freed = |many| freed_together(ordered, masks, &among[..many]);
+        let freed: Vec<u64> = (0..=among.len()).map(freed).collect();
+        let best = freed.iter().copied().max()?;
+        let many = freed.iter().position(|pages| *pages >= best - best / 5)?;
+        // Of one alone that has been asked before.
+        let worth = freed[many] * PAGE >= self.least;
+        worth.then(|| (among[..many].to_vec(), freed[many]))
+    }
+
+    fn more_nodes(&self, groups: &[&Group], but: u32) -> Vec<u32> {
+        let mut sites: Vec<u32> = groups
+            .iter()
+            .flat_map(|group| &group.sites)
+            .copied()
+            .collect();
+        sites.sort_unstable_by_key(|&site| {
+            let (node, tally) = &self.kept.sites[site as usize];
+            (std::cmp::Reverse(tally.free_bytes), *node)
+        });
+        let nodes = sites.iter().map(|&site| self.kept.sites[site as usize].0);
+        let nodes = nodes.map(|node| self.renamed.of(node));
+        nodes.filter(|node| *node != but).take(MORE_NODES).collect()
+    }
+
+    /// Blocks of one function.
+    fn single(&self, group: &Group, row: &Pins) -> Finding {
+        let saved = row.freed_pages * PAGE;
+        let mut what = format!(
+            "At {}, {} of this function ({} in them) lie on pages that are otherwise free: {} that hold \
+             nothing else, and {} with others' blocks. Their share of the free bytes there, which are \
+             divided equally among the blocks of a page, is {}. No call gives it back while they live.",
+            self.label,
+            count(row.blocks, "block"),
+            size(row.block_bytes),
+            count(row.sole_pages, "page"),
+            count(row.joint_pages, "page"),
+            size(row.free_bytes),
+        );
+        if let Some(age) = row.age {
+            what += &format!(
+                " Half of them are {:.1} s old and older ({} since), the oldest {:.1} s.",
+                age.median_ns as f64 / 1e9,
+                count(age.median_acquisitions, "acquisition"),
+                age.oldest_ns as f64 / 1e9,
+            );
+        }
+        what += &format!(
+            " All {} of this function that live would fill {}; elsewhere, they would leave the heap at {} \
+             instead of {}.",
+            count(row.live_blocks, "block"),
+            count(row.packed_pages, "page"),
+            size(row.resident_elsewhere_bytes),
+            size(self.heap_bytes),
+        );
+        Finding {
+            kind: FindingKind::Pinned,
+            title: format!(
+                "{} of about {} keep {} of free memory resident",
+                count(row.blocks, "block"),
+                size(row.live_bytes / row.live_blocks.max(1)),
+                size(row.free_bytes),
+            ),
+            change: change(&group.tally).into(),
+            what,
+            now_bytes: row.free_bytes,
+            saved_bytes: saved.min(row.free_bytes),
+            blocks: row.blocks,
+            confidence: self.confidence(),
+            node: Some(group.node),
+            more_nodes: self.more_nodes(&[group], group.node),
+            stacks: row.stacks,
+            ..Finding::default()
+        }
+    }
+
+    /// Blocks of several functions that share their pages.
+    fn together(&self, members: &[usize], ordered: &[&Group], pages: u64) -> Finding {
+        let groups: Vec<&Group> = members.iter().map(|&member| ordered[member]).collect();
+        let groups = &groups[..];
+        let mut sum = Tally::default();
+        groups.iter().for_each(|group| sum.add(&group.tally));
+        let node = groups[0].node;
+        let what = format!(
+            "At {}, {} of {} ({} in them) share pages that are otherwise free; their share of the \
+             free bytes there is {}. Moved together they would fill {} and leave {} without a live byte; \
+             no one of them alone would free half as much. {} of the {} that these functions acquired live.",
+            self.label,
+            count(sum.blocks, "block"),
+            named(groups),
+            size(sum.block_bytes),
+            size(sum.free_bytes),
+            count(sum.live_bytes.div_ceil(PAGE), "page"),
+            count(pages, "page"),
+            count(sum.live_blocks, "block"),
+            count(sum.acquired, "block"),
+        );
+        let saved = pages * PAGE;
+        Finding {
+            kind: FindingKind::Pinned,
+            title: format!(
+                "{} of {} functions together keep {} of free memory resident",
+                count(sum.blocks, "block"),
+                groups.len(),
+                size(sum.free_bytes),
+            ),
+            what,
+            change: change(&sum).into(),
+            now_bytes: sum.free_bytes,
+            saved_bytes: saved.min(sum.free_bytes),
+            blocks: sum.blocks,
+            confidence: self.confidence(),
+            node: Some(node),
+            more_nodes: self.more_nodes(groups, node),
+            stacks: groups.iter().map(|group| group.sites.len() as u64).sum(),
+            ..Finding::default()
+        }
+    }
+
+    /// The bytes are counted; that the blocks can be put elsewhere is for the reader to judge.
+    fn confidence(&self) -> Confidence {
+        match self.late {
+            true => Confidence::Possible,
+            false => Confidence::Likely,
+        }
+    }
+}
+
+/// The first names of several, in a sentence.
+fn named(groups: &[&Group]) -> String {
+    const NAMED: usize = 4;
+    let names = groups.iter().map(|group| group.name.as_str());
+    let mut names: Vec<String> = names.take(NAMED).map(str::to_owned).collect();
+    match groups.len().checked_sub(NAMED) {
+        Some(0) | None => {}
+        Some(more) => names.push(count(more as u64, "other function")),
+    }
+    match names.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// What brings survivors together: it depends on whether what died came from the same place.
+fn change(tally: &Tally) -> &'static str {
+    match percent(tally.live_blocks, tally.acquired) {
+        0..=50 => {
+            "Survivors and short-lived blocks come from the same place: give each request (or phase) an \
+             arena and copy out what outlives it. Or copy the survivors together once the others have \
+             gone. An allocator that meshes pages gets part of it without a change."
+        }
+        _ => {
+            "These blocks outlive what lay around them: allocate them from an arena or pool of their own, \
+             in one array, or before the short-lived ones."
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! One page after the other, with the blocks on it: shares, sole and joint pages.
+//!
+//! ```text
+//!   blocks by address ─► lay: first page, full pages, last page
+//!                           │ another page than before
+//!                           └─► turn: free bytes to holders, the page to its stacks
+//! ```
+//!
+//! W1  Blocks come by address and do not overlap; of one that does (a damaged trace) only what lies
+//!     behind the one before counts, as in the books.
+//! W2  A byte counts if it lies in one of the resident spans; of a block without such a byte nothing does.
+//! W3  A block pins if a page that it lies on has free bytes; it is counted once, though it may lie so on two.
+//!
+//! Cost: for each block one stack's tally and one cell's bytes. Not here: which addresses are heap (`books.rs`).
+
+use super::{PAGE, Placed, Tally};
+use crate::cells::Cells;
+use crate::giveback::Span;
+use crate::pass::CellId;
+
+/// What was found.
+pub(super) struct Swept {
+    /// By site; what cells know is not yet in it.
+    pub tallies: Vec<Tally>,
+    /// Bytes on resident pages, by cell.
+    pub cell_bytes: Vec<u64>,
+    /// By slot: whether the block pins (W3).
+    pub pins: Bits,
+    /// See `Kept::shared`.
+    pub shared: Vec<u32>,
+    pub resident_bytes: u64,
+    pub used_bytes: u64,
+    pub pinned_bytes: u64,
+    pub pages: u64,
+    pub pinned_pages: u64,
+    pub partial_pages: u64,
+}
+
+/// A set of small numbers.
+pub(super) struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(count: usize) -> Bits {
+        Bits(vec![0; count.div_ceil(64)])
+    }
+
+    /// Puts a number in; says whether it is new.
+    fn insert(&mut self, at: u32) -> bool {
+        let Some(word) = self.0.get_mut(at as usize / 64) else {
+            return false;
+        };
+        let bit = 1 << (at % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    pub fn contains(&self, at: u32) -> bool {
+        let word = self.0.get(at as usize / 64).copied().unwrap_or(0);
+        word >> (at % 64) & 1 == 1
+    }
+}
+
+/// A block on the page at hand.
+#[derive(Clone, Copy)]
+struct Holder {
+    site: u32,
+    slot: u32,
+    bytes: u64,
+}
+
+pub(super) struct Sweep<'a> {
+    spans: &'a [Span],
+    cells: &'a Cells,
+    keep: bool,
+    /// The first span that does not end before the page at hand.
+    first: usize,
+    /// Where the block before ends (W1).
+    at: u64,
+    page: u64,
+    holders: Vec<Holder>,
+    /// By site: the last page that it was seen on, plus 1.
+    seen: Vec<u64>,
+    /// Sites on the page at hand.
+    sites: Vec<u32>,
+    swept: Swept,
+}
+
+impl<'a> Sweep<'a> {
+    /// `spans` by address and disjoint; `slots` is beyond every block's.
+    pub fn new(spans: &'a [Span], cells: &'a Cells, slots: usize, keep: bool) -> Sweep<'a> {
+        let sites = cells.sites().len();
+        let (mut pages, mut last) = (0, None);
+        for span in spans {
+            pages += pages_of(span.start, span.end, &mut last);
+        }
+        Sweep {
+            spans,
+            cells,
+            keep,
+            first: 0,
+            at: 0,
+            page: 0,
+            holders: Vec::new(),
+            seen: vec![0; sites],
+            sites: Vec::new(),
+            swept: Swept {
+                tallies: vec![Tally::default(); sites],
+                cell_bytes: vec![0; cells.keys().len()],
+                pins: Bits::new(slots),
+                shared: Vec::new(),
+                resident_bytes: spans.iter().map(|span| span.end - span.start).sum(),
+                used_bytes: 0,
+                pinned_bytes: 0,
+                pages,
+                pinned_pages: 0,
+                partial_pages: 0,
+            },
+        }
+    }
+
+    /// Takes a block.
+    pub fn lay(&mut self, block: &Placed) {
+        let begin = block.begin.max(self.at);
+        if block.end <= begin {
+            return;
+        }
+        self.at = block.end;
+        let site = self.cells.site_of(CellId(block.cell)) as u32;
+        let (first, last) = (begin / PAGE, (block.end - 1) / PAGE);
+        let mut bytes = self.lay_on(first, (begin, block.end), (site, block.slot));
+        if last > first {
+            if last > first + 1 {
+                self.turn(first + 1);
+                bytes += self.lay_over((first + 1) * PAGE, last * PAGE, site);
+            }
+            bytes += self.lay_on(last, (begin, block.end), (site, block.slot));
+        }
+        self.swept.cell_bytes[block.cell as usize] += bytes;
+        self.swept.used_bytes += bytes;
+    }
+
+    /// The part of a block on one page.
+    fn lay_on(&mut self, page: u64, (begin, end): (u64, u64), (site, slot): (u32, u32)) -> u64 {
+        if page != self.page {
+            self.turn(page);
+        }
+        let bytes = self.resident(begin.max(page * PAGE), end.min((page + 1) * PAGE));
+        if bytes > 0 {
+            self.holders.push(Holder { site, slot, bytes });
+        }
+        bytes
+    }
+
+    /// Pages that one block fills: nothing is free there.
+    fn lay_over(&mut self, start: u64, end: u64, site: u32) -> u64 {
+        let (mut bytes, mut pages, mut last) = (0, 0, None);
+        for span in &self.spans[self.first..] {
+            if span.start >= end {
+                break;
+            }
+            let (from, to) = (span.start.max(start), span.end.min(end));
+            if from < to {
+                bytes += to - from;
+                pages += pages_of(from, to, &mut last);
+            }
+        }
+        self.swept.tallies[site as usize].sole_pages += pages;
+        self.swept.pinned_pages += pages;
+        bytes
+    }
+
+    /// Resident bytes between two addresses of the page at hand (W2).
+    fn resident(&self, start: u64, end: u64) -> u64 {
+        // Nearly always all of the page is.
+        if let Some(span) = self.spans.get(self.first)
+            && span.start <= start
+            && span.end >= end
+        {
+            return end - start;
+        }
+        let mut bytes = 0;
+        for span in &self.spans[self.first..] {
+            if span.start >= end {
+                break;
+            }
+            bytes += span.end.min(end).saturating_sub(span.start.max(start));
+        }
+        bytes
+    }
+
+    /// Books the page at hand and begins another one.
+    fn turn(&mut self, next: u64) {
+        if !self.holders.is_empty() {
+            self.book();
+        }
+        self.page = next;
+        let start = next.saturating_mul(PAGE);
+        while let Some(span) = self.spans.get(self.first)
+            && span.end <= start
+        {
+            self.first += 1;
+        }
+    }
+
+    fn book(&mut self) {
+        let start = self.page * PAGE;
+        let used: u64 = self.holders.iter().map(|holder| holder.bytes).sum();
+        let free = self.resident(start, start + PAGE).saturating_sub(used);
+        let swept = &mut self.swept;
+        swept.pinned_pages += 1;
+        swept.pinned_bytes += free;
+        swept.partial_pages += u64::from(free > 0);
+        let count = self.holders.len() as u64;
+        self.sites.clear();
+        for (index, holder) in self.holders.drain(..).enumerate() {
+            let tally = &mut swept.tallies[holder.site as usize];
+            if free > 0 {
+                // R1.
+                tally.free_bytes += free / count + u64::from((index as u64) < free % count);
+                tally.block_bytes += holder.bytes;
+                tally.blocks += u64::from(swept.pins.insert(holder.slot));
+            }
+            let seen = &mut self.seen[holder.site as usize];
+            if *seen != self.page + 1 {
+                *seen = self.page + 1;
+                self.sites.push(holder.site);
+            }
+        }
+        if let [site] = self.sites[..] {
+            let tally = &mut swept.tallies[site as usize];
+            tally.sole_pages += 1;
+            tally.sole_free_bytes += free;
+            return;
+        }
+        for &site in &self.sites {
+            swept.tallies[site as usize].joint_pages += 1;
+        }
+        if self.keep {
+            // At most a page's bytes, and as many stacks as it has bytes: both fit.
+            swept.shared.push(free as u32);
+            swept.shared.push(self.sites.len() as u32);
+            swept.shared.extend_from_slice(&self.sites);
+        }
+    }
+
+    /// Books the last page.
+    pub fn finish(mut self) -> Swept {
+        self.turn(0);
+        self.swept
+    }
+}
+
+/// Pages that a range touches, but for the one that the range before ended on.
+fn pages_of(start: u64, end: u64, last: &mut Option<u64>) -> u64 {
+    let (from, to) = (start / PAGE, end.div_ceil(PAGE));
+    let again = u64::from(last.is_some_and(|last| last == from));
+    *last = Some(to - 1);
+    (to - from).saturating_sub(again)
+}
