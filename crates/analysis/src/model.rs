@@ -6,6 +6,8 @@
 //! M3  Frames are given once, in [`Report::frames`]; a stack is a node of [`Report::nodes`], a tree
 //!     whose parents come before their children and whose node 0 is the empty stack.
 //! M4  [`Report::sites`] covers everything: sums over sites equal the totals.
+//! M5  [`Report::windows`] has an edge at each instant that was reached, where its sums are the
+//!     instant's figures, and those by site are the site's.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +45,10 @@ pub struct Report {
     pub zombies: Vec<Zombie>,
     /// Memory over time.
     pub timeline: Timeline,
+    /// What lived, was acquired and was released by stack and size, for any window of the run; not
+    /// written unless it was asked for (`--windows`; the page always has it).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
     /// Threads.
     pub threads: Vec<ThreadRow>,
     /// Marks.
@@ -444,6 +450,74 @@ pub struct Timeline {
     pub anon_bytes: Vec<u64>,
     /// Proportional set size, where read.
     pub pss_bytes: Vec<Option<u64>>,
+}
+
+/// Figures for any window between two edges. At an edge, a cell has `start_blocks` plus all that it
+/// acquired before, minus all that it released before; bytes are blocks × `size` and × `usable`. Cells
+/// and `others` add up to the process, at each edge and over each bucket, exactly.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Windows {
+    /// Moments at which figures are exact, in order: the start, the instants, and others as activity
+    /// wants them.
+    pub edges: Vec<WindowEdge>,
+    /// The stacks and sizes that are told apart, by site and size.
+    pub cells: Vec<WindowCell>,
+    /// For each bucket (from an edge to the next), the number of changes up to its end: its own are
+    /// those from the number before, or 0.
+    pub bucket_ends: Vec<u64>,
+    /// Changes: index into `cells`, ascending within a bucket.
+    pub changed_cell: Vec<u32>,
+    /// Blocks that the cell acquired within the bucket.
+    pub acquired_blocks: Vec<u64>,
+    /// Blocks that the cell released within the bucket; those that it acquired there included.
+    pub released_blocks: Vec<u64>,
+    /// How many of the smallest cells are not told apart, but counted together in `others`.
+    pub others_cells: u64,
+    /// What they held at the start.
+    pub others_start: WindowSum,
+    /// What they acquired in each bucket; empty if there are none.
+    pub others_acquired: Vec<WindowSum>,
+    /// What they released in each bucket; empty if there are none.
+    pub others_released: Vec<WindowSum>,
+}
+
+/// A moment between two events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowEdge {
+    /// Nanoseconds since the start; never falls from one edge to the next.
+    pub time_ns: u64,
+    /// Events before it.
+    pub events: u64,
+    /// The instants ([`Report::instants`]) that it is.
+    pub instants: Vec<u32>,
+}
+
+/// One stack asking for one size and being given one usable size.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowCell {
+    /// Index into [`Report::sites`].
+    pub site: u32,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Bytes given.
+    pub usable: u64,
+    /// Blocks that lived at the start: inherited from the process that forked.
+    pub start_blocks: u64,
+}
+
+/// Blocks, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowSum {
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes given.
+    pub usable_bytes: u64,
 }
 
 /// A thread.

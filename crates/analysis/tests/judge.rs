@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use skinflint_analysis::model::{Frame, InstantKind, Report};
-use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
+use skinflint_analysis::model::{Frame, InstantKind, Report, WindowEdge, WindowSum};
+use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer, WindowLimits};
 use skinflint_trace::{
     AllocFn, Event, EventKind, FreeFn, Mapping, MappingKind, Mark, NodeId, Snapshot, SnapshotCause,
     ThreadId,
@@ -616,4 +616,137 @@ fn the_books_agree_with_a_walk_over_bytes() {
         );
         assert_eq!(books.resident_bytes, rss_bytes, "seed {seed}");
     }
+}
+
+/// What the report's windows say at one edge: by cell of the trace, live and acquired; then the others.
+type Cell = (u32, u64, u64);
+
+fn at_edge(report: &Report, edge: usize) -> (BTreeMap<Cell, (u64, u64)>, [Sums; 2]) {
+    let windows = report.windows.as_ref().unwrap();
+    let mut cells: Vec<(u64, u64)> = windows
+        .cells
+        .iter()
+        .map(|cell| (cell.start_blocks, 0))
+        .collect();
+    let to = match edge {
+        0 => 0,
+        edge => windows.bucket_ends[edge - 1] as usize,
+    };
+    for change in 0..to {
+        let cell = &mut cells[windows.changed_cell[change] as usize];
+        cell.0 = cell.0 + windows.acquired_blocks[change] - windows.released_blocks[change];
+        cell.1 += windows.acquired_blocks[change];
+    }
+    let sums = |of: &[WindowSum]| {
+        let mut sums = Sums::default();
+        for one in of.iter().take(edge) {
+            sums.blocks += one.blocks;
+            sums.requested += one.requested_bytes;
+            sums.usable += one.usable_bytes;
+        }
+        sums
+    };
+    let others = [
+        sums(&windows.others_acquired),
+        sums(&windows.others_released),
+    ];
+    let key = |cell: &skinflint_analysis::model::WindowCell| {
+        let site = &report.sites[cell.site as usize];
+        (trace_node(report, site.node), cell.size, cell.usable)
+    };
+    (windows.cells.iter().map(key).zip(cells).collect(), others)
+}
+
+/// Every edge against a replay of all events before it: live and acquired blocks of every cell.
+fn compare_windows(report: &Report, events: &[Event], seed: u64) {
+    let windows = report.windows.as_ref().unwrap();
+    for (index, edge) in windows.edges.iter().enumerate() {
+        let judge = Judge::replay(&events[..edge.events as usize], u64::MAX);
+        let (cells, [acquired, released]) = at_edge(report, index);
+        let mut live = Sums::default();
+        let mut ever = Sums::default();
+        for (&(node, size, usable), &(blocks, made)) in &cells {
+            let want =
+                judge.sums(|held| (held.node, held.size, held.usable) == (node, size, usable));
+            assert_eq!(blocks, want.blocks, "seed {seed} edge {index} node {node}");
+            live.blocks += blocks;
+            live.requested += blocks * size;
+            live.usable += blocks * usable;
+            ever.blocks += made;
+            ever.requested += made * size;
+            ever.usable += made * usable;
+        }
+        live.blocks += acquired.blocks - released.blocks;
+        live.requested += acquired.requested - released.requested;
+        live.usable += acquired.usable - released.usable;
+        assert_eq!(live, judge.sums(|_| true), "seed {seed} edge {index}");
+        ever.blocks += acquired.blocks;
+        ever.requested += acquired.requested;
+        ever.usable += acquired.usable;
+        let mut want = Sums::default();
+        for sums in judge.ever.values() {
+            want.blocks += sums.blocks;
+            want.requested += sums.requested;
+            want.usable += sums.usable;
+        }
+        assert_eq!(ever, want, "seed {seed} edge {index}: acquired");
+    }
+}
+
+/// Windows under limits that force merging, and folding, and neither; each instant is an edge.
+#[test]
+fn windows_agree_with_the_judge_whatever_was_merged() {
+    let limits = |edges, changes| WindowLimits { edges, changes };
+    let cases = [
+        (WindowLimits::default(), false),
+        (limits(160, 1 << 20), false),
+        (limits(160, 700), true),
+        (limits(1024, 300), true),
+    ];
+    for seed in 40..=45u64 {
+        let (events, marks) = trace(seed, 1500);
+        let mut edges_before = usize::MAX;
+        for (limits, folds) in cases {
+            let options = Options {
+                at: Some(At::Mark(marks[marks.len() / 2].name.clone())),
+                windows: Some(limits),
+                ..Options::default()
+            };
+            let report = analyse(&events, &marks, options);
+            let windows = report.windows.as_ref().unwrap();
+            compare_windows(&report, &events, seed);
+            assert!(windows.edges.len() <= limits.edges + 1, "seed {seed}");
+            assert_eq!(windows.others_cells > 0, folds, "seed {seed} {limits:?}");
+            if limits.edges < 1024 && !folds {
+                assert!(windows.edges.len() < edges_before, "nothing was merged");
+            }
+            edges_before = windows.edges.len();
+            for (index, instant) in report.instants.iter().enumerate() {
+                let its: Vec<_> = windows
+                    .edges
+                    .iter()
+                    .filter(|edge| edge.instants.contains(&(index as u32)))
+                    .collect();
+                assert_eq!(its.len(), 1, "seed {seed}: {} is one edge", instant.label);
+                let before = events.iter().filter(|one| one.ticket <= instant.ticket);
+                assert_eq!(its[0].events, before.count() as u64, "{}", instant.label);
+            }
+            let rising = |a: &WindowEdge, b: &WindowEdge| a.time_ns <= b.time_ns;
+            assert!(windows.edges.is_sorted_by(rising), "seed {seed}");
+        }
+    }
+}
+
+/// The figures of windows do not change any other figure of the report.
+#[test]
+fn a_report_with_windows_is_the_same_report() {
+    let (events, marks) = trace(50, 1500);
+    let plain = analyse(&events, &marks, Options::default());
+    let options = Options {
+        windows: Some(WindowLimits::default()),
+        ..Options::default()
+    };
+    let mut with = analyse(&events, &marks, options);
+    assert!(with.windows.take().is_some() && plain.windows.is_none());
+    assert_eq!(format!("{with:?}"), format!("{plain:?}"));
 }
