@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use skinflint_analysis::model::{Frame, Report};
-use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
+use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer, WindowLimits};
 use skinflint_symbols::{SymbolOptions, Symbols};
 use skinflint_trace::{NodeId, OriginKind, SnapshotCause, Trace};
 
@@ -92,14 +92,15 @@ pub fn open(path: &Path) -> Result<Trace> {
     Ok(Trace::open(path)?)
 }
 
-/// Analyses a trace.
+/// Analyses a trace; with the figures for windows, which the page needs, if `windows` says so.
 ///
 /// # Errors
 /// If it cannot be read, or does not have the moment that was asked for.
-pub fn analyse(path: &Path, options: &AnalysisOptions) -> Result<Analysed> {
+pub fn analyse(path: &Path, options: &AnalysisOptions, windows: bool) -> Result<Analysed> {
     let trace = open(path)?;
     let mut wanted = Options {
         at: moment(&options.at),
+        windows: windows.then(WindowLimits::default),
         ..Options::default()
     };
     if wanted.at == Some(At::HeapPeak) {
