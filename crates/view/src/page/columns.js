@@ -12,9 +12,13 @@ const NULLABLE = /^(sites|cells|others_start|others_acquired|others_released)\./
 async function inflate(text) {
   if (typeof DecompressionStream === "undefined")
     throw new Error("this browser has no DecompressionStream; use one from 2023 or later");
-  const packed = atob(text),
+  let bytes;
+  if (Uint8Array.fromBase64) bytes = Uint8Array.fromBase64(text);
+  else {
+    const packed = atob(text);
     bytes = new Uint8Array(packed.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = packed.charCodeAt(i);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = packed.charCodeAt(i);
+  }
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
@@ -85,6 +89,7 @@ async function fillReport(report, text) {
   report.frameOf = Uint32Array.from(columns.get("nodes.frame") || []);
   // A damaged tree: a parent that does not come before its child counts as the root (K4).
   for (let n = 0; n < report.parents.length; n++) if (report.parents[n] >= n) report.parents[n] = 0;
+  report.siteNodes = Uint32Array.from(report.sites, (site) => site.node);
   report.siteOf = new Map(report.sites.map((site, index) => [site.node, index]));
   report.windows = columns.has("edges.time_ns") ? new Windows(report, columns) : null;
 }

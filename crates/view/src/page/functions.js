@@ -21,7 +21,7 @@ views.push({
     if (!changed || changed.some((key) => key !== "function")) this.table(report, what, say, names);
     // The chosen one by name; the largest that has a caller and is more than a passer-on, if none is.
     const wanted = state.function === "" ? undefined : ids.get(state.function.replace("|", "\0"));
-    const id = wanted !== undefined ? wanted : this.suggested(report, what);
+    const id = wanted !== undefined ? wanted : this.suggested(report);
     this.sandwich(what, id, say);
   },
   build(place) {
@@ -50,10 +50,9 @@ views.push({
       this.below.readout,
     );
   },
-  suggested(report, what) {
-    const best = what.tree
-      .functions()
-      .filter((row) => !stacks.dull(report, row.frame) && !/^(main|__libc_|_?start|0x)/.test(row.frame.function))
+  suggested(report) {
+    const best = this.rows
+      .filter((row) => !stacks.dull(report, row.frame) && !/^(main$|0x)|\+0x/.test(row.frame.function))
       .reduce((a, b) => (!a || b.total > a.total ? b : a), null);
     return best ? best.id : undefined;
   },

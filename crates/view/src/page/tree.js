@@ -117,7 +117,9 @@ function structureOf(report) {
       node = parents[node];
     }
   }
-  return (report.structure = { names, ids, functionOf, first, next, outermost });
+  const slot = new Uint32Array(names.length), // scratch of callees()
+    stamp = new Uint32Array(names.length);
+  return (report.structure = { names, ids, functionOf, first, next, outermost, slot, stamp, tick: 0 });
 }
 
 /** The tree of one measure in one direction; `values` are by site, the last of no stack (K6). */
@@ -127,9 +129,8 @@ class MeasureTree {
     Object.assign(this, { report, up: direction === "up", parent: report.parents });
     this.structure = structureOf(report);
     this.own = new Float64Array(size);
-    report.sites.forEach((site, index) => {
-      if (site.node < size) this.own[site.node] += values[index];
-    });
+    const nodes = report.siteNodes;
+    for (let s = 0; s < nodes.length; s++) if (nodes[s] < size) this.own[nodes[s]] += values[s];
     this.sum = this.own.slice();
     for (let node = size - 1; node > 0; node--) this.sum[this.parent[node]] += this.sum[node];
     this.others = values[report.sites.length] || 0;
@@ -144,46 +145,59 @@ class MeasureTree {
 
   children(box) {
     if (!box.kids) {
-      const made = new Map();
-      if (box.up) this.callers(box, made);
-      else this.callees(box, made);
+      const kids = box.up ? this.callers(box) : this.callees(box);
       if (!box.parent && this.others && box === this.root)
-        made.set(-1, this.box(box, "(small stacks, not told apart over time)", -1, this.others, box.up));
-      box.kids = [...made.values()].filter((kid) => kid.value > 0).sort((a, b) => b.value - a.value);
+        kids.push(this.box(box, "(small stacks, not told apart over time)", -1, this.others, box.up));
+      box.kids = kids.filter((kid) => kid.value > 0).sort((a, b) => b.value - a.value);
     }
     return box.kids;
   }
 
-  into(box, made, node, amount) {
-    const key = this.structure.functionOf[node];
-    let kid = made.get(key);
-    if (!kid) {
-      const frame = this.structure.names[key] || stacks.frame(this.report, node);
-      kid = this.box(box, frame.function || "(no name)", key, 0, box.up);
-      kid.frame = stacks.frame(this.report, node);
-      made.set(key, kid);
-    }
-    kid.value += amount;
-    kid.members.push(node);
-    kid.amounts.push(amount);
+  kid(box, node) {
+    const kid = this.box(box, "", this.structure.functionOf[node], 0, box.up);
+    kid.frame = stacks.frame(this.report, node);
+    kid.name = kid.frame.function || "(no name)";
+    return kid;
   }
 
-  callees(box, made) {
-    const { first, next } = this.structure;
+  callees(box) {
+    const kids = [],
+      structure = this.structure,
+      { first, next, functionOf, slot, stamp } = structure,
+      sum = this.sum,
+      tick = ++structure.tick;
     for (const member of box.members)
-      for (let node = first[member]; node; node = next[node])
-        if (this.sum[node]) this.into(box, made, node, this.sum[node]);
+      for (let node = first[member]; node; node = next[node]) {
+        if (!sum[node]) continue;
+        const id = functionOf[node];
+        if (stamp[id] !== tick) {
+          stamp[id] = tick;
+          slot[id] = kids.push(this.kid(box, node)) - 1;
+        }
+        const kid = kids[slot[id]];
+        kid.value += sum[node];
+        kid.members.push(node);
+      }
+    return kids;
   }
 
-  callers(box, made) {
+  callers(box) {
+    const made = new Map();
+    const into = (node, amount) => {
+      const key = this.structure.functionOf[node];
+      let kid = made.get(key);
+      if (!kid) made.set(key, (kid = this.kid(box, node)));
+      kid.value += amount;
+      kid.members.push(node);
+      kid.amounts.push(amount);
+    };
     if (!box.members) {
-      for (let node = 1; node < this.own.length; node++)
-        if (this.own[node] > 0) this.into(box, made, node, this.own[node]);
-      return;
-    }
-    box.members.forEach((node, i) => {
-      if (this.parent[node]) this.into(box, made, this.parent[node], box.amounts[i]);
-    });
+      for (let node = 1; node < this.own.length; node++) if (this.own[node] > 0) into(node, this.own[node]);
+    } else
+      box.members.forEach((node, i) => {
+        if (this.parent[node]) into(this.parent[node], box.amounts[i]);
+      });
+    return [...made.values()];
   }
 
   /** Every function: what came through it (each stack once, however it recurses) and what it asked for itself. */

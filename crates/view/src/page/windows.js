@@ -9,7 +9,7 @@
 // W3  An answer costs the number of cells and of changes since a checkpoint, not of events.
 // Not here: the run's figures (report.sites), what a span is called (span.js).
 
-const CHECKPOINT_BYTES = 48e6;
+const CHECKPOINT_BYTES = 24e6;
 
 class Windows {
   constructor(report, columns) {
