@@ -452,34 +452,29 @@ pub struct Timeline {
     pub pss_bytes: Vec<Option<u64>>,
 }
 
-/// Figures for any window between two edges. At an edge, a cell has `start_blocks` plus all that it
-/// acquired before, minus all that it released before; bytes are blocks × `size` and × `usable`. Cells
-/// and `others` add up to the process, at each edge and over each bucket, exactly.
+/// Figures for any window between two edges. Cells count units: at an edge, a cell has `start` units
+/// plus all that it acquired before, minus all that it released before, and a unit is `blocks` blocks,
+/// `size` bytes asked for and `usable` bytes given. All cells add up to the process and those of a site
+/// to the site, at each edge and over each bucket, exactly.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Windows {
     /// Moments at which figures are exact, in order: the start, the instants, and others as activity
     /// wants them.
     pub edges: Vec<WindowEdge>,
-    /// The stacks and sizes that are told apart, by site and size.
+    /// What is told apart, by site and size.
     pub cells: Vec<WindowCell>,
     /// For each bucket (from an edge to the next), the number of changes up to its end: its own are
     /// those from the number before, or 0.
     pub bucket_ends: Vec<u64>,
     /// Changes: index into `cells`, ascending within a bucket.
     pub changed_cell: Vec<u32>,
-    /// Blocks that the cell acquired within the bucket.
-    pub acquired_blocks: Vec<u64>,
-    /// Blocks that the cell released within the bucket; those that it acquired there included.
-    pub released_blocks: Vec<u64>,
-    /// How many of the smallest cells are not told apart, but counted together in `others`.
-    pub others_cells: u64,
-    /// What they held at the start.
-    pub others_start: WindowSum,
-    /// What they acquired in each bucket; empty if there are none.
-    pub others_acquired: Vec<WindowSum>,
-    /// What they released in each bucket; empty if there are none.
-    pub others_released: Vec<WindowSum>,
+    /// Units that the cell acquired within the bucket.
+    pub acquired: Vec<u64>,
+    /// Units that the cell released within the bucket; those that it acquired there included.
+    pub released: Vec<u64>,
+    /// How many stacks and sizes are not told apart, but counted together by stack, or in all.
+    pub folded_cells: u64,
 }
 
 /// A moment between two events.
@@ -494,30 +489,22 @@ pub struct WindowEdge {
     pub instants: Vec<u32>,
 }
 
-/// One stack asking for one size and being given one usable size.
+/// One stack asking for one size and being given one usable size (`blocks` is 1, a unit is a block). Or
+/// one of the three cells of sizes that are counted together: a unit of the first is a block of no
+/// bytes, of the second a byte asked for, of the third a byte given.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WindowCell {
-    /// Index into [`Report::sites`].
-    pub site: u32,
-    /// Bytes asked for.
-    pub size: u64,
-    /// Bytes given.
-    pub usable: u64,
-    /// Blocks that lived at the start: inherited from the process that forked.
-    pub start_blocks: u64,
-}
-
-/// Blocks, and their bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct WindowSum {
-    /// Blocks.
+    /// Index into [`Report::sites`]; `None` of stacks that are counted together.
+    pub site: Option<u32>,
+    /// Blocks of a unit.
     pub blocks: u64,
-    /// Bytes asked for.
-    pub requested_bytes: u64,
-    /// Bytes given.
-    pub usable_bytes: u64,
+    /// Bytes asked for of a unit.
+    pub size: u64,
+    /// Bytes given of a unit.
+    pub usable: u64,
+    /// Units that lived at the start: inherited from the process that forked.
+    pub start: u64,
 }
 
 /// A thread.

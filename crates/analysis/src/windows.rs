@@ -4,19 +4,22 @@
 //!   start   edge    edge  peak        mark          edge   end      edges: instants, and what activity wants
 //!     │ bucket │ bucket │bucket│  bucket  │  bucket   │ ... │        bucket: (cell, acquired, released)*
 //!     └────────┴────────┴──────┴──────────┴───────────┴─────┘
-//!   too many ──► neighbours merge, cheapest first, never across an instant ──► then the smallest cells
-//!                are counted together
+//!   too many ──► neighbours merge, cheapest first, never across an instant
+//!            ──► the sizes of a stack, smallest first, are counted together
+//!            ──► fewer edges still, and at last the smallest stacks are counted together
 //! ```
 //!
 //! W1  An edge is a place in the order of events; what a bucket holds is exact, whatever was merged.
 //! W2  An instant is an edge and stays one. The heap peak is known only at the end: its bucket is cut
 //!     in two by the counts that cells saved (C2 of `cells.rs`).
-//! W3  At most `WindowLimits::edges` edges (of which instants are never merged) and
-//!     `WindowLimits::changes` changes after each compaction; between two compactions at most one
-//!     bucket more, so memory is bounded by cells and limits, never by events.
-//! W4  Cells that are told apart and the others add up to the ledger, at each edge.
+//! W3  At most `WindowLimits::edges` edges (of which instants are never merged), and
+//!     `WindowLimits::changes` changes unless three for each edge are more. Between two compactions
+//!     there is at most one bucket more, so memory is bounded by cells and limits, never by events.
+//! W4  All cells together are the ledger, at each edge: in blocks, bytes asked for and bytes given.
 //! W5  Neighbours merge by what they span: share of the time plus share of the events. So a burst
 //!     keeps its edges beside hours of idling, and idling takes none.
+//! W6  What is counted together is three cells of one site (or of none): one counts blocks, one bytes
+//!     asked for, one bytes given. So a change is two numbers, whatever it is of.
 //!
 //! Not here: when an instant has come (`analyzer.rs`), how the page packs this (`view`).
 
@@ -25,16 +28,21 @@ use rustc_hash::FxHashMap;
 use crate::cells::{Cells, Noted};
 use crate::facts::WindowLimits;
 use crate::ledger::{HeapPeak, Ledger};
-use crate::model::{Site, WindowCell, WindowEdge, WindowSum, Windows};
-use crate::pass::CellKey;
+use crate::model::{Site, WindowCell, WindowEdge, Windows};
+use crate::pass::CellId;
 
-/// Beyond this share of time plus events in one bucket, cells are put together rather than edges:
-/// at least some sixty edges stay.
+/// Beyond this share of time plus events in one bucket, sizes are put together rather than edges.
+const COARSE: f64 = 1.0 / 128.0;
+/// Beyond this, stacks: at least some sixty edges stay.
 const COARSEST: f64 = 1.0 / 16.0;
 /// Edges are made eight times as fine as they are kept, so that merging has a choice.
 const FINER: f64 = 8.0;
 /// The first step: shorter than the time stamps of events are apart.
 const FIRST_STEP_NS: u64 = 1 << 14;
+/// Numbers of cells from here on are of sums (W6): three for each site of the ledger.
+const SUMS: u32 = 1 << 31;
+/// The site of stacks that are counted together.
+const NO_SITE: u32 = (SUMS - 4) / 3;
 
 /// What one cell did within a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,8 +58,6 @@ struct Bucket {
     end: WindowEdge,
     /// By cell.
     changes: Vec<Change>,
-    others_acquired: WindowSum,
-    others_released: WindowSum,
 }
 
 /// The buckets while events go by.
@@ -64,39 +70,16 @@ pub(crate) struct Recorder {
     changes: usize,
     /// Live blocks at the start, by cell.
     start_blocks: Vec<u32>,
-    /// Cells that are counted together.
+    /// Which cells are counted together, and whether those that are not in there yet are.
     folded: Vec<bool>,
+    fold_new: bool,
+    /// Which sites of the ledger are counted together.
+    folded_sites: Vec<bool>,
     /// Most that a merged bucket may span, as a share of the time plus a share of the events (W5).
     span: f64,
     /// The first event later than this wants an edge before it.
     pub next_ns: u64,
     noted: Vec<Noted>,
-}
-
-impl WindowSum {
-    fn add(&mut self, key: &CellKey, blocks: u64) {
-        self.blocks = self.blocks.wrapping_add(blocks);
-        let bytes = |size: u64| size.wrapping_mul(blocks);
-        self.requested_bytes = self.requested_bytes.wrapping_add(bytes(key.size));
-        self.usable_bytes = self.usable_bytes.wrapping_add(bytes(key.usable));
-    }
-
-    /// Wrapping as the ledger's own totals do: a damaged trace may name any size.
-    fn plus(self, other: WindowSum) -> WindowSum {
-        WindowSum {
-            blocks: self.blocks.wrapping_add(other.blocks),
-            requested_bytes: self.requested_bytes.wrapping_add(other.requested_bytes),
-            usable_bytes: self.usable_bytes.wrapping_add(other.usable_bytes),
-        }
-    }
-
-    fn minus(self, other: WindowSum) -> WindowSum {
-        WindowSum {
-            blocks: self.blocks.wrapping_sub(other.blocks),
-            requested_bytes: self.requested_bytes.wrapping_sub(other.requested_bytes),
-            usable_bytes: self.usable_bytes.wrapping_sub(other.usable_bytes),
-        }
-    }
 }
 
 impl Recorder {
@@ -109,6 +92,8 @@ impl Recorder {
             changes: 0,
             start_blocks: ledger.cells.counts().map(|count| count.live).collect(),
             folded: Vec::new(),
+            fold_new: false,
+            folded_sites: Vec::new(),
             span: (4.0 / limits.edges.max(4) as f64).min(2.0),
             next_ns: FIRST_STEP_NS,
             noted: Vec::new(),
@@ -165,8 +150,9 @@ impl Recorder {
                 acquired,
                 released: acquired + u64::from(before.live) - u64::from(live),
             };
-            self.put(&mut bucket, change, &ledger.cells);
+            self.put(&mut bucket.changes, change, &ledger.cells);
         }
+        settle(&mut bucket.changes);
         self.noted = noted;
         self.changes += bucket.changes.len();
         self.buckets.push(bucket);
@@ -175,30 +161,56 @@ impl Recorder {
         }
     }
 
-    fn put(&self, bucket: &mut Bucket, change: Change, cells: &Cells) {
-        if self.folded.get(change.cell as usize) == Some(&true) {
-            let key = &cells.keys()[change.cell as usize];
-            bucket.others_acquired.add(key, change.acquired);
-            bucket.others_released.add(key, change.released);
-        } else if change.acquired > 0 || change.released > 0 {
-            bucket.changes.push(change);
+    fn is_folded(&self, cell: usize) -> bool {
+        self.folded.get(cell).copied().unwrap_or(self.fold_new)
+    }
+
+    /// The first of the three cells that a cell's blocks are counted in (W6).
+    fn sums_of(&self, cell: usize, cells: &Cells) -> u32 {
+        let site = cells.site_of(CellId(cell as u32));
+        match self.folded_sites.get(site) {
+            Some(true) => SUMS + 3 * NO_SITE,
+            _ => SUMS + 3 * site as u32,
         }
     }
 
-    /// Back to three quarters of the limits (W3).
+    /// Adds a change of a cell of the ledger, as what it is counted as; `settle` is still to come.
+    fn put(&self, changes: &mut Vec<Change>, change: Change, cells: &Cells) {
+        if change.acquired == 0 && change.released == 0 {
+            return;
+        }
+        if !self.is_folded(change.cell as usize) {
+            changes.push(change);
+            return;
+        }
+        let key = &cells.keys()[change.cell as usize];
+        let sums = self.sums_of(change.cell as usize, cells);
+        for (cell, unit) in (sums..).zip([1, key.size, key.usable]) {
+            // Wrapping as the ledger's own totals do: a damaged trace may name any size.
+            changes.push(Change {
+                cell,
+                acquired: change.acquired.wrapping_mul(unit),
+                released: change.released.wrapping_mul(unit),
+            });
+        }
+    }
+
+    /// Well below the limits again (W3).
     fn compact(&mut self, cells: &Cells) {
         let (edges, changes) = (self.limits.edges / 4 * 3, self.limits.changes / 4 * 3);
         loop {
             self.merge();
             let crowded = self.buckets.len() >= edges && self.span < 2.0;
-            let full = self.changes > changes && self.span < COARSEST;
-            if !crowded && !full {
+            let full = self.changes > changes;
+            if crowded || (full && self.span < COARSE) {
+                self.span *= 1.25;
+            } else if full && self.fold_sizes(cells) {
+                continue;
+            } else if full && self.span < COARSEST {
+                self.span *= 1.25;
+            } else if !(full && self.fold_sites(cells)) {
                 break;
             }
-            self.span *= 1.25;
-        }
-        if self.changes > changes {
-            self.fold(cells);
         }
     }
 
@@ -226,12 +238,25 @@ impl Recorder {
         self.buckets = merged;
     }
 
-    /// Counts the smallest cells together, by bytes given over the run, until half the changes are left.
-    fn fold(&mut self, cells: &Cells) {
+    /// How many changes each cell that is told apart has; nothing if there is none.
+    fn places(&self, cells: &Cells) -> Option<Vec<usize>> {
         let mut places = vec![0usize; cells.keys().len()];
+        let mut any = false;
         for change in self.buckets.iter().flat_map(|bucket| &bucket.changes) {
-            places[change.cell as usize] += 1;
+            if change.cell < SUMS {
+                places[change.cell as usize] += 1;
+                any = true;
+            }
         }
+        any.then_some(places)
+    }
+
+    /// Counts the smallest cells of a stack together, by bytes given over the run, until a quarter of
+    /// the changes is of cells that are told apart. New ones are small. False if nothing is left.
+    fn fold_sizes(&mut self, cells: &Cells) -> bool {
+        let Some(places) = self.places(cells) else {
+            return false;
+        };
         let bytes = cells
             .keys()
             .iter()
@@ -242,74 +267,118 @@ impl Recorder {
             .filter(|(_, cell)| places[*cell] > 0)
             .collect();
         smallest.sort_unstable();
-        self.folded.resize(cells.keys().len(), false);
+        self.folded.resize(cells.keys().len(), self.fold_new);
+        self.fold_new = true;
+        let mut apart: usize = places.iter().sum();
+        let enough = apart / 4;
         for (_, cell) in smallest {
-            if self.changes <= self.limits.changes / 2 {
+            if apart <= enough {
                 break;
             }
             self.folded[cell] = true;
-            self.changes -= places[cell];
+            apart -= places[cell];
         }
+        self.recount(cells);
+        true
+    }
+
+    /// The same for the stacks whose cells are all counted together: half of them, by bytes given.
+    fn fold_sites(&mut self, cells: &Cells) -> bool {
+        self.folded_sites.resize(cells.sites().len(), false);
+        let mut bytes = vec![0u64; cells.sites().len()];
+        for (key, count) in cells.keys().iter().zip(cells.counts()) {
+            let of_site = &mut bytes[count.site as usize];
+            *of_site = of_site.saturating_add(key.usable.saturating_mul(count.ever));
+        }
+        let mut smallest: Vec<(u64, usize)> = bytes
+            .into_iter()
+            .zip(0..)
+            .filter(|(_, site)| !self.folded_sites[*site])
+            .collect();
+        smallest.sort_unstable();
+        for (_, site) in &smallest[..smallest.len().div_ceil(2)] {
+            self.folded_sites[*site] = true;
+        }
+        self.recount(cells);
+        !smallest.is_empty()
+    }
+
+    /// Counts what is now folded where it belongs.
+    fn recount(&mut self, cells: &Cells) {
         let mut buckets = std::mem::take(&mut self.buckets);
         for bucket in &mut buckets {
             for change in std::mem::take(&mut bucket.changes) {
-                self.put(bucket, change, cells);
+                let site = change.cell.wrapping_sub(SUMS) / 3;
+                if change.cell < SUMS {
+                    self.put(&mut bucket.changes, change, cells);
+                } else if self.folded_sites.get(site as usize) == Some(&true) {
+                    let cell = change.cell - 3 * site + 3 * NO_SITE;
+                    bucket.changes.push(Change { cell, ..change });
+                } else {
+                    bucket.changes.push(change);
+                }
             }
+            settle(&mut bucket.changes);
         }
+        self.changes = buckets.iter().map(|bucket| bucket.changes.len()).sum();
         self.buckets = buckets;
+    }
+
+    /// Every cell of the ledger as the cells that it is counted as: number, and units for each block.
+    fn counted_as(&self, cell: usize, cells: &Cells) -> impl Iterator<Item = (u32, u64)> + use<> {
+        let key = &cells.keys()[cell];
+        let folded = self.is_folded(cell);
+        let (first, count) = match folded {
+            true => (self.sums_of(cell, cells), 3),
+            false => (cell as u32, 1),
+        };
+        (first..).zip([1, key.size, key.usable]).take(count)
     }
 
     /// Everything has been seen, and the end is an edge: adds the heap peak, and writes it all down.
     pub(crate) fn finish(mut self, peak: usize, ledger: &Ledger, sites: &[Site]) -> Windows {
         self.cut_at_heap_peak(peak as u32, ledger);
         let cells = ledger.cells();
-        let by_node: FxHashMap<u32, u32> = sites.iter().map(|site| site.node).zip(0..).collect();
-        let start = |cell: usize| u64::from(self.start_blocks.get(cell).copied().unwrap_or(0));
-        let mut listed: Vec<bool> = (0..cells.keys().len())
-            .map(|cell| start(cell) > 0)
-            .collect();
-        for change in self.buckets.iter().flat_map(|bucket| &bucket.changes) {
-            listed[change.cell as usize] = true;
-        }
         let mut windows = Windows::default();
-        let mut order: Vec<(WindowCell, u32)> = Vec::new();
-        for (cell, key) in cells.keys().iter().enumerate() {
-            if self.folded.get(cell) == Some(&true) {
-                windows.others_cells += 1;
-                windows.others_start.add(key, start(cell));
-            } else if listed[cell] {
-                let row = WindowCell {
-                    site: by_node.get(&key.node.0).copied().unwrap_or(0),
-                    size: key.size,
-                    usable: key.usable,
-                    start_blocks: start(cell),
-                };
-                order.push((row, cell as u32));
+        let mut used: FxHashMap<u32, u64> = FxHashMap::default();
+        for change in self.buckets.iter().flat_map(|bucket| &bucket.changes) {
+            used.entry(change.cell).or_default();
+        }
+        for cell in 0..cells.keys().len() {
+            windows.folded_cells += u64::from(self.is_folded(cell));
+            let start = u64::from(self.start_blocks.get(cell).copied().unwrap_or(0));
+            if start > 0 {
+                for (cell, unit) in self.counted_as(cell, cells) {
+                    let units = used.entry(cell).or_default();
+                    *units = units.wrapping_add(start.wrapping_mul(unit));
+                }
             }
         }
+        let by_node: FxHashMap<u32, u32> = sites.iter().map(|site| site.node).zip(0..).collect();
+        let site_of = |site: usize| {
+            let known = cells.sites().get(site);
+            known.and_then(|known| by_node.get(&known.node.0)).copied()
+        };
+        let mut order: Vec<(WindowCell, u32)> = used
+            .into_iter()
+            .map(|(cell, start)| (window_cell(cell, start, cells, &site_of), cell))
+            .collect();
         order.sort_unstable();
-        let mut new_ids = vec![u32::MAX; cells.keys().len()];
-        for ((_, cell), id) in order.iter().zip(0..) {
-            new_ids[*cell as usize] = id;
-        }
+        let new_ids: FxHashMap<u32, u32> = order.iter().map(|(_, cell)| *cell).zip(0..).collect();
         windows.cells = order.into_iter().map(|(row, _)| row).collect();
         windows.edges.push(self.start);
         for mut bucket in self.buckets {
             for change in &mut bucket.changes {
-                change.cell = new_ids[change.cell as usize];
+                change.cell = new_ids[&change.cell];
             }
             bucket.changes.sort_unstable_by_key(|change| change.cell);
             for change in &bucket.changes {
                 windows.changed_cell.push(change.cell);
-                windows.acquired_blocks.push(change.acquired);
-                windows.released_blocks.push(change.released);
+                windows.acquired.push(change.acquired);
+                windows.released.push(change.released);
             }
             windows.bucket_ends.push(windows.changed_cell.len() as u64);
             windows.edges.push(bucket.end);
-            if windows.others_cells > 0 {
-                windows.others_acquired.push(bucket.others_acquired);
-                windows.others_released.push(bucket.others_released);
-            }
         }
         windows
     }
@@ -331,16 +400,15 @@ impl Recorder {
         }
         let first = self.up_to_heap_peak(at, &peak, instant, ledger);
         let rest = &mut self.buckets[at];
-        rest.others_acquired = rest.others_acquired.minus(first.others_acquired);
-        rest.others_released = rest.others_released.minus(first.others_released);
         for change in &first.changes {
             // Both are by cell, and the first part has no cell that the whole has not.
             if let Ok(same) = rest
                 .changes
                 .binary_search_by_key(&change.cell, |one| one.cell)
             {
-                rest.changes[same].acquired -= change.acquired;
-                rest.changes[same].released -= change.released;
+                let whole = &mut rest.changes[same];
+                whole.acquired = whole.acquired.wrapping_sub(change.acquired);
+                whole.released = whole.released.wrapping_sub(change.released);
             }
         }
         rest.changes
@@ -351,63 +419,93 @@ impl Recorder {
     /// The part of bucket `at` up to the heap peak: what cells saved then, minus all buckets before.
     fn up_to_heap_peak(&self, at: usize, peak: &HeapPeak, instant: u32, ledger: &Ledger) -> Bucket {
         let cells = ledger.cells();
-        let mut before = vec![(0u64, 0u64); cells.keys().len()];
-        let mut bucket = Bucket::default();
-        for earlier in &self.buckets[..at] {
-            for change in &earlier.changes {
-                let sums = &mut before[change.cell as usize];
-                sums.0 += change.acquired;
-                sums.1 += change.released;
-            }
-            bucket.others_acquired = bucket.others_acquired.plus(earlier.others_acquired);
-            bucket.others_released = bucket.others_released.plus(earlier.others_released);
-        }
-        let then = |cell: usize| {
+        let changes = self.buckets[at].changes.iter();
+        let mut then: FxHashMap<u32, (u64, u64)> =
+            changes.map(|change| (change.cell, (0, 0))).collect();
+        for cell in 0..cells.keys().len() {
             let start = u64::from(self.start_blocks.get(cell).copied().unwrap_or(0));
-            let (ever, live) = (cells.ever_at_heap_peak(cell), cells.live_at_heap_peak(cell));
-            (ever, start + ever - u64::from(live))
-        };
-        for change in &self.buckets[at].changes {
-            let cell = change.cell as usize;
-            let (acquired, released) = then(cell);
-            let part = Change {
-                cell: change.cell,
-                acquired: acquired - before[cell].0,
-                released: released - before[cell].1,
-            };
-            if part.acquired > 0 || part.released > 0 {
-                bucket.changes.push(part);
+            let ever = cells.ever_at_heap_peak(cell);
+            let gone = start + ever - u64::from(cells.live_at_heap_peak(cell));
+            for (cell, unit) in self.counted_as(cell, cells) {
+                if let Some(sums) = then.get_mut(&cell) {
+                    sums.0 = sums.0.wrapping_add(ever.wrapping_mul(unit));
+                    sums.1 = sums.1.wrapping_add(gone.wrapping_mul(unit));
+                }
             }
         }
-        let (mut acquired, mut released) = (WindowSum::default(), WindowSum::default());
-        for (cell, key) in cells.keys().iter().enumerate() {
-            if self.folded.get(cell) == Some(&true) {
-                let (ever, gone) = then(cell);
-                acquired.add(key, ever);
-                released.add(key, gone);
+        for change in self.buckets[..at].iter().flat_map(|one| &one.changes) {
+            if let Some(sums) = then.get_mut(&change.cell) {
+                sums.0 = sums.0.wrapping_sub(change.acquired);
+                sums.1 = sums.1.wrapping_sub(change.released);
             }
         }
-        bucket.others_acquired = acquired.minus(bucket.others_acquired);
-        bucket.others_released = released.minus(bucket.others_released);
+        let mut changes: Vec<Change> = then
+            .into_iter()
+            .map(|(cell, (acquired, released))| Change {
+                cell,
+                acquired,
+                released,
+            })
+            .collect();
+        settle(&mut changes);
         let from_ns = match at.checked_sub(1) {
             Some(last) => self.buckets[last].end.time_ns,
             None => self.start.time_ns,
         };
         let to_ns = self.buckets[at].end.time_ns;
-        bucket.end = WindowEdge {
+        let end = WindowEdge {
             time_ns: peak.time_ns.clamp(from_ns, to_ns),
             events: peak.events,
             instants: vec![instant],
         };
-        bucket
+        Bucket { end, changes }
     }
+}
+
+/// A cell as it is written down (W6).
+fn window_cell(
+    cell: u32,
+    start: u64,
+    cells: &Cells,
+    site_of: &impl Fn(usize) -> Option<u32>,
+) -> WindowCell {
+    if cell < SUMS {
+        let key = cells.key(CellId(cell));
+        return WindowCell {
+            site: site_of(cells.site_of(CellId(cell))),
+            blocks: 1,
+            size: key.size,
+            usable: key.usable,
+            start,
+        };
+    }
+    let unit = |kind| u64::from((cell - SUMS) % 3 == kind);
+    WindowCell {
+        site: site_of(((cell - SUMS) / 3) as usize),
+        blocks: unit(0),
+        size: unit(1),
+        usable: unit(2),
+        start,
+    }
+}
+
+/// By cell, each once, none of nothing.
+fn settle(changes: &mut Vec<Change>) {
+    changes.sort_unstable_by_key(|change| change.cell);
+    changes.dedup_by(|next, kept| {
+        let same = next.cell == kept.cell;
+        if same {
+            kept.acquired = kept.acquired.wrapping_add(next.acquired);
+            kept.released = kept.released.wrapping_add(next.released);
+        }
+        same
+    });
+    changes.retain(|change| change.acquired > 0 || change.released > 0);
 }
 
 /// Adds a bucket to the one before it.
 fn join(before: &mut Bucket, after: Bucket) {
     before.end = after.end;
-    before.others_acquired = before.others_acquired.plus(after.others_acquired);
-    before.others_released = before.others_released.plus(after.others_released);
     let mut old = std::mem::take(&mut before.changes).into_iter().peekable();
     let mut new = after.changes.into_iter().peekable();
     let both = &mut before.changes;
@@ -424,8 +522,8 @@ fn join(before: &mut Bucket, after: Bucket) {
             std::cmp::Ordering::Greater => b,
             std::cmp::Ordering::Equal => Change {
                 cell: a.cell,
-                acquired: a.acquired + b.acquired,
-                released: a.released + b.released,
+                acquired: a.acquired.wrapping_add(b.acquired),
+                released: a.released.wrapping_add(b.released),
             },
         });
     }

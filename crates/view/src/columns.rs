@@ -5,7 +5,7 @@
 //!
 //!   column:  name length · name · kind · count · bytes · numbers        up to the end of the stream
 //!            kind 0: as they are    kind 1: differences from the one before, zigzag    kind 2: zigzag
-//!            of `sites`, `cells` and the three `others_…`: 0 is null, else the value + 1
+//!            of `sites` and `cells`: 0 is null, else the value + 1
 //!   number:  7 bits a byte, lowest first, top bit = more follows
 //! ```
 //!
@@ -102,19 +102,17 @@ fn pack_windows(out: &mut Vec<u8>, windows: &Windows) -> Result<(), Error> {
     shorter(out, "changes.end", windows.bucket_ends.clone());
     let cells = windows.changed_cell.iter().map(|cell| u64::from(*cell));
     shorter(out, "changes.cell", cells.collect());
-    shorter(out, "changes.acquired", windows.acquired_blocks.clone());
+    shorter(out, "changes.acquired", windows.acquired.clone());
     // Most blocks are released in the bucket that they were acquired in: the difference is small.
     let net = windows
-        .acquired_blocks
+        .acquired
         .iter()
-        .zip(&windows.released_blocks)
+        .zip(&windows.released)
         .map(|(acquired, released)| zigzag(acquired.wrapping_sub(*released) as i64))
         .collect::<Vec<u64>>();
     column(out, "changes.net", Kind::Signed, &net);
-    shorter(out, "others.cells", vec![windows.others_cells]);
-    table(out, "others_start", &[windows.others_start])?;
-    table(out, "others_acquired", &windows.others_acquired)?;
-    table(out, "others_released", &windows.others_released)
+    shorter(out, "folded.cells", vec![windows.folded_cells]);
+    Ok(())
 }
 
 /// Rows as columns (C1).

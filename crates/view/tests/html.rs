@@ -136,15 +136,15 @@ fn the_data_reads_back() {
     same("nodes.frame", nodes(|node| node.frame));
     let windows = report.windows.as_ref().expect("the sample has windows");
     same("changes.end", windows.bucket_ends.clone());
-    same("changes.acquired", windows.acquired_blocks.clone());
+    same("changes.acquired", windows.acquired.clone());
     same(
         "edges.time_ns",
         windows.edges.iter().map(|edge| edge.time_ns).collect(),
     );
     let net: Vec<i128> = windows
-        .acquired_blocks
+        .acquired
         .iter()
-        .zip(&windows.released_blocks)
+        .zip(&windows.released)
         .map(|(acquired, released)| i128::from(*acquired) - i128::from(*released))
         .collect();
     assert_eq!(columns["changes.net"], net);
@@ -260,7 +260,7 @@ fn windows_add_up(report: &Report) {
     for (edge, end) in windows.edges[1..].iter().zip(&windows.bucket_ends) {
         for change in from..*end as usize {
             let cell = &mut live[windows.changed_cell[change] as usize];
-            *cell = *cell + windows.acquired_blocks[change] - windows.released_blocks[change];
+            *cell = *cell + windows.acquired[change] - windows.released[change];
         }
         from = *end as usize;
         let instant = &report.instants[edge.instants[0] as usize];

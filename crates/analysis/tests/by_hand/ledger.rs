@@ -359,13 +359,13 @@ fn windows_of_a_fork() {
     let edges: Vec<_> = windows.edges.iter().map(edge).collect();
     assert_eq!(edges, [(0, 0, vec![1]), (1_000_000, 2, vec![0])]);
     assert_eq!((label(1), label(0)), ("heap-peak", "end"));
-    let cell = |cell: &WindowCell| (cell.site, cell.size, cell.usable, cell.start_blocks);
+    let cell = |cell: &WindowCell| (cell.site.unwrap(), cell.size, cell.usable, cell.start);
     // Both sites hold 24 bytes at the end; the one that acquired them comes first.
     let cells: Vec<_> = windows.cells.iter().map(cell).collect();
     assert_eq!(cells, [(0, 8, 24, 0), (1, 10, 24, 1), (1, 20, 40, 1)]);
     assert_eq!(windows.bucket_ends, [2]);
     assert_eq!(windows.changed_cell, [0, 2]);
-    assert_eq!(windows.acquired_blocks, [1, 0]);
-    assert_eq!(windows.released_blocks, [0, 1]);
-    assert_eq!(windows.others_cells, 0);
+    assert_eq!(windows.acquired, [1, 0]);
+    assert_eq!(windows.released, [0, 1]);
+    assert_eq!(windows.folded_cells, 0);
 }

@@ -263,10 +263,11 @@ fn windows(report: &Report) -> Windows {
     }
     for (site, row) in (0..).zip(&report.sites) {
         windows.cells.push(WindowCell {
-            site,
+            site: Some(site),
+            blocks: 1,
             size: row.requested_bytes / row.allocations,
             usable: row.usable_bytes / row.allocations,
-            start_blocks: 0,
+            start: 0,
         });
     }
     // Index built, heap peak, peak, end.
@@ -298,8 +299,8 @@ fn windows(report: &Report) -> Windows {
             );
             if acquired > 0 || released > 0 {
                 windows.changed_cell.push(cell);
-                windows.acquired_blocks.push(acquired);
-                windows.released_blocks.push(released);
+                windows.acquired.push(acquired);
+                windows.released.push(released);
             }
         }
         windows.bucket_ends.push(windows.changed_cell.len() as u64);

@@ -242,6 +242,7 @@ const bar = {
     const w = report.windows;
     if (now.kind !== "window" || !w) {
       const instant = now.instant === null ? null : report.instants[now.instant];
+      if (!instant && !w) return "";
       const [live, blocks] = instant
         ? [instant.live_usable_bytes, instant.live_blocks]
         : [w.liveUsable[now.to], w.liveBlocks[now.to]];

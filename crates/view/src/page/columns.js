@@ -7,8 +7,6 @@
 //     as objects would cost more than everything else that the page does when it opens.
 // Not here: what windows mean (windows.js).
 
-const NULLABLE = /^(sites|cells|others_start|others_acquired|others_released)\./;
-
 async function inflate(text) {
   if (typeof DecompressionStream === "undefined")
     throw new Error("this browser has no DecompressionStream; use one from 2023 or later");

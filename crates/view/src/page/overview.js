@@ -284,6 +284,7 @@ function capital(text) {
 function booksAt(report, instant, edge) {
   const w = report.windows,
     known = instant === null || instant === undefined ? null : report.instants[instant];
+  if (!known && !w) return { blocks: 0, requested: 0, usable: 0, books: null };
   const level = known
     ? { blocks: known.live_blocks, requested: known.live_requested_bytes, usable: known.live_usable_bytes }
     : { blocks: w.liveBlocks[edge], requested: w.liveRequested[edge], usable: w.liveUsable[edge] };

@@ -16,22 +16,25 @@ views.push({
   /** Rows of the span, and what its allocations are of. */
   rowsOf(report, one) {
     const amounts = one.own ? null : span.amounts(report, one);
-    if (!amounts) return [report.sizes, "over the run"];
-    return [amounts.bySize(), one.kind === "window" ? one.at : "up to then"];
+    if (!amounts) return [report.sizes, "over the run", null];
+    const { rows, apart } = amounts.bySize(),
+      without = { bytes: apart.live_bytes, slop: apart.live_slop_bytes, blocks: apart.live_blocks, allocations: apart.allocations };
+    return [rows, one.kind === "window" ? one.at : "up to then", without];
   },
   render(report, state, place) {
     const [, kind, unit, of] = this.kinds.find((k) => k[0] === state.sizes),
       say = (v) => (unit === "bytes" ? figures.bytes(v) : figures.count(v));
     const one = span.of(report, state),
-      [sizes, made] = this.rowsOf(report, one),
+      [sizes, made, apart] = this.rowsOf(report, one),
       live = one.kind === "window" ? `at the end of the window from ${one.label}` : one.at,
       label = `${kind} ${state.sizes === "allocations" ? made : live}`;
-    const total = sizes.reduce((s, r) => s + of(r), 0),
-      folded = sizes !== report.sizes ? report.windows.othersCells : 0;
+    const told = sizes.reduce((s, r) => s + of(r), 0),
+      folded = apart ? apart[state.sizes] : 0,
+      total = told + folded;
     place.append(
       head(
         this,
-        `${label}: ${say(total)} in all${folded ? `, without ${figures.count(folded)} of the smallest stacks and sizes, which are not told apart over time` : ""}. Ticks below the axis: sizes that the allocator gave (its classes).`,
+        `${label}: ${say(total)} in all${folded ? `, of which ${say(folded)} in ${figures.count(report.windows.foldedCells)} small cases whose sizes are not told apart over time and not drawn` : ""}. Ticks below the axis: sizes that the allocator gave (its classes).`,
         choice(
           "Bars by",
           state.sizes,

@@ -5,7 +5,9 @@
 //
 // W1  Everything is a sum of blocks, so figures at an edge are exact; between edges nothing is claimed:
 //     a moment means the last edge that is not after it.
-// W2  What the analysis counted together (“others”) is the last site, beyond those of the report.
+// W2  A cell counts units: of a stack and a size that are told apart a unit is a block; what the
+//     analysis counted together has three cells, of blocks and of bytes. What is of no stack is the
+//     last site, beyond those of the report.
 // W3  An answer costs the number of cells and of changes since a checkpoint, not of events.
 // Not here: the run's figures (report.sites), what a span is called (span.js).
 
@@ -26,38 +28,20 @@ class Windows {
       this.instantsOf[edge].push(instant);
       this.edgeOf.set(instant, edge);
     });
-    this.site = Uint32Array.from(less(get("cells.site")));
+    this.sites = report.sites.length;
+    // 0 is no site, else the site + 1.
+    this.site = Uint32Array.from(get("cells.site"), (site) => (site ? site - 1 : this.sites));
+    this.blocks = less(get("cells.blocks"));
     this.size = less(get("cells.size"));
     this.usable = less(get("cells.usable"));
-    this.start = less(get("cells.start_blocks"));
+    this.start = less(get("cells.start"));
     this.cells = this.site.length;
     this.end = get("changes.end");
     this.cell = Uint32Array.from(get("changes.cell"));
     this.acquired = get("changes.acquired");
     this.net = get("changes.net");
-    this.sites = report.sites.length;
-    this.othersCells = get("others.cells")[0] || 0;
-    this.readOthers(columns);
+    this.foldedCells = get("folded.cells")[0] || 0;
     this.readTotals();
-  }
-
-  /** Running sums of the others, at each edge: [blocks, requested, usable] acquired and live. */
-  readOthers(columns) {
-    const fields = ["blocks", "requested_bytes", "usable_bytes"],
-      of = (table) => fields.map((field) => (columns.get(`${table}.${field}`) || []).map((v) => v - 1)),
-      start = of("others_start"),
-      acquired = of("others_acquired"),
-      released = of("others_released");
-    const running = (at, step) => {
-      const sums = new Float64Array(this.edges);
-      sums[0] = at;
-      for (let e = 1; e < this.edges; e++) sums[e] = sums[e - 1] + step(e - 1);
-      return sums;
-    };
-    this.othersAcquired = fields.map((_, f) => running(0, (b) => acquired[f][b] || 0));
-    this.othersLive = fields.map((_, f) =>
-      running(start[f][0] || 0, (b) => (acquired[f][b] || 0) - (released[f][b] || 0)),
-    );
   }
 
   /** The whole process at each edge, and checkpoints on the way. */
@@ -75,7 +59,7 @@ class Windows {
       acquired = new Float64Array(this.cells);
     let [blocks, requested, usable, made, given] = [0, 0, 0, 0, 0];
     for (let c = 0; c < this.cells; c++) {
-      blocks += live[c];
+      blocks += live[c] * this.blocks[c];
       requested += live[c] * this.size[c];
       usable += live[c] * this.usable[c];
     }
@@ -87,18 +71,18 @@ class Windows {
           net = this.net[i];
         live[c] += net;
         acquired[c] += this.acquired[i];
-        blocks += net;
+        blocks += net * this.blocks[c];
         requested += net * this.size[c];
         usable += net * this.usable[c];
-        made += this.acquired[i];
+        made += this.acquired[i] * this.blocks[c];
         given += this.acquired[i] * this.usable[c];
       }
       if (e % every === 0) this.checkpoints.push({ live: live.slice(), acquired: acquired.slice() });
-      this.liveBlocks[e] = blocks + this.othersLive[0][e];
-      this.liveRequested[e] = requested + this.othersLive[1][e];
-      this.liveUsable[e] = usable + this.othersLive[2][e];
-      this.acquiredBlocks[e] = made + this.othersAcquired[0][e];
-      this.acquiredUsable[e] = given + this.othersAcquired[2][e];
+      this.liveBlocks[e] = blocks;
+      this.liveRequested[e] = requested;
+      this.liveUsable[e] = usable;
+      this.acquiredBlocks[e] = made;
+      this.acquiredUsable[e] = given;
     }
   }
 
@@ -119,7 +103,7 @@ class Windows {
     return Math.max(0, low - 1);
   }
 
-  /** Blocks by cell at an edge: live then, and acquired up to then. */
+  /** Units by cell at an edge: live then, and acquired up to then. */
   at(edge) {
     const base = Math.floor(edge / this.every),
       live = this.checkpoints[base].live.slice(),
@@ -157,7 +141,7 @@ class Amounts {
       grown = after.live[c] - before.live[c];
     switch (id) {
       case "live_blocks":
-        return after.live[c];
+        return after.live[c] * w.blocks[c];
       case "live_requested_bytes":
         return after.live[c] * w.size[c];
       case "live_usable_bytes":
@@ -165,57 +149,24 @@ class Amounts {
       case "live_slop":
         return after.live[c] * (w.usable[c] - w.size[c]);
       case "acquired_blocks":
-        return made;
+        return made * w.blocks[c];
       case "acquired_bytes":
         return made * w.usable[c];
       case "acquired_slop":
         return made * (w.usable[c] - w.size[c]);
       case "released_blocks":
-        return made - grown;
+        return (made - grown) * w.blocks[c];
       case "released_bytes":
         return (made - grown) * w.usable[c];
       case "net_blocks":
-        return grown;
+        return grown * w.blocks[c];
       case "net_bytes":
         return grown * w.usable[c];
     }
     throw new Error(`no such figure: ${id}`);
   }
 
-  /** The same of all that were counted together. */
-  ofOthers(id) {
-    const w = this.windows,
-      from = this.from === null ? 0 : this.from,
-      live = (f) => w.othersLive[f][this.to],
-      made = (f) => w.othersAcquired[f][this.to] - w.othersAcquired[f][from],
-      net = (f) => w.othersLive[f][this.to] - w.othersLive[f][from];
-    switch (id) {
-      case "live_blocks":
-        return live(0);
-      case "live_requested_bytes":
-        return live(1);
-      case "live_usable_bytes":
-        return live(2);
-      case "live_slop":
-        return live(2) - live(1);
-      case "acquired_blocks":
-        return made(0);
-      case "acquired_bytes":
-        return made(2);
-      case "acquired_slop":
-        return made(2) - made(1);
-      case "released_blocks":
-        return made(0) - net(0);
-      case "released_bytes":
-        return made(2) - net(2);
-      case "net_blocks":
-        return net(0);
-      default:
-        return net(2);
-    }
-  }
-
-  /** A figure by site, others last; kept, since several views ask for the same. */
+  /** A figure by site, the last of none; kept, since several views ask for the same. */
   bySite(id) {
     let sums = this.made.get(id);
     if (sums) return sums;
@@ -227,7 +178,6 @@ class Amounts {
       for (let s = 0; s < sums.length; s++) sums[s] = Math.max(0, sign * net[s]);
     } else {
       for (let c = 0; c < w.cells; c++) sums[w.site[c]] += this.ofCell(id, c);
-      sums[w.sites] += this.ofOthers(id);
     }
     this.made.set(id, sums);
     return sums;
@@ -237,16 +187,27 @@ class Amounts {
     return this.bySite(id).reduce((sum, value) => sum + value, 0);
   }
 
-  /** Rows by size asked for, as those of the report, but of this window. */
+  /**
+   * Rows by size asked for, as those of the report, but of this window; and what of it has no size,
+   * as sizes were counted together.
+   */
   bySize() {
     if (this.sizes) return this.sizes;
     const w = this.windows,
-      rows = new Map();
+      rows = new Map(),
+      apart = { live_blocks: 0, live_bytes: 0, live_slop_bytes: 0, allocations: 0 };
     for (let c = 0; c < w.cells; c++) {
       const live = this.after.live[c],
         made = this.after.acquired[c] - this.before.acquired[c],
         net = live - this.before.live[c];
       if (!live && !made && !net) continue;
+      if (!w.blocks[c] || !w.usable[c]) {
+        apart.live_blocks += live * w.blocks[c];
+        apart.allocations += made * w.blocks[c];
+        apart.live_bytes += live * w.size[c];
+        apart.live_slop_bytes += live * (w.usable[c] - w.size[c]);
+        continue;
+      }
       let row = rows.get(w.size[c]);
       if (!row) {
         row = { size: w.size[c], usable: 0, most: -1, live_blocks: 0, live_slop_bytes: 0 };
@@ -263,6 +224,6 @@ class Amounts {
       row.slop_bytes += made * (w.usable[c] - w.size[c]);
       row.net_blocks += net;
     }
-    return (this.sizes = [...rows.values()]);
+    return (this.sizes = { rows: [...rows.values()], apart });
   }
 }
