@@ -170,7 +170,7 @@ function zoomBy(report, factor, ns) {
   const [from, to] = zoomed(report, store.state),
     [, end] = zoomed(report, { zoom: "" }),
     length = Math.max(1000, (to - from) * factor);
-  if (length >= end) return store.set({ zoom: "" });
+  if (length >= end * 0.999) return store.set({ zoom: "" }); // the ends are whole nanoseconds
   const middle = Math.max(from, Math.min(to, ns)),
     start = Math.max(0, Math.min(end - length, middle - ((middle - from) / (to - from)) * length));
   store.set({ zoom: `${Math.round(start)}-${Math.round(start + length)}` });

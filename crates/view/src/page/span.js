@@ -103,20 +103,23 @@ const AT_MEASURES = [
   { id: "live_usable_bytes", label: "Live bytes", unit: "bytes" },
   { id: "live_blocks", label: "Live blocks", unit: "count" },
   { id: "live_slop", label: "Live slop", unit: "bytes" },
-  { id: "acquired_bytes", label: "Allocated up to then", unit: "bytes" },
-  { id: "acquired_blocks", label: "Allocations up to then", unit: "count" },
-  { id: "released_bytes", label: "Freed up to then", unit: "bytes" },
+  { id: "acquired_bytes", label: "Allocated up to then", unit: "bytes", whole: "Allocated up to " },
+  { id: "acquired_blocks", label: "Allocations up to then", unit: "count", whole: "Allocations up to " },
+  { id: "released_bytes", label: "Freed up to then", unit: "bytes", whole: "Freed up to " },
 ];
+// `whole` comes before the window's name.
+const IN = " in the window from ",
+  AT_END = " at the end of the window from ";
 const WINDOW_MEASURES = [
-  { id: "grown_bytes", label: "Net growth (stacks that grew)", unit: "bytes" },
-  { id: "shrunk_bytes", label: "Net shrinkage (stacks that shrank)", unit: "bytes" },
-  { id: "acquired_bytes", label: "Allocated in the window", unit: "bytes" },
-  { id: "acquired_blocks", label: "Allocations in the window", unit: "count" },
-  { id: "released_bytes", label: "Freed in the window", unit: "bytes" },
-  { id: "released_blocks", label: "Frees in the window", unit: "count" },
-  { id: "live_usable_bytes", label: "Live bytes at its end", unit: "bytes" },
-  { id: "live_blocks", label: "Live blocks at its end", unit: "count" },
-  { id: "acquired_slop", label: "Slop allocated in the window", unit: "bytes" },
+  { id: "grown_bytes", label: "Net growth (stacks that grew)", unit: "bytes", whole: "Net growth of stacks that grew" + IN },
+  { id: "shrunk_bytes", label: "Net shrinkage (stacks that shrank)", unit: "bytes", whole: "Net shrinkage of stacks that shrank" + IN },
+  { id: "acquired_bytes", label: "Allocated in the window", unit: "bytes", whole: "Allocated" + IN },
+  { id: "acquired_blocks", label: "Allocations in the window", unit: "count", whole: "Allocations" + IN },
+  { id: "released_bytes", label: "Freed in the window", unit: "bytes", whole: "Freed" + IN },
+  { id: "released_blocks", label: "Frees in the window", unit: "count", whole: "Frees" + IN },
+  { id: "live_usable_bytes", label: "Live bytes at its end", unit: "bytes", whole: "Live bytes" + AT_END },
+  { id: "live_blocks", label: "Live blocks at its end", unit: "count", whole: "Live blocks" + AT_END },
+  { id: "acquired_slop", label: "Slop allocated in the window", unit: "bytes", whole: "Slop allocated" + IN },
 ];
 
 /** What can be measured of a span; the first is what is shown if the chosen one is not among them. */
@@ -143,5 +146,5 @@ function measured(report, state) {
     const other = measure.id === "grown_bytes" ? "shrunk_bytes" : "grown_bytes";
     beside = `; other stacks ${other === "shrunk_bytes" ? "shrank" : "grew"} by ${figures.bytes(amounts.total(other))}, net ${figures.change(amounts.total("net_bytes"))}`;
   }
-  return { beside, span: one, list, measure, values, whole: run ? measure.label : `${measure.label} ${one.at}` };
+  return { beside, span: one, list, measure, values, whole: run ? measure.label : measure.whole ? measure.whole + one.label : `${measure.label} ${one.at}` };
 }

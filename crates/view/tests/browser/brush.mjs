@@ -91,9 +91,11 @@ await main(run, async () => {
   await page.evaluate((e) => store.set({ span: `e3-e${e}`, change: "acquired_bytes" }), last);
   await settle(page);
   await page.fill("#flame input[type=search]", "level0");
+  await settle(page);
   const found = await page.textContent("#flame");
   check(/“level0” is on the stacks of [\d.]+ .iB, (9\d\.\d|100\.0)%/.test(found), "search: nearly all of churn's blocks come through level0");
   await page.fill("#functions input[type=search]", "level3");
+  await settle(page);
   await page.click("#function-list .pick");
   check(/^level3 — /.test(await page.textContent("#sandwich-name")), "a click on a function makes it the sandwich");
   await page.focus("#callers-canvas");

@@ -113,7 +113,11 @@ await main(run, async () => {
   equal(got.functions, [["load", 2160]], "load: its stack alone");
   check((await page.textContent("#books .head p")).includes("30 allocations of 2.11 KiB (given), 10 frees"), "the books say so");
   check((await page.textContent("#sizes .head p")).includes("1.39 KiB in all"), "sizes: 20 x 71 live at its end");
-  check(/load/.test(await page.textContent("#sites tbody tr")), "sites: the first is load's");
+  equal(
+    await page.$$eval("#sites tbody tr:first-child td.n", (all) => all.map((td) => td.textContent)),
+    ["+1.41 KiB", "2.11 KiB", "720 B", "30", "10", "1.41 KiB", "20"],
+    "sites: one row, load's",
+  );
   got = await window(edgeOf("work begin", 1), edgeOf("work end"));
   equal(got.sums, [40, 40, 0, 20, 40 * 88, 0], "work: 40 x 73, all freed");
   got = await window(edgeOf("Größe"), edgeOf("end"));
