@@ -35,8 +35,8 @@ use crate::pass::CellId;
 const COARSE: f64 = 1.0 / 128.0;
 /// Beyond this, stacks: at least some sixty edges stay.
 const COARSEST: f64 = 1.0 / 16.0;
-/// Edges are made eight times as fine as they are kept, so that merging has a choice.
-const FINER: f64 = 8.0;
+/// Edges are made four times as fine as they are kept, so that merging has a choice.
+const FINER: f64 = 4.0;
 /// The first step: shorter than the time stamps of events are apart.
 const FIRST_STEP_NS: u64 = 1 << 14;
 /// Numbers of cells from here on are of sums (W6): three for each site of the ledger.
@@ -501,6 +501,8 @@ fn settle(changes: &mut Vec<Change>) {
         same
     });
     changes.retain(|change| change.acquired > 0 || change.released > 0);
+    // Counting cells together leaves a vector several times as long as what is in it.
+    changes.shrink_to_fit();
 }
 
 /// Adds a bucket to the one before it.
@@ -528,4 +530,5 @@ fn join(before: &mut Bucket, after: Bucket) {
         });
     }
     both.extend(old.chain(new));
+    both.shrink_to_fit();
 }

@@ -61,6 +61,7 @@ views.push({
       this.brush.update();
       return;
     }
+    const focused = place.contains(document.activeElement) && document.activeElement.classList.contains("chart");
     place.replaceChildren();
     const all = this.curves(report),
       [from, to] = zoomed(report, state),
@@ -120,6 +121,7 @@ views.push({
       readout,
       this.fallback(all, from, to),
     );
+    if (focused) svg.focus({ preventScroll: true });
   },
   chart(report, curves, from, to, size) {
     const { w, h, left, right, top, bottom } = size;
@@ -172,20 +174,20 @@ views.push({
   },
   /** Names of the instants above the chart; a click chooses one. Those that would overlap are left out. */
   instants(report, X, { w, right, top, h, bottom }, from, to) {
-    const group = el("g", {});
-    let free = 0;
+    const group = el("g", {}),
+      taken = [];
     const order = report.instants
       .map((instant, index) => ({ instant, index }))
       .filter(({ instant }) => instant.time_ns >= from && instant.time_ns <= to)
-      .sort((a, b) => a.instant.time_ns - b.instant.time_ns);
+      .sort((a, b) => (b.index === report.at) - (a.index === report.at) || a.instant.time_ns - b.instant.time_ns);
     for (const { instant, index } of order) {
       const x = X(instant.time_ns),
         text = shorten(instant.label, 26),
-        wide = text.length * 6.1 + 8,
+        wide = text.length * 6.1 + 14,
         start = Math.min(x - 3, w - right - wide);
       group.append(el("line", { class: "tick", x1: x, x2: x, y1: top - 5, y2: h - bottom }));
-      if (start < free) continue;
-      free = start + wide + 6;
+      if (taken.some((other) => start < other.end && other.start < start + wide)) continue;
+      taken.push({ start, end: start + wide });
       group.append(
         el(
           "text",
