@@ -6,7 +6,8 @@
 #                    preemptions (a minute)
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
-#   make browser-test  the HTML report in Chromium (a minute; installs one npm package into the checkout)
+#   make browser-test  the HTML report in Chromium, of a recording of ten million events (two minutes; part of `make test`)
+#   make bench-page    the page's bars: opens in 2 s, brushes in 50 ms (on a quiet machine)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
@@ -21,7 +22,7 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
-.PHONY: help deps test-deps parquet-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test consumers-test screenshots install clean
+.PHONY: help deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -87,6 +88,7 @@ test: test-deps parquet-deps build
 	python3 -B bench/suite/selftest.py
 	python3 -B bench/compare/selftest.py
 	@if [ -x tests/run ]; then tests/run; fi
+	@$(MAKE) --no-print-directory browser-test
 	@$(MAKE) --no-print-directory check
 	@echo "make test: everything held"
 
@@ -127,22 +129,33 @@ compare: deps build
 	$(RELEASE)/skinflint compare --html target/compare-redis.html --json target/compare-redis.json -- \
 	  sh bench/compare/redis.sh
 
-# The page in a real browser: no errors, no requests, by keyboard, dark, 400 columns wide, hostile names.
-# Its one dependency (puppeteer-core, version and hash pinned) is installed into the checkout.
+# The page in a real browser: no errors, no requests, by keyboard, dark, 400 columns wide, hostile names; its
+# figures against the JSON, the brush, the time to open. Its one dependency (playwright-core, version and hash
+# pinned) is installed into the checkout.
 BROWSER = crates/view/tests/browser
-browser-test: deps
-	@sh bench/need.sh chromium:chromium node:nodejs npm:npm
-	@test -d $(BROWSER)/node_modules/puppeteer-core || npm ci --prefix $(BROWSER) --no-audit --no-fund --loglevel=error
+browser-deps: deps
+	@sh bench/need.sh chromium:chromium node:nodejs npm:npm make:make
+	@test -d $(BROWSER)/node_modules/playwright-core || npm ci --prefix $(BROWSER) --no-audit --no-fund --loglevel=error
+
+browser-test: browser-deps build
 	@mkdir -p target/browser
 	@for report in html empty hostile; do \
 	  $(CARGO) run --quiet --locked -p skinflint-view --example sample -- $$report > target/browser/$$report.html || exit 1; \
 	done
-	node $(BROWSER)/check.mjs target/browser/html.html target/browser/shots target/browser/empty.html target/browser/hostile.html
+	timeout 300 node $(BROWSER)/check.mjs target/browser/html.html target/browser/shots target/browser/empty.html target/browser/hostile.html
+	sh $(BROWSER)/recordings.sh $(RELEASE)/skinflint target/browser
+	timeout 300 node $(BROWSER)/figures.mjs target/browser/marks.html target/browser/marks.json target/browser/churn.html target/browser/churn.json
+	timeout 300 node $(BROWSER)/brush.mjs target/browser/churn.html target/browser/shots
+	timeout 300 node $(BROWSER)/opening.mjs target/browser/churn.html
+
+bench-page: browser-deps build
+	sh $(BROWSER)/recordings.sh $(RELEASE)/skinflint target/browser
+	timeout 600 node $(BROWSER)/opening.mjs --strict target/browser/churn.html
 
 # The pictures of the README, of what `make demo` has written.
-screenshots: demo browser-test
+screenshots: demo browser-deps
 	@mkdir -p docs/screenshots
-	node $(BROWSER)/screenshots.mjs $(DEMO)/sqlite3.html docs/screenshots
+	timeout 300 node $(BROWSER)/screenshots.mjs $(DEMO)/sqlite3.html docs/screenshots
 
 # The drop-in's contract and real programs on it, in their long forms (about half an hour).
 contract-test-long: test-deps

@@ -36,6 +36,7 @@ use crate::pass::{CellBlocks, Context, NO_KEY, Pass};
 use crate::passes;
 use crate::schedule::{Due, Plan};
 use crate::timeline::thin_rss;
+use crate::windows::Recorder;
 
 /// Live bytes given, by site, at a mark.
 pub(crate) struct MarkLevel {
@@ -71,6 +72,10 @@ pub struct Analyzer {
     after_free: Option<Instant>,
     /// The snapshot that was looked at last, and the instant whose books it closed.
     closed_last: Option<(usize, usize)>,
+    /// Figures for windows, where they are wanted; begins with the first event of our own.
+    windows: Option<Recorder>,
+    /// The first event later than this has something to do before it.
+    stop_ns: u64,
 }
 
 fn acting(passes: &[Box<dyn Pass>]) -> Vec<usize> {
@@ -111,6 +116,8 @@ impl Analyzer {
         Ok(Analyzer {
             ledger: Ledger::new(options.limits.timeline_points),
             due_ticket: plan.due.first().map_or(u64::MAX, |due| due.0),
+            stop_ns: plan.at_time_ns,
+            windows: None,
             ahead: Vec::with_capacity(AHEAD),
             hints: Vec::with_capacity(AHEAD),
             facts,
@@ -166,6 +173,9 @@ impl Analyzer {
 
     #[inline(never)]
     fn apply_ahead(&mut self) {
+        if self.options.windows.is_some() && self.windows.is_none() {
+            self.begin_windows();
+        }
         let mut events = std::mem::take(&mut self.ahead);
         let mut hints = std::mem::take(&mut self.hints);
         self.ledger.look_ahead(&events, &mut hints);
@@ -180,7 +190,7 @@ impl Analyzer {
 
     #[inline]
     fn apply(&mut self, event: &Event) {
-        if event.ticket > self.due_ticket || event.time_ns > self.plan.at_time_ns {
+        if event.ticket > self.due_ticket || event.time_ns > self.stop_ns {
             self.stop_slow(event);
         }
         self.last_ticket = event.ticket;
@@ -209,6 +219,25 @@ impl Analyzer {
             self.reach(Due::Level(self.plan.at));
             self.reach(Due::At);
         }
+        if let Some(windows) = &mut self.windows
+            && event.time_ns > windows.next_ns
+        {
+            windows.step(event.time_ns, &mut self.ledger);
+        }
+        self.stop_ns = self.next_stop_ns();
+    }
+
+    #[cold]
+    fn begin_windows(&mut self) {
+        self.ledger.end_inheritance();
+        let limits = self.options.windows.unwrap_or_default();
+        self.windows = Some(Recorder::begin(limits, &mut self.ledger));
+        self.stop_ns = self.next_stop_ns();
+    }
+
+    fn next_stop_ns(&self) -> u64 {
+        let step = self.windows.as_ref().map_or(u64::MAX, |one| one.next_ns);
+        self.plan.at_time_ns.min(step)
     }
 
     /// Does what is due: every event up to the due ticket has been applied (S1).
@@ -305,6 +334,10 @@ impl Analyzer {
     }
 
     fn level(&mut self, index: usize) {
+        if let Some(windows) = &mut self.windows {
+            let time_ns = self.plan.instants[index].time_ns;
+            windows.instant(index, time_ns, &mut self.ledger);
+        }
         levels(&mut self.plan.instants[index], &self.ledger);
         let mark = self
             .plan
@@ -402,6 +435,15 @@ impl Analyzer {
             }
         }
         let sites = self.sites();
+        let peak = self
+            .plan
+            .instants
+            .iter()
+            .position(|one| one.kind == InstantKind::HeapPeak);
+        let windows = match (self.windows.take(), peak) {
+            (Some(windows), Some(peak)) => Some(windows.finish(peak, &self.ledger, &sites)),
+            _ => None,
+        };
         let totals = self.totals(end_ns, &sites);
         let curve = std::mem::replace(&mut self.ledger.curve, crate::timeline::Curve::new(2));
         let mut timeline = curve.finish(end_ns, &self.ledger.live());
@@ -421,6 +463,7 @@ impl Analyzer {
             sites,
             sizes: self.sizes(),
             timeline,
+            windows,
             threads: self.threads(),
             marks: std::mem::take(&mut self.mark_rows),
             ..Report::default()

@@ -10,6 +10,8 @@
 //!     the cell has not changed since and `live` is. A cell saves its count before its first change
 //!     after a new peak: one comparison per change, nothing per peak.
 //! C3  Every cell has a site (its stack); a site's last serial is that of its latest acquisition.
+//! C4  While buckets are kept (`windows.rs`), a cell's counts are noted before its first change in a
+//!     bucket: one comparison per change, on a line that the change needs anyway.
 //!
 //! Not here: totals over the process (`ledger.rs`).
 
@@ -29,8 +31,20 @@ pub struct CellCount {
     pub live: u32,
     /// Live blocks at the heap peak of `epoch` (C2).
     saved: u32,
+    /// `ever` then.
+    saved_ever: u64,
     /// Index of the site (C3).
     pub site: u32,
+    /// The bucket in which it was noted last (C4); 0 is none.
+    bucket: u32,
+}
+
+/// A cell as it was before its first change in a bucket (C4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Noted {
+    pub cell: CellId,
+    pub live: u32,
+    pub ever: u64,
 }
 
 /// A cell on one cache line: finding it, counting it and knowing its sizes is one miss, not two.
@@ -68,7 +82,13 @@ pub struct Cells {
     table: Vec<(u32, u32)>,
     /// Number of heap peaks so far (C2).
     epoch: u64,
+    /// Number of the open bucket; 0 while none are kept (C4).
+    bucket: u32,
+    /// Cells that changed in it, in order of their first change.
+    noted: Vec<Noted>,
 }
+
+const _: () = assert!(size_of::<Cell>() == 64, "a cell is one cache line");
 
 impl Default for Cells {
     fn default() -> Cells {
@@ -79,6 +99,8 @@ impl Default for Cells {
             site_of: FxHashMap::default(),
             table: vec![(0, 0); 1024],
             epoch: 0,
+            bucket: 0,
+            noted: Vec::new(),
         }
     }
 }
@@ -206,6 +228,7 @@ impl Cells {
     pub fn acquire(&mut self, cell: CellId, serial: u32, time_ns: u64) {
         let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);
+        note(count, self.bucket, &mut self.noted, cell);
         count.live += 1;
         count.ever += 1;
         let site = &mut self.sites[count.site as usize];
@@ -220,6 +243,7 @@ impl Cells {
     pub fn release(&mut self, cell: CellId, serial: u32) {
         let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);
+        note(count, self.bucket, &mut self.noted, cell);
         count.live -= 1;
         let site = &mut self.sites[count.site as usize];
         site.temporaries += u64::from(site.last_serial == serial);
@@ -230,6 +254,7 @@ impl Cells {
     pub fn regrown(&mut self, cell: CellId) {
         let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);
+        note(count, self.bucket, &mut self.noted, cell);
         count.live -= 1;
     }
 
@@ -252,6 +277,35 @@ impl Cells {
         } else {
             count.live
         }
+    }
+
+    /// Blocks of a cell acquired up to the largest live heap (C2).
+    pub(crate) fn ever_at_heap_peak(&self, cell: usize) -> u64 {
+        let count = &self.cells[cell].count;
+        if count.epoch == self.epoch {
+            count.saved_ever
+        } else {
+            count.ever
+        }
+    }
+
+    /// Closes the open bucket, if there is one, and opens the next: from here on changes are noted
+    /// (C4). What was noted in the closed one is moved to `into`, which must be empty.
+    pub(crate) fn next_bucket(&mut self, into: &mut Vec<Noted>) {
+        std::mem::swap(&mut self.noted, into);
+        // A bucket takes microseconds at the least: the number does not wrap within a month.
+        self.bucket = self.bucket.checked_add(1).unwrap_or(1);
+    }
+
+    /// Live blocks of a cell, and those that it ever acquired.
+    pub(crate) fn live_and_ever(&self, cell: CellId) -> (u32, u64) {
+        let count = &self.cells[cell.0 as usize].count;
+        (count.live, count.ever)
+    }
+
+    /// How many cells changed in the open bucket.
+    pub(crate) fn noted_len(&self) -> usize {
+        self.noted.len()
     }
 
     /// Keys, by [`CellId`].
@@ -287,5 +341,19 @@ fn save(count: &mut CellCount, epoch: u64) {
     if count.epoch != epoch {
         count.epoch = epoch;
         count.saved = count.live;
+        count.saved_ever = count.ever;
+    }
+}
+
+/// C4.
+#[inline]
+fn note(count: &mut CellCount, bucket: u32, noted: &mut Vec<Noted>, cell: CellId) {
+    if count.bucket != bucket {
+        count.bucket = bucket;
+        noted.push(Noted {
+            cell,
+            live: count.live,
+            ever: count.ever,
+        });
     }
 }

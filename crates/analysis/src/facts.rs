@@ -135,6 +135,25 @@ impl Default for Limits {
     }
 }
 
+/// Bounds on what is kept for windows ([`crate::model::Windows`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowLimits {
+    /// Edges, those of instants included; at least twice as many as there may be instants.
+    pub edges: usize,
+    /// Changes of a cell from one edge to the next; beyond, first edges and then the smallest cells
+    /// are put together.
+    pub changes: usize,
+}
+
+impl Default for WindowLimits {
+    fn default() -> WindowLimits {
+        WindowLimits {
+            edges: 1024,
+            changes: 1 << 20,
+        }
+    }
+}
+
 /// What to analyse.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
@@ -148,6 +167,9 @@ pub struct Options {
     pub after_free_ticket: Option<u64>,
     /// Bounds.
     pub limits: Limits,
+    /// Whether, and within which bounds, figures for any window are kept ([`crate::model::Windows`]):
+    /// the page needs them, the text does not.
+    pub windows: Option<WindowLimits>,
 }
 
 /// Why an analysis cannot be made.

@@ -70,6 +70,8 @@ pub struct HeapPeak {
     pub ticket: u64,
     /// When.
     pub time_ns: u64,
+    /// Events up to and with it.
+    pub events: u64,
 }
 
 /// What happened over the run so far.
@@ -297,6 +299,7 @@ impl Ledger {
                 live: self.live,
                 ticket: event.ticket,
                 time_ns: event.time_ns,
+                events: self.counts.events,
             };
             self.cells.new_peak();
         }

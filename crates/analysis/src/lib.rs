@@ -38,6 +38,7 @@ pub mod plumbing;
 mod schedule;
 mod timeline;
 pub mod whatif;
+mod windows;
 
 pub use analyzer::Analyzer;
-pub use facts::{AnalysisError, At, Facts, Limits, Options, StackNode, Symbolizer};
+pub use facts::{AnalysisError, At, Facts, Limits, Options, StackNode, Symbolizer, WindowLimits};

@@ -6,6 +6,8 @@
 //! M3  Frames are given once, in [`Report::frames`]; a stack is a node of [`Report::nodes`], a tree
 //!     whose parents come before their children and whose node 0 is the empty stack.
 //! M4  [`Report::sites`] covers everything: sums over sites equal the totals.
+//! M5  [`Report::windows`] has an edge at each instant that was reached, where its sums are the
+//!     instant's figures, and those by site are the site's.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +46,10 @@ pub struct Report {
     pub zombies: Vec<Zombie>,
     /// Memory over time.
     pub timeline: Timeline,
+    /// What lived, was acquired and was released by stack and size, for any window of the run; not
+    /// written unless it was asked for (`--windows`; the page always has it).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
     /// Threads.
     pub threads: Vec<ThreadRow>,
     /// Marks.
@@ -569,6 +575,61 @@ pub struct Timeline {
     pub anon_bytes: Vec<u64>,
     /// Proportional set size, where read.
     pub pss_bytes: Vec<Option<u64>>,
+}
+
+/// Figures for any window between two edges. Cells count units: at an edge, a cell has `start` units
+/// plus all that it acquired before, minus all that it released before, and a unit is `blocks` blocks,
+/// `size` bytes asked for and `usable` bytes given. All cells add up to the process and those of a site
+/// to the site, at each edge and over each bucket, exactly.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Windows {
+    /// Moments at which figures are exact, in order: the start, the instants, and others as activity
+    /// wants them.
+    pub edges: Vec<WindowEdge>,
+    /// What is told apart, by site and size.
+    pub cells: Vec<WindowCell>,
+    /// For each bucket (from an edge to the next), the number of changes up to its end: its own are
+    /// those from the number before, or 0.
+    pub bucket_ends: Vec<u64>,
+    /// Changes: index into `cells`, ascending within a bucket.
+    pub changed_cell: Vec<u32>,
+    /// Units that the cell acquired within the bucket.
+    pub acquired: Vec<u64>,
+    /// Units that the cell released within the bucket; those that it acquired there included.
+    pub released: Vec<u64>,
+    /// How many stacks and sizes are not told apart, but counted together by stack, or in all.
+    pub folded_cells: u64,
+}
+
+/// A moment between two events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowEdge {
+    /// Nanoseconds since the start; never falls from one edge to the next.
+    pub time_ns: u64,
+    /// Events before it.
+    pub events: u64,
+    /// The instants ([`Report::instants`]) that it is.
+    pub instants: Vec<u32>,
+}
+
+/// One stack asking for one size and being given one usable size (`blocks` is 1, a unit is a block). Or
+/// one of the three cells of sizes that are counted together: a unit of the first is a block of no
+/// bytes, of the second a byte asked for, of the third a byte given.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowCell {
+    /// Index into [`Report::sites`]; `None` of stacks that are counted together.
+    pub site: Option<u32>,
+    /// Blocks of a unit.
+    pub blocks: u64,
+    /// Bytes asked for of a unit.
+    pub size: u64,
+    /// Bytes given of a unit.
+    pub usable: u64,
+    /// Units that lived at the start: inherited from the process that forked.
+    pub start: u64,
 }
 
 /// A thread.

@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use skinflint_analysis::model::{Frame, InstantKind, Report};
-use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
+use skinflint_analysis::model::{Frame, InstantKind, Report, WindowEdge};
+use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer, WindowLimits};
 use skinflint_trace::{
     AllocFn, Event, EventKind, FreeFn, Mapping, MappingKind, Mark, NodeId, Snapshot, SnapshotCause,
     ThreadId,
@@ -616,4 +616,149 @@ fn the_books_agree_with_a_walk_over_bytes() {
         );
         assert_eq!(books.resident_bytes, rss_bytes, "seed {seed}");
     }
+}
+
+/// What the report's windows say at one edge, by the site of the trace (none where it is not told
+/// apart) and by cell: live, and acquired so far.
+#[derive(Default)]
+struct AtEdge {
+    sites: BTreeMap<Option<u32>, [Sums; 2]>,
+    cells: BTreeMap<(u32, u64, u64), u64>,
+}
+
+fn at_edge(report: &Report, edge: usize) -> AtEdge {
+    let windows = report.windows.as_ref().unwrap();
+    let mut units: Vec<[u64; 2]> = windows.cells.iter().map(|cell| [cell.start, 0]).collect();
+    let to = match edge {
+        0 => 0,
+        edge => windows.bucket_ends[edge - 1] as usize,
+    };
+    for change in 0..to {
+        let [live, ever] = &mut units[windows.changed_cell[change] as usize];
+        *live = *live + windows.acquired[change] - windows.released[change];
+        *ever += windows.acquired[change];
+    }
+    let mut at = AtEdge::default();
+    for (cell, units) in windows.cells.iter().zip(units) {
+        let node = cell
+            .site
+            .map(|site| trace_node(report, report.sites[site as usize].node));
+        for (sums, units) in at.sites.entry(node).or_default().iter_mut().zip(units) {
+            sums.blocks += units * cell.blocks;
+            sums.requested += units * cell.size;
+            sums.usable += units * cell.usable;
+        }
+        if cell.blocks == 1 && cell.usable > 0 {
+            at.cells
+                .insert((node.unwrap(), cell.size, cell.usable), units[0]);
+        }
+    }
+    at
+}
+
+fn total<'a>(sums: impl Iterator<Item = &'a Sums>) -> Sums {
+    let mut total = Sums::default();
+    for one in sums {
+        total.blocks += one.blocks;
+        total.requested += one.requested;
+        total.usable += one.usable;
+    }
+    total
+}
+
+/// Every edge against a replay of all events before it: the process, every stack that is told apart,
+/// and every cell that is.
+fn compare_windows(report: &Report, events: &[Event], seed: u64) {
+    let windows = report.windows.as_ref().unwrap();
+    let mut judge = Judge::default();
+    let mut seen = 0;
+    for (index, edge) in windows.edges.iter().enumerate() {
+        for event in &events[seen..edge.events as usize] {
+            judge.step(event);
+        }
+        seen = edge.events as usize;
+        let at = at_edge(report, index);
+        let context = format!("seed {seed} edge {index}");
+        let live = total(at.sites.values().map(|[live, _]| live));
+        assert_eq!(live, judge.sums(|_| true), "{context}");
+        let ever = total(at.sites.values().map(|[_, ever]| ever));
+        assert_eq!(ever, total(judge.ever.values()), "{context}: acquired");
+        for (node, [live, ever]) in &at.sites {
+            let Some(node) = node else { continue };
+            let want = judge.sums(|held| held.node == *node);
+            assert_eq!(*live, want, "{context} node {node}");
+            let want = judge.ever.get(node).cloned().unwrap_or_default();
+            assert_eq!(*ever, want, "{context} node {node}: acquired");
+        }
+        if windows.folded_cells == 0 {
+            let mut want: BTreeMap<(u32, u64, u64), u64> = BTreeMap::new();
+            for held in judge.holding() {
+                *want.entry((held.node, held.size, held.usable)).or_default() += 1;
+            }
+            let lives = |(_, blocks): &(&(u32, u64, u64), &u64)| **blocks > 0;
+            let got: Vec<_> = at.cells.iter().filter(lives).collect();
+            assert_eq!(got, want.iter().collect::<Vec<_>>(), "{context}: cells");
+        }
+    }
+}
+
+/// Windows under limits that force nothing, merging, sizes to be counted together, and stacks; each
+/// instant is an edge whatever happens.
+#[test]
+fn windows_agree_with_the_judge_whatever_was_merged() {
+    let limits = |edges, changes| WindowLimits { edges, changes };
+    let cases = [
+        (WindowLimits::default(), [false, false]),
+        (limits(160, 1 << 20), [false, false]),
+        (limits(160, 3400), [true, false]),
+        (limits(1024, 300), [true, true]),
+    ];
+    for seed in 40..=42u64 {
+        let (events, marks) = trace(seed, 6000);
+        let mut edges_before = usize::MAX;
+        for (limits, folds) in cases {
+            let options = Options {
+                at: Some(At::Mark(marks[marks.len() / 2].name.clone())),
+                windows: Some(limits),
+                ..Options::default()
+            };
+            let report = analyse(&events, &marks, options);
+            let windows = report.windows.as_ref().unwrap();
+            compare_windows(&report, &events, seed);
+            assert!(windows.edges.len() <= limits.edges + 1, "seed {seed}");
+            let stacks = windows.cells.iter().any(|cell| cell.site.is_none());
+            let folded = [windows.folded_cells > 0, stacks];
+            assert_eq!(folded, folds, "seed {seed} {limits:?}");
+            if limits.edges < 1024 && !folds[0] {
+                assert!(windows.edges.len() < edges_before, "nothing was merged");
+            }
+            edges_before = windows.edges.len();
+            for (index, instant) in report.instants.iter().enumerate() {
+                let its: Vec<_> = windows
+                    .edges
+                    .iter()
+                    .filter(|edge| edge.instants.contains(&(index as u32)))
+                    .collect();
+                assert_eq!(its.len(), 1, "seed {seed}: {} is one edge", instant.label);
+                let before = events.iter().filter(|one| one.ticket <= instant.ticket);
+                assert_eq!(its[0].events, before.count() as u64, "{}", instant.label);
+            }
+            let rising = |a: &WindowEdge, b: &WindowEdge| a.time_ns <= b.time_ns;
+            assert!(windows.edges.is_sorted_by(rising), "seed {seed}");
+        }
+    }
+}
+
+/// The figures of windows do not change any other figure of the report.
+#[test]
+fn a_report_with_windows_is_the_same_report() {
+    let (events, marks) = trace(50, 1500);
+    let plain = analyse(&events, &marks, Options::default());
+    let options = Options {
+        windows: Some(WindowLimits::default()),
+        ..Options::default()
+    };
+    let mut with = analyse(&events, &marks, options);
+    assert!(with.windows.take().is_some() && plain.windows.is_none());
+    assert_eq!(format!("{with:?}"), format!("{plain:?}"));
 }

@@ -10,7 +10,7 @@ use skinflint_analysis::falls::FallSearch;
 use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::model::{Frame, Report};
 use skinflint_analysis::pass::Pass;
-use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer};
+use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer, WindowLimits};
 use skinflint_symbols::{SymbolOptions, Symbols};
 use skinflint_trace::{Event, NodeId, OriginKind, SnapshotCause, Trace};
 
@@ -74,15 +74,28 @@ pub fn open(path: &Path) -> Result<Trace> {
     Ok(Trace::open(path)?)
 }
 
-/// Analyses a trace.
+/// Analyses a trace; with the figures for windows, which the page needs, if `windows` says so.
 ///
 /// # Errors
 /// If it cannot be read, or does not have the moment that was asked for.
-pub fn analyse(path: &Path, options: &AnalysisOptions) -> Result<Analysed> {
-    analyse_with(&open(path)?, path, options, None)
+pub fn analyse(path: &Path, options: &AnalysisOptions, windows: bool) -> Result<Analysed> {
+    let more = More {
+        windows,
+        pass: None,
+    };
+    analyse_with(&open(path)?, path, options, more)
 }
 
-/// The same for an opened trace, with one more pass.
+/// What an analysis may do besides.
+#[derive(Default)]
+pub struct More {
+    /// Figures for windows.
+    pub windows: bool,
+    /// One more pass.
+    pub pass: Option<Box<dyn Pass>>,
+}
+
+/// The same for an opened trace.
 ///
 /// # Errors
 /// As [`analyse`], the opening apart.
@@ -90,10 +103,11 @@ pub fn analyse_with(
     trace: &Trace,
     path: &Path,
     options: &AnalysisOptions,
-    extra: Option<Box<dyn Pass>>,
+    more: More,
 ) -> Result<Analysed> {
     let mut wanted = Options {
         at: moment(&options.at),
+        windows: more.windows.then(WindowLimits::default),
         ..Options::default()
     };
     if wanted.at == Some(At::HeapPeak) {
@@ -104,7 +118,7 @@ pub fn analyse_with(
     }
     let facts = Facts::of(trace);
     let mut analyzer = Analyzer::new(facts, wanted)?;
-    if let Some(pass) = extra {
+    if let Some(pass) = more.pass {
         analyzer.add_pass(pass);
     }
     if let Some(missing) = inherit(trace, path, &mut |event| analyzer.inherit(event)) {

@@ -266,6 +266,11 @@ pub struct ReportArgs {
     #[arg(long)]
     pub json: bool,
 
+    /// With --json: also what each stack held, acquired and released at up to a thousand moments,
+    /// from which any window of the run follows
+    #[arg(long, requires = "json")]
+    pub windows: bool,
+
     /// Write the report as one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

@@ -161,7 +161,7 @@ fn most_interesting(outcome: &Outcome) -> Option<&Recorded> {
 }
 
 fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
-    let analysed = analyse::analyse(&main.path, &args.analysis)?;
+    let analysed = analyse::analyse(&main.path, &args.analysis, !args.no_html)?;
     let mut html_path = None;
     let mut html_error = None;
     if !args.no_html {
@@ -266,9 +266,13 @@ fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
 }
 
 fn report(args: &ReportArgs) -> Result<u8> {
-    let analysed = analyse::analyse(&args.trace, &args.analysis)?;
+    let windows = args.html.is_some() || args.windows;
+    let mut analysed = analyse::analyse(&args.trace, &args.analysis, windows)?;
     if let Some(path) = &args.html {
         write_html(&analysed.report, path, "name another file with --html")?;
+    }
+    if !args.windows {
+        analysed.report.windows = None;
     }
     let mut out = io::stdout().lock();
     if args.json {

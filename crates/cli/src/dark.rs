@@ -87,7 +87,11 @@ pub fn dark(args: &DarkArgs) -> Result<u8> {
     let heap = reported.heap(process);
     let (pass, found) = LivesPass::new(false, 0);
     let options = args.names.at(&args.at);
-    let analysed = analyse::analyse_with(&trace, &args.trace, &options, Some(Box::new(pass)))?;
+    let more = analyse::More {
+        pass: Some(Box::new(pass)),
+        ..analyse::More::default()
+    };
+    let analysed = analyse::analyse_with(&trace, &args.trace, &options, more)?;
     let lives = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     let report = &analysed.report;
     let blocks = live_blocks(&trace, &args.trace, report, &lives)?;

@@ -96,8 +96,8 @@ impl Figure {
 pub fn diff(args: &DiffArgs) -> Result<u8> {
     let (from, to) = moments(args)?;
     let after = args.after.as_ref().unwrap_or(&args.before);
-    let old = analyse::analyse(&args.before, &args.names.at(from))?;
-    let new = analyse::analyse(after, &args.names.at(to))?;
+    let old = analyse::analyse(&args.before, &args.names.at(from), false)?;
+    let new = analyse::analyse(after, &args.names.at(to), false)?;
     let (old_name, new_name) = (
         args.before.display().to_string(),
         after.display().to_string(),

@@ -137,7 +137,11 @@ pub fn export(args: &ExportArgs) -> Result<u8> {
     let with_spans = args.format == Format::Firefox;
     let (pass, found) = LivesPass::new(with_spans, duration_ns.max(sampled_ns));
     let options = args.names.at(at);
-    let analysed = analyse::analyse_with(&trace, &args.trace, &options, Some(Box::new(pass)))?;
+    let more = analyse::More {
+        pass: Some(Box::new(pass)),
+        ..analyse::More::default()
+    };
+    let analysed = analyse::analyse_with(&trace, &args.trace, &options, more)?;
     let lives = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     let source = Source {
         report: &analysed.report,

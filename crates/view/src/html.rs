@@ -1,7 +1,10 @@
 //! One HTML file that needs nothing else: the report's JSON, and small scripts that draw it.
 //!
 //! ```text
-//!   page.html + page.css + *.js  (include_str!, readable as they are)  +  json::embedded
+//!   page.html + page.css + *.js  (include_str!, readable as they are)
+//!      + json::embedded    the report without its long tables
+//!      + columns::pack     sites, nodes, windows: some thirty times smaller than as JSON
+//!      + text::render      for a browser that runs no scripts
 //! ```
 //!
 //! H1  The file makes no request: a content security policy forbids it.
@@ -15,19 +18,25 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use skinflint_analysis::model::Report;
 
-use crate::json;
+use crate::{columns, json, text};
 
 const PAGE: &str = include_str!("page/page.html");
 /// How pages of ours look: colours for light and dark, tables, sections. For other pages too.
 pub const STYLE: &str = include_str!("page/page.css");
 /// In the order that they run: core defines what the views register with, main starts them.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 16] = [
     include_str!("page/core.js"),
+    include_str!("page/columns.js"),
+    include_str!("page/windows.js"),
+    include_str!("page/span.js"),
     include_str!("page/tree.js"),
+    include_str!("page/brush.js"),
+    include_str!("page/timeline.js"),
     include_str!("page/overview.js"),
     include_str!("page/findings.js"),
-    include_str!("page/timeline.js"),
     include_str!("page/flame.js"),
+    include_str!("page/functions.js"),
+    include_str!("page/memory_tree.js"),
     include_str!("page/sizes.js"),
     include_str!("page/tables.js"),
     include_str!("page/pinned.js"),
@@ -46,11 +55,19 @@ pub struct HtmlOptions {
 /// # Errors
 /// As [`json::render`].
 pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_json::Error> {
-    let data = json::embedded(report)?;
+    let slim = Report {
+        sites: Vec::new(),
+        nodes: Vec::new(),
+        windows: None,
+        ..report.clone()
+    };
+    let data = json::embedded(&slim)?;
+    let columns = columns::pack(report)?;
+    let plain = text::render(report, &text::Style::default());
     // A nonce, so that markup which slipped in could not run: it depends on all of the data, and
     // data that contained its own nonce cannot practically be made.
     let mut hasher = DefaultHasher::new();
-    data.hash(&mut hasher);
+    (&data, &columns).hash(&mut hasher);
     let nonce = format!("{:016x}", hasher.finish());
     let title = if options.title.is_empty() {
         format!(
@@ -65,7 +82,9 @@ pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_js
         ("TITLE", escape(&title)),
         ("NONCE", nonce),
         ("STYLE", STYLE.to_owned()),
+        ("PLAIN", escape(&plain)),
         ("DATA", data),
+        ("COLUMNS", columns),
         ("SCRIPT", script),
     ];
     Ok(fill(PAGE, &values))

@@ -3,7 +3,7 @@
 //! ```text
 //!   analysis::model::Report ──► text::render   (terminal)
 //!                           ──► json::render   (tools; SCHEMA.md)
-//!                           ──► html::render   (browser; reads the same JSON)
+//!                           ──► html::render   (browser; the same JSON, its long tables as columns)
 //!   analysis::whatif::WhatIf ──► what_if::render
 //! ```
 //!
@@ -15,6 +15,7 @@
 //! Not here: finding anything out (analysis), reading traces (trace), flags and files (cli).
 
 mod advice;
+pub mod columns;
 pub mod html;
 pub mod json;
 mod pinned;

@@ -4,7 +4,11 @@
 #[path = "../examples/sample/synthetic.rs"]
 mod synthetic;
 
-use skinflint_analysis::model::Report;
+use std::collections::BTreeMap;
+use std::io::Read as _;
+
+use base64::Engine as _;
+use skinflint_analysis::model::{Node, Report, Site};
 use skinflint_view::html::{HtmlOptions, render};
 
 fn page(report: &Report) -> String {
@@ -29,22 +33,153 @@ fn hostile_names_stay_text() {
         text.matches("</script").count(),
         clean.matches("</script").count()
     );
+    // The summary for browsers without scripts shortens names; everywhere else they stand whole.
+    let (before, rest) = text.split_once("<noscript>").expect("has a summary");
+    let (_, after) = rest.split_once("</noscript>").expect("ends");
     assert_eq!(
-        text.matches("@@SCRIPT@@").count(),
+        before.matches("@@SCRIPT@@").count() + after.matches("@@SCRIPT@@").count(),
         1 + 1 + report.frames.len(),
         "the name in title, data and frames is not filled in"
     );
 }
 
+/// The text of the script element with this id.
+fn element<'a>(text: &'a str, id: &str) -> &'a str {
+    let opening = format!("id=\"{id}\">");
+    let start = text.find(&opening).expect("has it") + opening.len();
+    &text[start..start + text[start..].find("</script>").expect("ends")]
+}
+
+/// Columns by name, read by the description in columns.rs and by none of its code.
+fn columns(text: &str) -> BTreeMap<String, Vec<i128>> {
+    let packed = base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .expect("is base64");
+    let mut bytes = Vec::new();
+    flate2::read::DeflateDecoder::new(packed.as_slice())
+        .read_to_end(&mut bytes)
+        .expect("inflates");
+    let mut at = 0;
+    let number = |at: &mut usize| {
+        let (mut value, mut shift) = (0u128, 0);
+        loop {
+            let byte = bytes[*at];
+            *at += 1;
+            value |= u128::from(byte & 127) << shift;
+            shift += 7;
+            if byte < 128 {
+                return value as i128;
+            }
+        }
+    };
+    let mut columns = BTreeMap::new();
+    while at < bytes.len() {
+        let length = number(&mut at) as usize;
+        let name = String::from_utf8(bytes[at..at + length].to_vec()).expect("a name");
+        at += length;
+        let [kind, count, size] = std::array::from_fn(|_| number(&mut at));
+        let (start, mut last) = (at, 0);
+        let values = (0..count).map(|_| {
+            let coded = number(&mut at);
+            let signed = if coded % 2 == 1 {
+                -(coded + 1) / 2
+            } else {
+                coded / 2
+            };
+            match kind {
+                0 => coded,
+                1 => {
+                    last += signed;
+                    last
+                }
+                _ => signed,
+            }
+        });
+        let values: Vec<i128> = values.collect();
+        assert_eq!(at - start, size as usize, "{name}");
+        columns.insert(name, values);
+    }
+    columns
+}
+
 #[test]
 fn the_data_reads_back() {
-    let report = synthetic::report(2, 30);
+    let mut report = synthetic::report(2, 30);
+    report.sites[4].live_resident_bytes = Some(77);
     let text = page(&report);
-    let start = text.find("id=\"report-data\">").expect("has data") + "id=\"report-data\">".len();
-    let end = start + text[start..].find("</script>").expect("ends");
-    let back: Report = serde_json::from_str(&text[start..end]).expect("reads");
-    assert_eq!(back.sites.len(), 30);
+    let back: Report = serde_json::from_str(element(&text, "report-data")).expect("reads");
     assert_eq!(back.program.argv, report.program.argv);
+    assert_eq!(back.findings.len(), report.findings.len());
+    assert!(back.sites.is_empty() && back.nodes.is_empty() && back.windows.is_none());
+    let columns = columns(element(&text, "report-columns"));
+    let same = |name: &str, values: Vec<u64>| {
+        let values: Vec<i128> = values.into_iter().map(i128::from).collect();
+        assert_eq!(columns[name], values, "{name}");
+    };
+    let sites = |of: fn(&Site) -> u64| report.sites.iter().map(|site| of(site) + 1).collect();
+    same("sites.node", sites(|site| u64::from(site.node)));
+    same("sites.first_ns", sites(|site| site.first_ns));
+    same(
+        "sites.end_usable_bytes",
+        sites(|site| site.end_usable_bytes),
+    );
+    let resident: Vec<i128> = columns["sites.live_resident_bytes"].clone();
+    assert_eq!((resident[3], resident[4]), (0, 78), "null is not 0");
+    let nodes = |of: fn(&Node) -> u32| {
+        report
+            .nodes
+            .iter()
+            .map(|node| u64::from(of(node)))
+            .collect()
+    };
+    same("nodes.parent", nodes(|node| node.parent));
+    same("nodes.frame", nodes(|node| node.frame));
+    let windows = report.windows.as_ref().expect("the sample has windows");
+    same("changes.end", windows.bucket_ends.clone());
+    same("changes.acquired", windows.acquired.clone());
+    same(
+        "edges.time_ns",
+        windows.edges.iter().map(|edge| edge.time_ns).collect(),
+    );
+    let net: Vec<i128> = windows
+        .acquired
+        .iter()
+        .zip(&windows.released)
+        .map(|(acquired, released)| i128::from(*acquired) - i128::from(*released))
+        .collect();
+    assert_eq!(columns["changes.net"], net);
+    assert!(net.iter().any(|net| *net < 0), "a dull sample");
+}
+
+/// A field of the model is in the page without a change to the packing: every one that JSON has.
+#[test]
+fn no_field_of_a_site_is_left_out() {
+    let report = synthetic::report(2, 30);
+    let columns = columns(element(&page(&report), "report-columns"));
+    let site = serde_json::to_value(&report.sites[0]).expect("writes");
+    let fields: Vec<String> = site
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(|key| format!("sites.{key}"))
+        .collect();
+    let packed: Vec<String> = columns
+        .into_keys()
+        .filter(|name| name.starts_with("sites."))
+        .collect();
+    assert_eq!(packed, fields);
+}
+
+/// A browser without scripts shows the text report, as text.
+#[test]
+fn without_scripts_the_summary_is_there() {
+    let mut report = synthetic::report(2, 30);
+    report.program.name = "<b>app</b>".into();
+    let text = page(&report);
+    let start = text.find("<noscript>").expect("has it");
+    let inside = &text[start..start + text[start..].find("</noscript>").expect("ends")];
+    assert!(inside.contains("Resident memory at its peak") && inside.contains("= resident"));
+    assert!(inside.contains("&lt;b&gt;app") && !inside.contains("<b>"));
 }
 
 #[test]
@@ -91,6 +226,7 @@ fn the_sample_adds_up() {
                 .sum::<u64>(),
             report.totals.allocations
         );
+        windows_add_up(&report);
         for books in report
             .instants
             .iter()
@@ -113,5 +249,35 @@ fn the_sample_adds_up() {
         for node in 1..report.nodes.len() {
             assert!((report.nodes[node].parent as usize) < node);
         }
+    }
+}
+
+/// At each edge that is an instant, the windows say what the instant says.
+fn windows_add_up(report: &Report) {
+    let windows = report.windows.as_ref().expect("the sample has windows");
+    let mut live = vec![0u64; windows.cells.len()];
+    let mut from = 0;
+    for (edge, end) in windows.edges[1..].iter().zip(&windows.bucket_ends) {
+        for change in from..*end as usize {
+            let cell = &mut live[windows.changed_cell[change] as usize];
+            *cell = *cell + windows.acquired[change] - windows.released[change];
+        }
+        from = *end as usize;
+        let instant = &report.instants[edge.instants[0] as usize];
+        let bytes = live.iter().zip(&windows.cells);
+        assert_eq!(
+            live.iter().sum::<u64>(),
+            instant.live_blocks,
+            "{}",
+            instant.label
+        );
+        assert_eq!(
+            bytes
+                .map(|(blocks, cell)| blocks * cell.usable)
+                .sum::<u64>(),
+            instant.live_usable_bytes,
+            "{}",
+            instant.label
+        );
     }
 }

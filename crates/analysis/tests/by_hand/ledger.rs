@@ -331,3 +331,41 @@ fn damaged_events_do_no_harm() {
         note.starts_with("Left out, because of impossible addresses or sizes: 4 events")
     }));
 }
+
+/// Inherited blocks live at the start of the windows; the heap peak is the start; nothing else
+/// happens between, so the end is the only other edge.
+#[test]
+fn windows_of_a_fork() {
+    let mut facts = facts();
+    facts.process.origin = Some(Origin {
+        how: OriginKind::Fork,
+        uid: "u".into(),
+        pid: 7,
+        fork_ticket: 100,
+    });
+    let options = Options {
+        windows: Some(WindowLimits::default()),
+        ..Options::default()
+    };
+    let mut analyzer = Analyzer::with_passes(facts, options, Vec::new()).unwrap();
+    analyzer.inherit(&alloc(1, 77, HEAP + 0x10, 10, 24));
+    analyzer.inherit(&alloc(2, 77, HEAP + 0x40, 20, 40));
+    analyzer.event(&free(0, HEAP + 0x40));
+    analyzer.event(&alloc(1, 1, HEAP + 0x80, 8, 24));
+    let report = analyzer.finish(&mut Names);
+    let windows = report.windows.unwrap();
+    let edge = |edge: &WindowEdge| (edge.time_ns, edge.events, edge.instants.clone());
+    let label = |index: u32| report.instants[index as usize].label.as_str();
+    let edges: Vec<_> = windows.edges.iter().map(edge).collect();
+    assert_eq!(edges, [(0, 0, vec![1]), (1_000_000, 2, vec![0])]);
+    assert_eq!((label(1), label(0)), ("heap-peak", "end"));
+    let cell = |cell: &WindowCell| (cell.site.unwrap(), cell.size, cell.usable, cell.start);
+    // Both sites hold 24 bytes at the end; the one that acquired them comes first.
+    let cells: Vec<_> = windows.cells.iter().map(cell).collect();
+    assert_eq!(cells, [(0, 8, 24, 0), (1, 10, 24, 1), (1, 20, 40, 1)]);
+    assert_eq!(windows.bucket_ends, [2]);
+    assert_eq!(windows.changed_cell, [0, 2]);
+    assert_eq!(windows.acquired, [1, 0]);
+    assert_eq!(windows.released, [0, 1]);
+    assert_eq!(windows.folded_cells, 0);
+}

@@ -8,9 +8,13 @@
 //!
 //! Not here: random traces (`judge.rs`).
 
-use skinflint_analysis::model::{Books, Confidence, FindingKind, Frame, InstantKind, Report};
+use skinflint_analysis::model::{
+    Books, Confidence, FindingKind, Frame, InstantKind, Report, WindowCell, WindowEdge,
+};
 use skinflint_analysis::pass::{Act, Context, Pass};
-use skinflint_analysis::{AnalysisError, Analyzer, At, Facts, Options, StackNode, Symbolizer};
+use skinflint_analysis::{
+    AnalysisError, Analyzer, At, Facts, Options, StackNode, Symbolizer, WindowLimits,
+};
 use skinflint_trace::{
     AllocFn, Ending, Event, EventKind, Exit, FreeFn, Mapping, MappingKind, Mark, NodeId, Origin,
     OriginKind, ProcessInfo, Snapshot, SnapshotCause, ThreadId,

@@ -47,6 +47,7 @@ pub fn report(seed: u64, sites: usize) -> Report {
     };
     report.program.trace_bytes = report.completeness.events * 11 / 10;
     instants(&mut report);
+    report.windows = Some(windows(&report));
     timeline(&mut report, &mut dice);
     findings(&mut report);
     report.threads = threads(&report);
@@ -238,6 +239,75 @@ fn sum(report: &Report, field: impl Fn(&Site) -> u64) -> u64 {
     report.sites.iter().map(field).sum()
 }
 
+/// Live blocks of a site when the index was built.
+fn built(site: &Site) -> u64 {
+    (site.live_blocks * 7 / 10).min(site.heap_peak_blocks)
+}
+
+/// One cell for each site, and an edge at the start and at each instant. A site acquires no more than
+/// its level rises by; the rest of its allocations come and go in the first bucket.
+fn windows(report: &Report) -> Windows {
+    let mut windows = Windows::default();
+    let mut order: Vec<(u64, u32)> = (0..)
+        .zip(&report.instants)
+        .map(|(index, instant)| (instant.time_ns, index))
+        .collect();
+    order.sort_unstable();
+    windows.edges.push(WindowEdge::default());
+    for &(time_ns, index) in &order {
+        windows.edges.push(WindowEdge {
+            time_ns,
+            events: report.completeness.events * time_ns / order[order.len() - 1].0,
+            instants: vec![index],
+        });
+    }
+    for (site, row) in (0..).zip(&report.sites) {
+        windows.cells.push(WindowCell {
+            site: Some(site),
+            blocks: 1,
+            size: row.requested_bytes / row.allocations,
+            usable: row.usable_bytes / row.allocations,
+            start: 0,
+        });
+    }
+    // Index built, heap peak, peak, end.
+    let levels = |site: &Site| {
+        [
+            0,
+            built(site),
+            site.heap_peak_blocks,
+            site.live_blocks,
+            site.end_blocks,
+        ]
+    };
+    for bucket in 0..4 {
+        for (cell, site) in (0..).zip(&report.sites) {
+            let levels = levels(site);
+            let rises: u64 = levels
+                .windows(2)
+                .map(|pair| pair[1].saturating_sub(pair[0]))
+                .sum();
+            let passing = if bucket == 0 {
+                site.allocations - rises
+            } else {
+                0
+            };
+            let (from, to) = (levels[bucket], levels[bucket + 1]);
+            let (acquired, released) = (
+                passing + to.saturating_sub(from),
+                passing + from.saturating_sub(to),
+            );
+            if acquired > 0 || released > 0 {
+                windows.changed_cell.push(cell);
+                windows.acquired.push(acquired);
+                windows.released.push(released);
+            }
+        }
+        windows.bucket_ends.push(windows.changed_cell.len() as u64);
+    }
+    windows
+}
+
 fn instants(report: &mut Report) {
     let live = [
         sum(report, |s| s.live_blocks),
@@ -254,7 +324,11 @@ fn instants(report: &mut Report) {
         sum(report, |s| s.end_requested_bytes),
         sum(report, |s| s.end_usable_bytes),
     ];
-    let half = live.map(|value| value * 7 / 10);
+    let half = [
+        sum(report, built),
+        sum(report, |s| built(s) * (s.requested_bytes / s.allocations)),
+        sum(report, |s| built(s) * (s.usable_bytes / s.allocations)),
+    ];
     let mut add =
         |label: &str, kind, time_ns, [live_blocks, requested, usable]: [u64; 3], books| {
             report.instants.push(Instant {

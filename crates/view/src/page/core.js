@@ -1,6 +1,7 @@
 // The page's ground: figures, elements, the store, and the list of views.
 //
 //   report JSON ──► views[i].render(report, state, place)      one object for each section
+//                   (drawn when they can be seen, the others when there is time: main.js)
 //   store.set({measure: …}) ──► URL hash ──► every view whose `needs` names that key renders again
 //
 // P1  Text from the report reaches the document through text nodes only.
@@ -49,6 +50,18 @@ const figures = {
       ? `${Math.floor(s / 60)} min ${two(s % 60)} s`
       : `${Math.floor(s / 3600)} h ${two(Math.floor((s % 3600) / 60))} min`;
   },
+  /** A moment, in milliseconds up to ten seconds and then as `duration`, with one digit more. */
+  moment(ns) {
+    if (ns < 1e10) return (ns / 1e6).toFixed(ns < 1e8 ? 2 : ns < 1e9 ? 1 : 0) + " ms";
+    return ns < 100e9 ? (ns / 1e9).toFixed(3) + " s" : ns < 3600e9 ? (ns / 1e9).toFixed(2) + " s" : figures.duration(ns);
+  },
+  /** A difference of bytes, with its sign. */
+  change(bytes) {
+    return bytes > 0 ? "+" + figures.bytes(bytes) : figures.bytes(bytes);
+  },
+  changeCount(count) {
+    return (count > 0 ? "+" : count < 0 ? "−" : "") + figures.count(Math.abs(count));
+  },
 };
 
 /** An element: `el("td", {class: "n"}, "text", other)`. Handlers are given as `onclick: f`. */
@@ -73,29 +86,25 @@ function css(name) {
 
 const store = {
   state: {
-    instant: 0,
+    span: "",
+    zoom: "",
     measure: "live_usable_bytes",
+    change: "grown_bytes",
     direction: "down",
     search: "",
+    function: "",
     sites: "",
     sizes: "bytes",
     pins: "function",
   },
   listeners: [],
-  /** Takes what the hash says, where it says something that makes sense. */
-  load(report) {
-    this.state.instant = report.at;
+  /** Takes what the hash says; a view that cannot make sense of its part takes its default. */
+  load() {
     const hash = new URLSearchParams(location.hash.slice(1));
     for (const key of Object.keys(this.state)) {
       if (!hash.has(key)) continue;
-      const value = hash.get(key);
-      if (key === "instant") {
-        const index = Number(value);
-        if (Number.isInteger(index) && index >= 0 && index < report.instants.length)
-          this.state.instant = index;
-      } else this.state[key] = value;
+      this.state[key] = hash.get(key);
     }
-    if (!measures.some((m) => m.id === this.state.measure)) this.state.measure = "live_usable_bytes";
     if (!["up", "down"].includes(this.state.direction)) this.state.direction = "down";
     if (!["bytes", "slop", "blocks", "allocations"].includes(this.state.sizes)) this.state.sizes = "bytes";
     if (!["function", "stack"].includes(this.state.pins)) this.state.pins = "function";
@@ -113,39 +122,17 @@ const store = {
   },
 };
 
-/** What can be measured of a site; `unit` picks the wording. Instants are said in the label. */
-const measures = [
-  { id: "live_usable_bytes", label: "Live bytes", unit: "bytes", of: (s) => s.live_usable_bytes },
-  { id: "live_blocks", label: "Live blocks", unit: "count", of: (s) => s.live_blocks },
-  {
-    id: "live_slop",
-    label: "Live slop",
-    unit: "bytes",
-    of: (s) => s.live_usable_bytes - s.live_requested_bytes,
-  },
-  {
-    id: "heap_peak_usable_bytes",
-    label: "Bytes at the heap's peak",
-    unit: "bytes",
-    of: (s) => s.heap_peak_usable_bytes,
-  },
-  { id: "end_usable_bytes", label: "Bytes at the end", unit: "bytes", of: (s) => s.end_usable_bytes },
-  { id: "usable_bytes", label: "Cumulative bytes", unit: "bytes", of: (s) => s.usable_bytes },
-  { id: "allocations", label: "Allocations", unit: "count", of: (s) => s.allocations },
-  { id: "temporaries", label: "Temporaries", unit: "count", of: (s) => s.temporaries },
-  { id: "slop", label: "Cumulative slop", unit: "bytes", of: (s) => s.usable_bytes - s.requested_bytes },
-];
-
-function measureOf(state) {
-  return measures.find((m) => m.id === state.measure) || measures[0];
-}
-
 function instantLabel(instant) {
   return `${instant.label} (${figures.duration(instant.time_ns)})`;
 }
 
 /** Every view pushes itself: {id, title, needs: [state keys], skip(report), render(report, state, place)}. */
 const views = [];
+
+/** A phrase in the middle of a sentence. */
+function lower(text) {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
 
 /** A select whose choices are [value, label]. */
 function choice(label, value, choices, onchange) {

@@ -2,17 +2,23 @@
 //
 // F1  A finding without a saving is never listed among those that save.
 // F2  Stacks are made when a finding is opened.
+// F3  A finding is about the report's instant. At another moment, and in a window, each says beside it
+//     what its stacks held or did there; those whose stacks did nothing there come last, folded away.
 
 views.push({
   id: "findings",
   title: "What to change",
-  needs: [],
+  needs: ["span"],
   render(report, state, place) {
-    const at = report.instants[report.at];
+    const at = report.instants[report.at],
+      one = span.of(report, state);
+    this.one = one;
+    this.amounts = one.own ? null : span.amounts(report, one);
     place.append(
       head(
         this,
-        `Savings are as of ${at ? instantLabel(at) : "the report's instant"}; they may overlap, so they do not add up.`,
+        (this.amounts ? `In italics: what the stacks of each did ${one.at}. ` : "") +
+          `Savings are as of ${at ? instantLabel(at) : "the report's instant"}; they may overlap, so they do not add up.`,
       ),
     );
     const gives = [],
@@ -20,7 +26,9 @@ views.push({
       holds = [],
       beside = [];
     const rest = (f) => f.node === null && f.more_nodes.length > 0;
-    for (const f of report.findings)
+    const quiet = [],
+      talking = report.findings.filter((f) => this.active(report, f) || (quiet.push(f), false));
+    for (const f of talking)
       (f.saved_bytes > 0
         ? gives
         : f.saved_cumulative_bytes > 0 || f.saved_allocations > 0
@@ -58,6 +66,39 @@ views.push({
     this.list(report, place, "For the record — nothing to give back at this instant", beside, (f) =>
       f.now_bytes ? figures.bytes(f.now_bytes) : "–",
     );
+    if (!quiet.length) return;
+    const fold = el(
+      "details",
+      { class: "fallback" },
+      el("summary", {}, `${figures.count(quiet.length)} findings whose stacks ${one.kind === "window" ? "did nothing" : "held nothing"} ${one.at}`),
+    );
+    this.list(report, fold, "Of the whole run", quiet, (f) => figures.bytes(f.saved_bytes || f.now_bytes));
+    place.append(fold);
+  },
+  /** The sites of a finding's stacks, as far as it lists them. */
+  sitesOf: (report, f) =>
+    [f.node, ...f.more_nodes].map((node) => report.siteOf.get(node)).filter((site) => site !== undefined),
+  sum(report, f, id) {
+    const values = this.amounts.bySite(id);
+    return this.sitesOf(report, f).reduce((sum, site) => sum + values[site], 0);
+  },
+  /** Whether its stacks did anything in the span; one without stacks is about the process. */
+  active(report, f) {
+    if (!this.amounts || !this.sitesOf(report, f).length) return true;
+    return ["live_blocks", "acquired_blocks", "released_blocks"].some((id) => this.sum(report, f, id) > 0);
+  },
+  /** What its stacks did in the span, in words; null at the report's own instant. */
+  within(report, f) {
+    if (!this.amounts) return null;
+    const sites = this.sitesOf(report, f);
+    if (!sites.length) return null;
+    const figure = (id) => figures.bytes(this.sum(report, f, id)),
+      listed = f.stacks > sites.length ? ` (its ${figures.count(sites.length)} listed stacks of ${figures.count(f.stacks)})` : "";
+    const text =
+      this.one.kind === "window"
+        ? `allocated ${figure("acquired_bytes")}, freed ${figure("released_bytes")}, net ${figures.change(this.sum(report, f, "net_bytes"))}, live at its end ${figure("live_usable_bytes")}`
+        : `live ${figure("live_usable_bytes")} in ${figures.count(this.sum(report, f, "live_blocks"))} blocks`;
+    return el("em", { class: "change within" }, `${this.one.kind === "window" ? "In the window" : "Then"}: ${text}${listed}`);
   },
   list(report, place, title, findings, figure, saves) {
     if (!findings.length) return;
@@ -127,6 +168,7 @@ views.push({
           lead
             ? el("span", { class: "change mono" }, lead)
             : null,
+          this.within(report, f),
         ),
         el("span", { class: "tag" }, `${f.kind} · ${f.confidence}`),
       ),

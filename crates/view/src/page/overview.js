@@ -1,7 +1,10 @@
 // The head of the page, and the books of an instant: a bar, and a table whose rows add up.
 //
 // O1  Completeness stands before any figure.
-// O2  Percentages are of the resident memory of the chosen instant, and of nothing else.
+// O2  Percentages are of the resident memory of the chosen moment, and of nothing else.
+// O3  Full books need a snapshot, which instants have. Elsewhere there is the nearest sample of resident
+//     memory and the exact live heap: fewer rows, which add up too, and the distance is said. A row that
+//     comes out negative (more live than resident) is shown as it is.
 
 const BOOK_COLORS = {
   live: "--c0",
@@ -73,40 +76,37 @@ function renderHeader(report, place) {
 views.push({
   id: "books",
   title: "Where resident memory is",
-  needs: ["instant"],
+  needs: ["span"],
   render(report, state, place) {
-    const instant = report.instants[state.instant];
-    if (!instant) {
+    const one = span.of(report, state);
+    if (!report.instants.length) {
       place.append(head(this, ""), el("p", { class: "empty" }, "The report has no instants."));
       return;
     }
-    const pick = choice(
-      "At",
-      state.instant,
-      report.instants.map((i, n) => [n, instantLabel(i)]),
-      (v) => store.set({ instant: Number(v) }),
-    );
-    const slop = instant.live_usable_bytes - instant.live_requested_bytes;
+    if (one.kind === "window") this.renderWindow(report, one, place);
+    else this.renderMoment(report, one, place);
+  },
+  renderMoment(report, one, place) {
+    const at = booksAt(report, one.instant, one.to);
     place.append(
       head(
         this,
-        `Live heap then: ${figures.count(instant.live_blocks)} blocks, ${figures.bytes(instant.live_requested_bytes)} asked for, ${figures.bytes(instant.live_usable_bytes)} given (slop ${figures.bytes(slop)}).`,
-        pick,
+        `${capital(one.at)}. Live heap then: ${figures.count(at.blocks)} blocks, ${figures.bytes(at.requested)} asked for, ${figures.bytes(at.usable)} given (slop ${figures.bytes(at.usable - at.requested)}).`,
       ),
     );
-    const books = instant.books;
+    const books = at.books;
     if (!books) {
       place.append(
         el(
           "p",
           { class: "empty" },
-          "No snapshot of the mappings belongs to this instant, so its resident memory is not known. Choose another.",
+          "No snapshot and no sample of resident memory belongs to this moment, so what is resident is not known. Choose another.",
         ),
       );
       return;
     }
-    const rows = books.rows.filter((row) => row.bytes > 0);
-    place.append(this.bar(rows, books), el("div", { class: "scroll" }, this.table(report, rows, books)));
+    const rows = books.rows.filter((row) => row.bytes !== 0);
+    place.append(this.bar(rows, books), el("div", { class: "scroll" }, this.table(rows, books)));
     const notes = [...books.notes];
     if (books.live_not_resident_bytes)
       notes.push(
@@ -114,6 +114,71 @@ views.push({
       );
     if (books.skew_ns)
       notes.push(`The snapshot was taken ${figures.duration(books.skew_ns)} from the instant.`);
+    this.check(place, books);
+    place.append(...notes.map((note) => el("p", { class: "small soft" }, note)));
+  },
+  /** The books at both ends of a window, and what changed; in full if both ends have a snapshot. */
+  renderWindow(report, one, place) {
+    const w = report.windows,
+      instant = (edge) => w.instantsOf[edge].find((i) => report.instants[i].books) ?? null;
+    const full = instant(one.from) !== null && instant(one.to) !== null,
+      [from, to] = [one.from, one.to].map((edge) => booksAt(report, full ? instant(edge) : null, edge)),
+      amounts = span.amounts(report, one);
+    const made = amounts.total("acquired_bytes"),
+      freed = amounts.total("released_bytes"),
+      blocks = amounts.total("acquired_blocks");
+    place.append(
+      head(
+        this,
+        `${capital(one.at)}: ${figures.count(blocks)} allocations of ${figures.bytes(made)} (given), ${figures.count(amounts.total("released_blocks"))} frees of ${figures.bytes(freed)}; ${figures.change(made - freed)} in ${figures.changeCount(amounts.total("net_blocks"))} blocks.`,
+      ),
+    );
+    if (!from.books || !to.books) {
+      place.append(el("p", { class: "empty" }, "Resident memory was not sampled near both ends of this window."));
+      return;
+    }
+    const ids = [...new Set([...from.books.rows, ...to.books.rows].map((row) => row.id))],
+      row = (books, id) => books.rows.find((one) => one.id === id) || { bytes: 0 };
+    const lines = ids
+      .map((id) => ({ id, row: { ...row(from.books, id), ...row(to.books, id) }, a: row(from.books, id).bytes, b: row(to.books, id).bytes }))
+      .filter((line) => line.a || line.b);
+    const cells = (name, a, b, cls) =>
+      el(
+        "tr",
+        { class: cls },
+        el("td", {}, name),
+        el("td", { class: "n" }, figures.bytes(a)),
+        el("td", { class: "n" }, figures.bytes(b)),
+        el("td", { class: "n" + (b > a ? " more" : b < a ? " less" : "") }, figures.change(b - a)),
+      );
+    const numbers = ["At its start", "At its end", "Change"].map((text) => el("th", { class: "n" }, text));
+    place.append(
+      el(
+        "div",
+        { class: "scroll" },
+        el(
+          "table",
+          { "aria-label": "Books of the window" },
+          el("thead", {}, el("tr", {}, el("th", {}, "Part"), numbers)),
+          el(
+            "tbody",
+            {},
+            lines.map((line) =>
+              cells([el("span", { class: "chip", style: { background: this.color(line) } }), line.row.label], line.a, line.b),
+            ),
+            cells("= resident", from.books.resident_bytes, to.books.resident_bytes, "sum"),
+          ),
+        ),
+      ),
+    );
+    this.check(place, from.books);
+    this.check(place, to.books);
+    const notes = full
+      ? ["Both ends are instants with a snapshot: these are their full books."]
+      : [...new Set([...from.books.notes, ...to.books.notes])];
+    place.append(...notes.map((note) => el("p", { class: "small soft" }, note)));
+  },
+  check(place, books) {
     const sum = books.rows.reduce((total, row) => total + row.bytes, 0);
     if (sum !== books.resident_bytes)
       place.append(
@@ -123,7 +188,6 @@ views.push({
           `The rows add up to ${sum} bytes, not ${books.resident_bytes}: a fault of the analysis, please report it.`,
         ),
       );
-    place.append(...notes.map((note) => el("p", { class: "small soft" }, note)));
   },
   color: (row) => `var(${BOOK_COLORS[row.id] || "--c9"})`,
   bar(rows, books) {
@@ -134,12 +198,12 @@ views.push({
       rows.map((row) =>
         el("span", {
           title: `${row.label}: ${figures.bytes(row.bytes)}`,
-          style: { flex: `${row.bytes} 0 0`, background: this.color(row) },
+          style: { flex: `${Math.max(0, row.bytes)} 0 0`, background: this.color(row) },
         }),
       ),
     );
   },
-  table(report, rows, books) {
+  table(rows, books) {
     const body = el("tbody");
     for (const row of rows) {
       const chip = el("span", { class: "chip", style: { background: this.color(row) } });
@@ -210,3 +274,50 @@ views.push({
     );
   },
 });
+
+/** "in the window …" at the beginning of a sentence. */
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** The live heap, and the books as far as they are known (O3), at an instant or an edge. */
+function booksAt(report, instant, edge) {
+  const w = report.windows,
+    known = instant === null || instant === undefined ? null : report.instants[instant];
+  if (!known && !w) return { blocks: 0, requested: 0, usable: 0, books: null };
+  const level = known
+    ? { blocks: known.live_blocks, requested: known.live_requested_bytes, usable: known.live_usable_bytes }
+    : { blocks: w.liveBlocks[edge], requested: w.liveRequested[edge], usable: w.liveUsable[edge] };
+  if (known && known.books) return { ...level, books: known.books };
+  const t = report.timeline,
+    ns = known ? known.time_ns : w.time[edge];
+  if (!t.rss_t_ns.length) return { ...level, books: null };
+  const after = lowerBound(t.rss_t_ns, ns),
+    before = Math.max(0, after - 1),
+    near = after < t.rss_t_ns.length && t.rss_t_ns[after] - ns < ns - t.rss_t_ns[before] ? after : before,
+    rss = t.rss_bytes[near],
+    anon = t.anon_bytes[near];
+  const row = (id, label, bytes, meaning) => ({ id, label, bytes, meaning, parts: [] });
+  return {
+    ...level,
+    books: {
+      resident_bytes: rss,
+      live_not_resident_bytes: 0,
+      skew_ns: 0,
+      notes: [
+        `No snapshot belongs to ${figures.moment(ns)}: resident memory is from the sample ${figures.duration(Math.abs(t.rss_t_ns[near] - ns))} away, and live bytes are counted whether resident or not.`,
+      ],
+      rows: [
+        row("live", "live blocks", level.requested, "Bytes that the program asked for and has not released."),
+        row("slop", "slop", level.usable - level.requested, "What the allocator gave beyond that."),
+        row(
+          "allocator-free",
+          "other anonymous memory",
+          anon - level.usable,
+          "Anonymous resident memory minus live blocks: free, kept by the allocator; mapped past it; stacks and written data. Negative where blocks were never touched.",
+        ),
+        row("mapped-files", "files and shared memory", rss - anon, "Resident memory that is not anonymous."),
+      ],
+    },
+  };
+}

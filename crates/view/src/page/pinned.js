@@ -6,17 +6,18 @@
 views.push({
   id: "pinned",
   title: "Free memory that live blocks pin",
-  needs: ["instant", "pins"],
+  needs: ["span", "pins"],
   skip: (report) => !report.instants.some((i) => i.fragments),
   render(report, state, place) {
-    const instant = report.instants[state.instant],
+    const one = span.of(report, state),
+      instant = one.instant === null ? null : report.instants[one.instant],
       all = instant && instant.fragments;
     const choices = report.instants
       .map((i, n) => [n, instantLabel(i), i.fragments])
       .filter(([, , there]) => there)
       .map(([n, label]) => [n, label]);
-    if (!all) choices.unshift([state.instant, instant ? instantLabel(instant) : ""]);
-    const tools = [choice("At", state.instant, choices, (v) => store.set({ instant: Number(v) }))];
+    if (!all) choices.unshift([one.instant, one.label]);
+    const tools = [choice("At", one.instant, choices, (v) => store.set({ span: `i${v}` }))];
     const byFunction = all && all.functions.length > 0;
     if (byFunction)
       tools.push(
@@ -39,7 +40,7 @@ views.push({
     );
     if (!all) {
       place.append(
-        el("p", { class: "empty" }, "The pages of this instant are not known. Choose another."),
+        el("p", { class: "empty" }, "Which pages are resident is known at some instants only. Choose one of them."),
       );
       return;
     }

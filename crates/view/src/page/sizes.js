@@ -6,22 +6,35 @@
 views.push({
   id: "sizes",
   title: "Sizes asked for",
-  needs: ["sizes"],
+  needs: ["sizes", "span"],
   kinds: [
     ["bytes", "Live bytes asked for", "bytes", (r) => r.size * r.live_blocks],
     ["slop", "Live slop", "bytes", (r) => r.live_slop_bytes],
     ["blocks", "Live blocks", "count", (r) => r.live_blocks],
-    ["allocations", "Allocations over the run", "count", (r) => r.allocations],
+    ["allocations", "Allocations", "count", (r) => r.allocations],
   ],
+  /** Rows of the span, and what its allocations are of. */
+  rowsOf(report, one) {
+    const amounts = one.own ? null : span.amounts(report, one);
+    if (!amounts) return [report.sizes, "over the run", null];
+    const { rows, apart } = amounts.bySize(),
+      without = { bytes: apart.live_bytes, slop: apart.live_slop_bytes, blocks: apart.live_blocks, allocations: apart.allocations };
+    return [rows, one.kind === "window" ? one.at : "up to then", without];
+  },
   render(report, state, place) {
-    const [, label, unit, of] = this.kinds.find((k) => k[0] === state.sizes),
+    const [, kind, unit, of] = this.kinds.find((k) => k[0] === state.sizes),
       say = (v) => (unit === "bytes" ? figures.bytes(v) : figures.count(v));
-    const total = report.sizes.reduce((s, r) => s + of(r), 0),
-      at = report.instants[report.at];
+    const one = span.of(report, state),
+      [sizes, made, apart] = this.rowsOf(report, one),
+      live = one.kind === "window" ? `at the end of the window from ${one.label}` : one.at,
+      label = `${kind} ${state.sizes === "allocations" ? made : live}`;
+    const told = sizes.reduce((s, r) => s + of(r), 0),
+      folded = apart ? apart[state.sizes] : 0,
+      total = told + folded;
     place.append(
       head(
         this,
-        `${label}${state.sizes === "allocations" ? "" : ` at ${at ? instantLabel(at) : "the instant"}`}: ${say(total)} in all. Ticks below the axis: sizes that the allocator gave (its classes).`,
+        `${label}: ${say(total)} in all${folded ? `, of which ${say(folded)} in ${figures.count(report.windows.foldedCells)} small cases whose sizes are not told apart over time and not drawn` : ""}. Ticks below the axis: sizes that the allocator gave (its classes).`,
         choice(
           "Bars by",
           state.sizes,
@@ -30,17 +43,17 @@ views.push({
         ),
       ),
     );
-    if (!report.sizes.length) {
+    if (!sizes.length) {
       place.append(el("p", { class: "empty" }, "No blocks."));
       return;
     }
     const bins = new Map(),
       bin = (size) => Math.floor(Math.log2(Math.max(1, size)) * 8 + 1e-9);
-    for (const row of report.sizes) bins.set(bin(row.size), (bins.get(bin(row.size)) || 0) + of(row));
+    for (const row of sizes) bins.set(bin(row.size), (bins.get(bin(row.size)) || 0) + of(row));
     const keys = [...bins.keys()],
       low = Math.min(...keys),
       high = Math.max(...keys) + 1,
-      most = Math.max(1, ...bins.values());
+      most = Math.max(1, ...bins.values()); // at most eight bins for each power of two
     const w = Math.max(320, place.clientWidth - 34),
       h = 210,
       left = 64,
@@ -64,7 +77,7 @@ views.push({
         el("text", { x: left - 8, y: Y(most * f) + 4, "text-anchor": "end" }, say(most * f)),
       );
     const edges = new Set(
-      report.sizes
+      sizes
         .map((r) => r.usable)
         .filter((u) => u > 0)
         .map((u) => Math.round(X(Math.log2(u) * 8) * 2) / 2),
@@ -97,9 +110,9 @@ views.push({
       index = Math.max(0, Math.min(bars.length - 1, i));
       bars[index].setAttribute("stroke", "var(--ink)");
       const key = ordered[index],
-        rows = report.sizes.filter((r) => bin(r.size) === key).sort((a, b) => of(b) - of(a));
+        rows = sizes.filter((r) => bin(r.size) === key).sort((a, b) => of(b) - of(a));
       const text =
-        `${say(bins.get(key))}, ${figures.percent(bins.get(key), total)} of ${label.toLowerCase()}: ` +
+        `${say(bins.get(key))}, ${figures.percent(bins.get(key), total)} of it: ` +
         rows
           .slice(0, 3)
           .map(
@@ -127,7 +140,7 @@ views.push({
     });
     const table = sortable({
       label: "Sizes",
-      rows: report.sizes,
+      rows: sizes,
       start: 1,
       page: 40,
       columns: [
@@ -136,8 +149,11 @@ views.push({
         { name: "Given", of: (r) => r.usable, say: figures.count },
         { name: "Live blocks", of: (r) => r.live_blocks, say: figures.count, sum: true },
         { name: "Live slop", of: (r) => r.live_slop_bytes, say: figures.bytes, sum: true },
-        { name: "Allocations", of: (r) => r.allocations, say: figures.count, sum: true },
-        { name: "Slop, run", of: (r) => r.slop_bytes, say: figures.bytes, sum: true },
+        { name: `Allocations ${one.kind === "window" ? "in the window" : made}`, of: (r) => r.allocations, say: figures.count, sum: true },
+        ...(one.kind === "window"
+          ? [{ name: "Net blocks", of: (r) => r.net_blocks, say: figures.changeCount, sum: true }]
+          : []),
+        { name: "Slop of these", of: (r) => r.slop_bytes, say: figures.bytes, sum: true },
       ],
     });
     place.append(
@@ -146,7 +162,7 @@ views.push({
       el(
         "details",
         { class: "fallback" },
-        el("summary", {}, `As a table (${figures.count(report.sizes.length)} sizes)`),
+        el("summary", {}, `As a table (${figures.count(sizes.length)} sizes)`),
         table,
       ),
     );

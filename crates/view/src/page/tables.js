@@ -3,8 +3,8 @@
 // B1  A shortened table ends with a row of what is not shown, and with the sum of all rows.
 // B2  Only the rows shown are in the document: fifty thousand sites open as fast as fifty.
 
-/** {label, rows, columns: [{name, of, say, sum, text}], start, page, open(row)} as a table. */
-function sortable({ label, rows, columns, start, page, open }) {
+/** {label, rows, columns: [{name, of, say, sum, text}], start, page, open(row) or pick(row)} as a table. */
+function sortable({ label, rows, columns, start, page, open, pick }) {
   let by = start,
     down = true,
     shown = page;
@@ -38,7 +38,8 @@ function sortable({ label, rows, columns, start, page, open }) {
   function fill() {
     const column = columns[by],
       keyed = rows.map((row) => [value(column, row), row]);
-    keyed.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0) * (down ? -1 : 1));
+    const sign = down ? -1 : 1;
+    keyed.sort(([a], [b]) => (a < b ? -sign : a > b ? sign : 0));
     heads.forEach((th, i) => {
       if (i === by) th.setAttribute("aria-sort", down ? "descending" : "ascending");
       else th.removeAttribute("aria-sort");
@@ -47,10 +48,14 @@ function sortable({ label, rows, columns, start, page, open }) {
     body.replaceChildren(
       ...keyed.slice(0, shown).flatMap(([, row]) => {
         const tr = el("tr", {}, cells(columns.map((c) => (c.say ? c.say(value(c, row)) : value(c, row)))));
-        if (!open) return [tr];
         const name = columns.findIndex((c) => c.text),
-          cell = tr.children[name],
-          inner = el("tr", { class: "part", hidden: true }, el("td", { colspan: columns.length }));
+          cell = tr.children[name];
+        if (pick) {
+          cell.replaceChildren(el("button", { class: "pick", onclick: () => pick(row) }, ...cell.childNodes));
+          return [tr];
+        }
+        if (!open) return [tr];
+        const inner = el("tr", { class: "part", hidden: true }, el("td", { colspan: columns.length }));
         const twist = el(
           "button",
           {
@@ -95,15 +100,18 @@ function siteName(report, node) {
 views.push({
   id: "sites",
   title: "Sites",
-  needs: ["sites"],
-  render(report, state, place, changed) {
-    if (!changed || !this.box) {
-      place.replaceChildren();
-      const at = report.instants[report.at];
-      place.append(
-        head(
-          this,
-          `Each stack that allocated. Live figures are at ${at ? instantLabel(at) : "the report's instant"}; the rest is over the run.`,
+  needs: ["sites", "span"],
+  keeps: true,
+  render(report, state, place) {
+    const one = span.of(report, state);
+    if (!this.box || !place.contains(this.box)) {
+      this.note = el("p", { class: "soft small" });
+      this.box = el("div");
+      place.replaceChildren(
+        el(
+          "div",
+          { class: "head" },
+          el("div", {}, el("h2", { id: "sites-title" }, this.title), this.note),
           el(
             "label",
             {},
@@ -116,45 +124,81 @@ views.push({
             }),
           ),
         ),
+        this.box,
       );
-      this.box = el("div");
-      place.append(this.box);
     }
-    const wanted = state.sites.trim().toLowerCase();
-    const rows = wanted ? this.filter(report, wanted) : report.sites;
-    const bytes = (name, of) => ({ name, of, say: figures.bytes, sum: true }),
-      count = (name, of) => ({ name, of, say: figures.count, sum: true });
+    this.note.textContent = `Each stack that allocated. Live figures are ${one.kind === "window" ? `at the ends of the window from ${one.label}; the rest is of the window` : `${one.at}; the rest is ${one.own ? "over the run" : "up to then"}`}.`;
+    const wanted = state.sites.trim().toLowerCase(),
+      { rows, columns, start } = this.rows(report, one, wanted && this.filter(report, wanted));
     this.box.replaceChildren(
       rows.length
         ? sortable({
             label: "Sites",
             rows,
-            start: 1,
+            start,
             page: 25,
-            open: (row) => stacks.list(report, row.node),
-            columns: [
-              { name: "Function", text: true, of: (s) => s.node, say: (node) => siteName(report, node) },
-              bytes("Live", (s) => s.live_usable_bytes),
-              count("Live blocks", (s) => s.live_blocks),
-              bytes("Slop", (s) => s.live_usable_bytes - s.live_requested_bytes),
-              bytes("Heap peak", (s) => s.heap_peak_usable_bytes),
-              bytes("End", (s) => s.end_usable_bytes),
-              bytes("Cumulative", (s) => s.usable_bytes),
-              count("Allocations", (s) => s.allocations),
-              count("Temporaries", (s) => s.temporaries),
-            ],
+            open: (row) => (row.node ? stacks.list(report, row.node) : el("p", {}, "Not told apart over time.")),
+            columns,
           })
-        : el("p", { class: "empty" }, wanted ? "No site's stack has a frame like that." : "No sites."),
+        : el("p", { class: "empty" }, wanted ? "No site's stack has a frame like that." : "Nothing here."),
     );
+  },
+  rows(report, one, within) {
+    const name = {
+      name: "Function",
+      text: true,
+      of: (s) => s.node,
+      say: (node) => (node === null ? "(small stacks)" : siteName(report, node)),
+    };
+    const bytes = (name, of) => ({ name, of, say: figures.bytes, sum: true }),
+      count = (name, of) => ({ name, of, say: figures.count, sum: true }),
+      change = (name, of) => ({ name, of, say: figures.change, sum: true });
+    const amounts = one.own ? null : span.amounts(report, one);
+    if (!amounts)
+      return {
+        start: 1,
+        rows: within ? report.sites.filter((s) => within[s.node]) : report.sites,
+        columns: [
+          name,
+          bytes("Live", (s) => s.live_usable_bytes),
+          count("Live blocks", (s) => s.live_blocks),
+          bytes("Slop", (s) => s.live_usable_bytes - s.live_requested_bytes),
+          bytes("Heap peak", (s) => s.heap_peak_usable_bytes),
+          bytes("End", (s) => s.end_usable_bytes),
+          bytes("Cumulative", (s) => s.usable_bytes),
+          count("Allocations", (s) => s.allocations),
+          count("Temporaries", (s) => s.temporaries),
+        ],
+      };
+    const ids = ["live_usable_bytes", "live_blocks", "acquired_bytes", "acquired_blocks", "released_bytes", "released_blocks", "net_bytes"],
+      values = ids.map((id) => amounts.bySite(id)),
+      rows = [];
+    for (let s = 0; s < values[0].length; s++) {
+      const node = s < report.sites.length ? report.sites[s].node : null;
+      if (within && !(node !== null && within[node])) continue;
+      if (values.some((of) => of[s])) rows.push({ node, v: values.map((of) => of[s]) });
+    }
+    const of = (id) => (row) => row.v[ids.indexOf(id)];
+    const then = [
+      bytes(one.kind === "window" ? "Live at its end" : "Live", of("live_usable_bytes")),
+      count("Live blocks", of("live_blocks")),
+    ];
+    const did = [
+      bytes("Allocated", of("acquired_bytes")),
+      bytes("Freed", of("released_bytes")),
+      count("Allocations", of("acquired_blocks")),
+      count("Frees", of("released_blocks")),
+    ];
+    return one.kind === "window"
+      ? { start: 1, rows, columns: [name, change("Net", of("net_bytes")), ...did, ...then] }
+      : { start: 1, rows, columns: [name, ...then, ...did] };
   },
   filter(report, wanted) {
     const hit = report.frames.map((f) => matches(f, wanted)),
-      within = new Uint8Array(report.nodes.length);
-    for (let n = 1; n < within.length; n++) {
-      const { parent, frame } = report.nodes[n];
-      within[n] = hit[frame] || (parent < n && within[parent]) ? 1 : 0;
-    }
-    return report.sites.filter((s) => within[s.node]);
+      within = new Uint8Array(report.parents.length);
+    for (let n = 1; n < within.length; n++)
+      within[n] = hit[report.frameOf[n]] || within[report.parents[n]] ? 1 : 0;
+    return within;
   },
 });
 

@@ -1,13 +1,16 @@
-// Memory over time: lines over two clocks (heap and resident samples), marks, a readout, a table.
+// Memory over time: lines over two clocks (heap and resident samples), marks, a brush, a readout, a table.
 //
 // L1  Free is anonymous resident memory minus live bytes given, at the samples of resident memory.
 // L2  A negative figure is drawn at zero and said as it is; it is not turned into zero.
-// L3  Left and Right move the cursor; the readout says every line at that moment, in words.
+// L3  The readout says every line at the pointer, in words; the brush (brush.js) chooses what all
+//     other views are about.
+// L4  Zoomed in, the heap's line also has the exact level at each edge of the windows.
 
 views.push({
   id: "timeline",
   title: "Memory over time",
-  needs: [],
+  needs: ["span", "zoom"],
+  keeps: true,
   curves(report) {
     const t = report.timeline,
       heap = t.heap_t_ns,
@@ -20,7 +23,7 @@ views.push({
     return [
       { name: "Resident (RSS)", color: "--ink", x: rss, y: t.rss_bytes },
       { name: "PSS", color: "--c4", x: pss.map((p) => p[0]), y: pss.map((p) => p[1]) },
-      { name: "Live, asked for", color: "--c0", x: heap, y: t.live_requested_bytes },
+      { name: "Live, asked for", color: "--c0", x: heap, y: t.live_requested_bytes, fill: true },
       {
         name: "Slop",
         color: "--c1",
@@ -35,105 +38,79 @@ views.push({
       },
     ].filter((curve) => curve.x.length);
   },
-  render(report, state, place) {
-    const curves = this.curves(report),
-      w = Math.max(320, place.clientWidth - 34),
-      h = 250,
-      left = 64,
-      bottom = 24,
-      top = 10;
+  /** What of a curve lies in the part shown, with a point beyond at each side; L4. */
+  part(report, curve, from, to, whole) {
+    let x = curve.x,
+      y = curve.y;
+    const w = report.windows;
+    if (!whole && w && (curve.name === "Live, asked for" || curve.name === "Slop")) {
+      const exact = Array.from(w.time, (ns, e) => [
+        ns,
+        curve.fill ? w.liveRequested[e] : w.liveUsable[e] - w.liveRequested[e],
+      ]);
+      const all = [...x.map((ns, i) => [ns, y[i]]), ...exact].sort((a, b) => a[0] - b[0]);
+      x = all.map((p) => p[0]);
+      y = all.map((p) => p[1]);
+    }
+    const low = Math.max(0, lowerBound(x, from) - 1),
+      high = Math.min(x.length, lowerBound(x, to) + 1);
+    return { ...curve, x: x.slice(low, high), y: y.slice(low, high) };
+  },
+  render(report, state, place, changed) {
+    if (changed && this.brush && !changed.includes("zoom")) {
+      this.brush.update();
+      return;
+    }
+    const focused = place.contains(document.activeElement) && document.activeElement.classList.contains("chart");
+    place.replaceChildren();
+    const all = this.curves(report),
+      [from, to] = zoomed(report, state),
+      whole = state.zoom === "" || from + to === 0;
     place.append(
       head(
         this,
-        "Heap lines: the largest within each interval. Dotted: marks. Anonymous, not live: free memory of the allocator, memory mapped past it, written data; drawn at zero where more is live than resident.",
+        report.windows
+          ? "Drag to choose a window, click for a moment: every view below is then of it. Heap lines: the largest within each interval. Dotted: marks."
+          : "Heap lines: the largest within each interval. Dotted: marks.",
+        el("button", { onclick: () => zoomBy(report, 0.5, span.of(report, store.state).to_ns) }, "Zoom in"),
+        el("button", { disabled: whole, onclick: () => zoomBy(report, 2, (from + to) / 2) }, "Zoom out"),
+        el("button", { disabled: whole, onclick: () => store.set({ zoom: "" }) }, "Whole run"),
       ),
     );
-    if (!curves.length) {
+    if (!all.length) {
       place.append(el("p", { class: "empty" }, "No samples were taken."));
       return;
     }
-    const maxX = Math.max(1, report.program.duration_ns, ...curves.map((c) => c.x[c.x.length - 1]));
-    const top_y = niceBytes(curves.reduce((m, c) => c.y.reduce((n, v) => Math.max(n, v), m), 1));
-    const X = (ns) => left + ((w - left - 8) * ns) / maxX,
-      Y = (v) => top + (h - top - bottom) * (1 - Math.max(0, v) / top_y);
-    const svg = el("svg", {
-      class: "chart",
-      viewBox: `0 0 ${w} ${h}`,
-      height: h,
-      tabindex: 0,
-      role: "slider",
-      "aria-label": "Memory over time; left and right arrows move",
-      "aria-valuemin": 0,
-      "aria-valuemax": 1000,
-      "aria-valuenow": 0,
-    });
-    for (let i = 0; i <= 4; i++) {
-      const v = (top_y * i) / 4;
-      svg.append(
-        el("line", { class: "grid", x1: left, x2: w - 8, y1: Y(v), y2: Y(v) }),
-        el("text", { x: left - 8, y: Y(v) + 4, "text-anchor": "end" }, figures.bytes(v)),
-      );
-      const ns = (maxX * i) / 4;
-      svg.append(
-        el(
-          "text",
-          { x: X(ns), y: h - 6, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" },
-          figures.duration(ns),
-        ),
-      );
-    }
-    for (const mark of report.marks.slice(0, 200))
-      svg.append(
-        el(
-          "line",
-          { class: "markline", x1: X(mark.time_ns), x2: X(mark.time_ns), y1: top, y2: h - bottom },
-          el("title", {}, mark.name),
-        ),
-      );
-    for (const c of curves)
-      svg.append(
-        el("path", {
-          fill: "none",
-          stroke: `var(${c.color})`,
-          "stroke-width": 1.6,
-          "stroke-linejoin": "round",
-          d: c.x.map((ns, i) => `${i ? "L" : "M"}${X(ns).toFixed(1)} ${Y(c.y[i]).toFixed(1)}`).join(""),
-        }),
-      );
-    const cursor = el("line", { class: "cursor", x1: -9, x2: -9, y1: top, y2: h - bottom });
+    const curves = all.map((c) => this.part(report, c, from, to, whole));
+    const size = { w: Math.max(320, place.clientWidth - 34), h: 260, left: 64, right: 8, bottom: 24, top: 26 };
+    const svg = this.chart(report, curves, from, to, size);
     const readout = el(
       "div",
       { class: "readout" },
-      "Point at the lines, or focus them and use the arrow keys.",
+      "Point at the lines to read them; focus them and use the arrow keys (with Shift for a window) to choose.",
     );
-    svg.append(cursor);
-    let ns = maxX;
-    const say = (value) => {
-      ns = Math.max(0, Math.min(maxX, value));
-      cursor.setAttribute("x1", X(ns));
-      cursor.setAttribute("x2", X(ns));
-      const near = report.marks.find((m) => Math.abs(X(m.time_ns) - X(ns)) < 4);
-      const text =
-        `${figures.duration(ns)}${near ? ` · mark “${near.name}”` : ""} — ` +
-        curves
-          .map((c) => `${c.name} ${figures.bytes(c.y[Math.min(c.y.length - 1, lowerBound(c.x, ns))])}`)
-          .join(" · ");
-      readout.textContent = text;
-      svg.setAttribute("aria-valuenow", Math.round((ns / maxX) * 1000));
-      svg.setAttribute("aria-valuetext", text);
-    };
-    svg.addEventListener("pointermove", (e) => {
-      const box = svg.getBoundingClientRect();
-      say(((((e.clientX - box.left) * w) / box.width - left) / (w - left - 8)) * maxX);
-    });
-    svg.addEventListener("keydown", (e) => {
-      const step = { ArrowLeft: -0.01, ArrowRight: 0.01, PageUp: -0.1, PageDown: 0.1 }[e.key];
-      if (step) say(ns + step * maxX);
-      else if (e.key === "Home") say(0);
-      else if (e.key === "End") say(maxX);
-      else return;
-      e.preventDefault();
-    });
+    this.hover(report, svg, curves, from, to, size, readout);
+    this.brush = report.windows
+      ? new Brush(report, svg, {
+          w: size.w,
+          left: size.left,
+          right: size.w - size.right,
+          y: [size.top, size.h - size.bottom],
+          range: () => [from, to],
+          name: "Memory over time: arrows move the moment, with Shift they stretch a window, Escape resets",
+        })
+      : null;
+    svg.addEventListener(
+      "wheel",
+      (e) => {
+        if (!e.ctrlKey && !e.metaKey) return;
+        e.preventDefault();
+        const box = svg.getBoundingClientRect(),
+          x = ((e.clientX - box.left) * size.w) / box.width;
+        zoomBy(report, e.deltaY > 0 ? 1.3 : 1 / 1.3, from + ((x - size.left) / (size.w - size.left - size.right)) * (to - from));
+      },
+      { passive: false },
+    );
     place.append(
       el(
         "div",
@@ -142,26 +119,128 @@ views.push({
       ),
       svg,
       readout,
-      this.fallback(curves, maxX),
+      this.fallback(all, from, to),
     );
+    if (focused) svg.focus({ preventScroll: true });
   },
-  fallback(curves, maxX) {
+  chart(report, curves, from, to, size) {
+    const { w, h, left, right, top, bottom } = size;
+    const top_y = niceBytes(curves.reduce((m, c) => c.y.reduce((n, v) => Math.max(n, v), m), 1));
+    const X = (ns) => left + ((w - left - right) * (ns - from)) / (to - from),
+      Y = (v) => top + (h - top - bottom) * (1 - Math.max(0, v) / top_y),
+      wide = w - left - right;
+    const svg = el("svg", { class: "chart brushed", viewBox: `0 0 ${w} ${h}`, height: h });
+    for (let i = 0; i <= 4; i++) {
+      const v = (top_y * i) / 4;
+      svg.append(
+        el("line", { class: "grid", x1: left, x2: w - right, y1: Y(v), y2: Y(v) }),
+        el("text", { x: left - 8, y: Y(v) + 4, "text-anchor": "end" }, figures.bytes(v)),
+      );
+      const ns = from + ((to - from) * i) / 4;
+      svg.append(
+        el(
+          "text",
+          { x: X(ns), y: h - 6, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" },
+          to - from < to / 8 ? figures.moment(ns) : figures.duration(ns),
+        ),
+      );
+    }
+    // An svg within the svg cuts off what a zoom leaves outside.
+    const inside = el("svg", { x: left, y: 0, width: wide, height: h, viewBox: `${left} 0 ${wide} ${h}` });
+    for (const mark of report.marks.slice(0, 200))
+      inside.append(
+        el(
+          "line",
+          { class: "markline", x1: X(mark.time_ns), x2: X(mark.time_ns), y1: top, y2: h - bottom },
+          el("title", {}, mark.name),
+        ),
+      );
+    for (const c of curves) {
+      const d = c.x.map((ns, i) => `${i ? "L" : "M"}${X(ns).toFixed(1)} ${Y(c.y[i]).toFixed(1)}`).join("");
+      if (c.fill)
+        inside.append(
+          el("path", {
+            fill: `var(${c.color})`,
+            opacity: 0.13,
+            d: `${d}L${X(c.x[c.x.length - 1]).toFixed(1)} ${Y(0)}L${X(c.x[0]).toFixed(1)} ${Y(0)}Z`,
+          }),
+        );
+      inside.append(
+        el("path", { fill: "none", stroke: `var(${c.color})`, "stroke-width": 1.6, "stroke-linejoin": "round", d }),
+      );
+    }
+    svg.append(inside, this.instants(report, X, size, from, to));
+    return svg;
+  },
+  /** Names of the instants above the chart; a click chooses one. Those that would overlap are left out. */
+  instants(report, X, { w, right, top, h, bottom }, from, to) {
+    const group = el("g", {}),
+      taken = [];
+    const order = report.instants
+      .map((instant, index) => ({ instant, index }))
+      .filter(({ instant }) => instant.time_ns >= from && instant.time_ns <= to)
+      .sort((a, b) => (b.index === report.at) - (a.index === report.at) || a.instant.time_ns - b.instant.time_ns);
+    for (const { instant, index } of order) {
+      const x = X(instant.time_ns),
+        text = shorten(instant.label, 26),
+        wide = text.length * 6.1 + 14,
+        start = Math.min(x - 3, w - right - wide);
+      group.append(el("line", { class: "tick", x1: x, x2: x, y1: top - 5, y2: h - bottom }));
+      if (taken.some((other) => start < other.end && other.start < start + wide)) continue;
+      taken.push({ start, end: start + wide });
+      group.append(
+        el(
+          "text",
+          {
+            x: start + 3,
+            y: top - 10,
+            class: "instant",
+            onclick: () => store.set({ span: index === report.at ? "" : `i${index}` }),
+          },
+          text,
+        ),
+      );
+    }
+    return group;
+  },
+  hover(report, svg, curves, from, to, { w, h, left, right, top, bottom }, readout) {
+    const cursor = el("line", { class: "cursor", x1: -9, x2: -9, y1: top, y2: h - bottom });
+    svg.append(cursor);
+    svg.addEventListener("pointermove", (e) => {
+      const box = svg.getBoundingClientRect(),
+        x = Math.max(left, Math.min(w - right, ((e.clientX - box.left) * w) / box.width)),
+        ns = from + ((x - left) / (w - left - right)) * (to - from);
+      cursor.setAttribute("x1", x);
+      cursor.setAttribute("x2", x);
+      const near = report.marks.find((m) => Math.abs(m.time_ns - ns) < ((to - from) * 4) / w);
+      readout.textContent =
+        `${figures.moment(ns)}${near ? ` · mark “${near.name}”` : ""} — ` +
+        curves
+          .map((c) => `${c.name} ${figures.bytes(c.y[Math.min(c.y.length - 1, lowerBound(c.x, ns))])}`)
+          .join(" · ");
+    });
+    svg.addEventListener("pointerleave", () => {
+      for (const end of ["x1", "x2"]) cursor.setAttribute(end, -9);
+    });
+  },
+  fallback(curves, from, to) {
     const details = el(
       "details",
       {
         class: "fallback",
         ontoggle: () => {
           if (!details.open || details.querySelector("table")) return;
-          const rows = Array.from({ length: 41 }, (_, i) => (maxX * i) / 40).map((ns) =>
+          const rows = Array.from({ length: 41 }, (_, i) => from + ((to - from) * i) / 40).map((ns) =>
             el(
               "tr",
               {},
-              el("td", {}, figures.duration(ns)),
+              el("td", {}, figures.moment(ns)),
               curves.map((c) =>
                 el("td", { class: "n" }, figures.bytes(c.y[Math.min(c.y.length - 1, lowerBound(c.x, ns))])),
               ),
             ),
           );
+          const heads = curves.map((c) => el("th", { class: "n" }, c.name));
           details.append(
             el(
               "div",
@@ -169,16 +248,7 @@ views.push({
               el(
                 "table",
                 {},
-                el(
-                  "thead",
-                  {},
-                  el(
-                    "tr",
-                    {},
-                    el("th", {}, "Time"),
-                    curves.map((c) => el("th", { class: "n" }, c.name)),
-                  ),
-                ),
+                el("thead", {}, el("tr", {}, el("th", {}, "Time"), heads)),
                 el("tbody", {}, rows),
               ),
             ),

@@ -6,7 +6,10 @@
 // K2  Children are made only when asked for: a hundred thousand nodes cost one array until then.
 // K3  Sums: a box's value is its own part plus its children's values, top-down; bottom-up, a child
 //     is what came through that caller.
-// K4  Damaged trees end: a parent that does not come before its child counts as the root.
+// K4  Damaged trees end: a parent that does not come before its child counts as the root (columns.js).
+// K5  A function's total counts each stack once: at its outermost frame of that function. The callers
+//     above it and the callees below have that same total.
+// K6  What is not told apart by stack is a box of its own below the root, so that sums hold.
 // Not here: drawing (flame.js).
 
 const STARTUP =
@@ -16,17 +19,14 @@ const stacks = {
   /** Node numbers from the innermost out. */
   path(report, node) {
     const out = [];
-    while (node > 0 && node < report.nodes.length) {
+    while (node > 0 && node < report.parents.length) {
       out.push(node);
-      const parent = report.nodes[node].parent;
-      if (parent >= node) break;
-      node = parent;
+      node = report.parents[node];
     }
     return out;
   },
   frame(report, node) {
-    const entry = report.nodes[node];
-    return (entry && report.frames[entry.frame]) || { function: "?", module: "" };
+    return report.frames[report.frameOf[node]] || { function: "?", module: "" };
   },
   /** Whether a frame only passes an allocation on (the report says so), or comes before main. */
   dull(report, frame) {
@@ -72,90 +72,163 @@ const stacks = {
   },
 };
 
-/** The tree of one measure in one direction. */
-class MeasureTree {
-  constructor(report, measure, direction) {
-    this.report = report;
-    this.up = direction === "up";
-    const size = report.nodes.length;
-    this.own = new Float64Array(size);
-    for (const site of report.sites) if (site.node < size) this.own[site.node] += measure.of(site);
-    this.sum = this.own.slice();
-    this.parent = new Uint32Array(size);
-    for (let node = size - 1; node > 0; node--) {
-      const parent = report.nodes[node].parent;
-      this.parent[node] = parent < node ? parent : 0;
-      this.sum[this.parent[node]] += this.sum[node];
+/** What depends on the stacks alone, and is worked out once. */
+function structureOf(report) {
+  if (report.structure) return report.structure;
+  const { parents, frameOf, frames } = report,
+    size = parents.length;
+  // One number for each function: boxes merge by it, and numbers compare faster than names.
+  const ids = new Map(),
+    names = [];
+  const functionOfFrame = frames.map((f) => {
+    const key = f.function + "\0" + f.module;
+    let id = ids.get(key);
+    if (id === undefined) {
+      ids.set(key, (id = names.length));
+      names.push(f);
     }
-    this.total = size ? this.sum[0] : 0;
-    if (!this.up) this.link(size);
-    this.root = this.box(null, "all", "", this.total);
+    return id;
+  });
+  const functionOf = new Uint32Array(size),
+    first = new Uint32Array(size),
+    next = new Uint32Array(size);
+  // First child and next sibling of each node (CSR would need a second pass over sorted parents).
+  for (let node = size - 1; node > 0; node--) {
+    functionOf[node] = functionOfFrame[frameOf[node]] || 0;
+    next[node] = first[parents[node]];
+    first[parents[node]] = node;
+  }
+  // K5: walked with a count for each function on the way, so that a node knows whether it is the
+  // outermost of its function.
+  const outermost = new Uint8Array(size),
+    open = new Uint32Array(names.length);
+  for (let node = first[0] || 0; node; ) {
+    if (!open[functionOf[node]]++) outermost[node] = 1;
+    if (first[node]) {
+      node = first[node];
+      continue;
+    }
+    while (node) {
+      open[functionOf[node]]--;
+      if (next[node]) {
+        node = next[node];
+        break;
+      }
+      node = parents[node];
+    }
+  }
+  const slot = new Uint32Array(names.length), // scratch of callees()
+    stamp = new Uint32Array(names.length);
+  return (report.structure = { names, ids, functionOf, first, next, outermost, slot, stamp, tick: 0 });
+}
+
+/** The tree of one measure in one direction; `values` are by site, the last of no stack (K6). */
+class MeasureTree {
+  constructor(report, values, direction) {
+    const size = report.parents.length;
+    Object.assign(this, { report, up: direction === "up", parent: report.parents });
+    this.structure = structureOf(report);
+    this.own = new Float64Array(size);
+    const nodes = report.siteNodes;
+    for (let s = 0; s < nodes.length; s++) if (nodes[s] < size) this.own[nodes[s]] += values[s];
+    this.sum = this.own.slice();
+    for (let node = size - 1; node > 0; node--) this.sum[this.parent[node]] += this.sum[node];
+    this.others = values[report.sites.length] || 0;
+    this.total = (size ? this.sum[0] : 0) + this.others;
+    this.root = this.box(null, "all", null, this.total, this.up);
     this.root.members = this.up ? null : [0];
   }
 
-  /** First child and next sibling of each node (CSR would need a second pass over sorted parents). */
-  link(size) {
-    this.first = new Uint32Array(size);
-    this.next = new Uint32Array(size);
-    for (let node = size - 1; node > 0; node--) {
-      this.next[node] = this.first[this.parent[node]];
-      this.first[this.parent[node]] = node;
-    }
-  }
-
-  box(parent, name, key, value) {
-    return {
-      parent,
-      name,
-      key,
-      value,
-      depth: parent ? parent.depth + 1 : 0,
-      members: [],
-      amounts: [],
-      kids: null,
-      frame: null,
-    };
+  box(parent, name, key, value, up) {
+    return { parent, name, key, value, up, depth: parent ? parent.depth + 1 : 0, members: [], amounts: [], kids: null, frame: null };
   }
 
   children(box) {
     if (!box.kids) {
-      const made = new Map();
-      if (this.up) this.callers(box, made);
-      else this.callees(box, made);
-      box.kids = [...made.values()].filter((kid) => kid.value > 0).sort((a, b) => b.value - a.value);
+      const kids = box.up ? this.callers(box) : this.callees(box);
+      if (!box.parent && this.others && box === this.root)
+        kids.push(this.box(box, "(small stacks, not told apart over time)", -1, this.others, box.up));
+      box.kids = kids.filter((kid) => kid.value > 0).sort((a, b) => b.value - a.value);
     }
     return box.kids;
   }
 
-  into(box, made, node, amount) {
-    const frame = stacks.frame(this.report, node),
-      key = frame.function + "\0" + frame.module;
-    let kid = made.get(key);
-    if (!kid) {
-      kid = this.box(box, frame.function || "(no name)", key, 0);
-      kid.frame = frame;
-      made.set(key, kid);
-    }
-    kid.value += amount;
-    kid.members.push(node);
-    kid.amounts.push(amount);
+  kid(box, node) {
+    const kid = this.box(box, "", this.structure.functionOf[node], 0, box.up);
+    kid.frame = stacks.frame(this.report, node);
+    kid.name = kid.frame.function || "(no name)";
+    return kid;
   }
 
-  callees(box, made) {
+  callees(box) {
+    const kids = [],
+      structure = this.structure,
+      { first, next, functionOf, slot, stamp } = structure,
+      sum = this.sum,
+      tick = ++structure.tick;
     for (const member of box.members)
-      for (let node = this.first[member]; node; node = this.next[node])
-        this.into(box, made, node, this.sum[node]);
+      for (let node = first[member]; node; node = next[node]) {
+        if (!sum[node]) continue;
+        const id = functionOf[node];
+        if (stamp[id] !== tick) {
+          stamp[id] = tick;
+          slot[id] = kids.push(this.kid(box, node)) - 1;
+        }
+        const kid = kids[slot[id]];
+        kid.value += sum[node];
+        kid.members.push(node);
+      }
+    return kids;
   }
 
-  callers(box, made) {
+  callers(box) {
+    const made = new Map();
+    const into = (node, amount) => {
+      const key = this.structure.functionOf[node];
+      let kid = made.get(key);
+      if (!kid) made.set(key, (kid = this.kid(box, node)));
+      kid.value += amount;
+      kid.members.push(node);
+      kid.amounts.push(amount);
+    };
     if (!box.members) {
-      for (let node = 1; node < this.own.length; node++)
-        if (this.own[node] > 0) this.into(box, made, node, this.own[node]);
-      return;
+      for (let node = 1; node < this.own.length; node++) if (this.own[node] > 0) into(node, this.own[node]);
+    } else
+      box.members.forEach((node, i) => {
+        if (this.parent[node]) into(this.parent[node], box.amounts[i]);
+      });
+    return [...made.values()];
+  }
+
+  /** Every function: what came through it (each stack once, however it recurses) and what it asked for itself. */
+  functions() {
+    const { names, functionOf, outermost } = this.structure,
+      total = new Float64Array(names.length),
+      self = new Float64Array(names.length);
+    for (let node = 1; node < this.own.length; node++) {
+      const id = functionOf[node];
+      self[id] += this.own[node];
+      if (outermost[node]) total[id] += this.sum[node];
     }
-    box.members.forEach((node, i) => {
-      if (this.parent[node]) this.into(box, made, this.parent[node], box.amounts[i]);
-    });
+    const rows = [];
+    for (let id = 0; id < names.length; id++)
+      if (total[id] > 0) rows.push({ id, frame: names[id], total: total[id], self: self[id] });
+    return rows;
+  }
+
+  /** Who called a function, and what it called: two trees of the same whole (K5). */
+  sandwich(id) {
+    const members = [],
+      amounts = [];
+    for (let node = 1; node < this.own.length; node++)
+      if (this.structure.outermost[node] && this.structure.functionOf[node] === id && this.sum[node] > 0) {
+        members.push(node);
+        amounts.push(this.sum[node]);
+      }
+    const value = amounts.reduce((sum, amount) => sum + amount, 0),
+      frame = this.structure.names[id];
+    const half = (up) => Object.assign(this.box(null, frame.function || "(no name)", id, value, up), { members, amounts, frame });
+    return { value, callers: half(true), callees: half(false) };
   }
 
   /** How much of the measure has a stack with a frame that matches; each site counts once. */
@@ -165,7 +238,7 @@ class MeasureTree {
     const within = new Uint8Array(this.own.length);
     let sum = 0;
     for (let node = 1; node < within.length; node++) {
-      within[node] = hit[this.report.nodes[node].frame] || within[this.parent[node]] ? 1 : 0;
+      within[node] = hit[this.report.frameOf[node]] || within[this.parent[node]] ? 1 : 0;
       if (within[node]) sum += this.own[node];
     }
     return sum;

@@ -2,59 +2,17 @@
 //   cargo run -p skinflint-view --example sample > x.html; node check.mjs x.html [FOLDER for screenshots [OTHER.html ...]]
 // Of the other reports (empty, hostile) it checks that they open, fit 400 px, and stay quiet.
 // Exits 0 if everything holds, 1 if something does not, 2 if it cannot be run.
-import puppeteer from "puppeteer-core";
-import { pathToFileURL } from "node:url";
-import { existsSync, mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { main, need, settle, start } from "./browser.mjs";
 
 const [file, shots, ...others] = process.argv.slice(2);
-const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
-if (!file || !existsSync(file)) {
-  console.error(`no such report: ${file}`);
-  process.exit(2);
-}
-if (!existsSync(executablePath)) {
-  console.error(`no browser at ${executablePath}: install chromium, or set CHROMIUM`);
-  process.exit(2);
-}
-if (shots) mkdirSync(shots, { recursive: true });
+need(file, ...others);
+const run = await start({ shots }),
+  { check } = run;
 
-process.stdout.on("error", () => {}); // a closed pipe must not leave the browser behind
-let failures = 0;
-function check(holds, what) {
-  console.log(`${holds ? "ok  " : "FAIL"} ${what}`);
-  if (!holds) failures++;
-}
-
-const browser = await puppeteer.launch({
-  executablePath,
-  args: ["--no-sandbox", "--disable-gpu"],
-  timeout: 60_000,
-});
-try {
-  const page = await browser.newPage();
-  page.setDefaultTimeout(30_000);
-  const errors = [],
-    requests = [];
-  page.on("console", (m) => {
-    if (["error", "warn"].includes(m.type())) errors.push(m.text());
-  });
-  page.on("pageerror", (e) => errors.push(String(e)));
-  page.on("request", (r) => {
-    if (!r.url().startsWith("file:") && !r.url().startsWith("data:")) requests.push(r.url());
-  });
-  page.on("dialog", (d) => {
-    errors.push(`dialog: ${d.message()}`);
-    d.dismiss();
-  });
-  await page.setViewport({ width: 1280, height: 900 });
-  const before = Date.now();
-  await page.goto(pathToFileURL(file).href, { waitUntil: "load" });
-  await page.waitForSelector("html[data-ready=yes]");
-  console.log(`     opened in ${Date.now() - before} ms`);
-  const shot = (name, fullPage = false) =>
-    shots ? page.screenshot({ path: join(shots, name), fullPage }) : null;
-
+await main(run, async () => {
+  const page = await run.open(file);
+  await settle(page);
+  const shot = (name, fullPage) => run.shot(page, name, fullPage);
   check(
     await page.$$eval("p.warn", (all) => all.every((p) => !p.textContent.includes("failed"))),
     "every view rendered",
@@ -80,7 +38,7 @@ try {
   await shot("light-top.png");
   await shot("light-full.png", true);
 
-  const readout = () => page.$eval("#flame-readout", (e) => e.textContent);
+  const readout = () => page.textContent("#flame-readout");
   await page.focus("#flame-canvas");
   await page.keyboard.press("ArrowDown");
   const child = await readout();
@@ -89,12 +47,12 @@ try {
   await page.keyboard.press("Enter");
   const zoomed = await readout();
   check(child !== zoomed && zoomed.includes("of the zoomed box"), `keyboard zooms (${zoomed.slice(0, 60)})`);
-  await page.$eval("#flame", (e) => e.scrollIntoView({ behavior: "instant" }));
+  await page.locator("#flame").scrollIntoViewIfNeeded();
   await shot("flame-zoom.png");
   for (let i = 0; i < 5; i++) await page.keyboard.press("Escape");
   check((await readout()).startsWith("all"), "escape zooms out");
 
-  await page.type("#flame input[type=search]", "PostingList");
+  await page.locator("#flame input[type=search]").pressSequentially("PostingList");
   check(
     (await page.$eval("#flame", (e) => e.textContent)).includes("is on the stacks of"),
     "search says how much it found",
@@ -133,9 +91,11 @@ try {
       cell = () => [...document.querySelectorAll("#pinned tr.sum")].pop().querySelector("td.n").textContent;
     const functions = cell();
     store.set({ pins: "stack" });
+    skinflint.settle();
     const stacks = cell();
     const note = document.querySelector("#pinned > p:last-of-type").textContent;
     store.set({ pins: "function" });
+    skinflint.settle();
     return [
       functions === figures.bytes(sum(all.functions)),
       stacks === figures.bytes(sum(all.pins)),
@@ -147,21 +107,17 @@ try {
     }
   });
   check(pinned.every(Boolean), `what blocks pin adds up, by function and by stack (${pinned})`);
-  await page.evaluate(() => store.set({ instant: 1 }));
+  await page.evaluate(() => (store.set({ span: "i1" }), skinflint.settle()));
   check(
-    (await page.$eval("#pinned", (e) => e.textContent)).includes("are not known"),
+    (await page.$eval("#pinned", (e) => e.textContent)).includes("is known at some instants only"),
     "an instant whose pages are not known says so",
   );
-  await page.evaluate(() => store.set({ instant: 0 }));
-  await page.$eval("#timeline svg", (e) => e.focus());
-  await page.keyboard.press("ArrowLeft");
-  check(
-    (await page.$eval("#timeline .readout", (e) => e.textContent)).includes("Resident"),
-    "the timeline is read by keyboard",
-  );
+  await page.evaluate(() => (store.set({ span: "" }), skinflint.settle()));
+  await page.locator("#timeline svg.chart").hover();
+  check((await page.textContent("#timeline .readout")).includes("Resident"), "the timeline is read by pointer");
   check(
     await page.evaluate(() =>
-      [...document.querySelectorAll("select,input,canvas,svg[role=slider]")].every(
+      [...document.querySelectorAll("select,input,canvas,svg[role=slider],[role=tree]")].every(
         (e) => e.getAttribute("aria-label") || e.closest("label"),
       ),
     ),
@@ -170,19 +126,19 @@ try {
 
   const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await paper();
-  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+  await page.emulateMedia({ colorScheme: "dark" });
   check((await paper()) !== light, "dark mode differs");
   await shot("dark-full.png", true);
-  await page.setViewport({ width: 400, height: 800 });
+  await page.setViewportSize({ width: 400, height: 800 });
   await page
-    .waitForFunction(() => document.documentElement.scrollWidth <= 400, { timeout: 5_000 })
+    .waitForFunction(() => document.documentElement.scrollWidth <= 400, null, { timeout: 5_000 })
     .catch(() => {});
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   check(wide <= 400, `fits 400 px (${wide})`);
   await shot("narrow-full.png", true);
   for (const other of others) {
-    await page.goto(pathToFileURL(other).href, { waitUntil: "load" });
-    await page.waitForSelector("html[data-ready=yes]");
+    const page = await run.open(other, { viewport: { width: 400, height: 800 } });
+    await settle(page);
     check(
       await page.$$eval("p.warn", (all) => all.every((p) => !p.textContent.includes("failed"))),
       `${other}: every view rendered`,
@@ -197,11 +153,4 @@ try {
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     check(width <= 400, `${other}: fits 400 px (${width})`);
   }
-  check(errors.length === 0, `no errors ${errors.join(" | ")}`);
-  check(requests.length === 0, `no requests ${requests.join(" ")}`);
-} catch (error) {
-  check(false, String(error));
-} finally {
-  await browser.close();
-}
-process.exit(failures ? 1 : 0);
+});

@@ -1,0 +1,93 @@
+// The report's long tables, which come as columns: sites, the stack tree, and the windows.
+//
+//   base64 ──► inflate (raw) ──► name · kind · count · bytes · numbers …       (columns.rs has every byte)
+//
+// C1  A column that is not known is skipped; one that is cut off is an error, not a short table.
+// C2  The tree is two typed arrays, `report.parents` and `report.frameOf`: four hundred thousand nodes
+//     as objects would cost more than everything else that the page does when it opens.
+// Not here: what windows mean (windows.js).
+
+async function inflate(text) {
+  if (typeof DecompressionStream === "undefined")
+    throw new Error("this browser has no DecompressionStream; use one from 2023 or later");
+  let bytes;
+  if (Uint8Array.fromBase64) bytes = Uint8Array.fromBase64(text);
+  else {
+    const packed = atob(text);
+    bytes = new Uint8Array(packed.length);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = packed.charCodeAt(i);
+  }
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** All columns by name. Numbers beyond 2^53 lose their last digits, as in JSON. */
+function readColumns(bytes) {
+  const columns = new Map();
+  let at = 0;
+  const number = () => {
+    let value = 0,
+      scale = 1,
+      byte;
+    do {
+      if (at >= bytes.length) throw new Error("the tables end in the middle of a number");
+      byte = bytes[at++];
+      value += (byte & 127) * scale;
+      scale *= 128;
+    } while (byte > 127);
+    return value;
+  };
+  while (at < bytes.length) {
+    const length = number(),
+      name = String.fromCharCode(...bytes.subarray(at, at + length));
+    at += length;
+    const kind = number(),
+      count = number(),
+      size = number();
+    if (at + size > bytes.length || count > size) throw new Error(`the column ${name} is cut off`);
+    const values = new Float64Array(count);
+    let last = 0;
+    for (let i = 0; i < count; i++) {
+      // Nearly all numbers are one or two bytes long.
+      const first = bytes[at];
+      let value;
+      if (first < 128) {
+        value = first;
+        at++;
+      } else value = number();
+      if (kind) value = value % 2 ? -(value + 1) / 2 : value / 2;
+      values[i] = kind === 1 ? (last += value) : value;
+    }
+    columns.set(name, values);
+  }
+  return columns;
+}
+
+/** The rows of a table as objects, if it has any. */
+function rowsOf(columns, table) {
+  const fields = [...columns.keys()].filter((name) => name.startsWith(table + "."));
+  if (!fields.length) return [];
+  const names = fields.map((name) => name.slice(table.length + 1)),
+    values = fields.map((name) => columns.get(name));
+  return Array.from(values[0], (_, row) => {
+    const out = {};
+    for (let i = 0; i < names.length; i++) {
+      const value = values[i][row];
+      out[names[i]] = value ? value - 1 : null;
+    }
+    return out;
+  });
+}
+
+/** Puts the tables back into the report, and beside them what views look up again and again. */
+async function fillReport(report, text) {
+  const columns = readColumns(await inflate(text));
+  report.sites = rowsOf(columns, "sites");
+  report.parents = Uint32Array.from(columns.get("nodes.parent") || []);
+  report.frameOf = Uint32Array.from(columns.get("nodes.frame") || []);
+  // A damaged tree: a parent that does not come before its child counts as the root (K4).
+  for (let n = 0; n < report.parents.length; n++) if (report.parents[n] >= n) report.parents[n] = 0;
+  report.siteNodes = Uint32Array.from(report.sites, (site) => site.node);
+  report.siteOf = new Map(report.sites.map((site, index) => [site.node, index]));
+  report.windows = columns.has("edges.time_ns") ? new Windows(report, columns) : null;
+}
