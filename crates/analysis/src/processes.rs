@@ -15,7 +15,7 @@
 //!     several processes can be added up.
 //! P4  A process that became another program (`exec`) is one row with several images.
 //! P5  Nothing is called whole that is not: each member says whether it has its end mark, all events that its
-//!     collector counted, and none lost.
+//!     collector counted, and none lost; and every ticket that the program took must have its event.
 //!
 //! Not here: reading traces (cli), words and tables (view).
 
@@ -87,7 +87,12 @@ pub struct Counted {
     pub children: Vec<u32>,
     /// Acquisitions at an address that still lived: a release is missing.
     pub lost_frees: u64,
+    /// Tickets that the program took and no event has: events that were sent and are not here.
+    pub missing_tickets: u64,
 }
+
+/// Where a second thread starts, tickets leave out so many at most (they become shared then; once in a process).
+const TICKET_GAP: u64 = 1 << 20;
 
 /// Adds up the events of one trace. Memory: the live blocks.
 pub struct Counter {
@@ -95,6 +100,9 @@ pub struct Counter {
     at_ns: Option<u64>,
     live_at_bytes: Option<u64>,
     children: Vec<u32>,
+    last_ticket: u64,
+    missing_tickets: u64,
+    widest_gap: u64,
 }
 
 impl Counter {
@@ -105,6 +113,9 @@ impl Counter {
             at_ns,
             live_at_bytes: None,
             children: Vec::new(),
+            last_ticket: 0,
+            missing_tickets: 0,
+            widest_gap: 0,
         }
     }
 
@@ -113,6 +124,11 @@ impl Counter {
         if self.live_at_bytes.is_none() && self.at_ns.is_some_and(|at| event.time_ns > at) {
             self.live_at_bytes = Some(self.ledger.live().usable_bytes);
         }
+        // A mark from outside has the ticket of the event before it.
+        let gap = event.ticket.saturating_sub(self.last_ticket + 1);
+        self.missing_tickets += gap;
+        self.widest_gap = self.widest_gap.max(gap);
+        self.last_ticket = self.last_ticket.max(event.ticket);
         if let EventKind::Fork { child } = event.kind {
             self.children.push(child);
         }
@@ -132,6 +148,11 @@ impl Counter {
             live_at_bytes: self.live_at_bytes.unwrap_or(at_end),
             children: self.children,
             lost_frees: counts.lost_frees,
+            missing_tickets: match self.widest_gap {
+                // The lone thread may have counted on by a little meanwhile.
+                gap if gap > TICKET_GAP / 2 && gap <= TICKET_GAP => self.missing_tickets - gap,
+                _ => self.missing_tickets,
+            },
         }
     }
 }
@@ -633,6 +654,13 @@ fn missing(members: &[Member], counted: &[Counted]) -> Vec<String> {
                     missing.push(format!("{name}: {read} events read, {said} were recorded."));
                 }
             }
+        }
+        let lost = member.ending.as_ref().map_or(0, |end| end.lost_events);
+        if count.missing_tickets > lost {
+            missing.push(format!(
+                "{name}: {} events were sent and are not in the trace: gaps in the order of tickets.",
+                count.missing_tickets
+            ));
         }
         if count.lost_frees > 0 {
             missing.push(format!(

@@ -53,10 +53,11 @@ moments by skinflint_mark(\"name\") (skinflint.h); kill -USR1 SKINFLINT-PID mark
 called \"X begin\" and \"X end\" make a phase.")]
     Record(RecordArgs),
 
-    /// Analyse a trace: text, --json or --html
+    /// Analyse a trace, or several as one: text, --json or --html
     #[command(after_help = "\
 Examples:
   skinflint report app.sft
+  skinflint report traces/                      # all processes of a build, a row each
   skinflint report app.sft --at 'load end' --html app.html
   skinflint report app.sft --json | jq '.findings[0]'")]
     Report(ReportArgs),
@@ -239,9 +240,17 @@ pub enum When {
 
 #[derive(ClapArgs, Debug)]
 pub struct ReportArgs {
-    /// The trace
-    #[arg(value_name = "TRACE")]
-    pub trace: PathBuf,
+    /// The trace; several, or a folder of them, become one report with a row for each process
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+
+    /// Of several processes: rows to print at most; the rest is summed
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+
+    /// Of several processes: with --html, write the own pages of the N largest beside it
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub pages: usize,
 
     #[command(flatten)]
     pub analysis: AnalysisOptions,

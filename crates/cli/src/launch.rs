@@ -331,7 +331,11 @@ fn reap(pid: u32) -> ChildEnd {
                 Some((_, false)) => Some(whole),
                 None => None,
             },
-            max_rss_bytes: Some(usage.ru_maxrss as u64 * 1024),
+            // The same of its high-water mark: a make is not as large as its compilers.
+            max_rss_bytes: match alone {
+                Some((_, true)) | None => None,
+                Some((_, false)) => Some(usage.ru_maxrss as u64 * 1024),
+            },
         }
     }
 }

@@ -28,6 +28,7 @@ mod exec;
 mod fit;
 mod launch;
 mod preflight;
+mod processes;
 mod what_if;
 
 use std::process::ExitCode;

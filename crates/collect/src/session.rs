@@ -56,6 +56,8 @@ struct Meeting {
     tells: Sender<Tell>,
     known: Mutex<Known>,
     stop: AtomicBool,
+    /// Nanoseconds since 1970 less monotonic ones, the same for all traces: their times can be compared.
+    unix_offset_ns: u64,
 }
 
 #[derive(Default)]
@@ -135,6 +137,11 @@ mod tempfile_folder {
     }
 }
 
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_nanos() as u64
+}
+
 /// 64 random bits from the kernel.
 fn random() -> u64 {
     let mut bits = 0u64;
@@ -172,6 +179,7 @@ impl Session {
             tells,
             known: Mutex::default(),
             stop: AtomicBool::new(false),
+            unix_offset_ns: unix_ns().saturating_sub(sys::monotonic_ns()),
         });
         let sampler_output = output.clone();
         let sampler = spawn("sample", move || sampler::run(&asked, &sampler_output))?;
@@ -336,6 +344,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     let index = known.processes.len();
     let token = random() | 1;
     let (mut info, became) = describe(&known, pid, hello.token, hello.fork_ticket);
+    info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
     info.allocator_path = text(&hello.allocator_path);
     info.allocator = allocator_name(&info.allocator_path, &text(&hello.libc_version));
     if became {
@@ -426,9 +435,6 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
     };
     let exe = proc::link(pid, "exe");
     let argv = proc::arguments(pid);
-    let started = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
     let info = ProcessInfo {
         uid: format!("{:016x}", random()),
         pid,
@@ -437,7 +443,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         exe,
         argv,
         cwd: proc::link(pid, "cwd"),
-        started_unix_ns: started.as_nanos() as u64,
+        started_unix_ns: 0,
         recorder_version: env!("CARGO_PKG_VERSION").into(),
         system: system(),
         allocator: String::new(),

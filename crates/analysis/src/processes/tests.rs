@@ -161,3 +161,28 @@ fn many_points_keep_the_highest() {
     );
     assert_eq!(together.points.iter().map(|p| p.pss_bytes).max(), Some(999));
 }
+
+#[test]
+fn a_ticket_without_its_event_is_missed() {
+    let counted = |tickets: &[u64]| {
+        let mut counter = Counter::new(None);
+        for &ticket in tickets {
+            counter.event(&Event {
+                ticket,
+                time_ns: ticket,
+                thread: skinflint_trace::ThreadId(0),
+                kind: EventKind::Free {
+                    func: skinflint_trace::FreeFn::Free,
+                    addr: 0,
+                },
+            });
+        }
+        counter.finish(0).missing_tickets
+    };
+    assert_eq!(counted(&[1, 2, 2, 3]), 0, "a mark from outside");
+    assert_eq!(counted(&[2, 3, 7]), 4, "1, and 4 to 6");
+    // A second thread: 2^20 are left out once, and only once.
+    let multi = 3 + TICKET_GAP;
+    assert_eq!(counted(&[1, 2, multi, multi + 1]), 0);
+    assert_eq!(counted(&[1, 2, multi, multi + 2]), 1);
+}

@@ -16,6 +16,7 @@
 //! Not here: speed (bench/), the formats by themselves (the crates' own tests).
 
 mod beneath;
+mod builds;
 mod cuts;
 mod disk;
 mod fit;
