@@ -62,6 +62,18 @@ Examples:
   skinflint report app.sft --json | jq '.findings[0]'")]
     Report(ReportArgs),
 
+    /// Tell a recording that is under way: start, stop, mark, snapshot, status
+    #[command(after_help = "\
+Examples:
+  skinflint record --paused -o app.sft -- ./server &
+  skinflint ctl start                           # of several recordings: ctl PID start
+  skinflint ctl 4711 mark 'load begin'
+  skinflint ctl status --json | jq '.processes[].trace'
+
+PID is the program's, that of any process it started, or skinflint's own. While stopped, releases are still
+recorded, so that what was acquired before is known to live or not; acquisitions are only counted.")]
+    Ctl(CtlArgs),
+
     /// Count the sizes that a program asks for, as a concordance
     #[command(after_help = "\
 Examples:
@@ -171,6 +183,10 @@ pub struct RecordOptions {
     #[arg(long, value_name = "SIGNAL")]
     pub mark_signal: Option<String>,
 
+    /// Record nothing until `skinflint ctl start`
+    #[arg(long)]
+    pub paused: bool,
+
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
           value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -183,6 +199,42 @@ pub struct RecordOptions {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct CtlArgs {
+    /// A process of the recording; not needed if there is only one recording
+    #[arg(value_name = "PID", conflicts_with = "socket")]
+    pub pid: Option<u32>,
+
+    /// The recording's control socket, as `status` prints it
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// What to tell it
+    #[command(subcommand)]
+    pub action: CtlAction,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum CtlAction {
+    /// Record from now on
+    Start,
+    /// Record no acquisitions from now on
+    Stop,
+    /// Name this moment, in all processes of the recording
+    Mark {
+        /// Its name; "X begin" and "X end" make a phase
+        name: String,
+    },
+    /// Read all memory now; the report has it as the moment "snapshot N"
+    Snapshot,
+    /// What is being recorded, and where to
+    Status {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(ClapArgs, Debug)]

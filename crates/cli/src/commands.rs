@@ -20,6 +20,7 @@ use crate::args::{
     When,
 };
 use crate::compare;
+use crate::ctl;
 use crate::exec;
 use crate::fit;
 use crate::launch::{self, Outcome};
@@ -35,6 +36,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Run(args) => run(&args),
         Command::Record(args) => record(&args),
         Command::Report(args) => report(&args),
+        Command::Ctl(args) => ctl::ctl(&args),
         Command::Counts(args) => counts(&args),
         Command::Exec(args) => exec::exec(&args),
         Command::Compare(args) => compare::compare(&args),

@@ -244,6 +244,8 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
         file,
         level: options.level,
         mark_signal,
+        paused: options.paused,
+        attached: false,
     })
     .context("the collector cannot start")?;
     let mut command = Command::new(program);

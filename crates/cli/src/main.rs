@@ -24,6 +24,7 @@ mod analyse;
 mod args;
 mod commands;
 mod compare;
+mod ctl;
 mod exec;
 mod fit;
 mod launch;

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use skinflint_base::sys;
@@ -43,8 +43,9 @@ const RSS_BATCH: Duration = Duration::from_millis(500);
 pub enum Ask {
     /// A process begins.
     Begin(Arc<Process>),
-    /// The program waits for a snapshot: the number to answer with.
-    Snapshot(Arc<Process>, SnapshotCause, u32),
+    /// The program waits for a snapshot: the number to answer with. Whoever else waits holds the other end of the
+    /// last, and learns of it by the sender's end.
+    Snapshot(Arc<Process>, SnapshotCause, u32, Option<Sender<()>>),
     /// A process has ended: writes what is still held back, then tells the sender.
     End(Arc<Process>, std::sync::mpsc::SyncSender<()>),
 }
@@ -144,7 +145,7 @@ fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output) {
         Ask::Begin(process) => {
             watched.insert(process.index, Watched::new(process));
         }
-        Ask::Snapshot(process, cause, number) => {
+        Ask::Snapshot(process, cause, number, _waiting) => {
             if let Some(watched) = watched.get_mut(&process.index) {
                 asked_snapshot(watched, cause, output);
             }

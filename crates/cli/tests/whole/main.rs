@@ -17,6 +17,7 @@
 
 mod beneath;
 mod builds;
+mod control;
 mod cuts;
 mod disk;
 mod fit;
