@@ -62,6 +62,20 @@ Examples:
   skinflint report app.sft --json | jq '.findings[0]'")]
     Report(ReportArgs),
 
+    /// Record a program that is running already, until it ends or is left
+    #[command(after_help = "\
+Examples:
+  skinflint attach 4711 -o app.sft              # Ctrl-C, or skinflint detach 4711, leaves it
+  skinflint attach $(pidof redis-server) --for 60
+
+Blocks from before are unknown. Needs gdb with Python, which stops the program for about a second at each end;
+a wait in it (poll, sleep) may return early. Not for statically linked programs, nor for allocators that are linked
+into the program without being exported. The recorder stays loaded afterwards, and does nothing.")]
+    Attach(AttachArgs),
+
+    /// Leave a program that `skinflint attach` records; it goes on as before
+    Detach(DetachArgs),
+
     /// Tell a recording that is under way: start, stop, mark, snapshot, status
     #[command(after_help = "\
 Examples:
@@ -199,6 +213,49 @@ pub struct RecordOptions {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct AttachArgs {
+    /// The program's process id
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+
+    /// File for its trace [default: skinflint.NAME.PID.sft]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Leave it after so many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = positive)]
+    pub for_s: Option<f64>,
+
+    /// Record nothing until `skinflint ctl start`
+    #[arg(long)]
+    pub paused: bool,
+
+    /// Compression level of the trace, 1 (fast) to 19 (small)
+    #[arg(long, value_name = "LEVEL", default_value_t = 1,
+          value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub level: i32,
+
+    /// Write nothing of our own to stderr, except errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// A number of seconds that can be waited for.
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds, from 0 to 1000000000".into()),
+    }
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct DetachArgs {
+    /// The program's process id
+    #[arg(value_name = "PID")]
+    pub pid: u32,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -19,6 +19,7 @@ use crate::args::{
     AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight,
     When,
 };
+use crate::attach;
 use crate::compare;
 use crate::ctl;
 use crate::exec;
@@ -36,6 +37,8 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Run(args) => run(&args),
         Command::Record(args) => record(&args),
         Command::Report(args) => report(&args),
+        Command::Attach(args) => attach::attach(&args),
+        Command::Detach(args) => attach::detach(&args),
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Counts(args) => counts(&args),
         Command::Exec(args) => exec::exec(&args),
@@ -79,7 +82,7 @@ fn record(args: &RecordArgs) -> Result<u8> {
 }
 
 /// What was recorded, in a line.
-fn one_line(trace: &Recorded) -> String {
+pub fn one_line(trace: &Recorded) -> String {
     let name = format!(
         "{} ({} {})",
         trace.path.display(),

@@ -22,6 +22,7 @@ macro_rules! say {
 
 mod analyse;
 mod args;
+mod attach;
 mod commands;
 mod compare;
 mod ctl;

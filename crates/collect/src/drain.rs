@@ -716,6 +716,13 @@ impl Draining {
             .flat_map(|region| (0..SLOTS).map(move |i| region.slot(i)));
         // ORDER: Relaxed; as above.
         let unseen: u64 = slots.map(|slot| slot.unseen.load(Ordering::Relaxed)).sum();
+        if self.process.attached {
+            self.notes.push(
+                "recorded from a moment of its life on (attached): blocks acquired before are unknown, and their \
+                 memory stands as free, kept by the allocator"
+                    .into(),
+            );
+        }
         if unseen > 0 {
             self.notes.push(format!(
                 "{unseen} acquisitions were not recorded, because recording was stopped or had not begun; those \

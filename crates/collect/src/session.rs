@@ -498,6 +498,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         cpu_ns: 0.into(),
         recorder_bytes: 0.into(),
         ended: false.into(),
+        attached: meeting.options.attached,
     });
     known.by_token.insert(token, index);
     known.processes.push(Met {

@@ -9,7 +9,7 @@
 //!     in a fresh child of `fork`. The kernel clears it (`MADV_WIPEONFORK`), not we.
 //! G2  While `MULTI` is 0 only one thread records, and counts tickets in its own state; afterwards
 //!     tickets come from `TICKET`, one atomic add each. It is set before a second thread starts.
-//! G3  `OFF` is never taken back within a process.
+//! G3  `OFF` is never taken back within a process, unless somebody attaches to it anew.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -126,6 +126,16 @@ pub fn link() -> bool {
     TICKET.store(0, Ordering::Relaxed);
     set_epoch();
     true
+}
+
+/// Makes this process known, whatever was before: for who attaches to a running program. Returns whether it is
+/// recorded. Other threads may run, but none of them is in a hook that records.
+pub fn link_again() -> bool {
+    // ORDER: Relaxed throughout; whoever attaches is the only one who links.
+    TOKEN.store(0, Ordering::Relaxed);
+    SESSION.store(core::ptr::null_mut(), Ordering::Relaxed);
+    OFF.store(false, Ordering::Relaxed);
+    link()
 }
 
 /// Modules were unloaded: every thread forgets what it knows of code, at its next event.

@@ -15,6 +15,7 @@
 //!
 //! Not here: speed (bench/), the formats by themselves (the crates' own tests).
 
+mod attached;
 mod beneath;
 mod builds;
 mod control;
