@@ -76,6 +76,17 @@ into the program without being exported. The recorder stays loaded afterwards, a
     /// Leave a program that `skinflint attach` records; it goes on as before
     Detach(DetachArgs),
 
+    /// Watch a recording under way: its books, the stacks that hold and grow, what comes and goes
+    #[command(after_help = "\
+Examples:
+  skinflint top                                 # what is being recorded now
+  skinflint top 4711                            # of several: the process
+  skinflint top app.sft                         # a trace, also one that is complete
+
+Keys: s sorts by live bytes, growth or churn; p holds the screen still; h explains; q quits. Where stdout is no
+terminal, one frame is printed as text.")]
+    Top(TopArgs),
+
     /// Tell a recording that is under way: start, stop, mark, snapshot, status
     #[command(after_help = "\
 Examples:
@@ -249,6 +260,25 @@ fn positive(text: &str) -> Result<f64, String> {
         Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
         _ => Err("a number of seconds, from 0 to 1000000000".into()),
     }
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct TopArgs {
+    /// A process that is being recorded, or a trace [default: the only recording]
+    #[arg(value_name = "PID|TRACE")]
+    pub what: Option<String>,
+
+    /// Print one frame as text, also on a terminal
+    #[arg(long)]
+    pub once: bool,
+
+    /// Folder with separate debug files; may be given several times
+    #[arg(long, value_name = "FOLDER")]
+    pub debug_dir: Vec<PathBuf>,
+
+    /// Colour: auto, always, never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
 }
 
 #[derive(ClapArgs, Debug)]

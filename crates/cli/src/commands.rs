@@ -26,6 +26,7 @@ use crate::exec;
 use crate::fit;
 use crate::launch::{self, Outcome};
 use crate::processes;
+use crate::top;
 use crate::what_if;
 
 /// Does what was asked. The status to end with.
@@ -39,6 +40,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Report(args) => report(&args),
         Command::Attach(args) => attach::attach(&args),
         Command::Detach(args) => attach::detach(&args),
+        Command::Top(args) => top::top(&args),
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Counts(args) => counts(&args),
         Command::Exec(args) => exec::exec(&args),

@@ -31,6 +31,7 @@ mod fit;
 mod launch;
 mod preflight;
 mod processes;
+mod top;
 mod what_if;
 
 use std::process::ExitCode;

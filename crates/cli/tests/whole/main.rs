@@ -32,5 +32,6 @@ mod report;
 mod stacks;
 mod streams;
 mod tool;
+mod top;
 mod traces;
 mod what_if;
