@@ -4,6 +4,8 @@
  *   (at first)  answers with its process id
  *   a           takes 10 x 61 and frees 4 of them: 6 stay
  *   b           takes 10 x 67, all stay
+ *   f           frees what the last b took, and not again
+ *   r           makes each of them 97 by realloc
  *   q           ends with status 5; so does the end of stdin
  *
  * SIGTERM makes it end with status 17, from the handler. It ends by SIGALRM after 120 s, lest it be
@@ -22,10 +24,26 @@ NOINLINE static void first(void)
         free(blocks[i]);
 }
 
+static void *taken[10];
+
 NOINLINE static void second(void)
 {
     for (int i = 0; i < 10; i++)
-        must_malloc(67);
+        taken[i] = must_malloc(67);
+}
+
+NOINLINE static void give_back(void)
+{
+    for (int i = 0; i < 10; i++) {
+        free(taken[i]);
+        taken[i] = NULL;
+    }
+}
+
+NOINLINE static void grow(void)
+{
+    for (int i = 0; i < 10; i++)
+        CHECK((taken[i] = realloc(taken[i], 97)) != NULL);
 }
 
 static void on_term(int number)
@@ -50,6 +68,10 @@ int main(void)
             first();
         if (letter == 'b')
             second();
+        if (letter == 'f')
+            give_back();
+        if (letter == 'r')
+            grow();
         say("done %c\n", letter);
     }
 }

@@ -35,6 +35,7 @@ mod notes;
 pub mod pass;
 pub mod passes;
 pub mod plumbing;
+pub mod processes;
 mod schedule;
 mod timeline;
 pub mod whatif;

@@ -50,7 +50,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 
 /// First bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -89,7 +89,18 @@ pub struct SessionPage {
     pub sleeping: AtomicU32,
     /// Process id of the collector, as it sees itself.
     pub collector_pid: AtomicU32,
+    /// [`RECORD_ALL`], [`RECORD_RELEASES`] or [`RECORD_NOTHING`]; the collector changes it, the recorder looks at
+    /// it at each heap event.
+    pub recording: AtomicU32,
 }
+
+/// Every event is recorded.
+pub const RECORD_ALL: u32 = 0;
+/// Stopped for a while: acquisitions are only counted. Releases are recorded, so that of blocks acquired before it
+/// stays known whether they live.
+pub const RECORD_RELEASES: u32 = 1;
+/// Not begun: nothing is known that a release could be of.
+pub const RECORD_NOTHING: u32 = 2;
 
 /// Size of the session page in bytes.
 pub const SESSION_BYTES: usize = 4096;
@@ -153,6 +164,8 @@ pub struct SlotHeader {
     pub owner: AtomicU64,
     /// 1 while the thread waits for room.
     pub waiting: AtomicU32,
+    /// Acquisitions of the slot's threads while recording was stopped; only the owner raises it.
+    pub unseen: AtomicU64,
     _line: [u64; 0],
     /// Words read since the slot was made (R1).
     pub head: Reader,
@@ -177,6 +190,7 @@ impl SlotHeader {
             capacity: AtomicU64::new(0),
             owner: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
+            unseen: AtomicU64::new(0),
             _line: [],
             head: Reader {
                 words: AtomicU64::new(0),

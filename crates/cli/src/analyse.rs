@@ -10,9 +10,9 @@ use skinflint_analysis::falls::FallSearch;
 use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::model::{Frame, Report};
 use skinflint_analysis::pass::Pass;
-use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer, WindowLimits};
+use skinflint_analysis::{Analyzer, At, Facts, Options, Symbolizer, WindowLimits};
 use skinflint_symbols::{SymbolOptions, Symbols};
-use skinflint_trace::{Event, NodeId, OriginKind, SnapshotCause, Trace};
+use skinflint_trace::{Event, OriginKind, SnapshotCause, Trace};
 
 use crate::args::AnalysisOptions;
 

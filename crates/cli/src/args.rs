@@ -53,13 +53,51 @@ moments by skinflint_mark(\"name\") (skinflint.h); kill -USR1 SKINFLINT-PID mark
 called \"X begin\" and \"X end\" make a phase.")]
     Record(RecordArgs),
 
-    /// Analyse a trace: text, --json or --html
+    /// Analyse a trace, or several as one: text, --json or --html
     #[command(after_help = "\
 Examples:
   skinflint report app.sft
+  skinflint report traces/                      # all processes of a build, a row each
   skinflint report app.sft --at 'load end' --html app.html
   skinflint report app.sft --json | jq '.findings[0]'")]
     Report(ReportArgs),
+
+    /// Record a program that is running already, until it ends or is left
+    #[command(after_help = "\
+Examples:
+  skinflint attach 4711 -o app.sft              # Ctrl-C, or skinflint detach 4711, leaves it
+  skinflint attach $(pidof redis-server) --for 60
+
+Blocks from before are unknown. Needs gdb with Python, which stops the program for about a second at each end;
+a wait in it (poll, sleep) may return early. Not for statically linked programs, nor for allocators that are linked
+into the program without being exported. The recorder stays loaded afterwards, and does nothing.")]
+    Attach(AttachArgs),
+
+    /// Leave a program that `skinflint attach` records; it goes on as before
+    Detach(DetachArgs),
+
+    /// Watch a recording under way: its books, the stacks that hold and grow, what comes and goes
+    #[command(after_help = "\
+Examples:
+  skinflint top                                 # what is being recorded now
+  skinflint top 4711                            # of several: the process
+  skinflint top app.sft                         # a trace, also one that is complete
+
+Keys: s sorts by live bytes, growth or churn; p holds the screen still; h explains; q quits. Where stdout is no
+terminal, one frame is printed as text.")]
+    Top(TopArgs),
+
+    /// Tell a recording that is under way: start, stop, mark, snapshot, status
+    #[command(after_help = "\
+Examples:
+  skinflint record --paused -o app.sft -- ./server &
+  skinflint ctl start                           # of several recordings: ctl PID start
+  skinflint ctl 4711 mark 'load begin'
+  skinflint ctl status --json | jq '.processes[].trace'
+
+PID is the program's, that of any process it started, or skinflint's own. While stopped, releases are still
+recorded, so that what was acquired before is known to live or not; acquisitions are only counted.")]
+    Ctl(CtlArgs),
 
     /// Count the sizes that a program asks for, as a concordance
     #[command(after_help = "\
@@ -186,6 +224,10 @@ pub struct RecordOptions {
     #[arg(long, value_name = "SIGNAL")]
     pub mark_signal: Option<String>,
 
+    /// Record nothing until `skinflint ctl start`
+    #[arg(long)]
+    pub paused: bool,
+
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
           value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -198,6 +240,104 @@ pub struct RecordOptions {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct AttachArgs {
+    /// The program's process id
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+
+    /// File for its trace [default: skinflint.NAME.PID.sft]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Leave it after so many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = positive)]
+    pub for_s: Option<f64>,
+
+    /// Record nothing until `skinflint ctl start`
+    #[arg(long)]
+    pub paused: bool,
+
+    /// Compression level of the trace, 1 (fast) to 19 (small)
+    #[arg(long, value_name = "LEVEL", default_value_t = 1,
+          value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub level: i32,
+
+    /// Write nothing of our own to stderr, except errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// A number of seconds that can be waited for.
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds, from 0 to 1000000000".into()),
+    }
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct TopArgs {
+    /// A process that is being recorded, or a trace [default: the only recording]
+    #[arg(value_name = "PID|TRACE")]
+    pub what: Option<String>,
+
+    /// Print one frame as text, also on a terminal
+    #[arg(long)]
+    pub once: bool,
+
+    /// Folder with separate debug files; may be given several times
+    #[arg(long, value_name = "FOLDER")]
+    pub debug_dir: Vec<PathBuf>,
+
+    /// Colour: auto, always, never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct DetachArgs {
+    /// The program's process id
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct CtlArgs {
+    /// A process of the recording; not needed if there is only one recording
+    #[arg(value_name = "PID", conflicts_with = "socket")]
+    pub pid: Option<u32>,
+
+    /// The recording's control socket, as `status` prints it
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// What to tell it
+    #[command(subcommand)]
+    pub action: CtlAction,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum CtlAction {
+    /// Record from now on
+    Start,
+    /// Record no acquisitions from now on
+    Stop,
+    /// Name this moment, in all processes of the recording
+    Mark {
+        /// Its name; "X begin" and "X end" make a phase
+        name: String,
+    },
+    /// Read all memory now; the report has it as the moment "snapshot N"
+    Snapshot,
+    /// What is being recorded, and where to
+    Status {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(ClapArgs, Debug)]
@@ -255,9 +395,17 @@ pub enum When {
 
 #[derive(ClapArgs, Debug)]
 pub struct ReportArgs {
-    /// The trace
-    #[arg(value_name = "TRACE")]
-    pub trace: PathBuf,
+    /// The trace; several, or a folder of them, become one report with a row for each process
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+
+    /// Of several processes: rows to print at most; the rest is summed
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+
+    /// Of several processes: with --html, write the own pages of the N largest beside it
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub pages: usize,
 
     #[command(flatten)]
     pub analysis: AnalysisOptions,

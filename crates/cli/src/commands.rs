@@ -19,7 +19,9 @@ use crate::args::{
     AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight,
     When,
 };
+use crate::attach;
 use crate::compare;
+use crate::ctl;
 use crate::dark;
 use crate::diff;
 use crate::exec;
@@ -27,6 +29,8 @@ use crate::export;
 use crate::fit;
 use crate::import;
 use crate::launch::{self, Outcome};
+use crate::processes;
+use crate::top;
 use crate::what_if;
 
 /// Does what was asked. The status to end with.
@@ -38,6 +42,10 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Run(args) => run(&args),
         Command::Record(args) => record(&args),
         Command::Report(args) => report(&args),
+        Command::Attach(args) => attach::attach(&args),
+        Command::Detach(args) => attach::detach(&args),
+        Command::Top(args) => top::top(&args),
+        Command::Ctl(args) => ctl::ctl(&args),
         Command::Counts(args) => counts(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::DarkMatter(args) => dark::dark(&args),
@@ -66,8 +74,21 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 fn record(args: &RecordArgs) -> Result<u8> {
     let outcome = launch::record(&args.record)?;
     if !args.record.quiet {
-        for trace in &outcome.recorded {
+        const SHOWN: usize = 20;
+        for trace in outcome.recorded.iter().take(SHOWN) {
             say!("skinflint: {}", one_line(trace));
+        }
+        if let Some(rest) = outcome
+            .recorded
+            .get(SHOWN..)
+            .filter(|rest| !rest.is_empty())
+        {
+            let folder = rest[0].path.parent().unwrap_or(Path::new("."));
+            say!(
+                "skinflint: … and {} more; `skinflint report {}` has a row for each",
+                rest.len(),
+                folder.display()
+            );
         }
     }
     complain(&outcome, &args.record);
@@ -75,7 +96,7 @@ fn record(args: &RecordArgs) -> Result<u8> {
 }
 
 /// What was recorded, in a line.
-fn one_line(trace: &Recorded) -> String {
+pub fn one_line(trace: &Recorded) -> String {
     let name = format!(
         "{} ({} {})",
         trace.path.display(),
@@ -171,11 +192,7 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
             Err(error) => html_error = Some(error),
         }
     }
-    let others: Vec<&Recorded> = outcome
-        .recorded
-        .iter()
-        .filter(|trace| trace.path != main.path)
-        .collect();
+    let alone = outcome.recorded.len() < 2;
     let mut out = io::stderr().lock();
     let style = style(
         &args.analysis,
@@ -189,19 +206,37 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
     if let Some(error) = html_error {
         writeln!(out, "skinflint: {error:#}")?;
     }
-    if !others.is_empty() {
-        writeln!(out, "Also recorded ({} processes):", others.len())?;
-        const SHOWN: usize = 8;
-        for trace in others.iter().take(SHOWN) {
-            writeln!(out, "  {}", one_line(trace))?;
+    if !alone {
+        drop(out);
+        all_processes(args, outcome, main)?;
+    }
+    Ok(())
+}
+
+/// The table of all processes of a run, and its page.
+fn all_processes(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
+    const SHOWN: usize = 8;
+    let traces: Vec<_> = outcome.recorded.iter().map(|t| t.path.clone()).collect();
+    let mut report = processes::analyse_all(&traces, true)?;
+    let mut page = None;
+    if !args.no_html {
+        let path = main.path.with_extension("processes.html");
+        let own = main.path.with_extension("html");
+        let images = report.processes.iter_mut().flat_map(|row| &mut row.images);
+        for image in images.filter(|image| Path::new(&image.trace) == main.path && own.exists()) {
+            image.page = own
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
         }
-        if others.len() > SHOWN {
-            writeln!(
-                out,
-                "  … and {} more in the same folder",
-                others.len() - SHOWN
-            )?;
-        }
+        processes::write_page(&report, &path)?;
+        page = Some(path);
+    }
+    let mut out = io::stderr().lock();
+    let options = processes::options(&args.analysis, io::stderr().is_terminal(), SHOWN);
+    writeln!(out)?;
+    out.write_all(skinflint_view::processes::render(&report, &options).as_bytes())?;
+    if let Some(path) = page {
+        writeln!(out, "All processes as a page: {}", path.display())?;
     }
     Ok(())
 }
@@ -221,7 +256,8 @@ fn hints(out: &mut impl Write, analysed: &Analysed) -> io::Result<()> {
     Ok(())
 }
 
-fn style(
+/// How text is to look on this terminal.
+pub fn style(
     options: &AnalysisOptions,
     terminal: bool,
     trace: &Path,
@@ -253,7 +289,7 @@ fn style(
 }
 
 /// Writes the page; a disk that fills leaves no half of it behind. `next` is what to do then.
-fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
+pub fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
     let page = html::render(report, &html::HtmlOptions::default())?;
     let existed = path.exists();
     std::fs::write(path, page)
@@ -266,8 +302,16 @@ fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
 }
 
 fn report(args: &ReportArgs) -> Result<u8> {
+    let traces = processes::traces_of(&args.traces)?;
+    // A folder is several processes, also if it holds the trace of one.
+    let [trace] = &args.traces[..] else {
+        return processes::report(args, &traces);
+    };
+    if trace.is_dir() {
+        return processes::report(args, &traces);
+    }
     let windows = args.html.is_some() || args.windows;
-    let mut analysed = analyse::analyse(&args.trace, &args.analysis, windows)?;
+    let mut analysed = analyse::analyse(trace, &args.analysis, windows)?;
     if let Some(path) = &args.html {
         write_html(&analysed.report, path, "name another file with --html")?;
     }
@@ -280,7 +324,7 @@ fn report(args: &ReportArgs) -> Result<u8> {
         writeln!(out)?;
     } else {
         let terminal = io::stdout().is_terminal();
-        let style = style(&args.analysis, terminal, &args.trace, args.html.as_deref());
+        let style = style(&args.analysis, terminal, trace, args.html.as_deref());
         out.write_all(text::render(&analysed.report, &style).as_bytes())?;
         hints(&mut io::stderr().lock(), &analysed)?;
     }

@@ -77,7 +77,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut 
 }
 
 /// Handlers, not ignoring: a handler is back to the default in the program after `exec` (I1).
-fn install_handlers() {
+pub fn install_handlers() {
     let signals = [
         libc::SIGINT,
         libc::SIGQUIT,
@@ -182,17 +182,23 @@ fn signal_number(name: &str) -> Result<i32> {
 }
 
 fn folder_of(options: &RecordOptions) -> Result<PathBuf> {
-    let beside = options
-        .output
-        .as_ref()
+    folder_for(options.output.as_deref(), options.dir.as_deref())
+}
+
+/// The folder for traces: the one named, or that of the file, or the current one.
+///
+/// # Errors
+/// If nothing can be written there.
+pub fn folder_for(output: Option<&Path>, dir: Option<&Path>) -> Result<PathBuf> {
+    let beside = output
         .and_then(|file| file.parent())
         .filter(|p| !p.as_os_str().is_empty());
-    let folder = match (&options.dir, beside) {
-        (Some(folder), _) => folder.clone(),
+    let folder = match (dir, beside) {
+        (Some(folder), _) => folder.to_owned(),
         (None, Some(folder)) => folder.to_owned(),
         (None, None) => std::env::current_dir().context("the current folder cannot be found")?,
     };
-    let option = if options.dir.is_none() && options.output.is_some() {
+    let option = if dir.is_none() && output.is_some() {
         "--output"
     } else {
         "--dir"
@@ -210,7 +216,7 @@ fn folder_of(options: &RecordOptions) -> Result<PathBuf> {
 
 /// The file that `--output` names: a new one, or one that may be replaced. A device or a folder must not
 /// be: the trace is renamed to this name.
-fn trace_file(path: &Path) -> Result<PathBuf> {
+pub fn trace_file(path: &Path) -> Result<PathBuf> {
     if let Ok(meta) = std::fs::symlink_metadata(path)
         && !meta.is_file()
     {
@@ -244,6 +250,8 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
         file,
         level: options.level,
         mark_signal,
+        paused: options.paused,
+        attached: false,
     })
     .context("the collector cannot start")?;
     let mut command = Command::new(program);
@@ -271,9 +279,23 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
     })
 }
 
+/// Whether somebody sent INT, TERM, QUIT or HUP since there is no child to pass it on to.
+pub fn interrupted() -> bool {
+    INTERRUPTS.load(Ordering::Relaxed) > 0 // ORDER: Relaxed; a count.
+}
+
+/// Makes the marks that USR1 asked for since the last call.
+pub fn pass_on_marks(session: &Session) {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    // ORDER: Relaxed; counts.
+    while MADE.load(Ordering::Relaxed) < MARKS.load(Ordering::Relaxed) {
+        let number = MADE.fetch_add(1, Ordering::Relaxed) + 1;
+        session.mark(&format!("mark {number}"));
+    }
+}
+
 /// Waits for the program, making marks meanwhile.
 fn wait(pid: u32, session: &Session) -> ChildEnd {
-    let mut marks = 0;
     loop {
         // SAFETY: `info` is ours; WNOWAIT leaves the child to be looked at once more below.
         let ended = unsafe {
@@ -282,12 +304,7 @@ fn wait(pid: u32, session: &Session) -> ChildEnd {
             let result = libc::waitid(libc::P_PID, pid, &mut info, options);
             result != 0 || info.si_pid() != 0
         };
-        // ORDER: Relaxed; a count.
-        let wanted = MARKS.load(Ordering::Relaxed);
-        while marks < wanted {
-            marks += 1;
-            session.mark(&format!("mark {marks}"));
-        }
+        pass_on_marks(session);
         if ended {
             return reap(pid);
         }
@@ -331,7 +348,11 @@ fn reap(pid: u32) -> ChildEnd {
                 Some((_, false)) => Some(whole),
                 None => None,
             },
-            max_rss_bytes: Some(usage.ru_maxrss as u64 * 1024),
+            // The same of its high-water mark: a make is not as large as its compilers.
+            max_rss_bytes: match alone {
+                Some((_, true)) | None => None,
+                Some((_, false)) => Some(usage.ru_maxrss as u64 * 1024),
+            },
         }
     }
 }

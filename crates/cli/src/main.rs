@@ -23,8 +23,10 @@ macro_rules! say {
 
 mod analyse;
 mod args;
+mod attach;
 mod commands;
 mod compare;
+mod ctl;
 mod dark;
 mod diff;
 mod exec;
@@ -33,6 +35,8 @@ mod fit;
 mod import;
 mod launch;
 mod preflight;
+mod processes;
+mod top;
 mod what_if;
 
 use std::process::ExitCode;

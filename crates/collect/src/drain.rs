@@ -46,8 +46,8 @@ pub enum Tell {
     Exec(u32),
     /// A process got another region.
     Region(usize, Arc<Region>),
-    /// A mark from outside, for all processes.
-    Mark(String),
+    /// A mark from outside, for all processes; the sender is dropped when all snapshots are taken.
+    Mark(String, Option<Sender<()>>),
     /// How a child of ours ended.
     Child(ChildEnd),
     /// Finish every process, now.
@@ -185,9 +185,10 @@ impl Drain {
                     self.finish(index);
                 }
             }
-            Tell::Mark(name) => {
+            Tell::Mark(name, waiting) => {
                 for draining in self.living.values_mut() {
-                    draining.mark_from_outside(&name, &self.output, &self.sampler);
+                    let waiting = waiting.clone();
+                    draining.mark_from_outside(&name, &self.output, &self.sampler, waiting);
                 }
             }
             Tell::Child(end) => {
@@ -575,10 +576,16 @@ impl Draining {
             SNAPSHOT_EXIT => SnapshotCause::Exit,
             mark => SnapshotCause::Mark(mark),
         };
-        let _ = sampler.send(Ask::Snapshot(Arc::clone(&self.process), cause, asked));
+        let _ = sampler.send(Ask::Snapshot(Arc::clone(&self.process), cause, asked, None));
     }
 
-    fn mark_from_outside(&mut self, name: &str, output: &Output, sampler: &Sender<Ask>) {
+    fn mark_from_outside(
+        &mut self,
+        name: &str,
+        output: &Output,
+        sampler: &Sender<Ask>,
+        waiting: Option<Sender<()>>,
+    ) {
         let header = self.process.first.header();
         // ORDER: Relaxed; hands out numbers, to both sides.
         let index = header.next_mark.fetch_add(1, Ordering::Relaxed);
@@ -607,7 +614,12 @@ impl Draining {
         stream.outside_mark(index, ticket);
         let cause = SnapshotCause::Mark(index);
         let done = header.snapshot_done.load(Ordering::Relaxed); // ORDER: Relaxed; put back as it is.
-        let _ = sampler.send(Ask::Snapshot(Arc::clone(&self.process), cause, done));
+        let _ = sampler.send(Ask::Snapshot(
+            Arc::clone(&self.process),
+            cause,
+            done,
+            waiting,
+        ));
     }
 
     fn ending(&mut self) -> Ending {
@@ -696,6 +708,25 @@ impl Draining {
         if unserved > 0 {
             self.notes.push(format!(
                 "{unserved} threads were not recorded: no room for their rings"
+            ));
+        }
+        let regions = lock(&self.process.regions);
+        let slots = regions
+            .iter()
+            .flat_map(|region| (0..SLOTS).map(move |i| region.slot(i)));
+        // ORDER: Relaxed; as above.
+        let unseen: u64 = slots.map(|slot| slot.unseen.load(Ordering::Relaxed)).sum();
+        if self.process.attached {
+            self.notes.push(
+                "recorded from a moment of its life on (attached): blocks acquired before are unknown, and their \
+                 memory stands as free, kept by the allocator"
+                    .into(),
+            );
+        }
+        if unseen > 0 {
+            self.notes.push(format!(
+                "{unseen} acquisitions were not recorded, because recording was stopped or had not begun; those \
+                 blocks are unknown, and their memory stands in no stack's row"
             ));
         }
         if gave_up {

@@ -7,6 +7,7 @@
 //!   rings ──► drain ─ decode, stack tree, encode ──► writer ─ compress, write `.sft`
 //!                │ snapshot wanted                      ▲
 //!                └──► sampler ─ /proc: RSS, smaps ──────┘
+//!   control ─ start, stop, mark, snapshot, status: `skinflint ctl`
 //! ```
 //!
 //! C1  Everything that can be done outside of the program is done here: a program that is killed
@@ -19,6 +20,7 @@
 //!
 //! Not here: the recorder (record-so), the file format (trace), starting the program (cli).
 
+pub mod control;
 mod drain;
 mod memory;
 mod modules;

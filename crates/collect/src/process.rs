@@ -43,6 +43,8 @@ pub struct Process {
     pub recorder_bytes: AtomicU64,
     /// Nothing more will come from it.
     pub ended: AtomicBool,
+    /// It, or what it was forked from, ran before recording began.
+    pub attached: bool,
 }
 
 impl Process {

@@ -5,11 +5,13 @@
 //!     what it cost.
 //! P3  Of a rising peak only the newest snapshot is kept; it is written once a second, when memory
 //!     has fallen, and at the end.
+//! P4  Proportional sizes are read in roll calls: all living processes one after another, with one time stamp, so
+//!     that their sum is of one moment. A call may take a tenth of the time as well.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use skinflint_base::sys;
@@ -22,8 +24,10 @@ use crate::process::{Process, lock};
 
 /// How often resident memory is read.
 const RSS_INTERVAL: Duration = Duration::from_millis(10);
-/// How often the proportional set size is read, at most.
+/// How often the proportional set size is read, at most, of a process that is alone.
 const PSS_INTERVAL: Duration = Duration::from_millis(500);
+/// The same while there are several: compilers live for tens of milliseconds.
+const ROLL_CALL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often all mappings are read, at most, when nothing else asks for it.
 const PERIOD: Duration = Duration::from_secs(2);
 /// The pause after a snapshot is this many times its cost (P2).
@@ -39,8 +43,9 @@ const RSS_BATCH: Duration = Duration::from_millis(500);
 pub enum Ask {
     /// A process begins.
     Begin(Arc<Process>),
-    /// The program waits for a snapshot: the number to answer with.
-    Snapshot(Arc<Process>, SnapshotCause, u32),
+    /// The program waits for a snapshot: the number to answer with. Whoever else waits holds the other end of the
+    /// last, and learns of it by the sender's end.
+    Snapshot(Arc<Process>, SnapshotCause, u32, Option<Sender<()>>),
     /// A process has ended: writes what is still held back, then tells the sender.
     End(Arc<Process>, std::sync::mpsc::SyncSender<()>),
 }
@@ -55,7 +60,6 @@ struct Watched {
     next_snapshot: Instant,
     next_hasty: Instant,
     next_period: Instant,
-    next_pss: Instant,
     next_write: Instant,
     /// Where the objects of its bss mappings end, by path.
     ends: HashMap<String, Option<u64>>,
@@ -75,7 +79,6 @@ impl Watched {
             next_snapshot: now + Duration::from_millis(5),
             next_hasty: now + Duration::from_millis(5),
             next_period: now + PERIOD,
-            next_pss: now + Duration::from_millis(50),
             next_write: now,
             ends: HashMap::new(),
         }
@@ -89,6 +92,17 @@ impl Watched {
         self.let_go(output);
     }
 
+    /// Keeps a sample until enough have come together to be written.
+    fn keep(&mut self, sample: RssSample, output: &Output) {
+        self.samples.push(sample);
+        let now = Instant::now();
+        if now >= self.next_write {
+            self.next_write = now + RSS_BATCH;
+            let samples = std::mem::take(&mut self.samples);
+            output.send(self.process.index, Job::Rss(samples));
+        }
+    }
+
     fn let_go(&mut self, output: &Output) {
         if let Some(snapshot) = self.held_back.take() {
             output.send(self.process.index, Job::Snapshot(snapshot));
@@ -100,10 +114,22 @@ impl Watched {
 pub fn run(asks: &Receiver<Ask>, output: &Output) {
     let mut watched: HashMap<usize, Watched> = HashMap::new();
     let mut next = Instant::now() + RSS_INTERVAL;
+    let (mut last_call, mut call_cost) = (Instant::now(), None::<Duration>);
     loop {
         match asks.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(ask) => answer(ask, &mut watched, output),
             Err(RecvTimeoutError::Timeout) => {
+                // The first call does not wait for half a second: the program may be over by then.
+                let pause = match (watched.len(), call_cost) {
+                    (_, None) => ROLL_CALL_INTERVAL,
+                    (0 | 1, Some(cost)) => PSS_INTERVAL.max(cost * PAUSE_FACTOR),
+                    (_, Some(cost)) => ROLL_CALL_INTERVAL.max(cost * PAUSE_FACTOR),
+                };
+                if !watched.is_empty() && last_call.elapsed() >= pause {
+                    last_call = Instant::now();
+                    roll_call(&mut watched, output);
+                    call_cost = Some(last_call.elapsed());
+                }
                 watched
                     .values_mut()
                     .for_each(|watched| tick(watched, output));
@@ -119,7 +145,7 @@ fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output) {
         Ask::Begin(process) => {
             watched.insert(process.index, Watched::new(process));
         }
-        Ask::Snapshot(process, cause, number) => {
+        Ask::Snapshot(process, cause, number, _waiting) => {
             if let Some(watched) = watched.get_mut(&process.index) {
                 asked_snapshot(watched, cause, output);
             }
@@ -143,19 +169,30 @@ fn sample(watched: &mut Watched, output: &Output) -> Option<RssSample> {
     let mut memory = watched.status.as_ref()?.read()?;
     memory.sample.time_ns = process.now_ns();
     memory.sample.ticket = ticket;
-    let now = Instant::now();
-    if now >= watched.next_pss {
-        memory.sample.pss_bytes = proc::pss(process.pid);
-        watched.next_pss = now + PSS_INTERVAL.max(now.elapsed() * PAUSE_FACTOR);
-    }
     *lock(&process.memory) = memory;
-    watched.samples.push(memory.sample);
-    if now >= watched.next_write {
-        watched.next_write = now + RSS_BATCH;
-        let samples = std::mem::take(&mut watched.samples);
-        output.send(process.index, Job::Rss(samples));
-    }
+    watched.keep(memory.sample, output);
     Some(memory.sample)
+}
+
+/// Reads the proportional size of everybody (P4).
+fn roll_call(watched: &mut HashMap<usize, Watched>, output: &Output) {
+    let stamp_ns = sys::monotonic_ns();
+    for watched in watched.values_mut() {
+        let process = Arc::clone(&watched.process);
+        let ticket = process.newest_ticket();
+        let status = watched.status.as_ref().and_then(Status::read);
+        let (Some(mut memory), Some(pss)) = (status, proc::pss(process.pid)) else {
+            continue;
+        };
+        let Some(time_ns) = stamp_ns.checked_sub(process.start_ns) else {
+            // It began during the call; the next one finds it.
+            continue;
+        };
+        memory.sample.time_ns = time_ns;
+        memory.sample.ticket = ticket;
+        memory.sample.pss_bytes = Some(pss);
+        watched.keep(memory.sample, output);
+    }
 }
 
 fn tick(watched: &mut Watched, output: &Output) {

@@ -10,10 +10,13 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use skinflint_base::ring::{HELLO_PROCESS, HELLO_REGION, LAYOUT};
+use skinflint_base::ring::{
+    HELLO_PROCESS, HELLO_REGION, LAYOUT, RECORD_ALL, RECORD_NOTHING, RECORD_RELEASES,
+};
 use skinflint_base::{env, sys};
 use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
+use crate::control::{self, Reply, Request, State, Status};
 use crate::drain::{Drain, Tell};
 use crate::memory::{Region, SessionMemory};
 use crate::output::{Job, Output, Recorded, trace_path};
@@ -33,6 +36,10 @@ pub struct Options {
     pub level: i32,
     /// Signal that marks inside the program.
     pub mark_signal: Option<i32>,
+    /// Record nothing until somebody says start.
+    pub paused: bool,
+    /// Whether the program ran before the session and can be left alone again.
+    pub attached: bool,
 }
 
 /// How a child of the caller ended, as `wait4` says.
@@ -56,6 +63,10 @@ struct Meeting {
     tells: Sender<Tell>,
     known: Mutex<Known>,
     stop: AtomicBool,
+    /// Somebody said detach.
+    leave: AtomicBool,
+    /// Nanoseconds since 1970 less monotonic ones, the same for all traces: their times can be compared.
+    unix_offset_ns: u64,
 }
 
 #[derive(Default)]
@@ -78,6 +89,8 @@ struct Met {
     uid: String,
     name: String,
     process: Weak<Process>,
+    /// Its trace.
+    path: PathBuf,
 }
 
 impl Met {
@@ -96,6 +109,7 @@ pub struct Session {
     folder: tempfile_folder::Folder,
     living: Arc<AtomicUsize>,
     acceptor: JoinHandle<()>,
+    controller: JoinHandle<()>,
     drain: JoinHandle<()>,
     sampler: JoinHandle<()>,
     writer: JoinHandle<Vec<Recorded>>,
@@ -135,6 +149,11 @@ mod tempfile_folder {
     }
 }
 
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_nanos() as u64
+}
+
 /// 64 random bits from the kernel.
 fn random() -> u64 {
     let mut bits = 0u64;
@@ -161,6 +180,13 @@ impl Session {
             .page()
             .collector_pid
             .store(std::process::id(), Ordering::Relaxed);
+        if options.paused {
+            // ORDER: Relaxed; as above.
+            session
+                .page()
+                .recording
+                .store(RECORD_NOTHING, Ordering::Relaxed);
+        }
         let (output, writer) = Output::start(options.level)?;
         let (asks, asked) = channel();
         let (tells, told) = channel();
@@ -172,6 +198,8 @@ impl Session {
             tells,
             known: Mutex::default(),
             stop: AtomicBool::new(false),
+            leave: AtomicBool::new(false),
+            unix_offset_ns: unix_ns().saturating_sub(sys::monotonic_ns()),
         });
         let sampler_output = output.clone();
         let sampler = spawn("sample", move || sampler::run(&asked, &sampler_output))?;
@@ -183,11 +211,17 @@ impl Session {
         })?;
         let door = Arc::clone(&meeting);
         let acceptor = spawn("accept", move || accept(&door, &listener))?;
+        let (desk, door) = (control::Desk::open(&folder.0)?, Arc::clone(&meeting));
+        let controller = spawn("control", move || {
+            // ORDER: Relaxed; see `Session::finish`.
+            desk.serve(&*door, || door.stop.load(Ordering::Relaxed))
+        })?;
         Ok(Session {
             meeting,
             folder,
             living,
             acceptor,
+            controller,
             drain,
             sampler,
             writer,
@@ -227,15 +261,21 @@ impl Session {
 
     /// Marks this moment in every process.
     pub fn mark(&self, name: &str) {
-        let _ = self.meeting.tells.send(Tell::Mark(name.to_owned()));
-        self.wake();
+        self.meeting.tell(Tell::Mark(name.to_owned(), None));
     }
 
     fn wake(&self) {
-        let page = self.meeting.session.page();
-        // ORDER: Release; pairs with the drain's Acquire: it finds what was told.
-        page.wake.fetch_add(1, Ordering::Release);
-        sys::futex_wake(&page.wake);
+        self.meeting.wake();
+    }
+
+    /// The folder of the session's sockets: who is to be attached finds the collector there.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.0.join("s")
+    }
+
+    /// Whether somebody has said detach.
+    pub fn is_to_leave(&self) -> bool {
+        self.meeting.leave.load(Ordering::Relaxed) // ORDER: Relaxed; a flag.
     }
 
     /// Processes that are still being recorded.
@@ -263,17 +303,115 @@ impl Session {
             meeting,
             folder,
             acceptor,
+            controller,
             drain,
             sampler,
             writer,
             ..
         } = self;
         let _ = acceptor.join();
+        let _ = controller.join();
         let _ = drain.join();
         drop(meeting);
         let _ = sampler.join();
         drop(folder);
         writer.join().unwrap_or_default()
+    }
+}
+
+/// Longest wait for the snapshots of a mark.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Meeting {
+    fn tell(&self, tell: Tell) {
+        let _ = self.tells.send(tell);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let page = self.session.page();
+        // ORDER: Release; pairs with the drain's Acquire: it finds what was told.
+        page.wake.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&page.wake);
+    }
+
+    fn state(&self) -> State {
+        // ORDER: Relaxed; only the controller changes it.
+        match self.session.page().recording.load(Ordering::Relaxed) {
+            RECORD_ALL => State::Recording,
+            RECORD_RELEASES => State::Stopped,
+            _ => State::NotBegun,
+        }
+    }
+
+    fn set_state(&self, to: u32) {
+        // ORDER: Relaxed; see `process::wants_acquisitions` of the recorder.
+        self.session.page().recording.store(to, Ordering::Relaxed);
+    }
+
+    /// Marks, and waits until the snapshots have been taken.
+    fn mark(&self, name: &str) -> Reply {
+        let (waiting, done) = channel();
+        self.tell(Tell::Mark(name.to_owned(), Some(waiting)));
+        match done.recv_timeout(SNAPSHOT_PATIENCE) {
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Reply::refused(format!(
+                "the mark {name:?} is set, but reading the memory takes longer than {SNAPSHOT_PATIENCE:?}; its \
+                 figures come when they come"
+            )),
+            _ => Reply::done(self.status(), name),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let known = lock(&self.known);
+        let living = known.processes.iter().filter(|met| met.is_living());
+        let process = |met: &Met| {
+            let process = met.process.upgrade();
+            control::Process {
+                pid: met.pid,
+                name: met.name.clone(),
+                trace: met.path.clone(),
+                rss_bytes: process.map_or(0, |process| lock(&process.memory).sample.rss_bytes),
+            }
+        };
+        Status {
+            collector: std::process::id(),
+            state: self.state(),
+            attached: self.options.attached,
+            met: known.processes.len(),
+            processes: living.map(process).collect(),
+        }
+    }
+}
+
+impl control::Answer for Meeting {
+    fn answer(&self, request: &Request, number: u64) -> Reply {
+        match (request, self.state()) {
+            (Request::Status, _) => Reply::done(self.status(), ""),
+            (Request::Start, State::Recording) => Reply::refused("it is recording already".into()),
+            (Request::Start, _) => {
+                self.set_state(RECORD_ALL);
+                self.mark("recording started")
+            }
+            (Request::Stop, State::Recording) => {
+                // What is on its way is recorded still; the mark comes behind it.
+                self.set_state(RECORD_RELEASES);
+                self.mark("recording stopped")
+            }
+            (Request::Stop, _) => Reply::refused("it is not recording; start it first".into()),
+            (Request::Mark { name }, _) if name.trim().is_empty() => {
+                Reply::refused("a mark needs a name".into())
+            }
+            (Request::Mark { name }, _) => self.mark(name),
+            (Request::Snapshot, _) => self.mark(&format!("snapshot {number}")),
+            (Request::Detach, _) if !self.options.attached => Reply::refused(
+                "the program was started by skinflint, which records it to its end; `stop` stops recording".into(),
+            ),
+            (Request::Detach, _) => {
+                self.leave.store(true, Ordering::Relaxed); // ORDER: Relaxed; a flag.
+                Reply::done(self.status(), "")
+            }
+        }
     }
 }
 
@@ -336,6 +474,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     let index = known.processes.len();
     let token = random() | 1;
     let (mut info, became) = describe(&known, pid, hello.token, hello.fork_ticket);
+    info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
     info.allocator_path = text(&hello.allocator_path);
     info.allocator = allocator_name(&info.allocator_path, &text(&hello.libc_version));
     if became {
@@ -344,7 +483,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     let path = trace_path(&meeting.options.folder, &info.name, pid);
     meeting
         .output
-        .send(index, Job::Begin(Box::new(info.clone()), path));
+        .send(index, Job::Begin(Box::new(info.clone()), path.clone()));
     let process = Arc::new(Process {
         index,
         pid,
@@ -359,6 +498,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         cpu_ns: 0.into(),
         recorder_bytes: 0.into(),
         ended: false.into(),
+        attached: meeting.options.attached,
     });
     known.by_token.insert(token, index);
     known.processes.push(Met {
@@ -367,6 +507,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         uid: process.info.uid.clone(),
         name: process.info.name.clone(),
         process: Arc::downgrade(&process),
+        path,
     });
     if known.main_pid == Some(pid) {
         give_name(meeting, &mut known, index);
@@ -384,10 +525,12 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
     if let Some(before) = known.named.replace(index)
         && before != index
     {
-        let info = &known.processes[before];
+        let info = &mut known.processes[before];
         let path = trace_path(&meeting.options.folder, &info.name, info.pid);
+        info.path.clone_from(&path);
         meeting.output.send(before, Job::Rename(path));
     }
+    known.processes[index].path.clone_from(file);
     meeting.output.send(index, Job::Rename(file.clone()));
 }
 
@@ -426,9 +569,6 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
     };
     let exe = proc::link(pid, "exe");
     let argv = proc::arguments(pid);
-    let started = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
     let info = ProcessInfo {
         uid: format!("{:016x}", random()),
         pid,
@@ -437,7 +577,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         exe,
         argv,
         cwd: proc::link(pid, "cwd"),
-        started_unix_ns: started.as_nanos() as u64,
+        started_unix_ns: 0,
         recorder_version: env!("CARGO_PKG_VERSION").into(),
         system: system(),
         allocator: String::new(),

@@ -184,6 +184,19 @@ fn count_lost() {
     }
 }
 
+/// Counts an acquisition that is not recorded, because recording is stopped.
+///
+/// # Safety
+/// Between `enter` and `leave`.
+#[cold]
+#[inline(never)]
+pub unsafe fn unseen(state: *mut ThreadState) {
+    // SAFETY: H1.
+    let count = unsafe { &(*state).ring.header().unseen };
+    // ORDER: Relaxed; a counter that only the slot's owner changes.
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
 /// Where a call came from: the registers at the entry of the exported function.
 #[derive(Clone, Copy)]
 pub struct Caller {

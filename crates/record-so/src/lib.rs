@@ -32,6 +32,7 @@
 //! Not here: names of functions, compression, files (the collector's work).
 #![no_std]
 
+mod attach;
 mod emit;
 mod hooks;
 mod link;

@@ -103,6 +103,23 @@ fn take_variable(entry: &[u8]) {
     }
 }
 
+/// Sets the collector's address, instead of what the environment says. False: too long, or empty.
+pub fn set_address(path: &[u8]) -> bool {
+    if path.is_empty() || path.len() >= 108 {
+        return false;
+    }
+    // SAFETY: see `Address`; whoever attaches is the only one who links.
+    let address = unsafe { &mut *ADDRESS.0.get() };
+    address.sun_path = [0; 108];
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = *from as core::ffi::c_char;
+    }
+    // ORDER: Relaxed; as in `read_environment`.
+    READ.store(true, Ordering::Relaxed);
+    KNOWN.store(true, Ordering::Relaxed);
+    true
+}
+
 fn value_of<'a>(entry: &'a [u8], variable: &env::Variable) -> Option<&'a [u8]> {
     entry
         .strip_prefix(variable.name().as_bytes())?
@@ -245,7 +262,8 @@ fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<(Welcome, *mut u8, *m
     let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     copy_text(&mut hello.libc_version, version.to_bytes());
     let (welcome, [session_fd, region_fd]) = exchange(&socket, &hello)?;
-    // The session page is needed once; a child of fork keeps the mapping of its parent.
+    // The session page is needed once; a child of fork keeps the mapping of its parent. Who is attached to anew gets
+    // another.
     let session = match process::session() {
         Some(session) => (&raw const *session).cast_mut().cast(),
         None => sys::map_shared(session_fd, SESSION_BYTES),

@@ -9,12 +9,12 @@
 //!     in a fresh child of `fork`. The kernel clears it (`MADV_WIPEONFORK`), not we.
 //! G2  While `MULTI` is 0 only one thread records, and counts tickets in its own state; afterwards
 //!     tickets come from `TICKET`, one atomic add each. It is set before a second thread starts.
-//! G3  `OFF` is never taken back within a process.
+//! G3  `OFF` is never taken back within a process, unless somebody attaches to it anew.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use skinflint_base::ring::{ProcessHeader, SNAPSHOT_EXIT, SessionPage};
+use skinflint_base::ring::{ProcessHeader, RECORD_ALL, RECORD_NOTHING, SNAPSHOT_EXIT, SessionPage};
 use skinflint_base::sys;
 
 use crate::thread;
@@ -128,6 +128,16 @@ pub fn link() -> bool {
     true
 }
 
+/// Makes this process known, whatever was before: for who attaches to a running program. Returns whether it is
+/// recorded. Other threads may run, but none of them is in a hook that records.
+pub fn link_again() -> bool {
+    // ORDER: Relaxed throughout; whoever attaches is the only one who links.
+    TOKEN.store(0, Ordering::Relaxed);
+    SESSION.store(core::ptr::null_mut(), Ordering::Relaxed);
+    OFF.store(false, Ordering::Relaxed);
+    link()
+}
+
 /// Modules were unloaded: every thread forgets what it knows of code, at its next event.
 #[cold]
 pub fn new_epoch() {
@@ -161,6 +171,28 @@ pub fn session() -> Option<&'static SessionPage> {
     let session = SESSION.load(Ordering::Acquire);
     // SAFETY: null, or a mapping that is never unmapped in this process.
     unsafe { session.as_ref() }
+}
+
+/// What is to be recorded now. Cost: two loads, of lines that each event's time stamp reads anyway.
+#[inline(always)]
+fn recording() -> u32 {
+    // ORDER: Relaxed for both; see `epoch` for the pointer. A thread that sees a change one event late has that
+    // event recorded, or not, as if it had come before the change.
+    let session = SESSION.load(Ordering::Relaxed);
+    // SAFETY: who asks is between `enter` and `leave`, so the process is linked and the page mapped for good.
+    unsafe { (*session).recording.load(Ordering::Relaxed) }
+}
+
+/// Whether acquisitions are to be recorded; only between `enter` and `leave`.
+#[inline(always)]
+pub fn wants_acquisitions() -> bool {
+    recording() == RECORD_ALL
+}
+
+/// Whether releases are; only between `enter` and `leave`.
+#[inline(always)]
+pub fn wants_releases() -> bool {
+    recording() != RECORD_NOTHING
 }
 
 /// Wakes the collector if it sleeps. Cost: one load, and a system call if it does.

@@ -8,7 +8,7 @@
 //!     not begin before the table is complete: it may call us in turn.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// A function of the table.
 pub struct Real(AtomicPtr<c_void>);
@@ -38,12 +38,120 @@ impl Real {
     }
 }
 
+/// Whether the recorder was loaded into a running program, behind what it stands in front of.
+static GUEST: AtomicBool = AtomicBool::new(false);
+
+/// The real function of a name: behind us, or, for a guest, the first in the program.
+pub fn look_up(name: &CStr) -> *mut c_void {
+    // SAFETY: a plain look-up; `dlsym` may call us back for memory (L2).
+    // ORDER: Relaxed; set before anything is looked up.
+    unsafe {
+        if GUEST.load(Ordering::Relaxed) {
+            first_definition(name)
+        } else {
+            libc::dlsym(libc::RTLD_NEXT, name.as_ptr())
+        }
+    }
+}
+
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    kind: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+unsafe extern "C" {
+    fn dladdr1(
+        at: *const c_void,
+        info: *mut libc::Dl_info,
+        extra: *mut *mut c_void,
+        flags: c_int,
+    ) -> c_int;
+}
+
+/// The first module's function of that name. Of a program that is not position independent and takes the address
+/// of, say, `malloc`, the look-up gives a stub in the program instead, which goes on through an entry that will
+/// lead to us: then the libraries are asked one by one.
+///
+/// # Safety
+/// Whatever the caller holds, it is not the loader's lock in a half-changed state: an ordinary moment.
+unsafe fn first_definition(name: &CStr) -> *mut c_void {
+    const RTLD_DL_SYMENT: c_int = 1;
+    // SAFETY: look-ups; the loader's structures are only read.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        let mut info: libc::Dl_info = core::mem::zeroed();
+        let mut symbol: *mut c_void = core::ptr::null_mut();
+        let known =
+            dladdr1(found, &mut info, &mut symbol, RTLD_DL_SYMENT) != 0 && !symbol.is_null();
+        if found.is_null() || !known || (*symbol.cast::<Symbol>()).section != 0 {
+            return found;
+        }
+        let mut search = Search {
+            name,
+            found: core::ptr::null_mut(),
+            seen: 0,
+        };
+        libc::dl_iterate_phdr(Some(in_library), (&raw mut search).cast());
+        if search.found.is_null() {
+            found
+        } else {
+            search.found
+        }
+    }
+}
+
+struct Search<'a> {
+    name: &'a CStr,
+    found: *mut c_void,
+    seen: usize,
+}
+
+unsafe extern "C" fn in_library(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: as `first_definition` calls it; RTLD_NOLOAD loads nothing, and the loader's lock may be taken twice.
+    unsafe {
+        let search = &mut *data.cast::<Search<'_>>();
+        search.seen += 1;
+        let path = (*info).dlpi_name;
+        // The first is the program, which has the stub.
+        if search.seen == 1 || path.is_null() || *path == 0 {
+            return 0;
+        }
+        let handle = libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if handle.is_null() {
+            return 0;
+        }
+        let found = libc::dlsym(handle, search.name.as_ptr());
+        // The handle is kept: dlclose is one of the functions that are being looked for, and what is asked is loaded
+        // for good, from the start of the program up to its C library.
+        // The handle's search goes on to what the library needs: only its own function is meant.
+        if !found.is_null() && object_of(found) == CStr::from_ptr(path) {
+            search.found = found;
+        }
+        c_int::from(!search.found.is_null())
+    }
+}
+
+/// Resolves the table as a guest. glibc's `RTLD_NEXT` would find the C library's functions alone, though another
+/// allocator be in front of it.
+pub fn resolve_as_guest() {
+    GUEST.store(true, Ordering::Relaxed); // ORDER: Relaxed; as in `scope`.
+    resolve();
+}
+
 fn find(name: &str) -> *mut c_void {
     let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
         return core::ptr::null_mut();
     };
-    // SAFETY: a plain look-up; `dlsym` may call us back for memory (L2).
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+    look_up(name)
 }
 
 macro_rules! real_functions {

@@ -22,6 +22,7 @@ use skinflint_base::ring::{
 use skinflint_base::sys;
 use skinflint_unwind::StackState;
 
+use crate::attach::GENERATION;
 use crate::{emit, link, process, real, tls};
 
 /// Idle.
@@ -56,15 +57,58 @@ pub struct ThreadState {
     pub depth: usize,
     /// A mark asked for by a signal that came while busy.
     pub pending_marks: u32,
+    /// The attach that it belongs to ([`GENERATION`]).
+    pub generation: usize,
     /// What the unwinder remembers.
     pub stack: StackState,
 }
 
-/// Stands in for threads that are being registered, or cannot be. Only `busy` is ever looked at.
-static NOBODY: AtomicU8 = AtomicU8::new(NEVER);
+/// Attaches that one process may live through.
+const MAX_GENERATIONS: usize = 64;
+
+/// Stand in for threads that are being registered, or cannot be, one for each generation. Only `busy` is ever
+/// looked at.
+static NOBODIES: [AtomicU8; MAX_GENERATIONS] = [const { AtomicU8::new(NEVER) }; MAX_GENERATIONS];
+
+fn generation() -> usize {
+    // ORDER: Relaxed; changed only while nobody records.
+    GENERATION.load(Ordering::Relaxed)
+}
 
 fn nobody() -> *mut ThreadState {
-    (&raw const NOBODY).cast::<ThreadState>().cast_mut()
+    let nobody = &NOBODIES[generation() & (MAX_GENERATIONS - 1)];
+    core::ptr::from_ref(nobody).cast::<ThreadState>().cast_mut()
+}
+
+/// Whether a state is of an earlier attach: its ring is no longer read, and it may be another thread's soon.
+///
+/// # Safety
+/// `state` is what a thread's pointer holds, and not null.
+unsafe fn is_stale(state: *mut ThreadState) -> bool {
+    let nobodies = NOBODIES.as_ptr() as usize;
+    if (state as usize).wrapping_sub(nobodies) < size_of_val(&NOBODIES) {
+        return state != nobody();
+    }
+    // SAFETY: states are never unmapped.
+    unsafe { (*state).generation != generation() }
+}
+
+/// Begins another generation: all slots and states are forgotten. Returns whether there is one left. Only while
+/// nobody records (attach.rs).
+pub fn new_generation() -> bool {
+    let next = generation() + 1;
+    if next >= MAX_GENERATIONS {
+        return false;
+    }
+    GENERATION.store(next, Ordering::Relaxed); // ORDER: as in `generation`.
+    forget_slots();
+    for slot in &TABLE {
+        // ORDER: Relaxed; as above. A state may be in use until its thread comes by: it is never used again.
+        slot.state.store(core::ptr::null_mut(), Ordering::Relaxed);
+        slot.header.store(core::ptr::null_mut(), Ordering::Relaxed);
+    }
+    tls::set(core::ptr::null_mut());
+    true
 }
 
 struct Slot {
@@ -113,7 +157,8 @@ pub fn enter() -> *mut ThreadState {
 #[cold]
 #[inline(never)]
 fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
-    let state = if state.is_null() {
+    // SAFETY: it is what this thread's pointer holds.
+    let state = if state.is_null() || unsafe { is_stale(state) } {
         register(true)
     } else {
         state
@@ -413,6 +458,7 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
         (*state).ticket.store(0, Ordering::Relaxed); // ORDER: Relaxed; own counter.
         (*state).time_due = 0;
         (*state).pending_marks = 0;
+        (*state).generation = generation();
         (*state).depth = 0;
         (*state).stack.invalidate();
     }

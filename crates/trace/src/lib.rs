@@ -16,6 +16,7 @@ pub mod info;
 
 mod block;
 mod decode;
+mod follow;
 mod merge;
 mod meta;
 mod model;
@@ -27,6 +28,7 @@ mod write;
 pub use block::{MAJOR, MINOR};
 pub use encode::{EventEncoder, RawBlock};
 pub use event::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
+pub use follow::Follower;
 pub use info::*;
 pub use merge::Events;
 pub use read::{Damage, OpenError, Trace};

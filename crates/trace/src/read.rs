@@ -260,7 +260,13 @@ impl Trace {
     /// # Errors
     /// If there is nothing to read: see [`OpenError`].
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, OpenError> {
-        let path = path.as_ref();
+        let (mut scan, start) = Trace::begin(path.as_ref())?;
+        scan.run(start);
+        Ok(scan.finish())
+    }
+
+    /// Opens the file and reads its header: the scan, and where it begins.
+    pub(crate) fn begin(path: &Path) -> Result<(Scan, u64), OpenError> {
         let refused = |source| OpenError::Read {
             path: path.to_owned(),
             source,
@@ -279,10 +285,25 @@ impl Trace {
     /// As [`Trace::open`].
     pub fn from_bytes(bytes: Vec<u8>, path: impl AsRef<Path>) -> Result<Trace, OpenError> {
         let len = bytes.len() as u64;
-        Self::read(Source::Bytes(bytes), len, path.as_ref())
+        let (mut scan, start) = Self::read(Source::Bytes(bytes), len, path.as_ref())?;
+        scan.run(start);
+        Ok(scan.finish())
     }
 
-    fn read(source: Source, bytes: u64, path: &Path) -> Result<Trace, OpenError> {
+    /// Length of the file now.
+    pub(crate) fn source_bytes(&self) -> io::Result<u64> {
+        match &*self.source {
+            Source::File(file) => Ok(file.metadata()?.len()),
+            Source::Bytes(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Events of some blocks, by first ticket.
+    pub(crate) fn events_of(&self, index: Arc<Vec<Entry>>) -> Events {
+        Events::new(Arc::clone(&self.source), index)
+    }
+
+    fn read(source: Source, bytes: u64, path: &Path) -> Result<(Scan, u64), OpenError> {
         let mut first = [0; FILE_HEADER_BYTES];
         let got = source
             .read_at(&mut first, 0)
@@ -309,7 +330,8 @@ impl Trace {
         } else {
             start = u64::from(header.len).max(start);
         }
-        let mut scan = Scan {
+        let scan = Scan {
+            is_growing: false,
             bytes,
             expected_sequence: 0,
             last_tickets: FxHashMap::default(),
@@ -335,8 +357,7 @@ impl Trace {
                 bytes,
             },
         };
-        scan.run(start);
-        Ok(scan.finish())
+        Ok((scan, start))
     }
 
     /// A node of the stack tree: its caller's node and its return address. `None` if it is not in
@@ -425,25 +446,31 @@ fn check_magic(first: &[u8; FILE_HEADER_BYTES], got: usize, path: &Path) -> Resu
 }
 
 /// The scan of a file, from block to block.
-struct Scan {
-    bytes: u64,
+pub(crate) struct Scan {
+    /// Stop before a block that is not there in full, instead of calling it damage.
+    pub(crate) is_growing: bool,
+    pub(crate) bytes: u64,
     expected_sequence: u32,
     /// Last ticket of the latest block of events, by thread.
     last_tickets: FxHashMap<u32, u64>,
-    index: Vec<Entry>,
+    pub(crate) index: Vec<Entry>,
     threads: Vec<(u32, Thread)>,
     unpacker: Unpacker,
     raw: Vec<u8>,
     has_process: bool,
-    trace: Trace,
+    pub(crate) trace: Trace,
 }
 
 impl Scan {
-    fn run(&mut self, start: u64) {
+    /// Scans from `start` on. Returns where it stopped.
+    pub(crate) fn run(&mut self, start: u64) -> u64 {
         let mut at = start;
         while at < self.bytes {
             let mut head = [0; BLOCK_HEADER_BYTES];
             let got = self.trace.source.read_at(&mut head, at).unwrap_or(0);
+            if self.is_growing && got < BLOCK_HEADER_BYTES {
+                return at;
+            }
             let header = Header::from_bytes(&head[..got]);
             let Some(header) = header.filter(|header| header.check_lengths().is_ok()) else {
                 at = self.search(at, got);
@@ -455,10 +482,13 @@ impl Scan {
             } else {
                 0
             };
+            if end > self.bytes && self.is_growing {
+                return at;
+            }
             if end > self.bytes {
                 let what = format!("the file is cut within a block of {} bytes", end - at);
                 self.damaged(at, self.bytes - at, events, what);
-                return;
+                return self.bytes;
             }
             self.check_sequence(at, header.sequence);
             if header.kind == kind::EVENTS {
@@ -482,9 +512,10 @@ impl Scan {
             at = end;
             if self.trace.ending.is_some() && at < self.bytes {
                 self.damaged(at, self.bytes - at, 0, "bytes after the end mark".into());
-                return;
+                return self.bytes;
             }
         }
+        at
     }
 
     fn damaged(&mut self, offset: u64, bytes: u64, events: u64, what: String) {

@@ -48,11 +48,13 @@ const FLOORS: &[(&str, &[&str])] = &[
         "compare",
         &["base", "sizes", "trace", "analysis", "view", "replay"],
     ),
+    // The only crate that draws on a terminal by itself.
+    ("top", &["trace", "symbols", "analysis", "view"]),
     (
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export",
+            "compare", "export", "top",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.

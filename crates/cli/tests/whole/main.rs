@@ -15,7 +15,10 @@
 //!
 //! Not here: speed (bench/), the formats by themselves (the crates' own tests).
 
+mod attached;
 mod beneath;
+mod builds;
+mod control;
 mod cuts;
 mod damaged;
 mod disk;
@@ -31,5 +34,6 @@ mod report;
 mod stacks;
 mod streams;
 mod tool;
+mod top;
 mod traces;
 mod what_if;

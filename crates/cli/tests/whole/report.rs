@@ -161,6 +161,15 @@ impl Report {
             .unwrap_or_else(|| panic!("nobody asked for {size} bytes"))
     }
 
+    /// Blocks of a size, all in all and live; none if nobody asked for it.
+    pub fn some_of(&self, size: u64) -> (u64, u64) {
+        let asked = self
+            .list("sizes")
+            .iter()
+            .any(|row| number(row, "size") == size);
+        if asked { self.blocks_of(size) } else { (0, 0) }
+    }
+
     /// Blocks of a size over the run, and live at the moment of the report.
     #[track_caller]
     pub fn blocks_of(&self, size: u64) -> (u64, u64) {

@@ -98,7 +98,10 @@ pub unsafe fn acquired(
     }
     // SAFETY: H1; the block was acquired just now.
     unsafe {
-        if !block.is_null() {
+        // The second half of a realloc is recorded if the first was.
+        if kind == tag::ALLOC && !process::wants_acquisitions() {
+            emit::unseen(state);
+        } else if !block.is_null() {
             thread::set_busy(state, RECORDING);
             let usable = usable_size(block).max(size as u64);
             emit::acquired(state, kind, func, block as u64, size as u64, usable, caller);
@@ -162,6 +165,9 @@ exported!(calloc(n: usize, each: usize) -> *mut c_void, "rdx", "rcx", calloc_rec
 unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
     // SAFETY: H1.
     unsafe {
+        if !process::wants_releases() {
+            return;
+        }
         thread::set_busy(state, RECORDING);
         emit::short(state, kind, func, block as u64);
         thread::set_busy(state, INSIDE);
@@ -279,6 +285,9 @@ unsafe extern "C" fn realloc_recorded(
             acquired(state, tag::ALLOC, func::REALLOC, block, size, caller);
             return block;
         }
+        if !process::wants_acquisitions() {
+            return realloc_while_stopped(state, old, size, caller);
+        }
         released(state, tag::REALLOC_RELEASE, 0, old);
         let block = call!(realloc as Realloc)(old, size);
         if !block.is_null() {
@@ -297,6 +306,42 @@ unsafe extern "C" fn realloc_recorded(
         if size == 0 {
             // glibc and most others release the block and return null: no failure.
             emit::short(state, tag::FREE, free_func::REALLOC, old as u64);
+        }
+        thread::leave(state);
+        block
+    }
+}
+/// While recording is stopped, realloc releases a block that may be known and acquires one that is not seen.
+///
+/// # Safety
+/// As for `realloc`; `state` is what `enter` returned, not null.
+#[cold]
+#[inline(never)]
+unsafe fn realloc_while_stopped(
+    state: *mut ThreadState,
+    old: *mut c_void,
+    size: usize,
+    caller: Caller,
+) -> *mut c_void {
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        released(state, tag::FREE, free_func::REALLOC, old);
+        let block = call!(realloc as Realloc)(old, size);
+        if block.is_null() && size != 0 && process::wants_releases() {
+            // It failed and the block lives on. Whether it was known cannot be told here: from now on it is.
+            thread::set_busy(state, RECORDING);
+            let bytes = usable_size(old);
+            emit::acquired(
+                state,
+                tag::ALLOC,
+                func::REALLOC,
+                old as u64,
+                bytes,
+                bytes,
+                caller,
+            );
+        } else {
+            emit::unseen(state);
         }
         thread::leave(state);
         block

@@ -14,6 +14,17 @@ mod operators;
 mod process_ends;
 mod threads;
 
+/// What we export under the names of the real functions, for who puts them there by hand (attach.rs).
+pub mod exports {
+    pub use super::malloc::{
+        aligned_alloc, calloc, free, free_aligned_sized, free_sized, malloc, memalign,
+        posix_memalign, pvalloc, realloc, reallocarray, valloc,
+    };
+    pub use super::maps::{brk, madvise, mmap, mmap64, mremap, munmap, sbrk};
+    pub use super::process_ends::{_Exit, _exit, abort, quick_exit};
+    pub use super::threads::{dlclose, fork, pthread_create};
+}
+
 use core::sync::atomic::Ordering;
 
 use crate::{link, process, thread};
@@ -22,11 +33,13 @@ use crate::{link, process, thread};
 #[cold]
 pub fn process_begins() {
     let mut key: libc::pthread_key_t = 0;
-    // SAFETY: the destructor has the type that pthreads wants.
-    let made = unsafe { libc::pthread_key_create(&mut key, Some(thread::thread_ends)) };
-    if made == 0 {
-        // ORDER: Relaxed; set before any thread is registered.
-        process::END_KEY.store(key, Ordering::Relaxed);
+    // A program that is attached to again has it. ORDER: Relaxed; set before any thread is registered.
+    if process::END_KEY.load(Ordering::Relaxed) == u32::MAX {
+        // SAFETY: the destructor has the type that pthreads wants.
+        let made = unsafe { libc::pthread_key_create(&mut key, Some(thread::thread_ends)) };
+        if made == 0 {
+            process::END_KEY.store(key, Ordering::Relaxed); // ORDER: as above.
+        }
     }
     // ORDER: Relaxed; one thread.
     let signal = link::MARK_SIGNAL.load(Ordering::Relaxed);

@@ -70,7 +70,7 @@ static WHOSE: AtomicU32 = AtomicU32::new(UNKNOWN);
 fn find(name: &CStr) -> *mut c_void {
     // SAFETY: look-ups by name; RTLD_NOLOAD loads nothing.
     unsafe {
-        let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        let next = real::look_up(name);
         if !next.is_null() {
             return next;
         }

@@ -7,9 +7,13 @@
 use core::ffi::c_int;
 
 use super::call;
-use crate::{process, real, thread};
+use crate::{attach, process, real, thread};
 
 extern "C" fn at_start() {
+    // Loaded into a running program: whoever did that says when to begin.
+    if process::epoch() == 0 && !attach::is_in_front() {
+        return;
+    }
     // A program that never allocates is recorded too: it has mappings, and its end.
     let state = thread::enter();
     if !state.is_null() {

@@ -1,0 +1,191 @@
+//! `skinflint ctl`: tells a recording that is under way what to do.
+//!
+//! ```text
+//!   PID of the program, of any process it started, or of skinflint ─► the session that has it ─► control socket
+//! ```
+//!
+//! N1  Only sessions of this user answer (root: all); others are not even looked into.
+//!
+//! Not here: the words themselves (collect::control).
+
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use skinflint_collect::control::{self, Reply, Request, State, Status};
+
+use crate::args::{CtlAction, CtlArgs};
+
+/// A session that answered.
+pub struct Found {
+    /// Its control socket.
+    pub socket: PathBuf,
+    /// How it is.
+    pub status: Status,
+}
+
+/// All sessions that answer us, and how many do not let us.
+fn sessions() -> (Vec<Found>, usize) {
+    let mut forbidden = 0;
+    let mut found = Vec::new();
+    for socket in control::sockets() {
+        match control::ask(&socket, &Request::Status) {
+            Ok(Reply {
+                status: Some(status),
+                ..
+            }) => found.push(Found { socket, status }),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => forbidden += 1,
+            // It has just ended.
+            _ => {}
+        }
+    }
+    (found, forbidden)
+}
+
+/// The session that a process id belongs to, or the only one.
+///
+/// # Errors
+/// No such session, or several where none was named.
+pub fn session_of(pid: Option<u32>) -> Result<Found> {
+    let (mut found, forbidden) = sessions();
+    let hint = match forbidden {
+        0 => String::new(),
+        n => format!(" ({n} of other users not looked at)"),
+    };
+    let Some(pid) = pid else {
+        return match found.len() {
+            1 => Ok(found.remove(0)),
+            0 => bail!("nothing is being recorded{hint}"),
+            _ => bail!(
+                "{} recordings are under way: {}; give one of these process ids",
+                found.len(),
+                list(&found)
+            ),
+        };
+    };
+    let is_it = |found: &Found| {
+        found.status.collector == pid || found.status.processes.iter().any(|one| one.pid == pid)
+    };
+    match found.iter().position(is_it) {
+        Some(index) => Ok(found.swap_remove(index)),
+        None if found.is_empty() => bail!(
+            "{pid}: nothing is being recorded{hint}; start the program by `skinflint record`, or attach to it"
+        ),
+        None => bail!(
+            "{pid}: not a process that is being recorded{hint}; these are: {}",
+            list(&found)
+        ),
+    }
+}
+
+/// Process ids of sessions, the program's first.
+fn list(found: &[Found]) -> String {
+    const SHOWN: usize = 8;
+    let processes = found.iter().flat_map(|one| &one.status.processes);
+    let mut names: Vec<String> = processes
+        .map(|process| format!("{} ({})", process.pid, process.name))
+        .collect();
+    if names.len() > SHOWN {
+        names.truncate(SHOWN);
+        names.push("…".into());
+    }
+    names.join(", ")
+}
+
+/// Asks, and makes a refusal an error.
+///
+/// # Errors
+/// If it does not answer, or refuses.
+pub fn ask(socket: &Path, request: &Request) -> Result<Reply> {
+    let shown = socket.display();
+    let reply = control::ask(socket, request);
+    if let Err(error) = &reply
+        && error.kind() == ErrorKind::InvalidInput
+    {
+        bail!("{error}");
+    }
+    let reply = reply.with_context(|| match std::fs::metadata(socket) {
+        Ok(_) => format!("{shown}: the session does not answer (another user's, or it is ending)"),
+        Err(_) => format!("{shown}: no such socket; the session may have ended"),
+    })?;
+    if !reply.ok {
+        bail!("{}", reply.error);
+    }
+    Ok(reply)
+}
+
+/// Does it.
+///
+/// # Errors
+/// No session, no answer, or a refusal.
+pub fn ctl(args: &CtlArgs) -> Result<u8> {
+    let socket = match &args.socket {
+        Some(socket) => socket.clone(),
+        None => session_of(args.pid)?.socket,
+    };
+    let request = match &args.action {
+        CtlAction::Start => Request::Start,
+        CtlAction::Stop => Request::Stop,
+        CtlAction::Mark { name } => Request::Mark { name: name.clone() },
+        CtlAction::Snapshot => Request::Snapshot,
+        CtlAction::Status { .. } => Request::Status,
+    };
+    let reply = ask(&socket, &request)?;
+    let mut out = io::stdout().lock();
+    match (&args.action, &reply.status) {
+        (CtlAction::Status { json: true }, Some(status)) => {
+            serde_json::to_writer_pretty(&mut out, status)?;
+            writeln!(out)?;
+        }
+        (CtlAction::Status { .. }, Some(status)) => write_status(&mut out, status, &socket)?,
+        (_, Some(status)) => writeln!(
+            out,
+            "mark {:?} in {}; {}",
+            reply.mark,
+            processes(status.processes.len()),
+            said(status.state)
+        )?,
+        (_, None) => {}
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+fn processes(n: usize) -> String {
+    match n {
+        1 => "1 process".into(),
+        n => format!("{n} processes"),
+    }
+}
+
+fn said(state: State) -> &'static str {
+    match state {
+        State::Recording => "recording",
+        State::Stopped => "stopped: releases are recorded, acquisitions only counted",
+        State::NotBegun => "not begun: `start` begins",
+    }
+}
+
+fn write_status(out: &mut impl Write, status: &Status, socket: &Path) -> io::Result<()> {
+    let attached = if status.attached { ", attached" } else { "" };
+    writeln!(
+        out,
+        "skinflint {}{attached}: {}; {} living, {} met; socket {}",
+        status.collector,
+        said(status.state),
+        processes(status.processes.len()),
+        status.met,
+        socket.display()
+    )?;
+    for process in &status.processes {
+        writeln!(
+            out,
+            "  {:>8}  {:>10}  {}  {}",
+            process.pid,
+            skinflint_view::units::bytes(process.rss_bytes),
+            process.name,
+            process.trace.display()
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! `skinflint top`: which trace, then over to the crate that draws it.
+//!
+//! ```text
+//!   PID ─ the session that records it ─► its trace        TRACE ─► as it is
+//! ```
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use skinflint_symbols::SymbolOptions;
+
+use crate::args::{TopArgs, When};
+use crate::ctl;
+
+/// Does it.
+///
+/// # Errors
+/// No such trace or recording; a trace that cannot be read.
+pub fn top(args: &TopArgs) -> Result<u8> {
+    let trace = trace_of(args)?;
+    let terminal = io::stdout().is_terminal() && io::stdin().is_terminal() && !args.once;
+    let seen = terminal_size::terminal_size_of(io::stdout()).map(|(wide, high)| (wide.0, high.0));
+    let columns = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let options = skinflint_top::Options {
+        symbols: SymbolOptions {
+            debug_dirs: args.debug_dir.clone(),
+            ..SymbolOptions::default()
+        },
+        color: match args.color {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => terminal && std::env::var_os("NO_COLOR").is_none(),
+        },
+        size: match seen {
+            Some(seen) if !terminal => seen,
+            _ => (columns.unwrap_or(120).clamp(40, 1000), 40),
+        },
+    };
+    let plain =
+        |error: Box<dyn std::error::Error + Send + Sync>| match error.downcast::<io::Error>() {
+            Ok(error) => anyhow::Error::new(*error),
+            Err(error) => anyhow!("{error}"),
+        };
+    if terminal {
+        skinflint_top::watch(&trace, &options).map_err(plain)?;
+    } else {
+        let mut out = io::stdout().lock();
+        skinflint_top::once(&trace, &options, &mut out).map_err(plain)?;
+        out.flush()?;
+    }
+    Ok(0)
+}
+
+/// The trace that the argument means.
+fn trace_of(args: &TopArgs) -> Result<PathBuf> {
+    let Some(what) = &args.what else {
+        return first_trace(None);
+    };
+    let path = PathBuf::from(what);
+    match what.parse::<u32>() {
+        Ok(pid) if !path.exists() => first_trace(Some(pid)),
+        _ => Ok(path),
+    }
+}
+
+/// The trace of a process that is being recorded, or of the one that holds most in its session.
+fn first_trace(pid: Option<u32>) -> Result<PathBuf> {
+    let status = ctl::session_of(pid)?.status;
+    let own = status
+        .processes
+        .iter()
+        .find(|process| Some(process.pid) == pid);
+    let largest = status
+        .processes
+        .iter()
+        .max_by_key(|process| process.rss_bytes);
+    match own.or(largest) {
+        Some(process) => Ok(process.trace.clone()),
+        None => bail!(
+            "skinflint {} records, but no process of it lives",
+            status.collector
+        ),
+    }
+}

@@ -1,0 +1,298 @@
+//! Programs that ran before anybody thought of recording them: attached to, left, attached to again.
+//!
+//! ```text
+//!   talk.c, told b, f, a (control.rs)      redis under load, on jemalloc      python that loads modules meanwhile
+//! ```
+//!
+//! A1  What the program says and how it ends is what it would have been.
+//! A2  After detaching, no word of the program's data leads to the recorder: looked up in its memory, not asked of us.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use crate::tool::{Bench, PATIENCE, Running, program, run_within};
+
+/// gdb reads the symbols of all libraries, and others test meanwhile.
+const GDB_PATIENCE: Duration = Duration::from_secs(180);
+
+/// `skinflint attach` under way; returns when it records.
+fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
+    let mut command = bench.skinflint(["attach", "-q", "-o", trace]);
+    command.args(options).arg(pid);
+    let running = Running::start(command);
+    let begun = Instant::now();
+    while begun.elapsed() < GDB_PATIENCE {
+        let status = bench.tool(["ctl", pid, "status"]);
+        if status.stdout.contains(trace) {
+            return running;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("not attached: {:#?}", running.finish(PATIENCE));
+}
+
+/// Tells it to leave, and waits until it has.
+fn detach(bench: &Bench, pid: &str, attached: Running) {
+    let done = run_within(bench.skinflint(["detach", pid]), b"", GDB_PATIENCE);
+    assert_eq!(
+        done.status.code(),
+        Some(0),
+        "apt-get install gdb: {done:#?}"
+    );
+    let done = attached.finish(GDB_PATIENCE);
+    assert_eq!(
+        (done.status.code(), done.stderr.as_str()),
+        (Some(0), ""),
+        "{done:#?}"
+    );
+}
+
+/// Words of the tables of a program and its libraries that lead into the recorder (A2): of file mappings that are
+/// data, its own left out.
+fn leads(pid: &str) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    let memory = File::open(format!("/proc/{pid}/mem")).expect("ours");
+    let range = |line: &str| {
+        let (low, high) = line.split(' ').next()?.split_once('-')?;
+        Some((
+            u64::from_str_radix(low, 16).ok()?,
+            u64::from_str_radix(high, 16).ok()?,
+        ))
+    };
+    let is_ours = |line: &&str| line.contains("libskinflint_record.so");
+    let code: Vec<_> = maps.lines().filter(is_ours).filter_map(range).collect();
+    let tables = maps
+        .lines()
+        .filter(|line| line.contains(".so") || line.contains("/bin/") || line.contains("/talk"));
+    let tables = tables.filter(|line| line.contains(" r--p ") || line.contains(" rw-p "));
+    let mut found = 0;
+    for (low, high) in tables
+        .filter(|line| !is_ours(line) && !line.contains("/ld-"))
+        .filter_map(range)
+    {
+        let mut words = vec![0; (high - low) as usize];
+        if memory.read_exact_at(&mut words, low).is_err() {
+            continue;
+        }
+        let words = words
+            .chunks_exact(8)
+            .map(|w| u64::from_le_bytes(w.try_into().expect("8")));
+        found += words
+            .filter(|w| code.iter().any(|(low, high)| (low..high).contains(&w)))
+            .count();
+    }
+    found
+}
+
+fn tell(talk: &mut Running, letter: &str) {
+    talk.say(letter.as_bytes());
+    assert_eq!(talk.line(), format!("done {letter}"));
+}
+
+#[test]
+fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
+    let bench = Bench::new();
+    let mut talk = Running::start(bench.command(program("talk")));
+    let pid = talk.line();
+    tell(&mut talk, "a");
+    tell(&mut talk, "b");
+    let first = attach(&bench, &pid, "first.sft", &[]);
+    assert!(leads(&pid) >= 5, "its tables lead to the recorder");
+    // 10 blocks from before are released; 10 are acquired and 10 more, of which 10 are released.
+    for letter in ["f", "b", "f", "b"] {
+        tell(&mut talk, letter);
+    }
+    let again = bench.tool(["attach", &pid]);
+    again.says(2, &["is being recorded already"]);
+    bench.tool(["ctl", &pid, "mark", "here"]).says(0, &[]);
+    detach(&bench, &pid, first);
+    assert_eq!(leads(&pid), 0);
+    tell(&mut talk, "f");
+    let second = attach(&bench, &pid, "second.sft", &["--paused"]);
+    tell(&mut talk, "b");
+    bench.tool(["ctl", &pid, "start"]).says(0, &[]);
+    tell(&mut talk, "r");
+    tell(&mut talk, "a");
+    talk.say(b"q");
+    let done = talk.finish(PATIENCE);
+    assert_eq!(
+        (done.status.code(), done.stderr.as_str()),
+        (Some(5), ""),
+        "{done:#?}"
+    );
+    let done = second.finish(GDB_PATIENCE);
+    assert_eq!(
+        (done.status.code(), done.stderr.as_str()),
+        (Some(0), ""),
+        "{done:#?}"
+    );
+
+    let report = bench.report_at("first.sft", "end");
+    assert_eq!(report.number("completeness.lost_events"), 0);
+    assert_eq!(report.blocks_of(67), (20, 10));
+    assert_eq!(report.some_of(61), (0, 0));
+    assert_eq!(report.heap(), (20, 10));
+    assert_eq!(report.number("completeness.unknown_frees"), 10);
+    assert_eq!(report.text("program.name"), "talk");
+    let notes = report.notes().join(" ");
+    assert!(
+        notes.contains("(attached): blocks acquired before are unknown"),
+        "{notes}"
+    );
+    // The stacks are those of the program, though it stood in the middle of a call.
+    let sites = report
+        .sites()
+        .iter()
+        .filter(|site| site["end_blocks"] == 10);
+    let names: Vec<_> = sites
+        .map(|s| report.functions(crate::report::number(s, "node")))
+        .collect();
+    assert!(
+        names
+            .iter()
+            .any(|n| n.contains(&"second") && n.contains(&"main")),
+        "{names:?}"
+    );
+
+    // Ten reallocs, of blocks that nobody knows; ten of a. It ended while it was recorded.
+    let report = bench.report_at("second.sft", "end");
+    assert_eq!(
+        (report.blocks_of(97), report.blocks_of(61)),
+        ((10, 10), (10, 6))
+    );
+    assert_eq!(report.some_of(67), (0, 0));
+    assert!(matches!(report.text("program.ended"), "exit 5" | "unknown"));
+}
+
+#[test]
+fn redis_under_load_notices_nothing() {
+    let bench = Bench::new();
+    let socket = bench.path("redis.sock");
+    let mut server = bench.command("redis-server");
+    server.args([
+        "--port",
+        "0",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--unixsocket",
+    ]);
+    server.arg(&socket);
+    let server = Running::start(server);
+    let begun = Instant::now();
+    while !socket.exists() {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "apt-get install redis-server: no socket"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let client = |program: &str, arguments: &[&str]| {
+        let mut command = bench.command(program);
+        command.arg("-s").arg(&socket).args(arguments);
+        command
+    };
+    let ask = |arguments: &[&str]| {
+        let done = run_within(client("redis-cli", arguments), b"", PATIENCE);
+        assert_eq!(
+            done.status.code(),
+            Some(0),
+            "apt-get install redis-tools: {done:#?}"
+        );
+        done.stdout
+    };
+    let fill =
+        "for i = 1, 3000 do redis.call('SET', KEYS[1] .. i, string.rep('v', 5000)) end return 1";
+    ask(&["EVAL", fill, "1", "before"]);
+    let pid = server.pid.to_string();
+    let load = Running::start(client(
+        "redis-benchmark",
+        &["-q", "-n", "60000", "-t", "set,get,lpush"],
+    ));
+    let attached = attach(&bench, &pid, "redis.sft", &[]);
+    ask(&["EVAL", fill, "1", "after"]);
+    ask(&[
+        "EVAL",
+        "for i = 1, 3000 do redis.call('DEL', 'before' .. i) end return 1",
+        "0",
+    ]);
+    assert_eq!(load.finish(PATIENCE).status.code(), Some(0));
+    detach(&bench, &pid, attached);
+    assert_eq!(leads(&pid), 0);
+    let sum =
+        "local n = 0 for i = 1, 3000 do n = n + redis.call('STRLEN', 'after' .. i) end return n";
+    assert_eq!(ask(&["EVAL", sum, "0"]).trim(), "15000000");
+    run_within(client("redis-cli", &["SHUTDOWN", "NOSAVE"]), b"", PATIENCE);
+    assert_eq!(server.finish(PATIENCE).status.code(), Some(0));
+
+    let report = bench.report_at("redis.sft", "end");
+    assert_eq!(report.number("completeness.lost_events"), 0);
+    assert!(report.text("program.allocator").contains("jemalloc"));
+    // 3,000 values of 5,000 bytes and a header came and stay; as many from before went.
+    let sizes = (5_001..5_040).map(|size| report.some_of(size).1);
+    assert!(sizes.sum::<u64>() >= 3_000);
+    assert!(report.number("completeness.unknown_frees") >= 3_000);
+}
+
+#[test]
+fn python_that_loads_modules_while_it_is_recorded() {
+    let bench = Bench::new();
+    // sqlite3 is a C module with a library of its own, loaded after attaching; zlib's inflate too.
+    let script = "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\nimport sqlite3\n\
+                  base = sqlite3.connect(':memory:')\nbase.execute('create table t (a)')\n\
+                  base.executemany('insert into t values (?)', ((str(i) * 20,) for i in range(20000)))\n\
+                  kept = [bytes(7001) for _ in range(25)]\n\
+                  print(base.execute('select sum(length(a)), count(*) from t').fetchone(), flush=True)\n\
+                  sys.stdin.readline()\nprint(len(kept))\nsys.exit(3)\n";
+    let mut command = bench.command("/usr/bin/python3");
+    command.args(["-c", script]);
+    let mut python = Running::start(command);
+    assert_eq!(python.line(), "ready");
+    let pid = python.pid.to_string();
+    let attached = attach(&bench, &pid, "python.sft", &[]);
+    python.say(b"go\n");
+    assert_eq!(python.line(), "(1777800, 20000)");
+    detach(&bench, &pid, attached);
+    assert_eq!(leads(&pid), 0);
+    python.say(b"end\n");
+    assert_eq!(python.line(), "25");
+    assert_eq!(python.finish(PATIENCE).status.code(), Some(3));
+    let report = bench.report_at("python.sft", "end");
+    assert_eq!(report.number("completeness.lost_events"), 0);
+    // bytes(7001): a header of 33 bytes.
+    assert_eq!(report.blocks_of(7034), (25, 25));
+    // sqlite's own allocations, in a library that came after us.
+    let sites = report
+        .sites()
+        .iter()
+        .map(|site| report.functions(crate::report::number(site, "node")));
+    assert!(
+        sites
+            .flatten()
+            .any(|name| name.starts_with("sqlite3_") || name.starts_with("sqlite3"))
+    );
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_refused_before_it_is_touched() {
+    let bench = Bench::new();
+    bench
+        .tool(["attach", "4194305"])
+        .says(2, &["4194305: no such process"]);
+    // A kernel thread, or where there is none to see, the first process, which is not ours or has its tracer.
+    bench.tool(["attach", "2"]).says(2, &["2: "]);
+    bench.tool(["detach", "4194305"]).says(2, &["4194305: "]);
+    bench.tool(["attach", "1", "--for=-1"]).says(2, &["--for"]);
+    let mut talk = Running::start(bench.recording(&[], [program("talk")]));
+    let pid = talk.line();
+    bench
+        .tool(["attach", &pid])
+        .says(2, &[&pid, "is being recorded already"]);
+    bench
+        .tool(["detach", &pid])
+        .says(2, &["was started by skinflint"]);
+    talk.say(b"q");
+    assert_eq!(talk.finish(PATIENCE).status.code(), Some(5));
+}

@@ -1,0 +1,327 @@
+//! The control socket: a running session is told to start, stop, mark, take a snapshot, or say how it is.
+//!
+//! ```text
+//!   skinflint ctl ── {"do":"mark","name":"x"}\n ──► <folder of the session>/ctl     (0600: its owner alone)
+//!                 ◄── {"ok":true, "status":{…}}\n ──
+//! ```
+//!
+//! E1  One line each way, JSON; a request is [`REQUEST_BYTES`] long at most and comes within [`PATIENCE`].
+//! E2  Only the user who started the session, and root, can connect: the kernel checks the socket's mode.
+//! E3  An answer comes when the thing is done, not when it was asked for.
+//! E4  Nobody is disturbed: no signal, no ptrace, and a connection that says nothing holds up only others like it.
+//!
+//! Not here: what the words do (session.rs).
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::server;
+
+/// Name of the socket in the session's folder.
+const NAME: &str = "ctl";
+/// Longest request, bytes.
+pub const REQUEST_BYTES: usize = 4096;
+/// Longest answer, bytes: a build has thousands of processes.
+const REPLY_BYTES: u64 = 16 << 20;
+/// Longest wait for a request.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for an answer: a snapshot of a large program takes seconds.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a session can be told.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Request {
+    /// Record from now on.
+    Start,
+    /// Record no acquisitions from now on.
+    Stop,
+    /// Name this moment, in all processes.
+    Mark {
+        /// How it is to be called.
+        name: String,
+    },
+    /// Read all memory now, as a mark `snapshot N`.
+    Snapshot,
+    /// Say how it is.
+    Status,
+    /// Leave a program alone that was running before.
+    Detach,
+}
+
+/// Whether events are recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// All.
+    Recording,
+    /// Releases only.
+    Stopped,
+    /// Not yet.
+    NotBegun,
+}
+
+/// How a session is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Process id of skinflint.
+    pub collector: u32,
+    /// Whether it records.
+    pub state: State,
+    /// Whether the program ran before.
+    pub attached: bool,
+    /// Processes met so far.
+    pub met: usize,
+    /// Those that live.
+    pub processes: Vec<Process>,
+}
+
+/// A living process of a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Process {
+    /// Kernel id.
+    pub pid: u32,
+    /// Name.
+    pub name: String,
+    /// Its trace.
+    pub trace: PathBuf,
+    /// Resident memory at the newest sample, bytes.
+    pub rss_bytes: u64,
+}
+
+/// An answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reply {
+    /// Whether it was done.
+    pub ok: bool,
+    /// Why not.
+    #[serde(default)]
+    pub error: String,
+    /// The name of the mark that was set, if one was.
+    #[serde(default)]
+    pub mark: String,
+    /// How the session is now.
+    pub status: Option<Status>,
+}
+
+impl Reply {
+    pub(crate) fn done(status: Status, mark: &str) -> Reply {
+        Reply {
+            ok: true,
+            error: String::new(),
+            mark: mark.to_owned(),
+            status: Some(status),
+        }
+    }
+
+    pub(crate) fn refused(error: String) -> Reply {
+        Reply {
+            ok: false,
+            error,
+            mark: String::new(),
+            status: None,
+        }
+    }
+}
+
+/// Who does what is asked.
+pub(crate) trait Answer {
+    /// Does it; `number` counts requests.
+    fn answer(&self, request: &Request, number: u64) -> Reply;
+}
+
+/// The listening end.
+pub(crate) struct Desk(UnixListener);
+
+impl Desk {
+    /// Listens in the session's folder, for its owner alone (E2).
+    pub(crate) fn open(folder: &Path) -> io::Result<Desk> {
+        // Made under another name in a folder of our own: nobody can connect before the mode is right.
+        let (fresh, path) = (folder.join(".ctl"), folder.join(NAME));
+        let listener = UnixListener::bind(&fresh)?;
+        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&fresh, &path)?;
+        Ok(Desk(listener))
+    }
+
+    /// Answers, one after the other, until it is over.
+    pub(crate) fn serve(&self, who: &impl Answer, is_over: impl Fn() -> bool) {
+        use std::os::fd::AsRawFd;
+        let mut number = 0;
+        while !is_over() {
+            if !server::poll(&[self.0.as_raw_fd()], 50)[0] {
+                continue;
+            }
+            let Ok((mut stream, _)) = self.0.accept() else {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            };
+            number += 1;
+            let reply = match hear(&mut stream) {
+                Ok(request) => who.answer(&request, number),
+                Err(error) => Reply::refused(error),
+            };
+            // Who does not listen to the answer has no need of it.
+            let _ = stream.set_write_timeout(Some(PATIENCE));
+            let _ = say(&mut stream, &reply);
+        }
+    }
+}
+
+fn say(stream: &mut UnixStream, what: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Reads a request (E1), or says what is wrong with it.
+fn hear(stream: &mut UnixStream) -> Result<Request, String> {
+    let until = Instant::now() + PATIENCE;
+    let mut line = Vec::new();
+    let mut part = [0; 512];
+    while !line.contains(&b'\n') {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+            return Err(format!("no request within {PATIENCE:?}"));
+        }
+        match stream.read(&mut part) {
+            Ok(0) => break,
+            Ok(n) => line.extend_from_slice(&part[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(format!("no request within {PATIENCE:?}")),
+        }
+        if line.len() > REQUEST_BYTES {
+            return Err(format!("a request of more than {REQUEST_BYTES} bytes"));
+        }
+    }
+    serde_json::from_slice(line.trim_ascii()).map_err(|error| {
+        format!(
+            "not a request: {error}; as in {{\"do\":\"status\"}}, with start, stop, mark (and its name), snapshot, \
+             status or detach"
+        )
+    })
+}
+
+/// Asks the session behind a socket.
+///
+/// # Errors
+/// If nobody answers, or in words that are none.
+pub fn ask(socket: &Path, request: &Request) -> io::Result<Reply> {
+    if serde_json::to_vec(request)?.len() >= REQUEST_BYTES {
+        let text = format!("a request may have {REQUEST_BYTES} bytes: give a shorter name");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    say(&mut stream, request)?;
+    let mut line = Vec::new();
+    stream.take(REPLY_BYTES).read_to_end(&mut line)?;
+    serde_json::from_slice(line.trim_ascii()).map_err(io::Error::other)
+}
+
+/// Control sockets of all sessions on this machine, of whatever user, by the kernel's list.
+pub fn sockets() -> Vec<PathBuf> {
+    let list = std::fs::read("/proc/net/unix").unwrap_or_default();
+    sockets_in(&String::from_utf8_lossy(&list))
+}
+
+fn sockets_in(list: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = list
+        .lines()
+        .filter_map(|line| line.split_once(" /").map(|(_, path)| format!("/{path}")))
+        // The kernel knows the name under which it was made.
+        .filter_map(|path| Some(PathBuf::from(path.strip_suffix("/.ctl")?)))
+        .filter(|folder| {
+            let name = folder.file_name().unwrap_or_default();
+            name.to_string_lossy().starts_with("skinflint-")
+        })
+        .map(|folder| folder.join(NAME))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Parrot;
+
+    impl Answer for Parrot {
+        fn answer(&self, request: &Request, number: u64) -> Reply {
+            Reply::refused(format!("{number} {request:?}"))
+        }
+    }
+
+    /// Runs `client` against a desk that is open meanwhile.
+    fn with_desk(client: impl FnOnce(&Path)) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let desk = Desk::open(folder.path()).expect("a socket");
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // ORDER: Relaxed; a flag.
+            scope.spawn(|| desk.serve(&Parrot, || over.load(Ordering::Relaxed)));
+            let result =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| client(folder.path())));
+            over.store(true, Ordering::Relaxed); // ORDER: Relaxed; as above.
+            if let Err(panic) = result {
+                std::panic::resume_unwind(panic);
+            }
+        });
+    }
+
+    #[test]
+    fn requests_and_answers() {
+        with_desk(|folder| {
+            let socket = folder.join(NAME);
+            let mode = std::fs::metadata(&socket).expect("it").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            let name = "a \"b\"\n".to_owned();
+            let reply = ask(&socket, &Request::Mark { name: name.clone() }).expect("an answer");
+            assert_eq!(reply.error, format!("1 {:?}", Request::Mark { name }));
+            let reply = ask(&socket, &Request::Status).expect("an answer");
+            assert_eq!(reply.error, "2 Status");
+        });
+    }
+
+    #[test]
+    fn nonsense_is_answered_in_words() {
+        with_desk(|folder| {
+            let long = vec![b'x'; REQUEST_BYTES + 1];
+            for (nonsense, answer) in [
+                (&b"{\"do\":\"jump\"}\n"[..], "unknown variant `jump`"),
+                (b"\xff\xfe\n", "not a request"),
+                (b"", "not a request"),
+                (&long, "more than 4096 bytes"),
+            ] {
+                let mut stream = UnixStream::connect(folder.join(NAME)).expect("connects");
+                let _ = stream.write_all(nonsense);
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                let mut text = String::new();
+                stream.read_to_string(&mut text).expect("an answer");
+                assert!(text.contains(answer), "{nonsense:?}: {text}");
+            }
+        });
+    }
+
+    #[test]
+    fn sockets_by_the_kernels_list() {
+        let list = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+                    0000: 00000002 00000000 00010000 0001 01 1 /tmp/skinflint-00ff/.ctl\n\
+                    0000: 00000002 00000000 00010000 0005 01 2 /tmp/skinflint-00ff/s\n\
+                    0000: 00000002 00000000 00010000 0001 01 3 /tmp/other/.ctl\n\
+                    0000: 00000003 00000000 00000000 0001 03 4\n\
+                    0000: 00000002 00000000 00010000 0001 01 5 /tmp/a b/skinflint-1/.ctl\n";
+        let found = sockets_in(list);
+        let expected = ["/tmp/a b/skinflint-1/ctl", "/tmp/skinflint-00ff/ctl"];
+        assert_eq!(found, expected.map(PathBuf::from));
+    }
+}

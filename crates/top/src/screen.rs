@@ -1,0 +1,198 @@
+//! The loop: look, draw, listen to keys; and one frame of text for who has no terminal.
+//!
+//! ```text
+//!   look at the trace ─► draw ─► keys until it is time to look again     (L2: five times what a look cost)
+//! ```
+//!
+//! N1  The terminal is as it was afterwards, whatever ends the loop; a panic restores it, too.
+//! N2  A paused screen goes on reading, so that nothing piles up.
+//! N3  It ends with `q`; the end of the recording is shown, and waits for `q`.
+//!
+//! Not here: what is drawn (picture.rs).
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::{DefaultTerminal, Terminal};
+use skinflint_symbols::SymbolOptions;
+use skinflint_trace::OpenError;
+
+use crate::feed::Feed;
+use crate::picture::{self, Names, View};
+use crate::state::State;
+
+/// The least time between two looks.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// A look may cost a sixth of the time.
+const PAUSE_FACTOR: u32 = 5;
+/// How long a single frame waits for something to show.
+const FIRST_LOOKS: u32 = 8;
+
+/// How to look.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where to look for names.
+    pub symbols: SymbolOptions,
+    /// Whether to colour.
+    pub color: bool,
+    /// Width and height of a frame of text.
+    pub size: (u16, u16),
+}
+
+/// What is followed, with all that is known of it.
+struct Watched {
+    feed: Feed,
+    state: State,
+    names: Names,
+    last_ticket: u64,
+    ended: bool,
+}
+
+impl Watched {
+    fn open(path: &Path, options: &Options) -> Result<Watched, OpenError> {
+        Ok(Watched {
+            feed: Feed::open(path)?,
+            state: State::default(),
+            names: Names::new(options.symbols.clone()),
+            last_ticket: 0,
+            ended: false,
+        })
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        let (state, last) = (&mut self.state, &mut self.last_ticket);
+        let news = self.feed.look(|event| {
+            *last = (*last).max(event.ticket);
+            state.event(event);
+        })?;
+        self.ended = news.ended;
+        self.state.advance(news.until_ns);
+        self.state.samples(&news.rss, news.snapshots);
+        let process = &self.feed.trace().process;
+        self.state.settle(process, self.last_ticket, news.ended);
+        Ok(())
+    }
+
+    fn draw(&mut self, canvas: &mut ratatui::Frame<'_>, view: &View) {
+        picture::draw(
+            canvas,
+            &self.state,
+            self.feed.trace(),
+            &mut self.names,
+            view,
+        );
+    }
+}
+
+/// Follows a trace on the terminal until a key ends it.
+///
+/// # Errors
+/// A trace that cannot be read; a terminal that is none.
+pub fn watch(
+    path: &Path,
+    options: &Options,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let mut watched = Watched::open(path, options)?;
+    let mut terminal = ratatui::try_init()?;
+    let result = follow(&mut watched, &mut terminal, options);
+    ratatui::try_restore()?;
+    Ok(result?)
+}
+
+fn follow(
+    watched: &mut Watched,
+    terminal: &mut DefaultTerminal,
+    options: &Options,
+) -> io::Result<()> {
+    let mut view = View {
+        color: options.color,
+        keys: true,
+        ..View::default()
+    };
+    loop {
+        let begun = Instant::now();
+        watched.look()?;
+        let until = Instant::now() + INTERVAL.max(begun.elapsed() * PAUSE_FACTOR);
+        // A paused screen keeps what it shows; only what the keys change is drawn.
+        if !view.paused {
+            terminal.draw(|canvas| watched.draw(canvas, &view))?;
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if !event::poll(left)? {
+                break;
+            }
+            match pressed(&event::read()?, &mut view) {
+                Answer::Quit => return Ok(()),
+                Answer::Draw => {
+                    terminal.draw(|canvas| watched.draw(canvas, &view))?;
+                }
+                Answer::Nothing => {}
+            }
+        }
+    }
+}
+
+enum Answer {
+    Quit,
+    Draw,
+    Nothing,
+}
+
+fn pressed(event: &Event, view: &mut View) -> Answer {
+    let Event::Key(key) = event else {
+        return match event {
+            Event::Resize(..) => Answer::Draw,
+            _ => Answer::Nothing,
+        };
+    };
+    if key.kind == KeyEventKind::Release {
+        return Answer::Nothing;
+    }
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Answer::Quit,
+        KeyCode::Esc if view.help => view.help = false,
+        KeyCode::Char('q') | KeyCode::Esc => return Answer::Quit,
+        KeyCode::Char('s') => view.sort = view.sort.next(),
+        KeyCode::Char('p' | ' ') => view.paused = !view.paused,
+        KeyCode::Char('h' | '?') => view.help = !view.help,
+        _ => return Answer::Nothing,
+    }
+    Answer::Draw
+}
+
+/// Writes one frame as text: of a trace that has ended as of its end, of one under way as of now.
+///
+/// # Errors
+/// A trace that cannot be read; an output that cannot be written.
+pub fn once(
+    path: &Path,
+    options: &Options,
+    out: &mut impl Write,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let mut watched = Watched::open(path, options)?;
+    for look in 0..FIRST_LOOKS {
+        watched.look()?;
+        let something = watched.state.books.is_some() && watched.state.ledger().counts().events > 0;
+        if watched.ended || something && look > 0 {
+            break;
+        }
+        std::thread::sleep(INTERVAL);
+    }
+    let (wide, high) = options.size;
+    let mut terminal = Terminal::new(TestBackend::new(wide, high))?;
+    let view = View::default();
+    terminal.draw(|canvas| watched.draw(canvas, &view))?;
+    let buffer = terminal.backend().buffer();
+    for line in buffer.content().chunks(usize::from(wide)) {
+        let text: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! What is known of the program so far: live blocks by stack, books, and how fast things change.
+//!
+//! ```text
+//!   Event ─► Ledger ─► acts ─► Stack { live, acquired }      window: figures as of some seconds ago ─► growth, rates
+//!   Snapshot ─ when its ticket has passed ─► books
+//! ```
+//!
+//! T1  Live bytes of the stacks add up to those of the ledger; `others` is what is not shown.
+//! T2  Growth and rates are over a window of recorded time that is said with them: 5 to 10 s.
+//! T3  Memory: live blocks, stacks, and two copies of the stacks' figures.
+//!
+//! Not here: drawing (picture.rs), files (feed.rs).
+
+use rustc_hash::FxHashMap;
+use skinflint_analysis::books;
+use skinflint_analysis::ledger::Ledger;
+use skinflint_analysis::model::Books;
+use skinflint_analysis::pass::Act;
+use skinflint_trace::{Event, NodeId, ProcessInfo, RssSample, Snapshot};
+
+/// Half of the window (T2).
+const HALF_NS: u64 = 5_000_000_000;
+/// Points of the curve that are kept.
+const CURVE: usize = 240;
+
+/// Figures of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stack {
+    /// Usable bytes of live blocks.
+    pub live_bytes: u64,
+    /// Live blocks.
+    pub live_blocks: u64,
+    /// Usable bytes acquired, cumulative.
+    pub acquired_bytes: u64,
+    /// Blocks acquired, cumulative.
+    pub acquired_blocks: u64,
+}
+
+/// A stack with how it changes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Moving {
+    /// Which.
+    pub node: NodeId,
+    /// Now.
+    pub now: Stack,
+    /// Live bytes now less those at the start of the window.
+    pub growth_bytes: i64,
+    /// Usable bytes acquired per second of the window.
+    pub churn_bytes_s: f64,
+}
+
+/// What stacks are sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sort {
+    /// Live bytes.
+    #[default]
+    Live,
+    /// Growth over the window.
+    Growth,
+    /// Bytes acquired per second.
+    Churn,
+}
+
+/// What the screen has room for.
+const BOUNDS: books::Bounds = books::Bounds {
+    parts: 3,
+    pins: 0,
+    keep: false,
+};
+
+impl Sort {
+    /// The next one.
+    pub fn next(self) -> Sort {
+        match self {
+            Sort::Live => Sort::Growth,
+            Sort::Growth => Sort::Churn,
+            Sort::Churn => Sort::Live,
+        }
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Live => "live",
+            Sort::Growth => "growth",
+            Sort::Churn => "churn",
+        }
+    }
+}
+
+/// Figures as of a moment.
+#[derive(Clone, Debug, Default)]
+struct Base {
+    time_ns: u64,
+    events: u64,
+    stacks: FxHashMap<NodeId, Stack>,
+}
+
+/// A point of the curve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Nanoseconds since the trace began.
+    pub time_ns: u64,
+    /// Usable bytes of live blocks.
+    pub live_bytes: u64,
+}
+
+/// The state.
+pub struct State {
+    ledger: Ledger,
+    stacks: FxHashMap<NodeId, Stack>,
+    bases: [Base; 2],
+    due: Vec<Snapshot>,
+    /// Resident memory by the newest sample.
+    pub rss: Option<RssSample>,
+    /// The newest books, and when they were closed, nanoseconds since the trace began.
+    pub books: Option<(u64, Books)>,
+    /// Live bytes over time, the newest last.
+    pub curve: Vec<Point>,
+    now_ns: u64,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            ledger: Ledger::new(2),
+            stacks: FxHashMap::default(),
+            bases: [Base::default(), Base::default()],
+            due: Vec::new(),
+            rss: None,
+            books: None,
+            curve: Vec::new(),
+            now_ns: 0,
+        }
+    }
+}
+
+impl State {
+    /// Takes an event, in the order of tickets.
+    pub fn event(&mut self, event: &Event) {
+        self.advance(event.time_ns);
+        let stacks = &mut self.stacks;
+        self.ledger.apply(event, &mut |context, act| match *act {
+            Act::Acquire { block, .. } => add(stacks, context.cell(block.cell)),
+            Act::Release { block, .. } => sub(stacks, context.cell(block.cell)),
+            Act::Regrow { old, new, .. } => {
+                sub(stacks, context.cell(old.cell));
+                add(stacks, context.cell(new.cell));
+            }
+            _ => {}
+        });
+    }
+
+    /// Time has passed, with or without events.
+    pub fn advance(&mut self, to_ns: u64) {
+        if to_ns > self.now_ns {
+            self.now_ns = to_ns;
+            if self.now_ns >= self.bases[1].time_ns + HALF_NS {
+                self.turn();
+            }
+        }
+    }
+
+    /// The newest base becomes the older one, the present the newest (T2).
+    fn turn(&mut self) {
+        self.bases.swap(0, 1);
+        self.bases[1] = Base {
+            time_ns: self.now_ns,
+            events: self.ledger.counts().events,
+            stacks: self.stacks.clone(),
+        };
+    }
+
+    /// Takes samples and snapshots.
+    pub fn samples(&mut self, rss: &[RssSample], snapshots: Vec<Snapshot>) {
+        if let Some(newest) = rss.last() {
+            self.rss = Some(*newest);
+        }
+        self.due.extend(snapshots);
+        // One at most is laid over the blocks in a look; older ones would only be replaced.
+        if self.due.len() > 16 {
+            self.due.drain(..self.due.len() - 16);
+        }
+    }
+
+    /// After a look: closes the books of the newest snapshot whose events are known, and adds to the curve. `ended`:
+    /// nothing more comes.
+    pub fn settle(&mut self, process: &ProcessInfo, last_ticket: u64, ended: bool) {
+        let known = self
+            .due
+            .iter()
+            .rposition(|one| ended || one.ticket <= last_ticket);
+        if let Some(index) = known {
+            let snapshot = self.due.drain(..=index).next_back();
+            if let Some(snapshot) = snapshot {
+                let closed = books::close(&snapshot, &self.ledger, process, BOUNDS);
+                self.books = Some((snapshot.time_ns, closed.books));
+            }
+        }
+        let point = Point {
+            time_ns: self.now_ns,
+            live_bytes: self.ledger.live().usable_bytes,
+        };
+        if self
+            .curve
+            .last()
+            .is_none_or(|last| last.time_ns < point.time_ns)
+        {
+            self.curve.push(point);
+        }
+        if self.curve.len() > CURVE {
+            // Every other of the older half: the curve stays whole and coarsens to the left.
+            let half = self.curve.len() / 2;
+            let mut index = 0;
+            self.curve.retain(|_| {
+                index += 1;
+                index > half || index % 2 == 0
+            });
+        }
+    }
+
+    /// The moment that everything is about, nanoseconds since the trace began.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// The ledger, for totals.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Length of the window that growth and rates are over.
+    pub fn window_ns(&self) -> u64 {
+        self.now_ns.saturating_sub(self.bases[0].time_ns)
+    }
+
+    /// Events per second of the window.
+    pub fn events_s(&self) -> f64 {
+        let events = self.ledger.counts().events - self.bases[0].events;
+        per_second(events, self.window_ns())
+    }
+
+    /// Usable bytes acquired per second of the window, by all stacks.
+    pub fn churn_bytes_s(&self) -> f64 {
+        let sum = |stacks: &FxHashMap<NodeId, Stack>| -> u64 {
+            stacks.values().map(|stack| stack.acquired_bytes).sum()
+        };
+        per_second(
+            sum(&self.stacks) - sum(&self.bases[0].stacks),
+            self.window_ns(),
+        )
+    }
+
+    /// Stacks that have ever acquired anything.
+    pub fn stack_count(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// The first stacks by `sort`.
+    pub fn top(&self, sort: Sort, count: usize) -> Vec<Moving> {
+        let window = self.window_ns();
+        let moving = |(node, now): (&NodeId, &Stack)| {
+            let then = self.bases[0].stacks.get(node).copied().unwrap_or_default();
+            Moving {
+                node: *node,
+                now: *now,
+                growth_bytes: now.live_bytes as i64 - then.live_bytes as i64,
+                churn_bytes_s: per_second(now.acquired_bytes - then.acquired_bytes, window),
+            }
+        };
+        let mut all: Vec<Moving> = self.stacks.iter().map(moving).collect();
+        let key = |one: &Moving| match sort {
+            Sort::Live => one.now.live_bytes as f64,
+            Sort::Growth => one.growth_bytes as f64,
+            Sort::Churn => one.churn_bytes_s,
+        };
+        all.sort_by(|a, b| key(b).total_cmp(&key(a)).then(a.node.0.cmp(&b.node.0)));
+        all.truncate(count);
+        all
+    }
+}
+
+fn per_second(what: u64, window_ns: u64) -> f64 {
+    match window_ns {
+        0 => 0.0,
+        ns => what as f64 * 1e9 / ns as f64,
+    }
+}
+
+fn add(stacks: &mut FxHashMap<NodeId, Stack>, key: skinflint_analysis::pass::CellKey) {
+    let stack = stacks.entry(key.node).or_default();
+    stack.live_bytes += key.usable;
+    stack.live_blocks += 1;
+    stack.acquired_bytes += key.usable;
+    stack.acquired_blocks += 1;
+}
+
+fn sub(stacks: &mut FxHashMap<NodeId, Stack>, key: skinflint_analysis::pass::CellKey) {
+    let stack = stacks.entry(key.node).or_default();
+    stack.live_bytes = stack.live_bytes.saturating_sub(key.usable);
+    stack.live_blocks = stack.live_blocks.saturating_sub(1);
+}
