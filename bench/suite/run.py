@@ -275,6 +275,7 @@ class Suite:
                 self.fault(str(reason))
         if recorded and not self.arguments.no_traces:
             self.traces(recorded)
+            self.write(self.arguments.results)
         for program, row in zip(programs, self.result["programs"]):
             if "trace" not in row or self.arguments.no_programs:
                 continue
@@ -283,6 +284,8 @@ class Suite:
             except (Failed, OSError, subprocess.SubprocessError) as reason:
                 row["fault"] = str(reason)
                 self.fault(str(reason))
+            # A full run takes long: who ends it early keeps what there is.
+            self.write(self.arguments.results)
         return bool(recorded)
 
     def installed(self, program, row):
