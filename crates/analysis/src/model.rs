@@ -278,7 +278,7 @@ pub struct Pins {
 #[serde(default)]
 pub struct PinAge {
     /// At least half of them are as old as this, nanoseconds (to the microsecond; of a block acquired
-    /// later than 71 minutes after the start, the time since then).
+    /// later than 71 minutes after the start, the time since then; of what a fork gave, since the start).
     pub median_ns: u64,
     /// The oldest.
     pub oldest_ns: u64,

@@ -19,6 +19,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Kept, PAGE, Tally};
+use crate::facts::INHERITED;
 use crate::frames::Renamed;
 use crate::model::{Confidence, Finding, FindingKind, Pins, Report};
 use crate::passes::wording::{bytes as size, count, percent};
@@ -46,6 +47,8 @@ struct Group {
     node: u32,
     largest: u64,
     name: String,
+    /// What a fork gave: no code of this process chose where it lies.
+    inherited: bool,
 }
 
 /// Pages by the set of functions that pin them, where it is more than one (a bit each).
@@ -117,6 +120,7 @@ fn groups(
             group_of.push(u32::MAX);
             continue;
         }
+        let inherited = *node == INHERITED.0;
         let node = renamed.of(*node);
         let function = naming.function_of(report, node);
         let index = *known.entry(function).or_insert_with(|| {
@@ -127,6 +131,7 @@ fn groups(
         if group.sites.is_empty() || tally.free_bytes > group.largest {
             (group.node, group.largest) = (node, tally.free_bytes);
         }
+        group.inherited |= inherited;
         group.tally.add(tally);
         group.sites.push(site as u32);
         group_of.push(index);
@@ -199,10 +204,11 @@ struct Telling<'a> {
 
 impl Telling<'_> {
     fn findings(&self, ordered: &[&Group], rows: &[Pins], masks: &Masks) -> Vec<Finding> {
+        let all = (0..rows.len()).filter(|&index| !ordered[index].inherited);
+        let all: Vec<usize> = all.collect();
         let (mut alone, others): (Vec<usize>, Vec<usize>) =
-            (0..rows.len()).partition(|&index| rows[index].freed_pages * PAGE >= self.least);
+            (all.iter()).partition(|&&index| rows[index].freed_pages * PAGE >= self.least);
         let best_alone = alone.iter().map(|&index| rows[index].freed_pages).max();
-        let all: Vec<usize> = (0..rows.len()).collect();
         let mut found = Vec::new();
         match self.together_of(&all, ordered, masks) {
             Some((members, pages)) if best_alone.unwrap_or(0) < pages.div_ceil(2) => {
