@@ -112,6 +112,7 @@ fn versions_builds_and_addresses_do_not_part_stacks() {
             (&["libc.so.6!qsort@@GLIBC_2.2.5", "app!main"], 2),
             (&["app!core::run::h0123456789abcdef", "app!main"], 2),
             (&["![jit] 0x7f00", "app!main"], 2),
+            (&["libbar.so!draw", "app!main"], 2),
         ],
     );
     // Another file name of the program, other versions, other hashes, another address.
@@ -122,10 +123,11 @@ fn versions_builds_and_addresses_do_not_part_stacks() {
             (&["libc.so.6!qsort@GLIBC_2.34", "app-2!main"], 3),
             (&["app-2!core::run::hfedcba9876543210", "app-2!main"], 3),
             (&["![jit] 0x8888", "app-2!main"], 3),
+            (&["libbar.so.2!draw", "app-2!main"], 3),
         ],
     );
     let diff = compare(&a, &b);
-    assert_eq!(diff.rows.len(), 4);
+    assert_eq!(diff.rows.len(), 5);
     assert!(
         diff.rows
             .iter()

@@ -90,3 +90,42 @@ fn traces_that_are_cut() {
         assert!(done.stdout.contains("cut.sft is not complete"), "{done:#?}");
     }
 }
+
+#[test]
+fn traces_that_are_damaged_in_the_middle() {
+    let bench = Bench::new();
+    recorded(&bench, "threads");
+    let bytes = std::fs::read(bench.path("main.sft")).expect("the trace");
+    let mut seed = 0x5eed_u64;
+    for round in 0..8 {
+        let mut damaged = bytes.clone();
+        for _ in 0..=round {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Behind the header of the file, without which it is no trace.
+            let at = 24 + (seed >> 20) as usize % (damaged.len() - 24);
+            damaged[at] ^= 1 << (seed >> 60 & 7);
+        }
+        std::fs::write(bench.path("damaged.sft"), &damaged).expect("a file");
+        let ended = |arguments: &[&str]| {
+            let done = bench.tool(arguments);
+            let said = &done.stderr;
+            assert!(
+                matches!(done.status.code(), Some(0..=2)),
+                "round {round}: {done:#?}"
+            );
+            assert!(
+                !said.contains("panicked") && !said.contains("a fault of skinflint"),
+                "round {round}: {done:#?}"
+            );
+        };
+        for format in FORMATS {
+            ended(&["export", "damaged.sft", "--format", format, "-o", "out"]);
+        }
+        ended(&["diff", "damaged.sft", "main.sft"]);
+        ended(&["diff", "damaged.sft", "--from", "heap-peak"]);
+        let report = r#"{"version":1,"reports":[{"process":"a","path":"explicit/a","kind":1,"units":0,"amount":9,
+            "description":"","ranges":[["0x0",140737488355327]]}]}"#;
+        std::fs::write(bench.path("report.json"), report).expect("a file");
+        ended(&["dark-matter", "damaged.sft", "report.json"]);
+    }
+}
