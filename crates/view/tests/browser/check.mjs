@@ -86,7 +86,10 @@ await main(run, async () => {
   });
   check(down[0] === down[1] && down[1] === down[2], `top-down adds up to the instant (${down})`);
   await page.locator("#timeline svg.chart").hover();
-  check((await page.textContent("#timeline .readout")).includes("Resident"), "the timeline is read by pointer");
+  check(
+    (await page.textContent("#timeline .readout")).includes("Resident"),
+    "the timeline is read by pointer",
+  );
   check(
     await page.evaluate(() =>
       [...document.querySelectorAll("select,input,canvas,svg[role=slider],[role=tree]")].every(
