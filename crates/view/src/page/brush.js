@@ -18,11 +18,18 @@ class Brush {
     const rect = (cls) => el("rect", { class: cls, y: top, height, x: 0, width: 0 });
     this.shade = [rect("brush-shade"), rect("brush-shade")];
     this.body = rect("brush-body");
-    this.ends = [0, 1].map((end) => el("rect", { class: "brush-end", y: top, height, width: 7, x: -20, "data-end": end }));
+    this.ends = [0, 1].map((end) =>
+      el("rect", { class: "brush-end", y: top, height, width: 7, x: -20, "data-end": end }),
+    );
     this.line = el("line", { class: "brush-line", y1: top, y2: bottom, x1: -20, x2: -20 });
     this.layer = el("g", {}, this.shade, this.body, this.line, this.ends);
     svg.append(this.layer);
-    for (const [key, value] of Object.entries({ tabindex: 0, role: "slider", "aria-label": name, "aria-valuemin": 0 }))
+    for (const [key, value] of Object.entries({
+      tabindex: 0,
+      role: "slider",
+      "aria-label": name,
+      "aria-valuemin": 0,
+    }))
       svg.setAttribute(key, value);
     svg.setAttribute("aria-valuemax", this.windows.last);
     svg.addEventListener("pointerdown", (e) => this.down(e));
@@ -64,7 +71,11 @@ class Brush {
     }
   }
   moved(event) {
-    if (!this.drag || (this.drag.kind !== "end" && Math.abs(event.clientX - this.drag.x) < 3 && !this.drag.moved)) return;
+    if (
+      !this.drag ||
+      (this.drag.kind !== "end" && Math.abs(event.clientX - this.drag.x) < 3 && !this.drag.moved)
+    )
+      return;
     this.drag.moved = true;
     this.drag.last = this.ns(event);
     if (this.frame) return;
@@ -100,7 +111,9 @@ class Brush {
   keyed(event) {
     const w = this.windows,
       now = this.span(),
-      step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -0.1, PageDown: 0.1, Home: -Infinity, End: Infinity }[event.key];
+      step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -0.1, PageDown: 0.1, Home: -Infinity, End: Infinity }[
+        event.key
+      ];
     if (event.key === "Escape") {
       this.set("");
       return;
@@ -127,10 +140,13 @@ class Brush {
     } else if (event.shiftKey) {
       // As with text: one end stays where the window was begun, the other follows the keys.
       if (now.kind !== "window") this.anchor = now.to;
-      if (this.anchor === null || (this.anchor !== now.from && this.anchor !== now.to)) this.anchor = now.from;
+      if (this.anchor === null || (this.anchor !== now.from && this.anchor !== now.to))
+        this.anchor = now.from;
       const moving = now.kind !== "window" ? now.to : this.anchor === now.from ? now.to : now.from,
         edge = to(moving);
-      this.set(edge === this.anchor ? `e${edge}` : `e${Math.min(edge, this.anchor)}-e${Math.max(edge, this.anchor)}`);
+      this.set(
+        edge === this.anchor ? `e${edge}` : `e${Math.min(edge, this.anchor)}-e${Math.max(edge, this.anchor)}`,
+      );
     } else this.set(`e${to(now.kind === "window" ? (step > 0 ? now.to : now.from) : now.to)}`);
   }
   /** Draws what is chosen. */
@@ -149,7 +165,8 @@ class Brush {
     place(this.body, from, window ? Math.max(to, from + 1) : 0);
     this.ends.forEach((end, i) => end.setAttribute("x", window ? (i ? to : from) - 3.5 : -20));
     const x = window ? -20 : this.X(now.to_ns);
-    for (const end of ["x1", "x2"]) this.line.setAttribute(end, x < this.left - 1 || x > this.right + 1 ? -20 : x);
+    for (const end of ["x1", "x2"])
+      this.line.setAttribute(end, x < this.left - 1 || x > this.right + 1 ? -20 : x);
     this.svg.setAttribute("aria-valuenow", now.to);
     this.svg.setAttribute("aria-valuetext", now.label);
   }
@@ -157,7 +174,11 @@ class Brush {
 
 /** The part of the run that the timeline shows: [ns, ns]. */
 function zoomed(report, state) {
-  const end = Math.max(1, report.program.duration_ns, report.windows ? report.windows.time[report.windows.last] : 0),
+  const end = Math.max(
+      1,
+      report.program.duration_ns,
+      report.windows ? report.windows.time[report.windows.last] : 0,
+    ),
     found = /^(\d+)-(\d+)$/.exec(state.zoom);
   if (!found) return [0, end];
   const from = Math.min(+found[1], end - 1),
@@ -182,8 +203,15 @@ const bar = {
     const w = report.windows;
     if (!this.made) this.build(report, place);
     const now = span.of(report, state);
-    const choices = [["", `At ${report.instants[report.at] ? instantLabel(report.instants[report.at]) : "the report's instant"}`]];
-    report.instants.forEach((instant, i) => i !== report.at && choices.push([`i${i}`, `At ${instantLabel(instant)}`]));
+    const choices = [
+      [
+        "",
+        `At ${report.instants[report.at] ? instantLabel(report.instants[report.at]) : "the report's instant"}`,
+      ],
+    ];
+    report.instants.forEach(
+      (instant, i) => i !== report.at && choices.push([`i${i}`, `At ${instantLabel(instant)}`]),
+    );
     if (w) choices.push([`e0-e${w.last}`, "The whole run, as a window"]);
     const value = now.own ? "" : now.instant !== null ? `i${now.instant}` : state.span;
     if (!choices.some(([id]) => id === value))
@@ -211,7 +239,13 @@ const bar = {
       "Zoom to it",
     );
     place.append(
-      el("div", { class: "line" }, this.pick, this.sums, el("span", { class: "tools" }, this.zoom, this.reset)),
+      el(
+        "div",
+        { class: "line" },
+        this.pick,
+        this.sums,
+        el("span", { class: "tools" }, this.zoom, this.reset),
+      ),
     );
     if (report.windows) place.append(this.strip(report));
   },

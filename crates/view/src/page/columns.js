@@ -18,7 +18,11 @@ async function inflate(text) {
     for (let i = 0; i < bytes.length; i++) bytes[i] = packed.charCodeAt(i);
   }
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  try {
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  } catch (_) {
+    throw new Error("its packed tables are damaged or end early"); // the browser's own words are of fetching
+  }
 }
 
 /** All columns by name. Numbers beyond 2^53 lose their last digits, as in JSON. */

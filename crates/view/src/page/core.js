@@ -53,7 +53,11 @@ const figures = {
   /** A moment, in milliseconds up to ten seconds and then as `duration`, with one digit more. */
   moment(ns) {
     if (ns < 1e10) return (ns / 1e6).toFixed(ns < 1e8 ? 2 : ns < 1e9 ? 1 : 0) + " ms";
-    return ns < 100e9 ? (ns / 1e9).toFixed(3) + " s" : ns < 3600e9 ? (ns / 1e9).toFixed(2) + " s" : figures.duration(ns);
+    return ns < 100e9
+      ? (ns / 1e9).toFixed(3) + " s"
+      : ns < 3600e9
+        ? (ns / 1e9).toFixed(2) + " s"
+        : figures.duration(ns);
   },
   /** A difference of bytes, with its sign. */
   change(bytes) {

@@ -42,7 +42,8 @@ views.push({
       (a, b) =>
         rest(a) - rest(b) ||
         (a.kind === "churn") - (b.kind === "churn") ||
-        b.saved_cumulative_bytes - a.saved_cumulative_bytes || b.saved_allocations - a.saved_allocations,
+        b.saved_cumulative_bytes - a.saved_cumulative_bytes ||
+        b.saved_allocations - a.saved_allocations,
     );
     holds.sort((a, b) => rest(a) - rest(b) || b.now_bytes - a.now_bytes);
     if (!report.findings.length)
@@ -70,7 +71,11 @@ views.push({
     const fold = el(
       "details",
       { class: "fallback" },
-      el("summary", {}, `${figures.count(quiet.length)} findings whose stacks ${one.kind === "window" ? "did nothing" : "held nothing"} ${one.at}`),
+      el(
+        "summary",
+        {},
+        `${figures.count(quiet.length)} findings whose stacks ${one.kind === "window" ? "did nothing" : "held nothing"} ${one.at}`,
+      ),
     );
     this.list(report, fold, "Of the whole run", quiet, (f) => figures.bytes(f.saved_bytes || f.now_bytes));
     place.append(fold);
@@ -93,12 +98,19 @@ views.push({
     const sites = this.sitesOf(report, f);
     if (!sites.length) return null;
     const figure = (id) => figures.bytes(this.sum(report, f, id)),
-      listed = f.stacks > sites.length ? ` (its ${figures.count(sites.length)} listed stacks of ${figures.count(f.stacks)})` : "";
+      listed =
+        f.stacks > sites.length
+          ? ` (its ${figures.count(sites.length)} listed stacks of ${figures.count(f.stacks)})`
+          : "";
     const text =
       this.one.kind === "window"
         ? `allocated ${figure("acquired_bytes")}, freed ${figure("released_bytes")}, net ${figures.change(this.sum(report, f, "net_bytes"))}, live at its end ${figure("live_usable_bytes")}`
         : `live ${figure("live_usable_bytes")} in ${figures.count(this.sum(report, f, "live_blocks"))} blocks`;
-    return el("em", { class: "change within" }, `${this.one.kind === "window" ? "In the window" : "Then"}: ${text}${listed}`);
+    return el(
+      "em",
+      { class: "change within" },
+      `${this.one.kind === "window" ? "In the window" : "Then"}: ${text}${listed}`,
+    );
   },
   list(report, place, title, findings, figure, saves) {
     if (!findings.length) return;
@@ -148,11 +160,7 @@ views.push({
           const others = Math.max(f.stacks - 1, f.more_nodes.length);
           if (others > 10)
             body.append(
-              el(
-                "p",
-                { class: "small soft" },
-                `… and ${figures.count(others - 10)} other stacks.`,
-              ),
+              el("p", { class: "small soft" }, `… and ${figures.count(others - 10)} other stacks.`),
             );
         },
       },
@@ -165,9 +173,7 @@ views.push({
           { class: "title" },
           f.title,
           f.change ? el("span", { class: "change small" }, "→ " + f.change) : null,
-          lead
-            ? el("span", { class: "change mono" }, lead)
-            : null,
+          lead ? el("span", { class: "change mono" }, lead) : null,
           this.within(report, f),
         ),
         el("span", { class: "tag" }, `${f.kind} · ${f.confidence}`),

@@ -195,7 +195,9 @@ class FlameChart {
     }
     const where = box.frame ? stacks.place(box.frame) : "",
       inZoom =
-        this.zoomed !== this.root ? `, ${figures.percent(box.value, this.zoomed.value)} of the zoomed box` : "";
+        this.zoomed !== this.root
+          ? `, ${figures.percent(box.value, this.zoomed.value)} of the zoomed box`
+          : "";
     this.readout.textContent = `${box.name}  ${where} — ${this.value(box.value)}, ${figures.percent(box.value, this.root.value)} of ${lower(this.whole)}${inZoom}`;
     if (this.onsay) this.onsay(box);
   }
@@ -215,7 +217,12 @@ function inks() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   if (!inks.known || inks.dark !== dark) {
     inks.dark = dark;
-    inks.known = { sat: css("--flame-sat"), light: css("--flame-light"), ink: css("--flame-ink"), card: css("--card") };
+    inks.known = {
+      sat: css("--flame-sat"),
+      light: css("--flame-light"),
+      ink: css("--flame-ink"),
+      card: css("--card"),
+    };
     Object.assign(inks.known, { accent: css("--accent"), mark: css("--mark"), line: css("--line") });
     inks.known.font = getComputedStyle(document.body).fontFamily;
   }
@@ -261,7 +268,11 @@ views.push({
     if (!this.chart) this.build(place, state);
     this.head.replaceChildren(
       el("h2", { id: "flame-title" }, this.title),
-      el("p", { class: "soft small" }, `${what.whole}: ${this.value(what)} in all${what.beside}. Enter or click zooms, Escape zooms out, arrows move.`),
+      el(
+        "p",
+        { class: "soft small" },
+        `${what.whole}: ${this.value(what)} in all${what.beside}. Enter or click zooms, Escape zooms out, arrows move.`,
+      ),
     );
     this.choices.replaceChildren(
       measureChoice(what),

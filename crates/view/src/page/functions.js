@@ -32,7 +32,11 @@ views.push({
     this.choices = el("span", { class: "tools" });
     this.list = el("div", { id: "function-list" });
     this.name = el("h3", { id: "sandwich-name" });
-    this.search = el("input", { type: "search", placeholder: "function or file", oninput: () => this.refill() });
+    this.search = el("input", {
+      type: "search",
+      placeholder: "function or file",
+      oninput: () => this.refill(),
+    });
     place.replaceChildren(
       el(
         "div",
@@ -76,10 +80,15 @@ views.push({
                   name: "Function",
                   text: true,
                   of: (row) => row.id,
-                  say: (id) => `${shorten(names[id].function || "(no name)", 120)}  ${stacks.place(names[id])}`,
+                  say: (id) =>
+                    `${shorten(names[id].function || "(no name)", 120)}  ${stacks.place(names[id])}`,
                 },
                 { name: "Total", of: (row) => row.total, say },
-                { name: "of all", of: (row) => row.total / (what.tree.total || 1), say: (v) => figures.percent(v, 1) },
+                {
+                  name: "of all",
+                  of: (row) => row.total / (what.tree.total || 1),
+                  say: (v) => figures.percent(v, 1),
+                },
                 { name: "Itself", of: (row) => row.self, say, sum: true },
               ],
             })
@@ -91,7 +100,9 @@ views.push({
   sandwich(what, id, say) {
     const frame = id === undefined ? null : structureOf(skinflint.report).names[id];
     const two = id === undefined ? null : what.tree.sandwich(id);
-    this.name.textContent = frame ? `${shorten(frame.function || "(no name)", 160)} — ${say(two.value)}, ${figures.percent(two.value, what.tree.total)} of ${lower(what.whole)}` : "";
+    this.name.textContent = frame
+      ? `${shorten(frame.function || "(no name)", 160)} — ${say(two.value)}, ${figures.percent(two.value, what.tree.total)} of ${lower(what.whole)}`
+      : "";
     for (const chart of [this.above, this.below]) chart.scroller.hidden = chart.readout.hidden = !two;
     this.two = two;
     if (!two) return;

@@ -42,7 +42,9 @@ const skinflint = { report: null, settle: () => {} };
     place.removeAttribute("aria-busy");
     const focused = document.activeElement,
       label =
-        place.contains(focused) && focused.tagName === "SELECT" ? focused.parentElement.firstChild.textContent : null;
+        place.contains(focused) && focused.tagName === "SELECT"
+          ? focused.parentElement.firstChild.textContent
+          : null;
     try {
       if (!changed || !view.keeps) place.replaceChildren();
       view.render(report, store.state, place, changed);
@@ -93,7 +95,11 @@ const skinflint = { report: null, settle: () => {} };
     { rootMargin: "80px" },
   );
   for (const view of shown) {
-    const section = el("section", { id: view.id, "aria-labelledby": view.id + "-title", "aria-busy": "true" });
+    const section = el("section", {
+      id: view.id,
+      "aria-labelledby": view.id + "-title",
+      "aria-busy": "true",
+    });
     places.set(view, main.appendChild(section));
     section.style.minHeight = "160px";
     dirty.set(view, null);
@@ -112,7 +118,8 @@ const skinflint = { report: null, settle: () => {} };
 
   store.listeners.push((keys) => {
     const start = performance.now();
-    if (keys.includes("span") || keys.includes("zoom")) bar.render(report, store.state, document.getElementById("span"));
+    if (keys.includes("span") || keys.includes("zoom"))
+      bar.render(report, store.state, document.getElementById("span"));
     for (const view of shown) {
       if (!view.needs.some((key) => keys.includes(key))) continue;
       const before = dirty.has(view) ? dirty.get(view) : [];

@@ -25,7 +25,12 @@ views.push({
         measureChoice(what),
       ),
     );
-    const tree = el("ul", { class: "tree", role: "tree", "aria-label": "Tree of memory", onkeydown: (e) => this.keyed(e) });
+    const tree = el("ul", {
+      class: "tree",
+      role: "tree",
+      "aria-label": "Tree of memory",
+      onkeydown: (e) => this.keyed(e),
+    });
     const at = booksAt(report, one.kind === "window" ? null : one.instant, one.to),
       books = this.booksOf(report, one, at);
     if (books) tree.append(this.line(this.ofBooks(books), 1, books.resident_bytes, figures.bytes, true));
@@ -73,7 +78,13 @@ views.push({
               sum = (boxes) => boxes.reduce((total, one) => total + one.value, 0),
               others = sum(kids.slice(TREE_LINES)),
               own = box.value - sum(kids);
-            if (others) shown.push({ name: `(${figures.count(kids.length - TREE_LINES)} others)`, where: "", value: others, kids: null });
+            if (others)
+              shown.push({
+                name: `(${figures.count(kids.length - TREE_LINES)} others)`,
+                where: "",
+                value: others,
+                kids: null,
+              });
             if (own > 0) shown.push({ name: "(itself)", where: "", value: own, kids: null });
             return shown;
           },
@@ -81,13 +92,23 @@ views.push({
   },
   line(of, level, whole, say, open) {
     const group = el("ul", { role: "group", hidden: true }),
-      item = el("li", { role: "treeitem", tabindex: -1, "aria-level": level, "aria-expanded": of.kids ? "false" : null });
+      item = el("li", {
+        role: "treeitem",
+        tabindex: -1,
+        "aria-level": level,
+        "aria-expanded": of.kids ? "false" : null,
+      });
     const text = el(
       "div",
       { class: "tree-line", onclick: () => this.toggle(item) },
       el("span", { class: "tree-figure" }, say(of.value)),
       el("span", { class: "tree-share" }, figures.percent(of.value, whole)),
-      el("span", { class: "tree-name" }, shorten(of.name, 160), of.where ? el("span", { class: "where" }, of.where) : null),
+      el(
+        "span",
+        { class: "tree-name" },
+        shorten(of.name, 160),
+        of.where ? el("span", { class: "where" }, of.where) : null,
+      ),
     );
     item.append(text, group);
     item.expand = () => {
@@ -120,7 +141,9 @@ views.push({
   keyed(event) {
     const item = event.target.closest("[role=treeitem]");
     if (!item) return;
-    const seen = [...item.closest(".tree").querySelectorAll("[role=treeitem]")].filter((one) => one.offsetParent !== null),
+    const seen = [...item.closest(".tree").querySelectorAll("[role=treeitem]")].filter(
+        (one) => one.offsetParent !== null,
+      ),
       index = seen.indexOf(item),
       expanded = item.getAttribute("aria-expanded");
     let to = null;

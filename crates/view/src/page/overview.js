@@ -134,13 +134,20 @@ views.push({
       ),
     );
     if (!from.books || !to.books) {
-      place.append(el("p", { class: "empty" }, "Resident memory was not sampled near both ends of this window."));
+      place.append(
+        el("p", { class: "empty" }, "Resident memory was not sampled near both ends of this window."),
+      );
       return;
     }
     const ids = [...new Set([...from.books.rows, ...to.books.rows].map((row) => row.id))],
       row = (books, id) => books.rows.find((one) => one.id === id) || { bytes: 0 };
     const lines = ids
-      .map((id) => ({ id, row: { ...row(from.books, id), ...row(to.books, id) }, a: row(from.books, id).bytes, b: row(to.books, id).bytes }))
+      .map((id) => ({
+        id,
+        row: { ...row(from.books, id), ...row(to.books, id) },
+        a: row(from.books, id).bytes,
+        b: row(to.books, id).bytes,
+      }))
       .filter((line) => line.a || line.b);
     const cells = (name, a, b, cls) =>
       el(
@@ -164,7 +171,11 @@ views.push({
             "tbody",
             {},
             lines.map((line) =>
-              cells([el("span", { class: "chip", style: { background: this.color(line) } }), line.row.label], line.a, line.b),
+              cells(
+                [el("span", { class: "chip", style: { background: this.color(line) } }), line.row.label],
+                line.a,
+                line.b,
+              ),
             ),
             cells("= resident", from.books.resident_bytes, to.books.resident_bytes, "sum"),
           ),

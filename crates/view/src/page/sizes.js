@@ -18,7 +18,12 @@ views.push({
     const amounts = one.own ? null : span.amounts(report, one);
     if (!amounts) return [report.sizes, "over the run", null];
     const { rows, apart } = amounts.bySize(),
-      without = { bytes: apart.live_bytes, slop: apart.live_slop_bytes, blocks: apart.live_blocks, allocations: apart.allocations };
+      without = {
+        bytes: apart.live_bytes,
+        slop: apart.live_slop_bytes,
+        blocks: apart.live_blocks,
+        allocations: apart.allocations,
+      };
     return [rows, one.kind === "window" ? one.at : "up to then", without];
   },
   render(report, state, place) {
@@ -88,7 +93,13 @@ views.push({
     const octaves = Math.ceil((high - low) / 8),
       every = Math.max(1, Math.ceil((octaves * 62) / (w - left)));
     for (let o = Math.ceil(low / 8); o * 8 <= high; o += every)
-      svg.append(el("text", { x: Math.min(X(o * 8), w - 4), y: h - 10, "text-anchor": X(o * 8) > w - 34 ? "end" : "middle" }, figures.bytes(2 ** o)));
+      svg.append(
+        el(
+          "text",
+          { x: Math.min(X(o * 8), w - 4), y: h - 10, "text-anchor": X(o * 8) > w - 34 ? "end" : "middle" },
+          figures.bytes(2 ** o),
+        ),
+      );
     const ordered = keys.sort((a, b) => a - b),
       bars = ordered.map((key) =>
         el("rect", {
@@ -149,7 +160,12 @@ views.push({
         { name: "Given", of: (r) => r.usable, say: figures.count },
         { name: "Live blocks", of: (r) => r.live_blocks, say: figures.count, sum: true },
         { name: "Live slop", of: (r) => r.live_slop_bytes, say: figures.bytes, sum: true },
-        { name: `Allocations ${one.kind === "window" ? "in the window" : made}`, of: (r) => r.allocations, say: figures.count, sum: true },
+        {
+          name: `Allocations ${one.kind === "window" ? "in the window" : made}`,
+          of: (r) => r.allocations,
+          say: figures.count,
+          sum: true,
+        },
         ...(one.kind === "window"
           ? [{ name: "Net blocks", of: (r) => r.net_blocks, say: figures.changeCount, sum: true }]
           : []),

@@ -49,7 +49,17 @@ const span = {
       instants = report.windows.instantsOf[edge];
     if (instants.length) return this.instant(report, instants[0]);
     const label = figures.moment(ns);
-    return { kind: "edge", instant: null, own: false, from: null, to: edge, from_ns: null, to_ns: ns, label, at: `at ${label}` };
+    return {
+      kind: "edge",
+      instant: null,
+      own: false,
+      from: null,
+      to: edge,
+      from_ns: null,
+      to_ns: ns,
+      label,
+      at: `at ${label}`,
+    };
   },
   window(report, from, to) {
     const w = report.windows,
@@ -86,7 +96,12 @@ const span = {
 };
 
 const RUN_MEASURES = [
-  { id: "heap_peak_usable_bytes", label: "Bytes at the heap's peak", unit: "bytes", of: (s) => s.heap_peak_usable_bytes },
+  {
+    id: "heap_peak_usable_bytes",
+    label: "Bytes at the heap's peak",
+    unit: "bytes",
+    of: (s) => s.heap_peak_usable_bytes,
+  },
   { id: "end_usable_bytes", label: "Bytes at the end", unit: "bytes", of: (s) => s.end_usable_bytes },
   { id: "usable_bytes", label: "Allocated over the run", unit: "bytes", of: (s) => s.usable_bytes },
   { id: "allocations", label: "Allocations over the run", unit: "count", of: (s) => s.allocations },
@@ -96,7 +111,12 @@ const RUN_MEASURES = [
 const OWN_MEASURES = [
   { id: "live_usable_bytes", label: "Live bytes", unit: "bytes", of: (s) => s.live_usable_bytes },
   { id: "live_blocks", label: "Live blocks", unit: "count", of: (s) => s.live_blocks },
-  { id: "live_slop", label: "Live slop", unit: "bytes", of: (s) => s.live_usable_bytes - s.live_requested_bytes },
+  {
+    id: "live_slop",
+    label: "Live slop",
+    unit: "bytes",
+    of: (s) => s.live_usable_bytes - s.live_requested_bytes,
+  },
   ...RUN_MEASURES,
 ];
 const AT_MEASURES = [
@@ -111,8 +131,18 @@ const AT_MEASURES = [
 const IN = " in the window from ",
   AT_END = " at the end of the window from ";
 const WINDOW_MEASURES = [
-  { id: "grown_bytes", label: "Net growth (stacks that grew)", unit: "bytes", whole: "Net growth of stacks that grew" + IN },
-  { id: "shrunk_bytes", label: "Net shrinkage (stacks that shrank)", unit: "bytes", whole: "Net shrinkage of stacks that shrank" + IN },
+  {
+    id: "grown_bytes",
+    label: "Net growth (stacks that grew)",
+    unit: "bytes",
+    whole: "Net growth of stacks that grew" + IN,
+  },
+  {
+    id: "shrunk_bytes",
+    label: "Net shrinkage (stacks that shrank)",
+    unit: "bytes",
+    whole: "Net shrinkage of stacks that shrank" + IN,
+  },
   { id: "acquired_bytes", label: "Allocated in the window", unit: "bytes", whole: "Allocated" + IN },
   { id: "acquired_blocks", label: "Allocations in the window", unit: "count", whole: "Allocations" + IN },
   { id: "released_bytes", label: "Freed in the window", unit: "bytes", whole: "Freed" + IN },
@@ -146,5 +176,12 @@ function measured(report, state) {
     const other = measure.id === "grown_bytes" ? "shrunk_bytes" : "grown_bytes";
     beside = `; other stacks ${other === "shrunk_bytes" ? "shrank" : "grew"} by ${figures.bytes(amounts.total(other))}, net ${figures.change(amounts.total("net_bytes"))}`;
   }
-  return { beside, span: one, list, measure, values, whole: run ? measure.label : measure.whole ? measure.whole + one.label : `${measure.label} ${one.at}` };
+  return {
+    beside,
+    span: one,
+    list,
+    measure,
+    values,
+    whole: run ? measure.label : measure.whole ? measure.whole + one.label : `${measure.label} ${one.at}`,
+  };
 }

@@ -137,7 +137,8 @@ views.push({
             rows,
             start,
             page: 25,
-            open: (row) => (row.node ? stacks.list(report, row.node) : el("p", {}, "Not told apart over time.")),
+            open: (row) =>
+              row.node ? stacks.list(report, row.node) : el("p", {}, "Not told apart over time."),
             columns,
           })
         : el("p", { class: "empty" }, wanted ? "No site's stack has a frame like that." : "Nothing here."),
@@ -170,7 +171,15 @@ views.push({
           count("Temporaries", (s) => s.temporaries),
         ],
       };
-    const ids = ["live_usable_bytes", "live_blocks", "acquired_bytes", "acquired_blocks", "released_bytes", "released_blocks", "net_bytes"],
+    const ids = [
+        "live_usable_bytes",
+        "live_blocks",
+        "acquired_bytes",
+        "acquired_blocks",
+        "released_bytes",
+        "released_blocks",
+        "net_bytes",
+      ],
       values = ids.map((id) => amounts.bySite(id)),
       rows = [];
     for (let s = 0; s < values[0].length; s++) {

@@ -61,7 +61,8 @@ views.push({
       this.brush.update();
       return;
     }
-    const focused = place.contains(document.activeElement) && document.activeElement.classList.contains("chart");
+    const focused =
+      place.contains(document.activeElement) && document.activeElement.classList.contains("chart");
     place.replaceChildren();
     const all = this.curves(report),
       [from, to] = zoomed(report, state),
@@ -82,7 +83,14 @@ views.push({
       return;
     }
     const curves = all.map((c) => this.part(report, c, from, to, whole));
-    const size = { w: Math.max(320, place.clientWidth - 34), h: 260, left: 64, right: 8, bottom: 24, top: 26 };
+    const size = {
+      w: Math.max(320, place.clientWidth - 34),
+      h: 260,
+      left: 64,
+      right: 8,
+      bottom: 24,
+      top: 26,
+    };
     const svg = this.chart(report, curves, from, to, size);
     const readout = el(
       "div",
@@ -107,7 +115,11 @@ views.push({
         e.preventDefault();
         const box = svg.getBoundingClientRect(),
           x = ((e.clientX - box.left) * size.w) / box.width;
-        zoomBy(report, e.deltaY > 0 ? 1.3 : 1 / 1.3, from + ((x - size.left) / (size.w - size.left - size.right)) * (to - from));
+        zoomBy(
+          report,
+          e.deltaY > 0 ? 1.3 : 1 / 1.3,
+          from + ((x - size.left) / (size.w - size.left - size.right)) * (to - from),
+        );
       },
       { passive: false },
     );
@@ -166,7 +178,13 @@ views.push({
           }),
         );
       inside.append(
-        el("path", { fill: "none", stroke: `var(${c.color})`, "stroke-width": 1.6, "stroke-linejoin": "round", d }),
+        el("path", {
+          fill: "none",
+          stroke: `var(${c.color})`,
+          "stroke-width": 1.6,
+          "stroke-linejoin": "round",
+          d,
+        }),
       );
     }
     svg.append(inside, this.instants(report, X, size, from, to));
@@ -179,7 +197,9 @@ views.push({
     const order = report.instants
       .map((instant, index) => ({ instant, index }))
       .filter(({ instant }) => instant.time_ns >= from && instant.time_ns <= to)
-      .sort((a, b) => (b.index === report.at) - (a.index === report.at) || a.instant.time_ns - b.instant.time_ns);
+      .sort(
+        (a, b) => (b.index === report.at) - (a.index === report.at) || a.instant.time_ns - b.instant.time_ns,
+      );
     for (const { instant, index } of order) {
       const x = X(instant.time_ns),
         text = shorten(instant.label, 26),

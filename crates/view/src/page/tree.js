@@ -44,7 +44,9 @@ const stacks = {
   /** The innermost frame that is not plumbing, or the innermost. */
   lead(report, node) {
     const frames = this.path(report, node).map((n) => this.frame(report, n));
-    return frames.find((frame) => !this.dull(report, frame)) || frames[0] || { function: "(no stack)", module: "" };
+    return (
+      frames.find((frame) => !this.dull(report, frame)) || frames[0] || { function: "(no stack)", module: "" }
+    );
   },
   /** The lead in words; behind one without a name, the first caller that has one. */
   leadText(report, node) {
@@ -54,7 +56,8 @@ const stacks = {
     const lead = this.lead(report, node);
     const unnamed = (frame) => /^0x|\+0x/.test(frame.function);
     const text = (frame) => `${shorten(frame.function, 110)}  ${unnamed(frame) ? "" : this.place(frame)}`;
-    const next = unnamed(lead) && own.find((frame) => !unnamed(frame) && !frame.function.startsWith("__libc_"));
+    const next =
+      unnamed(lead) && own.find((frame) => !unnamed(frame) && !frame.function.startsWith("__libc_"));
     return next ? `${text(lead).trim()} ← ${text(next)}` : text(lead).trim();
   },
   /** A list of frames, the dull ones fainter, innermost first. */
@@ -102,7 +105,7 @@ function structureOf(report) {
   // outermost of its function.
   const outermost = new Uint8Array(size),
     open = new Uint32Array(names.length);
-  for (let node = first[0] || 0; node; ) {
+  for (let node = first[0] || 0; node;) {
     if (!open[functionOf[node]]++) outermost[node] = 1;
     if (first[node]) {
       node = first[node];
@@ -140,7 +143,18 @@ class MeasureTree {
   }
 
   box(parent, name, key, value, up) {
-    return { parent, name, key, value, up, depth: parent ? parent.depth + 1 : 0, members: [], amounts: [], kids: null, frame: null };
+    return {
+      parent,
+      name,
+      key,
+      value,
+      up,
+      depth: parent ? parent.depth + 1 : 0,
+      members: [],
+      amounts: [],
+      kids: null,
+      frame: null,
+    };
   }
 
   children(box) {
@@ -227,7 +241,12 @@ class MeasureTree {
       }
     const value = amounts.reduce((sum, amount) => sum + amount, 0),
       frame = this.structure.names[id];
-    const half = (up) => Object.assign(this.box(null, frame.function || "(no name)", id, value, up), { members, amounts, frame });
+    const half = (up) =>
+      Object.assign(this.box(null, frame.function || "(no name)", id, value, up), {
+        members,
+        amounts,
+        frame,
+      });
     return { value, callers: half(true), callees: half(false) };
   }
 

@@ -43,7 +43,12 @@ export async function start({ shots } = {}) {
     },
     equal(got, want, what) {
       const same = JSON.stringify(got) === JSON.stringify(want);
-      run.check(same, same ? `${what}: ${JSON.stringify(got)}`.slice(0, 150) : `${what}: ${JSON.stringify(got)}, expected ${JSON.stringify(want)}`);
+      run.check(
+        same,
+        same
+          ? `${what}: ${JSON.stringify(got)}`.slice(0, 150)
+          : `${what}: ${JSON.stringify(got)}, expected ${JSON.stringify(want)}`,
+      );
     },
     async page(options = {}) {
       const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, ...options });
@@ -68,7 +73,8 @@ export async function start({ shots } = {}) {
       await page.waitForSelector("html[data-ready=yes]");
       return page;
     },
-    shot: (page, name, fullPage = false) => (shots ? page.screenshot({ path: join(shots, name), fullPage }) : null),
+    shot: (page, name, fullPage = false) =>
+      shots ? page.screenshot({ path: join(shots, name), fullPage }) : null,
     async end() {
       await browser.close();
       run.check(run.errors.length === 0, `no errors ${run.errors.join(" | ")}`);

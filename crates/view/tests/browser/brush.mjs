@@ -14,7 +14,8 @@ await main(run, async () => {
     edges = async () => ((await state("span")).match(/\d+/g) || []).map(Number),
     sums = () => page.textContent("#span .sums");
   const last = await page.evaluate(() => skinflint.report.windows.last);
-  const frame = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  const frame = () =>
+    page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   const chart = page.locator("#timeline svg.chart");
   await chart.scrollIntoViewIfNeeded();
   const box = await chart.boundingBox(),
@@ -31,17 +32,32 @@ await main(run, async () => {
   const before = await page.textContent("#flame .head p");
   await drag(0.25, 0.5);
   let [a, b] = await edges();
-  const share = await page.evaluate(([i, j]) => {
-    const { time, last } = skinflint.report.windows;
-    return [time[i] / time[last], time[j] / time[last]];
-  }, [a, b]);
+  const share = await page.evaluate(
+    ([i, j]) => {
+      const { time, last } = skinflint.report.windows;
+      return [time[i] / time[last], time[j] / time[last]];
+    },
+    [a, b],
+  );
   const near = 0.04; // an edge each sixtieth of the run at least
-  check(Math.abs(share[0] - 0.25) < near && Math.abs(share[1] - 0.5) < near, `a drag is a window (e${a}-e${b} of ${last})`);
-  check(/allocated .* freed .* net .* live at its end/.test(await sums()), `its sums are said (${await sums()})`);
+  check(
+    Math.abs(share[0] - 0.25) < near && Math.abs(share[1] - 0.5) < near,
+    `a drag is a window (e${a}-e${b} of ${last})`,
+  );
+  check(
+    /allocated .* freed .* net .* live at its end/.test(await sums()),
+    `its sums are said (${await sums()})`,
+  );
   await settle(page);
   for (const id of ["books", "flame", "functions", "tree", "sizes", "sites"])
-    check(/in the window from|of the window from/i.test(await page.textContent(`#${id} .head`)), `${id}: says that it is of the window`);
-  check(/In the window:/.test(await page.textContent("#findings")) || !(await page.$("#findings .finding")), "findings: say what their stacks did");
+    check(
+      /in the window from|of the window from/i.test(await page.textContent(`#${id} .head`)),
+      `${id}: says that it is of the window`,
+    );
+  check(
+    /In the window:/.test(await page.textContent("#findings")) || !(await page.$("#findings .finding")),
+    "findings: say what their stacks did",
+  );
   check((await page.textContent("#flame .head p")) !== before, "stacks: other figures");
   await run.shot(page, "window.png");
 
@@ -56,7 +72,10 @@ await main(run, async () => {
   await page.mouse.up();
   await frame();
   const longer = await edges();
-  check(longer[0] === moved[0] && longer[1] > moved[1], `dragging an end stretches it (e${longer.join("-e")})`);
+  check(
+    longer[0] === moved[0] && longer[1] > moved[1],
+    `dragging an end stretches it (e${longer.join("-e")})`,
+  );
   await page.click("#span button:has-text('Zoom to it')");
   await settle(page);
   check(/^\d+-\d+$/.test(await state("zoom")), "the chart zooms to the window");
@@ -80,7 +99,10 @@ await main(run, async () => {
   equal(await edges(), [12, 13], "Alt → moves it");
   await page.keyboard.press("Shift+End");
   equal(await edges(), [12, last], "Shift End: to the end");
-  check((await chart.getAttribute("aria-valuetext")).includes(" to "), "the window is said to a screen reader");
+  check(
+    (await chart.getAttribute("aria-valuetext")).includes(" to "),
+    "the window is said to a screen reader",
+  );
   await page.keyboard.press("Escape");
   equal(await state("span"), "", "Escape resets");
   await page.keyboard.press("+");
@@ -93,11 +115,17 @@ await main(run, async () => {
   await page.fill("#flame input[type=search]", "level0");
   await settle(page);
   const found = await page.textContent("#flame");
-  check(/“level0” is on the stacks of [\d.]+ .iB, (9\d\.\d|100\.0)%/.test(found), "search: nearly all of churn's blocks come through level0");
+  check(
+    /“level0” is on the stacks of [\d.]+ .iB, (9\d\.\d|100\.0)%/.test(found),
+    "search: nearly all of churn's blocks come through level0",
+  );
   await page.fill("#functions input[type=search]", "level3");
   await settle(page);
   await page.click("#function-list .pick");
-  check(/^level3 — /.test(await page.textContent("#sandwich-name")), "a click on a function makes it the sandwich");
+  check(
+    /^level3 — /.test(await page.textContent("#sandwich-name")),
+    "a click on a function makes it the sandwich",
+  );
   await page.focus("#callers-canvas");
   await page.keyboard.press("ArrowUp");
   check(/^level4 /.test(await page.textContent("#callers-readout")), "above level3: level4, which calls it");
@@ -114,7 +142,11 @@ await main(run, async () => {
   await page.keyboard.press("ArrowLeft");
   equal(await level(), "1", "tree: ← goes out");
   await page.keyboard.press("ArrowLeft");
-  equal(await page.evaluate(() => document.activeElement.getAttribute("aria-expanded")), "false", "tree: ← closes");
+  equal(
+    await page.evaluate(() => document.activeElement.getAttribute("aria-expanded")),
+    "false",
+    "tree: ← closes",
+  );
   const hash = await page.evaluate(() => location.hash),
     said = await sums();
   const again = await run.open(file, { hash });

@@ -3,6 +3,9 @@
 // Of the other reports (empty, hostile) it checks that they open, fit 400 px, and stay quiet.
 // Exits 0 if everything holds, 1 if something does not, 2 if it cannot be run.
 import { main, need, settle, start } from "./browser.mjs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
 
 const [file, shots, ...others] = process.argv.slice(2);
 need(file, ...others);
@@ -114,7 +117,10 @@ await main(run, async () => {
   );
   await page.evaluate(() => (store.set({ span: "" }), skinflint.settle()));
   await page.locator("#timeline svg.chart").hover();
-  check((await page.textContent("#timeline .readout")).includes("Resident"), "the timeline is read by pointer");
+  check(
+    (await page.textContent("#timeline .readout")).includes("Resident"),
+    "the timeline is read by pointer",
+  );
   check(
     await page.evaluate(() =>
       [...document.querySelectorAll("select,input,canvas,svg[role=slider],[role=tree]")].every(
@@ -153,4 +159,27 @@ await main(run, async () => {
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     check(width <= 400, `${other}: fits 400 px (${width})`);
   }
+
+  const silent = await run.page({ javaScriptEnabled: false });
+  await silent.goto(pathToFileURL(file).href);
+  const summary = silent.locator("noscript pre");
+  check(
+    (await summary.isVisible()) && (await summary.textContent()).includes("= resident"),
+    "without scripts the text report is there",
+  );
+
+  // Cut in the middle of its tables, as a copy that was interrupted is.
+  const whole = readFileSync(file, "utf8"),
+    start = whole.indexOf('id="report-columns">') + 20,
+    end = whole.indexOf("</script>", start),
+    cut = join(dirname(file), "cut.html");
+  writeFileSync(cut, whole.slice(0, start + ((end - start) >> 3) * 4) + whole.slice(end));
+  const broken = await run.page();
+  await broken.goto(pathToFileURL(cut).href);
+  await broken.waitForSelector("p.warn");
+  const said = await broken.textContent("#main p.warn");
+  check(
+    said.includes("cannot be read") && said.includes("skinflint report --html"),
+    `a cut page says so (${said.slice(0, 90)})`,
+  );
 });

@@ -44,7 +44,12 @@ const pageAmounts = (page, span) =>
     const report = skinflint.report,
       amounts = span.amounts(report, span.of(report, store.state));
     const of = (id) => [...amounts.bySite(id)];
-    return { live: of("live_usable_bytes"), acquired: of("acquired_bytes"), released: of("released_bytes"), blocks: of("acquired_blocks") };
+    return {
+      live: of("live_usable_bytes"),
+      acquired: of("acquired_bytes"),
+      released: of("released_bytes"),
+      blocks: of("acquired_blocks"),
+    };
   }, span);
 
 /** Each instant's figures are those of the edge that it is, and what the page says of it. */
@@ -54,17 +59,29 @@ async function instants(page, report, name) {
     const own = index === report.at ? "" : `i${index}`;
     const of = await pageAmounts(page, own);
     const live = of.live.reduce((a, b) => a + b, 0);
-    equal([edge >= 0, live], [true, instant.live_usable_bytes], `${name}: live bytes at ${instant.label.slice(0, 12) || "(no name)"}`);
+    equal(
+      [edge >= 0, live],
+      [true, instant.live_usable_bytes],
+      `${name}: live bytes at ${instant.label.slice(0, 12) || "(no name)"}`,
+    );
     await settle(page);
     const said = await page.textContent("#books .head p"),
-      words = await page.evaluate((i) => [figures.bytes(i.live_usable_bytes), figures.count(i.live_blocks)], instant);
-    check(words.every((word) => said.includes(word)), `${name}: the books say so (${words.join(", ")})`);
+      words = await page.evaluate(
+        (i) => [figures.bytes(i.live_usable_bytes), figures.count(i.live_blocks)],
+        instant,
+      );
+    check(
+      words.every((word) => said.includes(word)),
+      `${name}: the books say so (${words.join(", ")})`,
+    );
     if (instant.books) {
       const resident = await page.evaluate((bytes) => figures.bytes(bytes), instant.books.resident_bytes);
       equal(await page.textContent("#books tr.sum td.n"), resident, `${name}: resident`);
     }
     // The tree's roots are the same two figures, and children add up to their parent.
-    const roots = await page.$$eval("#tree [aria-level='1'] > .tree-line .tree-figure", (all) => all.map((e) => e.textContent));
+    const roots = await page.$$eval("#tree [aria-level='1'] > .tree-line .tree-figure", (all) =>
+      all.map((e) => e.textContent),
+    );
     equal(roots[roots.length - 1], words[0], `${name}: the tree's heap`);
   }
 }
@@ -90,7 +107,9 @@ await main(run, async () => {
   // usable(71) = 72, usable(73) = 88, usable(79) = 88 (glibc 2.36); see marks.c.
   const marks = read(marksJson),
     edgeOf = (label, nth = 0) => {
-      const found = marks.instants.flatMap((one, index) => (one.label === label && one.kind === "mark" ? [index] : []));
+      const found = marks.instants.flatMap((one, index) =>
+        one.label === label && one.kind === "mark" ? [index] : [],
+      );
       return marks.windows.edges.findIndex((one) => one.instants.includes(found[nth]));
     };
   let page = await run.open(marksPage);
@@ -103,16 +122,31 @@ await main(run, async () => {
         amounts = span.amounts(report, span.of(report, store.state)),
         rows = chosenTree(report, store.state, "down").tree.functions();
       return {
-        sums: ["acquired_blocks", "released_blocks", "net_blocks", "live_blocks", "acquired_bytes", "net_bytes"].map((id) => amounts.total(id)),
-        functions: rows.filter((row) => /^(load|work|thread)$/.test(row.frame.function)).map((row) => [row.frame.function, row.total]),
+        sums: [
+          "acquired_blocks",
+          "released_blocks",
+          "net_blocks",
+          "live_blocks",
+          "acquired_bytes",
+          "net_bytes",
+        ].map((id) => amounts.total(id)),
+        functions: rows
+          .filter((row) => /^(load|work|thread)$/.test(row.frame.function))
+          .map((row) => [row.frame.function, row.total]),
       };
     });
   };
   let got = await window(edgeOf("load begin"), edgeOf("load end"));
   equal(got.sums, [30, 10, 20, 20, 30 * 72, 20 * 72], "load: 30 x 71, 10 of them freed");
   equal(got.functions, [["load", 2160]], "load: its stack alone");
-  check((await page.textContent("#books .head p")).includes("30 allocations of 2.11 KiB (given), 10 frees"), "the books say so");
-  check((await page.textContent("#sizes .head p")).includes("1.39 KiB in all"), "sizes: 20 x 71 live at its end");
+  check(
+    (await page.textContent("#books .head p")).includes("30 allocations of 2.11 KiB (given), 10 frees"),
+    "the books say so",
+  );
+  check(
+    (await page.textContent("#sizes .head p")).includes("1.39 KiB in all"),
+    "sizes: 20 x 71 live at its end",
+  );
   equal(
     await page.$$eval("#sites tbody tr:first-child td.n", (all) => all.map((td) => td.textContent)),
     ["+1.41 KiB", "2.11 KiB", "720 B", "30", "10", "1.41 KiB", "20"],
@@ -145,13 +179,20 @@ await main(run, async () => {
     const same = ["live", "acquired", "released", "blocks"].every((field) =>
       want.every((site, index) => site[field] === got[field][index]),
     );
-    check(same && sum(want, "blocks") > 0, `churn: window e${a}-e${b} of ${w.edges.length - 1}, ${want.length - 1} sites`);
+    check(
+      same && sum(want, "blocks") > 0,
+      `churn: window e${a}-e${b} of ${w.edges.length - 1}, ${want.length - 1} sites`,
+    );
     const all = ["acquired", "released"].map((field) => got[field].reduce((x, y) => x + y, 0)),
       at = (edge) => sum(judge(churn, 0, edge), "live");
     equal(all[0] - all[1], at(b) - at(a), "allocated − freed = live at its end − at its start");
   }
   const whole = await pageAmounts(page, `e0-e${w.edges.length - 1}`);
-  equal(whole.blocks.reduce((x, y) => x + y, 0), churn.totals.allocations, "churn: the whole run's allocations");
+  equal(
+    whole.blocks.reduce((x, y) => x + y, 0),
+    churn.totals.allocations,
+    "churn: the whole run's allocations",
+  );
   await page.evaluate(() => store.set({ change: "grown_bytes" }));
   await sandwiches(page, "churn");
   await page.close();

@@ -33,7 +33,10 @@ await main(run, async () => {
       return `${figures.count(c.events)} events, ${figures.count(sites.length)} stacks, ${w.last} buckets, ${figures.count(w.cell.length)} changes`;
     });
     console.log(`     ${file}: ${what}`);
-    run.check(median(opened) < OPEN_MS, `opens in ${median(opened).toFixed(0)} ms (bound ${OPEN_MS}; ${opened.map((ms) => ms.toFixed(0)).join(", ")})`);
+    run.check(
+      median(opened) < OPEN_MS,
+      `opens in ${median(opened).toFixed(0)} ms (bound ${OPEN_MS}; ${opened.map((ms) => ms.toFixed(0)).join(", ")})`,
+    );
     await settle(page);
     for (const id of ["timeline", "flame"]) {
       const times = await page.evaluate(async (target) => {
@@ -54,7 +57,10 @@ await main(run, async () => {
         return times;
       }, id);
       const worst = Math.max(...times);
-      run.check(median(times) < BRUSH_MS, `brushes at the ${id} in ${median(times).toFixed(1)} ms (bound ${BRUSH_MS}; worst ${worst.toFixed(1)})`);
+      run.check(
+        median(times) < BRUSH_MS,
+        `brushes at the ${id} in ${median(times).toFixed(1)} ms (bound ${BRUSH_MS}; worst ${worst.toFixed(1)})`,
+      );
     }
     await page.close();
   }
