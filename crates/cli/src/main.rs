@@ -26,6 +26,7 @@ mod attach;
 mod commands;
 mod compare;
 mod ctl;
+mod debuginfod;
 mod exec;
 mod fit;
 mod launch;

@@ -367,6 +367,9 @@ fn debug_directories_by_build_id_and_by_path() {
         format!("d1/{below}.debug"),
         format!("d2/{below}"),
         "d3/prog.debug".to_string(),
+        // A debuginfod client's cache, and a server's folder.
+        format!("d4/{id}/debuginfo"),
+        format!("d5/buildid/{id}/debuginfo"),
     ];
     for (index, layout) in layouts.iter().enumerate() {
         let to = built.path(layout);
@@ -375,6 +378,7 @@ fn debug_directories_by_build_id_and_by_path() {
         let options = SymbolOptions {
             debug_dirs: vec![built.path("nowhere"), built.path(&format!("d{index}"))],
             sysroot: None,
+            ..SymbolOptions::default()
         };
         check_grow(&built, at, options.clone(), Source::Dwarf);
         // Elsewhere: the program is gone, only the debug file is here.
@@ -398,6 +402,7 @@ fn sysroot_comes_before_this_machine() {
     let options = SymbolOptions {
         debug_dirs: Vec::new(),
         sysroot: Some(built.path("root")),
+        ..SymbolOptions::default()
     };
     assert_grow(
         &Symbols::new(&[module], options).frames(BIAS + at, 1, true),
@@ -483,6 +488,7 @@ fn split_dwarf_in_loose_files() {
         let options = SymbolOptions {
             debug_dirs: vec![built.path("away")],
             sysroot: None,
+            ..SymbolOptions::default()
         };
         check_grow(&built, at, options, Source::Dwarf);
         // Neither: the function's name is the symbol table's, and the note names the file.

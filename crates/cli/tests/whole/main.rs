@@ -23,6 +23,7 @@ mod cuts;
 mod disk;
 mod fit;
 mod marks;
+mod named;
 mod predicted;
 mod processes;
 mod programs;
