@@ -196,7 +196,9 @@ fn keep_perf_map(process: &ProcessInfo, trace: &Path) -> std::io::Result<()> {
     // SAFETY: no memory is involved.
     let user = unsafe { libc::geteuid() };
     let ours = about.uid() == user || user == 0;
-    if !about.is_file() || !ours || written_ns < process.started_unix_ns {
+    // The kernel stamps files with a clock that stands still for up to 10 ms.
+    let is_older = written_ns + 10_000_000 < process.started_unix_ns;
+    if !about.is_file() || !ours || is_older {
         return Ok(());
     }
     let mut copy = std::fs::File::create(trace.with_extension("perf.map"))?;

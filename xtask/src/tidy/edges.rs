@@ -50,8 +50,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect", "compare",
-            "top",
+            "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
+            "compare", "top",
         ],
     ),
     ("xtask", &[]),
