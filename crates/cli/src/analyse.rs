@@ -15,6 +15,7 @@ use skinflint_symbols::{SymbolOptions, Symbols};
 use skinflint_trace::{Event, OriginKind, SnapshotCause, Trace};
 
 use crate::args::AnalysisOptions;
+use crate::debuginfod;
 
 /// Events between two updates of the progress bar.
 pub const PROGRESS_EVENTS: u64 = 1 << 20;
@@ -139,8 +140,9 @@ pub fn analyse_with(
         analyzer.damaged(damage.to_string());
     }
     let symbol_options = SymbolOptions {
-        debug_dirs: options.debug_dir.clone(),
+        debug_dirs: debuginfod::folders(options, &trace.modules)?,
         sysroot: options.sysroot.clone(),
+        perf_maps: perf_maps(path, &options.perf_map)?,
     };
     let mut names = Names(Symbols::new(&trace.modules, symbol_options));
     let mut report = analyzer.finish(&mut names);
@@ -148,6 +150,23 @@ pub fn analyse_with(
     Ok(Analysed {
         report,
         hints: names.0.hints(),
+    })
+}
+
+/// The perf maps that were named, or the one that was kept beside the trace.
+fn perf_maps(trace: &Path, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    for path in named {
+        std::fs::File::open(path).with_context(|| {
+            format!(
+                "--perf-map {}: cannot be read; give the file that the program wrote",
+                path.display()
+            )
+        })?;
+    }
+    let kept = trace.with_extension("perf.map");
+    Ok(match named {
+        [] if kept.exists() => vec![kept],
+        named => named.to_vec(),
     })
 }
 

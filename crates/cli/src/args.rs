@@ -370,6 +370,16 @@ pub struct AnalysisOptions {
     #[arg(long, value_name = "FOLDER")]
     pub debug_dir: Vec<PathBuf>,
 
+    /// Where to get debug files by build id: a debuginfod client's folder, a server's URL, or env for
+    /// DEBUGINFOD_URLS; may be given several times. URLs are asked with curl, nothing is asked without this
+    #[arg(long, value_name = "FOLDER|URL|env")]
+    pub debuginfod: Vec<String>,
+
+    /// Perf map of the process (/tmp/perf-PID.map, written by node --perf-basic-prof, python -X perf), for
+    /// names of code that it made itself [default: TRACE with the ending .perf.map, kept while recording]
+    #[arg(long, value_name = "FILE")]
+    pub perf_map: Vec<PathBuf>,
+
     /// Folder that holds the recorded machine's files (/usr, /lib …), if it was another machine
     #[arg(long, value_name = "FOLDER")]
     pub sysroot: Option<PathBuf>,

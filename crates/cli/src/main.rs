@@ -29,6 +29,7 @@ mod compare;
 mod ctl;
 mod dark;
 mod diff;
+mod debuginfod;
 mod exec;
 mod export;
 mod fit;

@@ -167,9 +167,43 @@ fn end(trace: Trace, ending: Ending) -> Recorded {
         recorded.error.get_or_insert_with(|| error.to_string());
     }
     ending.lost_events += writer.events_lost();
+    if let Err(error) = keep_perf_map(&recorded.process, &recorded.path) {
+        recorded.error.get_or_insert_with(|| error.to_string());
+    }
     recorded.bytes = writer.bytes_written();
     recorded.ending = Some(ending);
     recorded
+}
+
+/// Largest map of generated code that is kept.
+const PERF_MAP_BYTES: u64 = 512 << 20;
+
+/// Copies the map of generated code that a runtime wrote for perf, if it did so in this process's life, beside the
+/// trace: another process may have the number tomorrow.
+fn keep_perf_map(process: &ProcessInfo, trace: &Path) -> std::io::Result<()> {
+    use std::io::Read;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    let source = PathBuf::from(format!("/tmp/perf-{}.map", process.pid));
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        // Anybody may put anything there: no link, nothing that could be waited for.
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(source);
+    let Ok(file) = opened else { return Ok(()) };
+    let about = file.metadata()?;
+    let written_ns =
+        (about.mtime().max(0) as u64) * 1_000_000_000 + about.mtime_nsec().max(0) as u64;
+    // SAFETY: no memory is involved.
+    let user = unsafe { libc::geteuid() };
+    let ours = about.uid() == user || user == 0;
+    // The kernel stamps files with a clock that stands still for up to 10 ms.
+    let is_older = written_ns + 10_000_000 < process.started_unix_ns;
+    if !about.is_file() || !ours || is_older {
+        return Ok(());
+    }
+    let mut copy = std::fs::File::create(trace.with_extension("perf.map"))?;
+    std::io::copy(&mut file.take(PERF_MAP_BYTES), &mut copy)?;
+    Ok(())
 }
 
 /// A name for a trace: `skinflint.NAME.PID.sft`, with a number if that is taken.

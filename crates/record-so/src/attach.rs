@@ -371,10 +371,9 @@ unsafe fn change_tables(module: &Module, walk: &mut Walk) {
 /// # Safety
 /// `entry` is a word of the module that a relocation of a function's address names.
 unsafe fn change_entry(module: &Module, entry: u64, hook: &Hook, lazy: bool, walk: &mut Walk) {
-    let (ours, real) = (
-        hook.ours as usize as u64,
-        hook.real.load(Ordering::Relaxed) as u64,
-    ); // ORDER: as in `skinflint_attach`.
+    let ours = hook.ours as usize as u64;
+    // ORDER: Relaxed; as in `skinflint_attach`, which stores it.
+    let real = hook.real.load(Ordering::Relaxed) as u64;
     if real == 0 || entry & 7 != 0 || !module.holds(entry) {
         return;
     }

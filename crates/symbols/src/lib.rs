@@ -5,7 +5,7 @@
 //!   (pc, node) ─ which module? ─► module ─► DWARF ─► inlined frames, function, file, line
 //!                                   │ none     └ none ─► .symtab, .dynsym, PLT ─► function
 //!                                   ▼                          └ none ─► module+0x1234
-//!                              [jit] 0x…
+//!                              perf map ─► function         └ none ─► [jit] 0x…
 //! ```
 //!
 //! S1  A module is opened when its first address is asked for, and once.
@@ -19,6 +19,7 @@ mod dwarf;
 mod elf;
 mod locate;
 mod module;
+mod perf_map;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use module::Source;
 
 use locate::Places;
 use module::Resolver;
+use perf_map::PerfMap;
 
 /// Special address: the frames outside of here were not recorded.
 pub const TRUNCATED_PC: u64 = 1;
@@ -43,6 +45,9 @@ pub struct SymbolOptions {
     pub debug_dirs: Vec<PathBuf>,
     /// A copy of the recorded machine's root; looked in before this machine's.
     pub sysroot: Option<PathBuf>,
+    /// Perf maps of the process (`/tmp/perf-PID.map`): names of code that it made itself. Whoever names one here
+    /// answers for its being this process's; there is nothing in it to tell.
+    pub perf_maps: Vec<PathBuf>,
 }
 
 /// A frame.
@@ -93,6 +98,7 @@ pub struct Symbols {
     resolvers: Vec<Option<Resolver>>,
     cache: FxHashMap<(u32, u64), Arc<[Frame]>>,
     outside: u64,
+    generated: PerfMap,
 }
 
 /// Stands for "no module" in the cache.
@@ -117,13 +123,14 @@ impl Symbols {
             resolvers: modules.iter().map(|_| None).collect(),
             modules,
             places: Places {
-                debug_dirs: options.debug_dirs,
-                sysroot: options.sysroot,
+                debug_dirs: options.debug_dirs.clone(),
+                sysroot: options.sysroot.clone(),
             },
             by_start,
             reach,
             cache: FxHashMap::default(),
             outside: 0,
+            generated: PerfMap::read(&options.perf_maps),
         }
     }
 
@@ -179,11 +186,14 @@ impl Symbols {
         }
         let frames: Arc<[Frame]> = match module {
             Some(index) => self.resolver(index).frames(pc).into(),
-            None => {
-                self.outside += 1;
-                // The address as recorded: there is no call instruction to point at.
-                Arc::new([outside(recorded, !self.modules.is_empty())])
-            }
+            None => match self.generated.frame(pc) {
+                Some(frame) => Arc::new([frame]),
+                None => {
+                    self.outside += 1;
+                    // The address as recorded: there is no call instruction to point at.
+                    Arc::new([outside(recorded, !self.modules.is_empty())])
+                }
+            },
         };
         self.cache.insert(key, Arc::clone(&frames));
         frames

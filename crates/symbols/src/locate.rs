@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   module of the trace ──► its own file       only if the build id is the trace's
-//!                       ──► its debug file     DIR/.build-id/xx/yy.debug, DIR/PATH(.debug),
-//!                       │                      .gnu_debuglink (build id, else CRC-32)
+//!                       ──► its debug file     DIR/.build-id/xx/yy.debug, DIR/ID/debuginfo (debuginfod),
+//!                       │                      DIR/PATH(.debug), .gnu_debuglink (build id, else CRC-32)
 //!                       ──► dwz's file of that .gnu_debugaltlink, build id compared
 //! ```
 //!
@@ -46,6 +46,10 @@ impl Places {
         for dir in &self.debug_dirs {
             candidates.push(dir.join(relative(path)));
             candidates.push(dir.join(name));
+        }
+        if build_id.len() >= 4 && build_id.bytes().all(|b| b.is_ascii_hexdigit()) {
+            let fetched = self.debug_dirs.iter();
+            candidates.extend(fetched.map(|dir| dir.join(build_id).join("executable")));
         }
         for candidate in candidates {
             match Image::open(&candidate) {
@@ -205,14 +209,20 @@ impl Places {
             return Vec::new();
         }
         let (head, tail) = id.split_at(2);
-        self.debug_roots()
-            .iter()
-            .map(|dir| {
-                dir.join(".build-id")
-                    .join(head)
-                    .join(format!("{tail}.debug"))
-            })
-            .collect()
+        let distribution = |dir: &PathBuf| {
+            dir.join(".build-id")
+                .join(head)
+                .join(format!("{tail}.debug"))
+        };
+        // As a debuginfod client keeps what it has fetched, and as a server names it.
+        let fetched = self.debug_dirs.iter().flat_map(|dir| {
+            [
+                dir.join(id).join("debuginfo"),
+                dir.join("buildid").join(id).join("debuginfo"),
+            ]
+        });
+        let roots = self.debug_roots();
+        roots.iter().map(distribution).chain(fetched).collect()
     }
 
     fn by_path(&self, path: &Path) -> Vec<PathBuf> {

@@ -357,16 +357,14 @@ fn debug_directories_by_build_id_and_by_path() {
     built.run("strip", &["prog"]);
     let id = built.build_id("prog");
     let absolute = built.path("prog");
-    let below = absolute
-        .strip_prefix("/")
-        .expect("absolute")
-        .to_str()
-        .expect("UTF-8");
+    let below = absolute.to_str().expect("UTF-8").trim_start_matches('/');
     let layouts = [
         format!("d0/.build-id/{}/{}.debug", &id[..2], &id[2..]),
         format!("d1/{below}.debug"),
         format!("d2/{below}"),
         "d3/prog.debug".to_string(),
+        format!("d4/{id}/debuginfo"),
+        format!("d5/buildid/{id}/debuginfo"),
     ];
     for (index, layout) in layouts.iter().enumerate() {
         let to = built.path(layout);
@@ -375,6 +373,7 @@ fn debug_directories_by_build_id_and_by_path() {
         let options = SymbolOptions {
             debug_dirs: vec![built.path("nowhere"), built.path(&format!("d{index}"))],
             sysroot: None,
+            ..SymbolOptions::default()
         };
         check_grow(&built, at, options.clone(), Source::Dwarf);
         // Elsewhere: the program is gone, only the debug file is here.
@@ -398,6 +397,7 @@ fn sysroot_comes_before_this_machine() {
     let options = SymbolOptions {
         debug_dirs: Vec::new(),
         sysroot: Some(built.path("root")),
+        ..SymbolOptions::default()
     };
     assert_grow(
         &Symbols::new(&[module], options).frames(BIAS + at, 1, true),
@@ -483,6 +483,7 @@ fn split_dwarf_in_loose_files() {
         let options = SymbolOptions {
             debug_dirs: vec![built.path("away")],
             sysroot: None,
+            ..SymbolOptions::default()
         };
         check_grow(&built, at, options, Source::Dwarf);
         // Neither: the function's name is the symbol table's, and the note names the file.

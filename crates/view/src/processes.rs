@@ -298,10 +298,10 @@ pub fn page(report: &Processes, title: &str) -> String {
     );
     page_head(&mut out, report);
     out.push_str("</header>\n<main>\n");
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<section><div class=\"head\"><h2>Memory of all together</h2></div><p class=\"small soft\">{}</p>\
-         <div class=\"scroll\">{}</div></section>\n",
+         <div class=\"scroll\">{}</div></section>",
         escape(EXPLAINED),
         plot(report)
     );

@@ -24,6 +24,7 @@ mod damaged;
 mod disk;
 mod fit;
 mod marks;
+mod named;
 mod pins;
 mod predicted;
 mod processes;

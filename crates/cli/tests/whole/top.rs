@@ -131,14 +131,14 @@ fn it_follows_a_recording_and_obeys_keys() {
     let mut top = Terminal::start(bench.skinflint(["top", &pid]));
     // 10 x 67 by second; 6 x 61 by first. Usable sizes of glibc: 72 and 72.
     let screen = top.until("10 blocks of second", |screen| {
-        line(screen, "second").is_some_and(|line| line.contains("720 B") && line.contains(" 10 "))
+        line(screen, "← second").is_some_and(|line| line.contains("720 B") && line.contains(" 10 "))
     });
     assert!(
         screen.contains(&format!("talk {pid}")) && screen.contains("recording"),
         "{screen}"
     );
     assert!(
-        line(&screen, "first").is_some_and(|l| l.contains("432 B") && l.contains(" 6 ")),
+        line(&screen, "← first").is_some_and(|l| l.contains("432 B") && l.contains(" 6 ")),
         "{screen}"
     );
     assert!(
@@ -168,7 +168,7 @@ fn it_follows_a_recording_and_obeys_keys() {
     top.press("p");
     let screen = top.until("the end", |screen| screen.contains("ended: exit 5"));
     assert!(
-        line(&screen, "second").is_some_and(|l| l.contains(" 10 ")),
+        line(&screen, "← second").is_some_and(|l| l.contains(" 10 ")),
         "{screen}"
     );
     assert!(

@@ -1,0 +1,150 @@
+//! Names from elsewhere: a debuginfod server, its cache, and maps of code that a program made itself.
+//!
+//! ```text
+//!   predicted, stripped ─► python's http.server on loopback ─ buildid/ID/debuginfo ─► names
+//!   jit ─► "[jit] 0x…" ─► a perf map with that address ─► its name
+//! ```
+
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::report::Report;
+use crate::tool::{Bench, PATIENCE, Running, program, run};
+
+fn succeed(bench: &Bench, program: &str, arguments: &[&str]) -> String {
+    let mut command = bench.command(program);
+    command.args(arguments);
+    let done = run(command);
+    assert_eq!(
+        done.status.code(),
+        Some(0),
+        "apt-get install binutils: {done:#?}"
+    );
+    done.stdout
+}
+
+fn functions(report: &Report) -> Vec<String> {
+    let frames = report.list("frames").iter();
+    let names = frames.filter_map(|frame| frame["function"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+fn report(bench: &Bench, options: &[&str]) -> Report {
+    let mut command = bench.skinflint(["report", "--json", "main.sft"]);
+    command.args(options);
+    command.env("XDG_CACHE_HOME", bench.path("cache"));
+    let done = run(command);
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    Report::read(&done.stdout)
+}
+
+/// A server of the folder, on a port that was free a moment ago.
+fn serve(bench: &Bench, folder: &str) -> (Running, u16) {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("an address").port();
+    drop(free);
+    let mut command: Command = bench.command("/usr/bin/python3");
+    command.args([
+        "-m",
+        "http.server",
+        "--bind",
+        "127.0.0.1",
+        "--directory",
+        folder,
+    ]);
+    command.arg(port.to_string());
+    let server = Running::start(command);
+    let begun = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "no server");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (server, port)
+}
+
+#[test]
+fn a_server_is_asked_once_and_only_if_it_is_named() {
+    let bench = Bench::new();
+    std::fs::copy(program("predicted"), bench.path("app")).expect("a copy");
+    let notes = succeed(&bench, "readelf", &["-n", "app"]);
+    let id = notes
+        .split("Build ID: ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next());
+    let id = id.expect("a build id").trim();
+    let folder = format!("served/buildid/{id}");
+    std::fs::create_dir_all(bench.path(&folder)).expect("a folder");
+    succeed(
+        &bench,
+        "objcopy",
+        &["--only-keep-debug", "app", &format!("{folder}/debuginfo")],
+    );
+    succeed(&bench, "strip", &["app"]);
+    let done = bench.record(["./app"]);
+    assert!(done.status.code().is_some(), "{done:#?}");
+
+    let named = |report: &Report| functions(report).iter().any(|name| name == "grow_by_one");
+    assert!(!named(&report(&bench, &[])), "stripped");
+    let (server, port) = serve(&bench, "served");
+    let url = format!("http://127.0.0.1:{port}/");
+    assert!(named(&report(&bench, &["--debuginfod", &url])));
+    drop(server);
+    // From the cache; what the server had not got is not asked for again.
+    assert!(named(&report(&bench, &["--debuginfod", &url])));
+    let cache = bench.path("cache/skinflint/debuginfo");
+    assert!(named(&report(
+        &bench,
+        &["--debuginfod", &cache.to_string_lossy()]
+    )));
+    assert!(named(&report(&bench, &["--debuginfod", "served"])));
+    assert!(!named(&report(&bench, &[])), "not unless it is asked for");
+    for (wrong, why) in [
+        ("nowhere", "neither a folder nor a URL"),
+        ("env", "DEBUGINFOD_URLS is not set"),
+    ] {
+        let mut command = bench.skinflint(["report", "main.sft", "--debuginfod", wrong]);
+        command.env_remove("DEBUGINFOD_URLS");
+        run(command).says(2, &[why]);
+    }
+}
+
+#[test]
+fn code_that_a_program_made_has_the_name_of_its_map() {
+    let bench = Bench::new();
+    let done = bench.record([program("jit")]);
+    assert!(done.status.code().is_some(), "{done:#?}");
+    let before = functions(&report(&bench, &[]));
+    let address = before.iter().find_map(|name| name.strip_prefix("[jit] 0x"));
+    let address = address.unwrap_or_else(|| panic!("generated code: {before:?}"));
+    let address = u64::from_str_radix(address, 16).expect("hex");
+    let map = format!("{:x} 80 py::Shop.sell:/srv/shop.py\n", address - 0x20);
+    std::fs::write(bench.path("perf.map"), &map).expect("written");
+    let after = report(&bench, &["--perf-map", "perf.map"]);
+    let frames = after.list("frames").iter();
+    let mut sold = frames.filter(|frame| frame["function"] == "Shop.sell");
+    let frame = sold
+        .next()
+        .unwrap_or_else(|| panic!("{:?}", functions(&after)));
+    assert_eq!(
+        (&frame["module"], &frame["file"]),
+        (&"[python]".into(), &"/srv/shop.py".into())
+    );
+    let gone = bench.tool(["report", "main.sft", "--perf-map", "gone.map"]);
+    gone.says(2, &["--perf-map gone.map: cannot be read"]);
+}
+
+#[test]
+fn a_map_that_was_written_meanwhile_is_kept_beside_the_trace() {
+    let bench = Bench::new();
+    let mut talk = Running::start(bench.recording(&[], [program("talk")]));
+    let pid = talk.line();
+    let map = format!("/tmp/perf-{pid}.map");
+    std::fs::write(&map, "1000 10 made\n").expect("written");
+    talk.say(b"q");
+    let done = talk.finish(PATIENCE);
+    std::fs::remove_file(&map).expect("ours");
+    assert_eq!(done.status.code(), Some(5), "{done:#?}");
+    let kept = std::fs::read_to_string(bench.path("main.perf.map"));
+    assert_eq!(kept.expect("kept"), "1000 10 made\n");
+}
