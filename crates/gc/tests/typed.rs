@@ -669,6 +669,31 @@ fn reasons_are_recorded() {
 }
 
 #[test]
+fn the_shared_heap_is_collected_when_all_are_at_rest() {
+    let runtime = Runtime::new(quiet());
+    let (a, b) = (
+        runtime.tenant("a", usize::MAX),
+        runtime.tenant("b", usize::MAX),
+    );
+    let kept: Handle<u64> = a.enter(|cx| cx.keep_shared(cx.alloc_shared(7).unwrap(), "kept"));
+    b.enter(|_| {
+        a.enter(|cx| {
+            for number in 0..100_000u64 {
+                cx.alloc_shared(number).unwrap();
+            }
+            assert_eq!(cx.due(), None, "it is not the tenant's");
+        });
+        assert_eq!(runtime.shared().due(), Some(Reason::Growth));
+        assert_eq!(runtime.shared().collections(), 0, "b is not at rest");
+    });
+    assert_eq!(runtime.shared().collections(), 1);
+    assert_eq!(runtime.shared().log()[0].heaps, 3);
+    assert_eq!(runtime.shared().holds().objects, 1);
+    assert_eq!(a.enter(|cx| *kept.open_shared(cx).unwrap()), 7);
+    checked(&runtime);
+}
+
+#[test]
 fn growth_has_its_bound() {
     let runtime = Runtime::new(Config {
         growth: Growth::TIGHT,
