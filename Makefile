@@ -2,8 +2,8 @@
 #
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make test      everything that must hold: builds, all tests, the rules of the repository
-#   make model-test  rings, locks and frees by other threads under loom: all meetings with up to three
-#                    preemptions (a minute)
+#   make model-test  rings, locks, frees by other threads and sweeping under loom: all meetings with up
+#                    to three preemptions (a minute)
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
 #   make browser-test  the HTML report in Chromium, of a recording of ten million events (two minutes; part of `make test`)
@@ -87,6 +87,7 @@ test: test-deps parquet-deps build
 	python3 -B bench/alloc/selftest.py
 	python3 -B bench/suite/selftest.py
 	python3 -B bench/compare/selftest.py
+	python3 -B bench/gc/trees.py --selftest
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory browser-test
 	@$(MAKE) --no-print-directory check
@@ -98,6 +99,8 @@ model-test:
 	  $(CARGO) test --locked -p skinflint-base --release --test ring_model ring_model
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 	  $(CARGO) test --locked -p skinflint-alloc --release --test models
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+	  $(CARGO) test --locked -p skinflint-gc --release --test models
 
 check:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
+//!   bench gc ──► python3 bench/gc/trees.py ARGS, which builds its own workspace
 //!   bench suite ──► cargo build --release of the tool and its libraries ──► python3 bench/suite/run.py ARGS
 //!   peers ──► python3 bench/alloc/peers.py ──► TARGET/bench/alloc/peers/peers.json and libraries
 //! ```
@@ -28,6 +29,13 @@ pub enum Bench {
         #[arg(long)]
         no_build: bool,
         /// Passed on: --quick, --only NAME, --json FILE, --allocators A,B, --subject NAME, --rounds N, --help.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+    /// The garbage-collected heap beside gc-arena: time, peak, what is left; exit 1 if a bar is missed.
+    #[command(disable_help_flag = true)]
+    Gc {
+        /// Passed on: --rounds N, --json FILE, --target DIR, --help.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
@@ -61,6 +69,8 @@ const SUITE: &[&str] = &[
 pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     let (no_build, options, packages, script) = match bench {
         Bench::Alloc { no_build, options } => (no_build, options, ALLOC, "bench/alloc/run.py"),
+        // It builds what it runs: a workspace of its own, since it depends on the other collector.
+        Bench::Gc { options } => (&true, options, [].as_slice(), "bench/gc/trees.py"),
         Bench::Suite { no_build, options } => (no_build, options, SUITE, "bench/suite/run.py"),
     };
     if !no_build && !options.iter().any(|word| word == "--help") {

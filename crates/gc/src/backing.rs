@@ -38,8 +38,8 @@ impl Backing {
         }
     }
 
-    /// A run of megabytes that reads as zero. `None`: the kernel refused, and nothing changed.
-    pub(crate) fn take(&mut self, slots: u32) -> Option<Chunk> {
+    /// A run of megabytes that reads as zero, for an owner. `None`: the kernel refused, and nothing changed.
+    pub(crate) fn take(&mut self, slots: u32, owner: u32) -> Option<Chunk> {
         let placed = self.pool.region.place(&Options {
             huge_pages: false,
             seed: RandomState::new().build_hasher().finish(),
@@ -56,6 +56,7 @@ impl Backing {
         // SAFETY: A1: the descriptor was just handed out, and is one unit.
         let header: &mut Header = unsafe { &mut *self.pool.region.at::<Header>(descriptor) };
         header.start = start;
+        header.own[0] = owner;
         // ORDER: no partner: the pool and what refers to it are behind the source's lock.
         header.kind.store(KIND_CHUNK, Ordering::Relaxed);
         for slot in 0..slots {
@@ -93,8 +94,8 @@ impl Backing {
         self.batch.flush();
     }
 
-    /// The chunk that an address lies in, if it lies in one.
-    pub(crate) fn find(&self, addr: usize) -> Option<Chunk> {
+    /// The descriptor of the megabyte that an address lies in.
+    fn header(&self, addr: usize) -> Option<*mut Header> {
         let region = &self.pool.region;
         let offset = addr.checked_sub(region.base())?;
         if region.base() == 0 || offset >= region.heap_bytes() {
@@ -103,13 +104,27 @@ impl Backing {
         let page = (offset / CHUNK_BYTES) as u32 * PAGES;
         // ORDER: as in `take`.
         let descriptor = region.map_entry(page).load(Ordering::Relaxed);
-        let header = region.at::<Header>(descriptor);
+        Some(region.at::<Header>(descriptor))
+    }
+
+    /// The chunk that an address lies in, if it lies in one, and its owner.
+    pub(crate) fn find(&self, addr: usize) -> Option<(Chunk, u32)> {
+        let header = self.header(addr)?;
         // SAFETY: every entry of MAP is the offset of a descriptor, 0 included, and they are never unmapped.
-        let (kind, start) = unsafe { (&(*header).kind, (*header).start) };
+        let (kind, start, owner) = unsafe { (&(*header).kind, (*header).start, (*header).own[0]) };
         // ORDER: as in `take`.
         let taken = kind.load(Ordering::Relaxed) == KIND_CHUNK;
-        let start = core::ptr::with_exposed_provenance_mut(start);
-        NonNull::new(start).map(Chunk).filter(|_| taken)
+        let start =
+            NonNull::new(core::ptr::with_exposed_provenance_mut(start)).filter(|_| taken)?;
+        Some((Chunk(start), owner))
+    }
+
+    /// Another owner for a chunk.
+    pub(crate) fn set_owner(&mut self, chunk: Chunk, owner: u32) {
+        if let Some(header) = self.header(chunk.0.as_ptr().addr()) {
+            // SAFETY: the chunk is taken, so this is its own descriptor, which only this file writes.
+            unsafe { (*header).own[0] = owner };
+        }
     }
 
     /// Bytes of the pool's own that may be resident.

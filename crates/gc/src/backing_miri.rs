@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use crate::layout::{CHUNK_BYTES, Chunk};
 
 pub(crate) struct Backing {
-    taken: BTreeMap<usize, (Chunk, u32)>,
+    /// Start ─► chunk, megabytes, owner.
+    taken: BTreeMap<usize, (Chunk, u32, u32)>,
 }
 
 fn layout(slots: u32) -> Option<Layout> {
@@ -29,16 +30,16 @@ impl Backing {
         }
     }
 
-    pub(crate) fn take(&mut self, slots: u32) -> Option<Chunk> {
+    pub(crate) fn take(&mut self, slots: u32, owner: u32) -> Option<Chunk> {
         // SAFETY: A1: at least a megabyte.
         let start = unsafe { alloc_zeroed(layout(slots)?) };
         let chunk = NonNull::new(start).map(Chunk)?;
-        self.taken.insert(start.addr(), (chunk, slots));
+        self.taken.insert(start.addr(), (chunk, slots, owner));
         Some(chunk)
     }
 
     pub(crate) fn give(&mut self, chunk: Chunk, slots: u32) {
-        let (chunk, had) = self.taken.remove(&chunk.0.as_ptr().addr()).expect("taken");
+        let (chunk, had, _) = self.taken.remove(&chunk.0.as_ptr().addr()).expect("taken");
         assert_eq!(had, slots);
         // SAFETY: A1: from `take`, with the same layout.
         unsafe { dealloc(chunk.0.as_ptr(), layout(slots).expect("was one")) };
@@ -51,9 +52,15 @@ impl Backing {
 
     pub(crate) fn flush(&mut self) {}
 
-    pub(crate) fn find(&self, addr: usize) -> Option<Chunk> {
-        let (&start, &(chunk, slots)) = self.taken.range(..=addr).next_back()?;
-        (addr < start + slots as usize * CHUNK_BYTES).then_some(chunk)
+    pub(crate) fn find(&self, addr: usize) -> Option<(Chunk, u32)> {
+        let (&start, &(chunk, slots, owner)) = self.taken.range(..=addr).next_back()?;
+        (addr < start + slots as usize * CHUNK_BYTES).then_some((chunk, owner))
+    }
+
+    pub(crate) fn set_owner(&mut self, chunk: Chunk, owner: u32) {
+        if let Some(taken) = self.taken.get_mut(&chunk.0.as_ptr().addr()) {
+            taken.2 = owner;
+        }
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {

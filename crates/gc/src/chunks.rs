@@ -185,7 +185,7 @@ impl Chunks {
     /// A chunk for at least so many pages, which are to be taken next.
     fn new_chunk(&mut self, origin: Origin, slots: u32, pages: usize) -> Result<Chunk, Shortage> {
         self.within_limit(HEADS + pages)?;
-        let (chunk, zero) = self.source.take(slots).ok_or(Shortage::System)?;
+        let (chunk, zero) = self.source.take(slots, self.heap).ok_or(Shortage::System)?;
         chunk.init(self.heap, slots, origin as u8, zero);
         let list = &mut self.lists[origin.index()];
         chunk.head().index.set(list.len() as u32);

@@ -1,7 +1,7 @@
 //! A collection: one heap, or several together.
 //!
 //! ```text
-//!   finish the last sweep ─► retire spans ─► roots ─► mark ─► pairs ─► the client's look ─► weak cells ─► verify
+//!   finish the last sweep ─► retire spans ─► roots ─► mark ─► pairs ─► the client's look ─► verify ─► weak cells
 //!                                                                                              │
 //!        log, threshold ◄── hand everything over to be swept (mutator's own, or anybody's) ◄───┘
 //! ```
@@ -78,6 +78,16 @@ impl Drop for NoUnwind {
     }
 }
 
+/// A walk that panics has changed nothing. (A fault that is found after marking leaves marks, and the heaps are not
+/// collected again.)
+struct Refused<'a>(&'a [&'a Heap]);
+
+impl Drop for Refused<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|heap| heap.collecting.set(false));
+    }
+}
+
 /// Collects the heaps of `set` together.
 ///
 /// # Errors
@@ -99,13 +109,17 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
         heap.retire();
     }
     let finished_ns = monotonic_ns();
-    let guard = NoUnwind;
     let mut collected = vec![false; first.world.numbers()];
     for heap in set {
         if let Some(flag) = collected.get_mut(heap.id as usize) {
             *flag = true;
         }
     }
+    let verify = first.world.config.verify;
+    let refused = Refused(set);
+    let walked = verify.then(|| verify::walk(set, &collected, roots));
+    std::mem::forget(refused);
+    let guard = NoUnwind;
     let mut tracer = Tracer::marking(collected.clone(), first.world.config.mark_stack);
     tell_roots(set, &collected, roots, &mut tracer);
     tracer.drain_pairs();
@@ -115,9 +129,9 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
         tracer.drain_pairs();
     }
     std::mem::forget(guard);
-    if first.world.config.verify {
+    if let Some(walked) = walked {
         // What the client told while it looked is not among its roots.
-        verify::reached(set, &collected, roots, &tracer, looked);
+        verify::reached(set, &walked, &tracer, looked);
     }
     tracer.empty_weak();
     let marked_ns = monotonic_ns();

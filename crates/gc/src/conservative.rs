@@ -106,7 +106,11 @@ pub fn tell(heap: &Heap, addr: usize, tracer: &mut Tracer) -> bool {
 /// The object that an address lies in. Spans must be retired, as they are in a collection: only then the bits tell
 /// objects.
 pub(crate) fn find(heap: &Heap, addr: usize) -> Option<NonNull<u8>> {
-    let chunk = heap.world.source.find(addr)?;
+    let (chunk, owner) = heap.world.source.find(addr)?;
+    // Another world's chunk is another thread's, perhaps: not even its head is looked at.
+    if !heap.world.has(owner) {
+        return None;
+    }
     let head = chunk.head();
     let offset = addr - chunk.0.as_ptr().addr();
     let index = offset / (CHUNK_BYTES / ARENAS);

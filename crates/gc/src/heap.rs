@@ -325,6 +325,7 @@ impl Heap {
         }
         // All is swept, perhaps, and there is more than will be wanted.
         if self.sweeping.get()
+            && self.handover.is_quiet()
             && self.poll()
             && let Some(arena) = space.take_available()
         {
@@ -461,9 +462,10 @@ impl Heap {
 
     /// Takes over what the sweeper has done.
     pub(crate) fn absorb(&self) {
-        for space in self.spaces() {
-            for arena in self.handover.take_done(usize::from(space.index)) {
-                self.settle(&space, arena);
+        let spaces = self.spaces();
+        for (space, arenas) in spaces.iter().zip(self.handover.take_all_done()) {
+            for arena in arenas {
+                self.settle(space, arena);
             }
         }
         let mut counts = self.counts.borrow_mut();

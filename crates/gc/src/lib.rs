@@ -11,6 +11,23 @@
 //!   below          Source ─► pages::Pool ─► the OS                  Handover ◄──► the thread "skinflint-gc"
 //! ```
 //!
+//! ```
+//! use skinflint_gc::{OutOfMemory, object, typed::{Gc, Handle, Runtime, Slot}};
+//!
+//! object! { pub struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>>, name: String } }
+//!
+//! let runtime = Runtime::default();
+//! let tab = runtime.tenant("tab 1", 256 << 20);
+//! let kept = tab.enter(|cx| -> Result<Handle<Node<'static>>, OutOfMemory> {
+//!     let root = cx.alloc(Node { next: Slot::new(None), name: "root".into() })?;
+//!     root.next.set(cx, Some(cx.alloc(Node { next: Slot::new(Some(root)), name: "child".into() })?));
+//!     Ok(cx.keep(root, "document"))
+//! })?;
+//! tab.collect()?;
+//! assert_eq!(tab.enter(|cx| kept.open(cx).unwrap().next.get().unwrap().name.clone()), "child");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! G1  An object stays where it is from its allocation to its end, and ends once, after a collection that did not
 //!     reach it, on a thread that its kind allows.
 //! G2  A heap is one tenant's: its own chunks, collected alone, ended whole. A chunk never holds objects of two

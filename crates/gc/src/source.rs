@@ -11,6 +11,8 @@
 //! S2  [`Source::shrink`] leaves none.
 //! S3  A heap holds its source by reference count, so memory outlives every heap that lies in it.
 //! S4  A refusal of the kernel is an answer, and changes nothing.
+//! S5  Heaps have numbers of the source, so that two heaps have two, of whatever worlds and threads they are; whose a
+//!     chunk is can be asked without looking at the chunk.
 //!
 //! Not here: pages within a chunk (`chunks`), the system calls (`backing`).
 
@@ -36,6 +38,8 @@ pub struct Source(Arc<Mutex<Inner>>);
 struct Inner {
     backing: Backing,
     ready: Vec<Chunk>,
+    /// S5: whether a heap has the number.
+    numbers: Vec<bool>,
     counts: SourceCounts,
 }
 
@@ -66,6 +70,7 @@ impl Source {
         Source(Arc::new(Mutex::new(Inner {
             backing: Backing::new(),
             ready: Vec::new(),
+            numbers: Vec::new(),
             counts: SourceCounts::default(),
         })))
     }
@@ -85,16 +90,36 @@ impl Source {
         }
     }
 
-    /// `slots` megabytes in a row; whether they read as zero and are not resident.
-    pub(crate) fn take(&self, slots: u32) -> Option<(Chunk, bool)> {
+    /// A number for a heap (S5).
+    pub(crate) fn take_number(&self) -> u32 {
+        let mut inner = self.lock();
+        let unused = inner.numbers.iter().position(|taken| !taken);
+        let number = unused.unwrap_or(inner.numbers.len());
+        match inner.numbers.get_mut(number) {
+            Some(taken) => *taken = true,
+            None => inner.numbers.push(true),
+        }
+        number as u32
+    }
+
+    /// Nothing is left of the heap that had it.
+    pub(crate) fn give_number(&self, number: u32) {
+        if let Some(taken) = self.lock().numbers.get_mut(number as usize) {
+            *taken = false;
+        }
+    }
+
+    /// `slots` megabytes in a row for a heap; whether they read as zero and are not resident.
+    pub(crate) fn take(&self, slots: u32, heap: u32) -> Option<(Chunk, bool)> {
         let mut inner = self.lock();
         let kept = (slots == 1).then(|| inner.ready.pop()).flatten();
         let got = match kept {
             Some(chunk) => {
                 inner.counts.reused_total += 1;
+                inner.backing.set_owner(chunk, heap);
                 (chunk, false)
             }
-            None => match inner.backing.take(slots) {
+            None => match inner.backing.take(slots, heap) {
                 Some(chunk) => (chunk, true),
                 None => {
                     inner.counts.refused_total += 1;
@@ -138,11 +163,11 @@ impl Source {
         inner.backing.flush();
     }
 
-    /// The chunk that an address lies in, if it is one of a heap of this source or an empty one.
-    pub(crate) fn find(&self, addr: usize) -> Option<Chunk> {
+    /// The chunk that an address lies in, if a heap has it, and that heap's number.
+    pub(crate) fn find(&self, addr: usize) -> Option<(Chunk, u32)> {
         let inner = self.lock();
-        let chunk = inner.backing.find(addr)?;
-        (!inner.ready.contains(&chunk)).then_some(chunk)
+        let (chunk, heap) = inner.backing.find(addr)?;
+        (!inner.ready.contains(&chunk)).then_some((chunk, heap))
     }
 }
 
@@ -181,7 +206,7 @@ mod tests {
     use super::*;
 
     fn taken(source: &Source, slots: u32) -> Chunk {
-        source.take(slots).expect("memory").0
+        source.take(slots, 5).expect("memory").0
     }
 
     #[test]
@@ -192,10 +217,10 @@ mod tests {
             let start = chunk.0.as_ptr().addr();
             assert_eq!(start % CHUNK_BYTES, 0);
             for addr in [start, start + 77, start + slots * CHUNK_BYTES - 1] {
-                assert_eq!(source.find(addr), Some(chunk));
+                assert_eq!(source.find(addr), Some((chunk, 5)));
             }
             let before = source.find(start - 1);
-            assert!(before != Some(chunk) && source.find(0).is_none());
+            assert!(before != Some((chunk, 5)) && source.find(0).is_none());
         }
         source.give(three, 3);
         let inside = three.0.as_ptr().addr() + CHUNK_BYTES;
@@ -251,17 +276,18 @@ mod tests {
     #[test]
     fn a_kept_chunk_is_not_said_to_be_zero() {
         let source = Source::new();
-        let (chunk, zero) = source.take(1).expect("memory");
+        let (chunk, zero) = source.take(1, 5).expect("memory");
         assert!(zero);
         // SAFETY: the chunk is the test's.
         unsafe { chunk.0.as_ptr().write(1) };
         // Beside so many that are taken, one is kept.
         let others: Vec<Chunk> = (0..16).map(|_| taken(&source, 1)).collect();
         source.give(chunk, 1);
-        assert_eq!(source.take(1), Some((chunk, false)));
+        assert_eq!(source.take(1, 6), Some((chunk, false)));
+        assert_eq!(source.find(chunk.0.as_ptr().addr()), Some((chunk, 6)));
         source.give(chunk, 1);
         source.shrink();
-        let (again, zero) = source.take(1).expect("memory");
+        let (again, zero) = source.take(1, 5).expect("memory");
         // SAFETY: the chunk is the test's.
         assert!(zero && unsafe { again.0.as_ptr().read() } == 0);
         source.give(again, 1);

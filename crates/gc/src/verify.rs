@@ -4,6 +4,8 @@
 //!   roots ─► a set of addresses ─► each object tells its edges ─► … ─► the same set as the marked ones, or a panic
 //! ```
 //!
+//! The walk comes first, so that an edge that leads nowhere is a message and not a fault of the marking.
+//!
 //! V1  It shares nothing with marking but the kinds' own functions: no mark bits, no arenas of pointers, no stack
 //!     that may overflow. An edge that leads to no object is found here.
 //! V2  It is for tests and stress modes: a set entry for each object, and every heap walked whole.
@@ -51,8 +53,27 @@ fn must_be_object(object: NonNull<u8>) {
     );
 }
 
-/// Everything that the roots lead to, within the heaps of the set.
-fn walk(set: &[&Heap], collected: &[bool], roots: &mut dyn Roots) -> HashSet<NonNull<u8>> {
+/// Panics unless there is a chunk at an address that is said to be an object's.
+fn must_be_ours(set: &[&Heap], object: NonNull<u8>) {
+    let at = object.as_ptr();
+    let found = set
+        .first()
+        .and_then(|heap| heap.world.source.find(at.addr()));
+    assert!(
+        found.is_some(),
+        "an edge or root leads to {at:p}, which is in no heap"
+    );
+}
+
+/// Everything that the roots lead to, within the heaps of the set, whose spans are retired.
+///
+/// # Panics
+/// If an edge leads to something that is no object.
+pub(crate) fn walk(
+    set: &[&Heap],
+    collected: &[bool],
+    roots: &mut dyn Roots,
+) -> HashSet<NonNull<u8>> {
     let mut listing = Tracer::listing();
     tell_roots(set, collected, roots, &mut listing);
     let mut told = listing.take_told();
@@ -61,6 +82,10 @@ fn walk(set: &[&Heap], collected: &[bool], roots: &mut dyn Roots) -> HashSet<Non
     let mut queue: VecDeque<NonNull<u8>> = told.edges.into();
     loop {
         while let Some(object) = queue.pop_front() {
+            if reached.contains(&object) {
+                continue;
+            }
+            must_be_ours(set, object);
             if !is_in(object, collected) || !reached.insert(object) {
                 continue;
             }
@@ -72,6 +97,7 @@ fn walk(set: &[&Heap], collected: &[bool], roots: &mut dyn Roots) -> HashSet<Non
         let open = pairs.len();
         pairs.retain(|&(key, value)| {
             let Some(key) = key else { return false };
+            must_be_ours(set, key);
             let alive = !is_in(key, collected) || reached.contains(&key);
             queue.extend(value.filter(|_| alive));
             !alive
@@ -84,15 +110,8 @@ fn walk(set: &[&Heap], collected: &[bool], roots: &mut dyn Roots) -> HashSet<Non
 
 /// After marking: the marked objects are those that a walk finds. `more`: the client told some that are not among
 /// its roots, so that there may be more marked.
-pub(crate) fn reached(
-    set: &[&Heap],
-    collected: &[bool],
-    roots: &mut dyn Roots,
-    tracer: &Tracer,
-    more: bool,
-) {
-    let walked = walk(set, collected, roots);
-    for &object in &walked {
+pub(crate) fn reached(set: &[&Heap], walked: &HashSet<NonNull<u8>>, tracer: &Tracer, more: bool) {
+    for &object in walked {
         assert!(
             tracer.is_reached(object),
             "marking missed {:p} of kind {}",

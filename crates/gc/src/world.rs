@@ -6,7 +6,8 @@
 //!          └─ registry: number ─► heap
 //! ```
 //!
-//! N1  A heap's number is its own as long as anything of it is left, and is used again afterwards.
+//! N1  A heap's number is its own as long as anything of it is left, and is used again afterwards. (The source gives
+//!     them, so the registry has gaps where other worlds' are.)
 //! N2  A world and its heaps belong to one thread. (Several worlds may share a source.)
 //!
 //! Not here: what a tenant is to safe code (`typed::tenant`).
@@ -88,6 +89,13 @@ impl Shared {
         if let Some(slot) = self.heaps.borrow_mut().get_mut(id as usize) {
             *slot = None;
         }
+        self.source.give_number(id);
+    }
+
+    /// Whether a heap of this number is one of this world.
+    pub(crate) fn has(&self, id: u32) -> bool {
+        let heaps = self.heaps.borrow();
+        heaps.get(id as usize).is_some_and(Option::is_some)
     }
 
     /// Numbers there may be.
@@ -118,16 +126,14 @@ impl World {
 
     /// A heap of its own. `limit_bytes`: the most that it may hold, heads and free cells included.
     pub fn heap(&self, name: &str, limit_bytes: usize) -> Rc<Heap> {
+        let id = self.0.source.take_number();
+        let heap =
+            Rc::new_cyclic(|this| Heap::new(this.clone(), self.0.clone(), id, name, limit_bytes));
         let mut heaps = self.0.heaps.borrow_mut();
-        let unused = heaps.iter().position(Option::is_none);
-        let id = unused.unwrap_or(heaps.len());
-        let heap = Rc::new_cyclic(|this| {
-            Heap::new(this.clone(), self.0.clone(), id as u32, name, limit_bytes)
-        });
-        let entry = Some(Rc::downgrade(&heap));
-        match heaps.get_mut(id) {
-            Some(slot) => *slot = entry,
-            None => heaps.push(entry),
+        let numbers = heaps.len().max(id as usize + 1);
+        heaps.resize_with(numbers, || None);
+        if let Some(slot) = heaps.get_mut(id as usize) {
+            *slot = Some(Rc::downgrade(&heap));
         }
         heap
     }

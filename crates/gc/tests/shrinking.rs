@@ -92,6 +92,44 @@ fn all_of_it_goes_back() {
 }
 
 #[test]
+fn free_arenas_go_back_beside_survivors() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = Runtime::default();
+    let tenant = runtime.tenant("a", usize::MAX);
+    drop(list(&tenant, 1 << 20));
+    let before = resident();
+    let kept = list(&tenant, 32 << 20);
+    // Two or so survive in each chunk.
+    tenant.enter(|cx| {
+        let mut from = kept.open(cx).expect("its own");
+        let mut at = from.next.get();
+        let mut number = 0;
+        while let Some(cell) = at {
+            at = cell.next.get();
+            number += 1;
+            if number % 4000 == 0 {
+                from.next.set(cx, Some(cell));
+                from = cell;
+            }
+        }
+        from.next.set(cx, None);
+    });
+    tenant.collect().expect("nobody is busy");
+    settle(&runtime);
+    let taken = runtime.source().counts().taken;
+    assert!(taken > 25, "every chunk has survivors: {taken}");
+    let left = gained(before);
+    // A head of which four pages were touched, and the survivors' arenas; and what the next collection will want.
+    let bound = taken * 12 * 4096 + (2 << 20);
+    assert!(left < bound, "{left} bytes left, {bound} is the bound");
+    tenant.heap().shrink();
+    let left = gained(before);
+    assert!(left < taken * 12 * 4096, "{left} bytes left after a shrink");
+    tenant.heap().check();
+    drop(kept);
+}
+
+#[test]
 fn every_second_tenant_gives_half_back() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = Runtime::default();

@@ -669,6 +669,107 @@ fn reasons_are_recorded() {
 }
 
 #[test]
+fn the_shared_heap_is_collected_when_all_are_at_rest() {
+    let runtime = Runtime::new(quiet());
+    let (a, b) = (
+        runtime.tenant("a", usize::MAX),
+        runtime.tenant("b", usize::MAX),
+    );
+    let kept: Handle<u64> = a.enter(|cx| cx.keep_shared(cx.alloc_shared(7).unwrap(), "kept"));
+    b.enter(|_| {
+        a.enter(|cx| {
+            for number in 0..100_000u64 {
+                cx.alloc_shared(number).unwrap();
+            }
+            assert_eq!(cx.due(), None, "it is not the tenant's");
+        });
+        assert_eq!(runtime.shared().due(), Some(Reason::Growth));
+        assert_eq!(runtime.shared().collections(), 0, "b is not at rest");
+    });
+    assert_eq!(runtime.shared().collections(), 1);
+    assert_eq!(runtime.shared().log()[0].heaps, 3);
+    assert_eq!(runtime.shared().holds().objects, 1);
+    assert_eq!(a.enter(|cx| *kept.open_shared(cx).unwrap()), 7);
+    checked(&runtime);
+}
+
+#[test]
+fn the_fullest_arena_is_filled_first() {
+    const ARENA: usize = 4096;
+    const CELLS: usize = ARENA / 128;
+    let runtime = Runtime::new(quiet());
+    let tenant = runtime.tenant("a", usize::MAX);
+    let arena = |address: usize| address / ARENA;
+    let mut kept: Vec<Handle<[u64; 16]>> = Vec::new();
+    let mut arenas = Vec::new();
+    // Of three full arenas, so many survive.
+    for survivors in [5, CELLS - 3, 20] {
+        let made: Vec<_> = tenant.enter(|cx| {
+            let made = (0..CELLS).map(|_| cx.alloc([7u64; 16]).unwrap());
+            let made: Vec<_> = made.collect();
+            arenas.push(arena(made[0].address()));
+            assert!(
+                made.iter()
+                    .all(|cell| arena(cell.address()) == arenas[arenas.len() - 1])
+            );
+            made.iter()
+                .take(survivors)
+                .map(|cell| cx.keep(*cell, "survivor"))
+                .collect()
+        });
+        kept.extend(made);
+    }
+    tenant.collect().unwrap();
+    assert_eq!(objects(&tenant), 5 + CELLS - 3 + 20);
+    let filled: Vec<usize> = tenant.enter(|cx| {
+        let cells = (0..3 + CELLS - 20 + 1).map(|_| cx.alloc([8u64; 16]).unwrap());
+        cells.map(|cell| arena(cell.address())).collect()
+    });
+    let (first, rest) = filled.split_at(3);
+    let (second, third) = rest.split_at(CELLS - 20);
+    assert!(
+        first.iter().all(|&at| at == arenas[1]),
+        "{filled:?} of {arenas:?}"
+    );
+    assert!(
+        second.iter().all(|&at| at == arenas[2]),
+        "{filled:?} of {arenas:?}"
+    );
+    assert_eq!(third, [arenas[0]]);
+}
+
+#[test]
+fn system_objects_hold_up_none_of_the_users_chunks() {
+    let runtime = Runtime::new(quiet());
+    let tenant = runtime.tenant("a", usize::MAX);
+    let mut kept: Vec<Handle<Node<'static>>> = Vec::new();
+    for number in 0..200 {
+        let handle = tenant.enter(|cx| {
+            (0..500).for_each(|number| nodes(cx, number));
+            let system = Node {
+                next: Slot::new(None),
+                other: Locked::default(),
+                weak: None,
+                name: None,
+                number,
+            };
+            cx.keep(cx.alloc_system(system).unwrap(), "system")
+        });
+        kept.push(handle);
+    }
+    tenant.collect().unwrap();
+    tenant.heap().shrink();
+    assert_eq!(objects(&tenant), 200);
+    // Among the user's, one in each 40 KB would have held every chunk.
+    assert_eq!(runtime.source().counts().taken, 1);
+    let numbers = tenant.enter(|cx| {
+        let numbers = kept.iter().map(|handle| handle.open(cx).unwrap().number);
+        numbers.eq(0..200)
+    });
+    assert!(numbers);
+}
+
+#[test]
 fn growth_has_its_bound() {
     let runtime = Runtime::new(Config {
         growth: Growth::TIGHT,

@@ -139,3 +139,7 @@ impl<F: Family> Family for Vec<F> {
 impl<F: Family> Family for Option<F> {
     type At<'gc> = Option<F::At<'gc>>;
 }
+
+impl<F: Family, const N: usize> Family for [F; N] {
+    type At<'gc> = [F::At<'gc>; N];
+}

@@ -11,8 +11,8 @@
 //! X2  The shared heap is collected only together with all others, so edges into it need no entries.
 //! X3  A tenant that has ended and of which something is still held from outside is a zombie: [`Ended`] says by
 //!     what, and its memory goes with the last that holds it, or with [`Runtime::collect_all`].
-//! X4  Collections happen when the outermost closure of a tenant ends, and when they are asked for; those that cannot
-//!     happen are refused, with the reason.
+//! X4  Collections happen when the outermost closure of a tenant ends (of the shared heap: when no other runs), and
+//!     when they are asked for; those that cannot happen are refused, with the reason, and stay due.
 //!
 //! Not here: how heaps are collected (`collect`).
 
@@ -76,11 +76,7 @@ impl Runtime {
     /// # Errors
     /// A closure of some tenant is running.
     pub fn collect_all(&self, reason: Reason) -> Result<(), Busy> {
-        let heaps = self.world.heaps();
-        let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
-        // SAFETY: no closure runs (it is refused otherwise), so all that can be used later is in handles; all
-        // edges are told (F3, J1), and none comes from outside of the set.
-        unsafe { collect(&set, reason, &mut ()) }
+        collect_world(&self.world.heaps(), reason)
     }
 
     /// Takes over what was swept, gives back what will not be wanted; for an event loop. Returns whether all heaps
@@ -112,6 +108,13 @@ impl Runtime {
         };
         self.world.heaps().iter().map(row).collect()
     }
+}
+
+fn collect_world(heaps: &[Rc<Heap>], reason: Reason) -> Result<(), Busy> {
+    let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
+    // SAFETY: no closure runs (it is refused otherwise), so all that can be used later is in handles; all edges are
+    // told (F3, J1), and none comes from outside of the set. The world is a runtime's own: no other roots exist.
+    unsafe { collect(&set, reason, &mut ()) }
 }
 
 /// What a heap holds.
@@ -164,6 +167,10 @@ impl Tenant {
         if let Some(reason) = self.heap.due() {
             // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
             let _ = self.collect_for(reason);
+        }
+        if let Some(reason) = self.shared.due() {
+            // The same; it needs every tenant to be at rest.
+            let _ = collect_world(&self.heap.world.heaps(), reason);
         }
         result
     }
@@ -328,7 +335,12 @@ impl<'gc> Cx<'gc> {
         }
     }
 
-    /// Another of the tenant's objects, by its bytes outside: see [`Heap::client_bytes`].
+    /// Why the tenant should be collected, if it should: a long closure may want to end. Cost: a load.
+    pub fn due(self) -> Option<Reason> {
+        self.heap.due()
+    }
+
+    /// The tenant's objects hold so many bytes more (or fewer) outside of its heap: see [`Heap::client_bytes`].
     pub fn client_bytes(self, change: isize) {
         self.heap.client_bytes(change);
     }

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Binary trees on our heap and on gc-arena: processor time, peak and what is left after everything is freed.
+
+    rounds × (one process for each collector; the order turns each round) ──► medians, spread ──► bars
+
+T1  Each process builds and counts the same trees (trees/src/main.rs, B1); one that fails has no figure but the reason.
+T2  Memory is what the kernel counts for the process, less what was resident before the first object.
+T3  Time is processor time of all threads, the sweeper's included.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+COLLECTORS = ["skinflint", "skinflint-tenant", "gc-arena"]
+# Collector, figure, at most, what it is measured against.
+BARS = [
+    ("time_ratio", 0.8, "processor time over gc-arena's"),
+    ("peak_ratio", 1.3, "peak over live bytes"),
+    ("freed_mb", 2.0, "MB left after everything was freed"),
+]
+LIMIT_S = 120
+
+
+def build(target):
+    subprocess.run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path",
+                    os.path.join(HERE, "trees", "Cargo.toml"), "--target-dir", target], check=True)
+    return os.path.join(target, "release", "skinflint-bench-trees")
+
+
+def one(binary, collector):
+    done = subprocess.run([binary, collector], capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode:
+        sys.exit(f"trees {collector} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+    row = json.loads(done.stdout)
+    row["cpu_ms"] = row["build_cpu_ms"] + row["churn_cpu_ms"]
+    row["peak_bytes"] = (row["peak_kb"] - row["before_kb"]) * 1024
+    row["left_bytes"] = max(0, row["freed_kb"] - row["before_kb"]) * 1024
+    return row
+
+
+def figures(rows, reference):
+    median = {key: statistics.median(row[key] for row in rows) for key in ("cpu_ms", "peak_bytes", "left_bytes")}
+    times = sorted(row["cpu_ms"] for row in rows)
+    return {
+        "cpu_ms": median["cpu_ms"], "spread_ms": [times[0], times[-1]],
+        "time_ratio": median["cpu_ms"] / reference,
+        "peak_mb": median["peak_bytes"] / 1e6,
+        "peak_ratio": median["peak_bytes"] / rows[0]["live_bytes"],
+        "freed_mb": median["left_bytes"] / 1e6,
+    }
+
+
+def missed(row):
+    """The bars that a row of figures does not meet."""
+    return [f"{what}: {row[key]:.2f}, at most {bar}" for key, bar, what in BARS if not row[key] <= bar]
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--target", default=os.path.join(ROOT, "target", "bench", "gc", "build"))
+    arguments.add_argument("--json", default=os.path.join(ROOT, "target", "bench", "gc", "trees.json"))
+    arguments.add_argument("--selftest", action="store_true", help="see each bar missed once")
+    options = arguments.parse_args()
+    if options.selftest:
+        good = {"time_ratio": 0.8, "peak_ratio": 1.3, "freed_mb": 2.0}
+        assert not missed(good)
+        for key, bar, _ in BARS:
+            assert len(missed(dict(good, **{key: bar + 0.01}))) == 1, key
+            assert len(missed(dict(good, **{key: float("nan")}))) == 1, key
+        print("bench/gc/trees.py: each bar can be missed")
+        return 0
+    binary = build(options.target)
+    rows = {collector: [] for collector in COLLECTORS}
+    for number in range(options.rounds):
+        turn = number % len(COLLECTORS)
+        for collector in COLLECTORS[turn:] + COLLECTORS[:turn]:
+            rows[collector].append(one(binary, collector))
+    reference = statistics.median(row["cpu_ms"] for row in rows["gc-arena"])
+    table = {collector: figures(rows[collector], reference) for collector in COLLECTORS}
+    print(f"{'':18}{'CPU ms':>9}{'spread':>15}{'ratio':>7}{'peak MB':>9}{'× live':>8}{'left MB':>9}")
+    for collector, row in table.items():
+        low, high = row["spread_ms"]
+        print(f"{collector:18}{row['cpu_ms']:9.1f}{low:8.1f}–{high:<6.1f}{row['time_ratio']:7.2f}"
+              f"{row['peak_mb']:9.1f}{row['peak_ratio']:8.2f}{row['freed_mb']:9.2f}")
+    os.makedirs(os.path.dirname(options.json), exist_ok=True)
+    with open(options.json, "w", encoding="utf-8") as out:
+        json.dump({"rows": rows, "table": table}, out, indent=1)
+    # The bars are for the tight table; the other one shows what its memory costs.
+    faults = missed(table["skinflint"])
+    for fault in faults:
+        print("missed:", fault)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
