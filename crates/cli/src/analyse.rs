@@ -140,9 +140,9 @@ pub fn analyse_with(
         analyzer.damaged(damage.to_string());
     }
     let symbol_options = SymbolOptions {
-        debug_dirs: debuginfod::folders(options, &trace.modules)?,
-        sysroot: options.sysroot.clone(),
-        perf_maps: perf_maps(path, &options.perf_map)?,
+        debug_dirs: debuginfod::folders(&options.names, &trace.modules)?,
+        sysroot: options.names.sysroot.clone(),
+        perf_maps: perf_maps(path, &options.names.perf_map)?,
     };
     let mut names = Names(Symbols::new(&trace.modules, symbol_options));
     let mut report = analyzer.finish(&mut names);

@@ -359,13 +359,9 @@ pub struct RunArgs {
     pub record: RecordOptions,
 }
 
+/// Where names of functions are looked for.
 #[derive(ClapArgs, Debug, Clone)]
-pub struct AnalysisOptions {
-    /// The moment to report on: peak, end, heap-peak, after-free (the snapshot after the largest fall
-    /// of live memory), the name of a mark, or a time after the start (1.5s, 200ms)
-    #[arg(long, value_name = "MOMENT", default_value = "peak")]
-    pub at: String,
-
+pub struct NameOptions {
     /// Folder with separate debug files; may be given several times
     #[arg(long, value_name = "FOLDER")]
     pub debug_dir: Vec<PathBuf>,
@@ -383,6 +379,29 @@ pub struct AnalysisOptions {
     /// Folder that holds the recorded machine's files (/usr, /lib …), if it was another machine
     #[arg(long, value_name = "FOLDER")]
     pub sysroot: Option<PathBuf>,
+}
+
+impl NameOptions {
+    /// With these names, an analysis as of a moment.
+    pub fn at(&self, at: &str) -> AnalysisOptions {
+        AnalysisOptions {
+            at: at.to_owned(),
+            names: self.clone(),
+            full_stacks: false,
+            color: When::Auto,
+        }
+    }
+}
+
+#[derive(ClapArgs, Debug, Clone)]
+pub struct AnalysisOptions {
+    /// The moment to report on: peak, end, heap-peak, after-free (the snapshot after the largest fall
+    /// of live memory), the name of a mark, or a time after the start (1.5s, 200ms)
+    #[arg(long, value_name = "MOMENT", default_value = "peak")]
+    pub at: String,
+
+    #[command(flatten)]
+    pub names: NameOptions,
 
     /// Show every frame of every stack, and every finding
     #[arg(long)]

@@ -27,7 +27,7 @@ use skinflint_export::{Lives, LivesPass};
 use skinflint_trace::Trace;
 
 use crate::analyse;
-use crate::export::NameOptions;
+use crate::args::NameOptions;
 
 pub const HELP: &str = "\
 Examples:

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use skinflint_trace::Module;
 
-use crate::args::AnalysisOptions;
+use crate::args::NameOptions;
 
 /// Longest that one file may take.
 const FETCH_SECONDS: &str = "120";
@@ -29,7 +29,7 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 ///
 /// # Errors
 /// A folder that is none, an address that is none, `env` without the variable, no curl.
-pub fn folders(options: &AnalysisOptions, modules: &[Module]) -> Result<Vec<PathBuf>> {
+pub fn folders(options: &NameOptions, modules: &[Module]) -> Result<Vec<PathBuf>> {
     let mut folders = options.debug_dir.clone();
     let mut servers = Vec::new();
     for named in &options.debuginfod {

@@ -17,7 +17,7 @@ use skinflint_export::diff::{By, Diff};
 use skinflint_export::diff_text::{Style, render};
 
 use crate::analyse;
-use crate::export::NameOptions;
+use crate::args::NameOptions;
 
 pub const HELP: &str = "\
 Examples:

@@ -26,7 +26,7 @@ use skinflint_trace::Trace;
 use skinflint_view::units;
 
 use crate::analyse;
-use crate::args::{AnalysisOptions, When};
+use crate::args::NameOptions;
 
 pub const HELP: &str = "\
 Examples:
@@ -65,31 +65,6 @@ pub struct ExportArgs {
 
     #[command(flatten)]
     pub names: NameOptions,
-}
-
-/// Where names of functions are looked for.
-#[derive(ClapArgs, Debug, Clone)]
-pub struct NameOptions {
-    /// Folder with separate debug files; may be given several times
-    #[arg(long, value_name = "FOLDER")]
-    pub debug_dir: Vec<PathBuf>,
-
-    /// Folder that holds the recorded machine's files (/usr, /lib …), if it was another machine
-    #[arg(long, value_name = "FOLDER")]
-    pub sysroot: Option<PathBuf>,
-}
-
-impl NameOptions {
-    /// As of a moment.
-    pub fn at(&self, at: &str) -> AnalysisOptions {
-        AnalysisOptions {
-            at: at.to_owned(),
-            debug_dir: self.debug_dir.clone(),
-            sysroot: self.sysroot.clone(),
-            full_stacks: false,
-            color: When::Auto,
-        }
-    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
