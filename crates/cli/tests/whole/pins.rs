@@ -190,7 +190,7 @@ fn judged(blocks: &[(u64, u64, String)], header: fn(u64, u64) -> u64) -> BTreeMa
 
 /// glibc's: 16 bytes before a block with a mapping of its own, else 8.
 fn glibc_header(addr: u64, usable: u64) -> u64 {
-    match addr % PAGE == 16 && (usable + 16) % PAGE == 0 {
+    match addr % PAGE == 16 && (usable + 16).is_multiple_of(PAGE) {
         true => 16,
         false => 8,
     }
