@@ -242,10 +242,9 @@ fn windows_between_marks() {
         assert_eq!(live, number(instant, "live_usable_bytes"), "{instant}");
     }
     let mark = |name: &str| {
-        let is = |one: &&serde_json::Value| text(one, "label") == name;
-        let marks = instants.iter().filter(|one| text(one, "kind") == "mark");
-        let found = marks.filter(is).last().expect("the mark");
-        edge_of(instants.iter().position(|one| one == found).expect("it"))
+        let is =
+            |one: &serde_json::Value| text(one, "kind") == "mark" && text(one, "label") == name;
+        edge_of(instants.iter().rposition(is).expect("the mark"))
     };
     let between = |from: &str, to: &str| {
         let (from, to) = (up_to(mark(from)), up_to(mark(to)));
