@@ -15,7 +15,8 @@
 //! C3  Fields of these tables are integers or null. A field of another kind is an error, which the
 //!     tests of the view meet.
 //!
-//! Why: as JSON, sites and nodes of a compiler run with 68,000 stacks are 39 MB of its page's text.
+//! Why: as JSON, sites and nodes were nearly all of the 37 MB page of a compiler run with 68,000 stacks;
+//! as columns that page, windows included, has 3 MB (`skinflint report --html`, 2026-11-21).
 //! Not here: reading it (page/columns.js).
 
 use std::io::Write;

@@ -192,3 +192,65 @@ fn a_signal_to_the_tool_marks() {
     let instant = &at.list("instants")[at.number("at") as usize];
     assert_eq!(text(instant, "label"), "mark 1");
 }
+
+/// What `--windows` prints is asked for; between two marks it is what marks.c says, and it has an edge
+/// at each instant, where its sums are the instant's.
+#[test]
+fn windows_between_marks() {
+    let bench = Bench::new();
+    recorded(&bench, "marks");
+    let plain = bench.tool(["report", "main.sft", "--json"]);
+    assert!(Report::read(&plain.stdout).0.get("windows").is_none());
+    bench
+        .tool(["report", "main.sft", "--windows"])
+        .says(2, &["--json"]);
+    let done = bench.tool(["report", "main.sft", "--json", "--windows"]);
+    let report = Report::read(&done.stdout);
+    let windows = field(&report.0, "windows");
+    let list = |name: &str| field(windows, name).as_array().expect("a list").clone();
+    let whole = |value: &serde_json::Value| value.as_u64().expect("a whole number");
+    let (cells, edges, ends) = (list("cells"), list("edges"), list("bucket_ends"));
+    let (of, acquired, released) = (list("changed_cell"), list("acquired"), list("released"));
+    // Up to an edge: blocks of 71 and of 73 acquired and released, and all live bytes.
+    let up_to = |edge: usize| {
+        let to = edge.checked_sub(1).map_or(0, |bucket| whole(&ends[bucket]));
+        let mut sums = [0u64; 5];
+        for change in 0..to as usize {
+            let cell = &cells[whole(&of[change]) as usize];
+            let (size, usable) = (number(cell, "size"), number(cell, "usable"));
+            let (made, gone) = (whole(&acquired[change]), whole(&released[change]));
+            let of_size = |wanted| u64::from(size == wanted);
+            sums[0] += made * of_size(71);
+            sums[1] += gone * of_size(71);
+            sums[2] += made * of_size(73);
+            sums[3] += gone * of_size(73);
+            sums[4] += made * usable;
+            sums[4] -= gone * usable;
+        }
+        sums
+    };
+    let instants = report.list("instants");
+    let edge_of = |instant: usize| {
+        let is = |edge: &serde_json::Value| {
+            let its = field(edge, "instants").as_array().expect("a list");
+            its.iter().any(|one| whole(one) == instant as u64)
+        };
+        edges.iter().position(is).expect("each instant is an edge")
+    };
+    for (index, instant) in instants.iter().enumerate() {
+        let live = up_to(edge_of(index))[4];
+        assert_eq!(live, number(instant, "live_usable_bytes"), "{instant}");
+    }
+    let mark = |name: &str| {
+        let is =
+            |one: &serde_json::Value| text(one, "kind") == "mark" && text(one, "label") == name;
+        edge_of(instants.iter().rposition(is).expect("the mark"))
+    };
+    let between = |from: &str, to: &str| {
+        let (from, to) = (up_to(mark(from)), up_to(mark(to)));
+        [0, 1, 2, 3].map(|sum| to[sum] - from[sum])
+    };
+    assert_eq!(between("load begin", "load end"), [30, 10, 0, 0]);
+    assert_eq!(between("work begin", "work end"), [0, 0, 40, 40]);
+    assert_eq!(between("Größe", "end"), [0, 15, 0, 0]);
+}
