@@ -97,7 +97,7 @@ fn traces_that_are_damaged_in_the_middle() {
     recorded(&bench, "threads");
     let bytes = std::fs::read(bench.path("main.sft")).expect("the trace");
     let mut seed = 0x5eed_u64;
-    for round in 0..8 {
+    for round in 0..5 {
         let mut damaged = bytes.clone();
         for _ in 0..=round {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
