@@ -11,7 +11,7 @@
 //! Not here: what is dark (`export::dark`), how a memory report is read (`export::reported`).
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -99,9 +99,9 @@ pub fn dark(args: &DarkArgs) -> Result<u8> {
     if let Err(fault) = dark.adds_up() {
         bail!(fault);
     }
-    let mut out = io::stdout().lock();
+    let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &dark)?;
+        serde_json::to_writer_pretty(&mut out, &dark).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
         let rows = if args.limit == 0 {

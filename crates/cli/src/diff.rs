@@ -8,7 +8,7 @@
 //!
 //! Not here: how stacks are matched (`export::diff`).
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -107,9 +107,9 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     if let Err(fault) = diff.adds_up() {
         bail!(fault);
     }
-    let mut out = io::stdout().lock();
+    let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &diff)?;
+        serde_json::to_writer_pretty(&mut out, &diff).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
         let style = Style {

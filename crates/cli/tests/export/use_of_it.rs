@@ -3,7 +3,7 @@
 //! E1  A status and a sentence for each; nothing is left behind.
 
 use crate::recorded;
-use crate::tool::Bench;
+use crate::tool::{Bench, PATIENCE, Running};
 
 const FORMATS: [&str; 7] = [
     "pprof",
@@ -75,6 +75,29 @@ fn stdout_gets_the_file_and_nothing_else() {
 }
 
 #[test]
+fn a_pipe_that_nobody_reads() {
+    let bench = Bench::new();
+    recorded(&bench, "predicted");
+    let report = r#"{"version":1,"reports":[{"process":"a","path":"explicit/a","kind":1,"units":0,"amount":9,
+        "description":""}]}"#;
+    std::fs::write(bench.path("report.json"), report).expect("a file");
+    let mut lines = vec![
+        vec!["diff", "main.sft", "--from", "heap-peak", "--json"],
+        vec!["diff", "main.sft", "--from", "heap-peak"],
+        vec!["dark-matter", "main.sft", "report.json", "--json"],
+    ];
+    for format in FORMATS {
+        lines.push(vec!["export", "main.sft", "-o", "-", "--format", format]);
+    }
+    for line in lines {
+        let mut running = Running::start(bench.skinflint(&line));
+        running.close_stdout();
+        let done = running.finish(PATIENCE);
+        assert_eq!(done.status.code(), Some(0), "{line:?}: {done:#?}");
+    }
+}
+
+#[test]
 fn traces_that_are_cut() {
     let bench = Bench::new();
     recorded(&bench, "threads");
@@ -97,7 +120,7 @@ fn traces_that_are_damaged_in_the_middle() {
     recorded(&bench, "threads");
     let bytes = std::fs::read(bench.path("main.sft")).expect("the trace");
     let mut seed = 0x5eed_u64;
-    for round in 0..8 {
+    for round in 0..5 {
         let mut damaged = bytes.clone();
         for _ in 0..=round {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
