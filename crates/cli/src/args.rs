@@ -75,7 +75,7 @@ into the program without being exported. The recorder stays loaded afterwards, a
 
     /// Leave a program that `skinflint attach` records; it goes on as before
     #[command(after_help = "\
-Example:
+Examples:
   skinflint detach 4711                         # when it returns, the trace is whole")]
     Detach(DetachArgs),
 
