@@ -7,8 +7,9 @@
 //! ```
 //!
 //! P1  Memory of all is the sum of proportional sizes (PSS): a page that n processes hold counts 1/n in each of
-//!     them, so once in the sum. At every reading each living process counts with its newest reading; the
-//!     collector reads all of them in one roll call, so at its instants nothing is older than the call.
+//!     them, so once in the sum. The collector reads all processes of a session in one roll call, with one time
+//!     stamp; who does not answer at that stamp holds nothing any more. Processes of different sessions count with
+//!     their newest reading.
 //! P2  [`Peak::pss_bytes`] is the sum of [`ProcessRow::pss_at_peak_bytes`] over all rows, exactly; totals of
 //!     events, blocks and CPU time are sums over rows as well.
 //! P3  A block counts in the process that acquired it, also while children of `fork` share it: live bytes of
@@ -355,6 +356,10 @@ pub fn together(members: &[Member]) -> Together {
     }
     changes.sort_by_key(|&(at, index, change)| (at, matches!(change, Change::Read { .. }), index));
     let mut newest: Vec<Option<(u64, u64, u64)>> = vec![None; members.len()];
+    let sessions = sessions(members);
+    // Members of each session that have a reading.
+    let mut answered: Vec<Vec<usize>> = vec![Vec::new(); members.len()];
+    let mut called: Vec<usize> = Vec::new();
     let (mut pss_sum, mut alive) = (0u64, 0u64);
     let mut result = Together {
         began_unix_ns,
@@ -372,9 +377,26 @@ pub fn together(members: &[Member]) -> Together {
         newest[index] = Some((at, pss, rss));
         pss_sum += pss;
         alive += 1;
+        called.push(sessions[index]);
+        answered[sessions[index]].push(index);
         let more_now = at_change.peek().is_some_and(|next| next.0 == at);
         if more_now {
             continue;
+        }
+        called.sort_unstable();
+        called.dedup();
+        for session in called.drain(..) {
+            answered[session].retain(|&member| {
+                let stale = newest[member].filter(|(then, ..)| *then < at);
+                if let Some((_, pss, _)) = stale {
+                    newest[member] = None;
+                    pss_sum -= pss;
+                    alive -= 1;
+                }
+                newest[member].is_some()
+            });
+            answered[session].sort_unstable();
+            answered[session].dedup();
         }
         let time_ns = at - began_unix_ns;
         result.points.push(Point {
@@ -398,6 +420,28 @@ pub fn together(members: &[Member]) -> Together {
     }
     result.points = thinned(result.points);
     result
+}
+
+/// The session of each member, as the index of the one that it all came from.
+fn sessions(members: &[Member]) -> Vec<usize> {
+    let uids = members.iter().enumerate();
+    let by_uid: HashMap<&str, usize> = uids.map(|(i, m)| (m.process.uid.as_str(), i)).collect();
+    let from = |index: usize| {
+        let origin = members[index].process.origin.as_ref()?;
+        by_uid.get(origin.uid.as_str()).copied()
+    };
+    let root = |index: usize| {
+        let mut at = index;
+        // Damaged traces may make a circle.
+        for _ in 0..members.len() {
+            match from(at) {
+                Some(before) if before != at => at = before,
+                _ => break,
+            }
+        }
+        at
+    };
+    (0..members.len()).map(root).collect()
 }
 
 /// At most [`POINTS`] points: of each stretch of time the largest.

@@ -74,6 +74,9 @@ into the program without being exported. The recorder stays loaded afterwards, a
     Attach(AttachArgs),
 
     /// Leave a program that `skinflint attach` records; it goes on as before
+    #[command(after_help = "\
+Examples:
+  skinflint detach 4711                         # when it returns, the trace is whole")]
     Detach(DetachArgs),
 
     /// Watch a recording under way: its books, the stacks that hold and grow, what comes and goes

@@ -104,6 +104,7 @@ fn count(path: &Path, at_ns: Option<u64>, ended_ns: u64) -> Result<(Counted, Vec
 /// A trace that cannot be read, unless lenient; none that can.
 pub fn analyse_all(traces: &[PathBuf], lenient: bool) -> Result<Processes> {
     let mut unread = Vec::new();
+    let mut first = None;
     let mut members = Vec::new();
     let mut paths = Vec::new();
     for (path, opened) in traces.iter().zip(in_parallel(traces, |path| member(path))) {
@@ -112,12 +113,15 @@ pub fn analyse_all(traces: &[PathBuf], lenient: bool) -> Result<Processes> {
                 members.push(member);
                 paths.push(path.clone());
             }
-            Err(error) if lenient => unread.push(format!("{error:#}.")),
+            Err(error) if lenient => {
+                unread.push(format!("{error:#}."));
+                first.get_or_insert(error);
+            }
             Err(error) => return Err(error),
         }
     }
-    if members.is_empty() {
-        bail!("none of the traces can be read; the first: {}", unread[0]);
+    if let (true, Some(error)) = (members.is_empty(), first) {
+        return Err(error.context("none of the traces can be read"));
     }
     let together = processes::together(&members);
     let work: Vec<(&PathBuf, Option<u64>, u64)> = paths

@@ -186,3 +186,22 @@ fn a_ticket_without_its_event_is_missed() {
     assert_eq!(counted(&[1, 2, multi, multi + 1]), 0);
     assert_eq!(counted(&[1, 2, multi, multi + 2]), 1);
 }
+
+#[test]
+fn who_does_not_answer_a_roll_call_holds_nothing() {
+    let mut members = build();
+    // At 105 s make and cc are read, the child is not: its reading of 104 s is not added.
+    read(&mut members[1], 1, 5_000, 5_000);
+    let alone = member("other session", 9, 100, None);
+    members.push(alone);
+    // Another session has roll calls of its own: its reading of 102 s counts at 105 s.
+    read(&mut members[4], 2, 7, 70);
+    let together = together(&members);
+    let points: Vec<_> = together
+        .points
+        .iter()
+        .map(|p| (p.pss_bytes, p.processes))
+        .collect();
+    // 102 s; 103 s: 140 + 7; 104 s: the child alone; 105 s: 390; 111 s: 310, and the other has ended at 110 s.
+    assert_eq!(points, [(7, 1), (147, 3), (5_007, 2), (397, 3), (310, 1)]);
+}

@@ -48,7 +48,10 @@ fn files_that_are_no_traces() {
     );
     unreadable(&bench, "bytes.sft", &["not a Skinflint trace"]);
     unreadable(&bench, "absent.sft", &["No such file", "check the name"]);
-    unreadable(&bench, ".", &["directory"]);
+    // A folder is several traces; of these none can be read.
+    let none = ["none of the traces can be read", "bytes.sft"];
+    bench.tool(["report", "."]).says(1, &none);
+    bench.tool(["counts", "."]).says(1, &["directory"]);
     // The reason is given once.
     let said = bench.tool(["report", "absent.sft"]).stderr;
     assert_eq!(said.matches("No such file").count(), 1, "{said}");
