@@ -13,7 +13,7 @@
 //! Not here: names of functions; files.
 
 use skinflint_analysis::model::{Frame, Report};
-use skinflint_analysis::{Analyzer, Facts, Options, Symbolizer};
+use skinflint_analysis::{Analyzer, Facts, Options, Symbolizer, WindowLimits};
 use skinflint_trace::Trace;
 use skinflint_view::{html, json, text};
 
@@ -55,7 +55,11 @@ pub fn whole(bytes: &[u8]) -> Outcome {
             return Outcome::Refused(message);
         }
     };
-    let mut analyzer = Analyzer::new(Facts::of(&trace), Options::default())
+    let options = Options {
+        windows: Some(WindowLimits::default()),
+        ..Options::default()
+    };
+    let mut analyzer = Analyzer::new(Facts::of(&trace), options)
         .unwrap_or_else(|error| panic!("no moment was asked for: {error}"));
     let mut reader = trace.events();
     let mut events = 0;
