@@ -5,6 +5,7 @@
 A bench that cannot miss its bar proves nothing; here every verdict is given a figure on either side of it.
 """
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import exact
 import kill
 import measure
 import overhead
+import soak
 import workloads
 
 
@@ -202,6 +204,25 @@ class Exactness(unittest.TestCase):
     def test_blocks_of_no_bytes(self):
         rows = [{"size": 0, "allocations": 3}, {"size": 1, "allocations": 9}, {"size": 0, "allocations": 4}]
         self.assertEqual(exact.zero_sized({"sizes": rows}), 7)
+
+
+class SoakJudge(unittest.TestCase):
+    """What is flat, and what is not. Memory swings by a fifth from phase to phase in both."""
+
+    @staticmethod
+    def run_of(seconds, per_second):
+        return [(at / 4, 50_000 * (1 + per_second * at / 4) + 8_000 * math.sin(at / 5))
+                for at in range(seconds, 4 * seconds)]
+
+    def test_a_short_run(self):
+        self.assertTrue(soak.judge_short(self.run_of(20, 0))[1])
+        self.assertTrue(soak.judge_short(self.run_of(20, 0.01))[1])
+        self.assertFalse(soak.judge_short(self.run_of(20, 0.2))[1])
+        self.assertFalse(soak.judge_short(self.run_of(2, 0))[1], "too few samples are no proof")
+
+    def test_a_long_run(self):
+        self.assertTrue(soak.judge(self.run_of(1800, 0))[1])
+        self.assertFalse(soak.judge(self.run_of(1800, 0.02 / 600))[1])
 
 
 if __name__ == "__main__":
