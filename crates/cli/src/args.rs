@@ -62,7 +62,7 @@ Examples:
   skinflint report app.sft --json | jq '.findings[0]'")]
     Report(ReportArgs),
 
-    /// Record a program that is running already, until it ends or is left
+    /// Record a program that is running already
     #[command(after_help = "\
 Examples:
   skinflint attach 4711 -o app.sft              # Ctrl-C, or skinflint detach 4711, leaves it
@@ -73,13 +73,13 @@ a wait in it (poll, sleep) may return early. Not for statically linked programs,
 into the program without being exported. The recorder stays loaded afterwards, and does nothing.")]
     Attach(AttachArgs),
 
-    /// Leave a program that `skinflint attach` records; it goes on as before
+    /// Leave a program that attach records, as it was
     #[command(after_help = "\
 Examples:
   skinflint detach 4711                         # when it returns, the trace is whole")]
     Detach(DetachArgs),
 
-    /// Watch a recording under way: its books, the stacks that hold and grow, what comes and goes
+    /// Watch a recording under way: books, stacks that hold and grow
     #[command(after_help = "\
 Examples:
   skinflint top                                 # what is being recorded now
@@ -90,12 +90,11 @@ Keys: s sorts by live bytes, growth or churn; p holds the screen still; h explai
 terminal, one frame is printed as text.")]
     Top(TopArgs),
 
-    /// Tell a recording that is under way: start, stop, mark, snapshot, status
+    /// Tell a recording to start, stop, mark, take a snapshot
     #[command(after_help = "\
 Examples:
-  skinflint record --paused -o app.sft -- ./server &
-  skinflint ctl start                           # of several recordings: ctl PID start
-  skinflint ctl 4711 mark 'load begin'
+  skinflint ctl start                           # after: skinflint record --paused -- ./server
+  skinflint ctl 4711 mark 'load begin'          # of several recordings: a process of it
   skinflint ctl status --json | jq '.processes[].trace'
 
 PID is the program's, that of any process it started, or skinflint's own. While stopped, releases are still

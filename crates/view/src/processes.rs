@@ -164,7 +164,7 @@ fn tables(report: &Processes, options: &Options, out: &mut String) {
         String::new(),
         bytes(whole),
     ]);
-    table(out, &rows, 24, options);
+    table(out, &rows, 16, options);
     let (shown, others) = largest(report, options.rows);
     let mut rows = vec![words(&[
         "process",
@@ -217,7 +217,7 @@ fn tables(report: &Processes, options: &Options, out: &mut String) {
         bytes(whole),
         String::new(),
     ]);
-    table(out, &rows, 30, options);
+    table(out, &rows, 20, options);
 }
 
 /// The process's programs, the last one with its arguments.
