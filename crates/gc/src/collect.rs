@@ -128,6 +128,8 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
         looked = true;
         tracer.drain_pairs();
     }
+    // What it told when it asked for no more.
+    tracer.drain_pairs();
     std::mem::forget(guard);
     if let Some(walked) = walked {
         // What the client told while it looked is not among its roots.

@@ -268,6 +268,7 @@ mod tests {
                 clobber_abi("C"),
             );
         }
+        tracer.drain();
         tracer.reach(0).cells
     }
 

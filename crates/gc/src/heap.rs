@@ -521,6 +521,7 @@ impl Heap {
         self.finish_sweep();
         let bytes = self.chunks.borrow_mut().trim(0);
         self.chunks.borrow().source().shrink();
+        self.spaces().iter().for_each(|space| space.shrink());
         bytes
     }
 

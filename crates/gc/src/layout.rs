@@ -200,6 +200,13 @@ impl Arena {
         self.0.as_ptr().addr() / ARENA_BYTES % ARENAS
     }
 
+    /// Where its head lies.
+    #[inline]
+    pub(crate) fn head_address(self) -> *const u8 {
+        let offset = self.index() * size_of::<ArenaHead>();
+        self.chunk().0.as_ptr().wrapping_add(offset)
+    }
+
     #[inline]
     pub(crate) fn head(&self) -> &ArenaHead {
         let offset = self.index() * size_of::<ArenaHead>();

@@ -204,6 +204,14 @@ impl Space {
         !self.lists.borrow().own.is_empty()
     }
 
+    /// Gives back what the lists do not need.
+    pub(crate) fn shrink(&self) {
+        let mut lists = self.lists.borrow_mut();
+        lists.available.iter_mut().for_each(Vec::shrink_to_fit);
+        lists.full.shrink_to_fit();
+        lists.own.shrink_to_fit();
+    }
+
     /// Arenas in lists and current, for checks.
     pub(crate) fn listed(&self) -> Vec<Arena> {
         let lists = self.lists.borrow();

@@ -104,8 +104,10 @@ fn finalize(arena: Arena, kind: &'static Kind, dead: [u64; 4], tally: &mut Tally
         let end = AssertUnwindSafe(|| unsafe { finalize(object) });
         if let Err(payload) = catch_unwind(end) {
             tally.panicked(kind, payload.as_ref());
-            // Dropping the payload may panic again; it is forgotten instead.
-            std::mem::forget(payload);
+            // Dropping a payload of somebody's own type may panic again; that is forgotten instead.
+            if !payload.is::<String>() && !payload.is::<&str>() {
+                std::mem::forget(payload);
+            }
         }
     }
 }

@@ -8,6 +8,9 @@
 //! R2  It has a batch at a time, so a heap that waits for it waits for a batch (and its finalizers).
 //! R3  A world whose thread cannot be started sweeps on its mutators: nothing else changes.
 //!
+//! R4  A child of `fork` has no sweeper, and what the parent's had at that moment is lost to it: heaps are not for use
+//!     there, as nothing with threads is.
+//!
 //! Not here: which arenas may come here (`heap`), the protocol (`handover`).
 
 use std::sync::Arc;

@@ -391,7 +391,7 @@ fn without_the_sweeper_two_runs_are_the_same() {
             ..Config::default()
         };
         let mut model = Model::new(config, 77);
-        model.run(if cfg!(miri) { 200 } else { 4_000 }, 8);
+        model.run(if cfg!(miri) { 60 } else { 4_000 }, 8);
         let log = model.heap.log();
         let log: Vec<_> = log
             .iter()

@@ -236,6 +236,34 @@ fn roots_by_counting_and_finalizers_that_resurrect() {
     assert_eq!(at(objects[1]).number, 1);
 }
 
+#[test]
+fn what_was_taken_and_not_filled_is_no_object() {
+    thread_local! {
+        static ENDS: Cell<u32> = const { Cell::new(0) };
+    }
+    unsafe fn end(_: NonNull<u8>) {
+        ENDS.set(ENDS.get() + 1);
+    }
+    static ENDING: Kind = Kind {
+        name: || "ending",
+        bytes: 24,
+        align: 8,
+        trace: None,
+        finalize: Some(end),
+        finalize_on: Finalize::Mutator,
+        origin: Origin::User,
+    };
+    let heap = heap(config());
+    for made in 1..=3 {
+        // SAFETY: these have no contents.
+        unsafe { heap.alloc(&ENDING) }.expect("memory");
+        heap.check();
+        assert_eq!(heap.holds().objects, made);
+    }
+    run(&heap, &mut ());
+    assert_eq!((heap.holds().objects, ENDS.get()), (0, 3));
+}
+
 fn message(act: impl FnOnce()) -> String {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));

@@ -353,7 +353,9 @@ fn put<T>(object: NonNull<u8>, value: T) -> NonNull<T> {
     object
 }
 
-/// Keeps an object alive, from outside of all heaps.
+/// Keeps an object alive, from outside of all heaps. One that lies in an object of its own tenant (within
+/// [`Static`](super::Static)) keeps what it leads to, and the heap, for as long as that object: for ever, if the one
+/// leads to the other.
 pub struct Handle<F: Family> {
     heap: Rc<Heap>,
     id: RootId,

@@ -1,0 +1,80 @@
+//! What marking costs for an object, where objects lie as they were made and where they lie anywhere.
+//!
+//! ```text
+//!   cargo run --release -p skinflint-gc --example marking [nodes] ─► ns of marking for each reached object
+//! ```
+//!
+//! K1  The least of several collections: what else runs on the machine only adds.
+//!
+//! Not here: whole programs (`bench/gc`).
+
+use skinflint_gc::typed::{Gc, Handle, Runtime, Slot, Tenant};
+use skinflint_gc::{Config, Growth, object};
+
+object! {
+    struct Node<'gc> {
+        first: Slot<Gc<'gc, Node<'gc>>>,
+        second: Slot<Gc<'gc, Node<'gc>>>,
+        payload: [u64; 8],
+    }
+}
+
+/// SplitMix64.
+fn roll(state: &mut u64) -> usize {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) as usize
+}
+
+/// A binary tree over a permutation of `count` nodes: every node but the first has one edge that leads to it.
+fn build(tenant: &Tenant, count: usize, random: bool) -> Handle<Node<'static>> {
+    tenant.enter(|cx| {
+        let make = |_| {
+            cx.alloc(Node {
+                first: Slot::new(None),
+                second: Slot::new(None),
+                payload: [1; 8],
+            })
+            .expect("memory")
+        };
+        let mut nodes: Vec<_> = (0..count).map(make).collect();
+        let mut seed = 1;
+        if random {
+            for at in (1..count).rev() {
+                nodes.swap(at, roll(&mut seed) % (at + 1));
+            }
+        }
+        for (at, node) in nodes.iter().enumerate() {
+            node.first.set(cx, nodes.get(2 * at + 1).copied());
+            node.second.set(cx, nodes.get(2 * at + 2).copied());
+        }
+        cx.keep(nodes[0], "tree")
+    })
+}
+
+fn main() {
+    let count = std::env::args().nth(1).and_then(|word| word.parse().ok());
+    let count: usize = count.unwrap_or(1_000_000);
+    for random in [false, true] {
+        let runtime = Runtime::new(Config {
+            growth: Growth::SPIDERMONKEY,
+            ..Config::default()
+        });
+        let tenant = runtime.tenant("marking", usize::MAX);
+        let kept = build(&tenant, count, random);
+        for _ in 0..9 {
+            tenant.collect().expect("nobody is busy");
+        }
+        let log = tenant.heap().log();
+        let least = log.iter().map(|c| c.mark_ns).min().unwrap_or(0);
+        let order = if random { "anywhere" } else { "as made" };
+        println!(
+            "{count} objects {order:9} {:6.1} ns each, pause {:.1} ms",
+            least as f64 / count as f64,
+            log.iter().map(|c| c.pause_ns).min().unwrap_or(0) as f64 / 1e6
+        );
+        drop(kept);
+    }
+}

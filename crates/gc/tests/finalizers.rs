@@ -1,0 +1,179 @@
+//! Ends of objects: where finalizers run, that they may panic, and that they may use their heap.
+//!
+//! ```text
+//!   Static ─► the mutator        Sent ─► the mutator or the sweeper        drop ─► once
+//! ```
+//!
+//! S1  Every test ends with the invariants checked by brute force.
+//!
+//! Not here: contents and counts of random graphs (`graph`).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, ThreadId};
+
+use skinflint_gc::typed::{Runtime, Sent, Static, Tenant};
+use skinflint_gc::{Busy, Config};
+
+fn quiet() -> Config {
+    Config {
+        background: false,
+        verify: true,
+        poison: true,
+        ..Config::default()
+    }
+}
+
+fn objects(tenant: &Tenant) -> usize {
+    tenant.heap().check();
+    tenant.heap().holds().objects
+}
+
+/// Says where and how often it ended.
+struct Ends(Arc<AtomicU32>, Arc<std::sync::Mutex<Vec<ThreadId>>>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // ORDER: counts; the threads that count have ended or handed over by a lock when it is read.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        self.1.lock().unwrap().push(thread::current().id());
+    }
+}
+
+#[test]
+fn each_ends_once_and_on_a_thread_that_may() {
+    let runtime = Runtime::default();
+    let tenant = runtime.tenant("a", usize::MAX);
+    let (any, own) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let threads = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let here = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let count = if cfg!(miri) { 100 } else { 20_000 };
+    tenant.enter(|cx| {
+        for _ in 0..count {
+            cx.alloc(Sent(Ends(any.clone(), threads.clone()))).unwrap();
+            cx.alloc(Static(Ends(own.clone(), here.clone()))).unwrap();
+        }
+    });
+    tenant.collect().unwrap();
+    // The sweeper gets the time to have some.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !tenant.heap().poll() && std::time::Instant::now() < until {
+        // ORDER: as above.
+        if any.load(Ordering::Relaxed) == count as u32 {
+            break;
+        }
+        thread::yield_now();
+    }
+    assert_eq!(objects(&tenant), 0);
+    // ORDER: as above; everything was swept, under the hand-over's lock.
+    assert_eq!(any.load(Ordering::Relaxed), count as u32);
+    // ORDER: as above.
+    assert_eq!(own.load(Ordering::Relaxed), count as u32);
+    let me = thread::current().id();
+    assert!(
+        here.lock().unwrap().iter().all(|&id| id == me),
+        "the mutator's"
+    );
+    let elsewhere = threads
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|&&id| id != me)
+        .count();
+    assert!(elsewhere > 0, "the sweeper has ended none");
+    let counts = tenant.heap().sweep_counts();
+    assert_eq!(counts.finalized, 2 * count as u64);
+    assert_eq!(counts.background_cells as usize, elsewhere);
+}
+
+struct Panics(u32);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        assert!(self.0 % 10 != 3, "this one does not end well: {}", self.0);
+    }
+}
+
+#[test]
+fn a_panic_of_a_finalizer_is_contained_and_reported() {
+    let runtime = Runtime::new(quiet());
+    let tenant = runtime.tenant("a", usize::MAX);
+    std::panic::set_hook(Box::new(|_| ()));
+    tenant.enter(|cx| {
+        for number in 0..100 {
+            cx.alloc(Static(Panics(number))).unwrap();
+            cx.alloc(Sent(Panics(number))).unwrap();
+        }
+    });
+    tenant.collect().unwrap();
+    assert_eq!(objects(&tenant), 0);
+    let _ = std::panic::take_hook();
+    let counts = tenant.heap().sweep_counts();
+    assert_eq!((counts.finalized, counts.panics), (200, 20));
+    assert!(counts.faults[0].message.contains("does not end well"));
+    assert!(counts.faults[0].kind.contains("Panics"));
+}
+
+/// A finalizer that uses its heap: it allocates, enters, and asks for what it may not have.
+struct Reenters {
+    tenant: Rc<RefCell<Option<Tenant>>>,
+    made: Rc<Cell<u32>>,
+    depth: u32,
+}
+
+impl Drop for Reenters {
+    fn drop(&mut self) {
+        let guard = self.tenant.borrow();
+        let Some(tenant) = guard.as_ref() else { return };
+        assert!(matches!(
+            tenant.collect(),
+            Err(Busy::Collecting | Busy::Entered)
+        ));
+        tenant.enter(|cx| {
+            for _ in 0..20 {
+                cx.alloc(1u64).unwrap();
+            }
+            if self.depth > 0 {
+                let next = Reenters {
+                    tenant: self.tenant.clone(),
+                    made: self.made.clone(),
+                    depth: self.depth - 1,
+                };
+                cx.alloc(Static(next)).unwrap();
+            }
+        });
+        self.made.set(self.made.get() + 1);
+    }
+}
+
+#[test]
+fn finalizers_may_enter_their_own_tenant() {
+    let runtime = Runtime::new(quiet());
+    let place = Rc::new(RefCell::new(Some(runtime.tenant("a", usize::MAX))));
+    let made = Rc::new(Cell::new(0));
+    {
+        let guard = place.borrow();
+        let tenant = guard.as_ref().unwrap();
+        tenant.enter(|cx| {
+            for _ in 0..50 {
+                let first = Reenters {
+                    tenant: place.clone(),
+                    made: made.clone(),
+                    depth: 3,
+                };
+                cx.alloc(Static(first)).unwrap();
+            }
+        });
+        for generation in 1..=4 {
+            tenant.collect().unwrap();
+            tenant.heap().check();
+            assert_eq!(made.get(), 50 * generation);
+        }
+        tenant.collect().unwrap();
+        assert_eq!(objects(tenant), 0);
+        assert_eq!(tenant.heap().sweep_counts().panics, 0);
+    }
+    drop(place.borrow_mut().take());
+}
