@@ -110,7 +110,7 @@ fn blow(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
         2 => {
             for _ in 0..1 + rng.below(64) {
                 let at = rng.below(bytes.len());
-                bytes[at] = rng.next() as u8;
+                bytes[at] = rng.bits() as u8;
             }
             "bytes overwritten"
         }
