@@ -22,6 +22,10 @@ DESTDIR ?=
 RELEASE = target/release
 DEMO = target/demo
 
+# npm trusts what the system trusts; by itself node has a list of its own.
+NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
+export NODE_EXTRA_CA_CERTS
+
 .PHONY: help deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean
 
 help:
