@@ -82,7 +82,7 @@ pub fn open(path: &Path) -> Result<Trace> {
 pub fn analyse(path: &Path, options: &AnalysisOptions, windows: bool) -> Result<Analysed> {
     let more = More {
         windows,
-        pass: None,
+        ..More::default()
     };
     analyse_with(&open(path)?, path, options, more)
 }
@@ -92,6 +92,8 @@ pub fn analyse(path: &Path, options: &AnalysisOptions, windows: bool) -> Result<
 pub struct More {
     /// Figures for windows.
     pub windows: bool,
+    /// Every stack that pins pages at the report's instant, and not the largest only.
+    pub all_pins: bool,
     /// One more pass.
     pub pass: Option<Box<dyn Pass>>,
 }
@@ -111,6 +113,9 @@ pub fn analyse_with(
         windows: more.windows.then(WindowLimits::default),
         ..Options::default()
     };
+    if more.all_pins {
+        wanted.limits.pins = usize::MAX;
+    }
     if wanted.at == Some(At::HeapPeak) {
         wanted.heap_peak_ticket = heap_peak_ticket(trace);
     }

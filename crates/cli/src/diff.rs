@@ -9,14 +9,14 @@
 //! Not here: how stacks are matched (`export::diff`).
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use skinflint_export::diff::{By, Diff};
 use skinflint_export::diff_text::{Style, render};
 
-use crate::analyse;
+use crate::analyse::{self, More};
 use crate::args::NameOptions;
 
 pub const HELP: &str = "\
@@ -74,6 +74,8 @@ pub enum Figure {
     Blocks,
     /// Live bytes given beyond what was asked for
     Slop,
+    /// Free bytes on resident pages that live blocks keep
+    Pinned,
     /// Blocks acquired over the run
     Allocations,
 }
@@ -84,6 +86,7 @@ impl Figure {
             Figure::Bytes => By::Bytes,
             Figure::Blocks => By::Blocks,
             Figure::Slop => By::Slop,
+            Figure::Pinned => By::Pinned,
             Figure::Allocations => By::Allocations,
         }
     }
@@ -96,8 +99,15 @@ impl Figure {
 pub fn diff(args: &DiffArgs) -> Result<u8> {
     let (from, to) = moments(args)?;
     let after = args.after.as_ref().unwrap_or(&args.before);
-    let old = analyse::analyse(&args.before, &args.names.at(from), false)?;
-    let new = analyse::analyse(after, &args.names.at(to), false)?;
+    let analysed = |trace: &Path, at: &str| {
+        let more = More {
+            all_pins: true,
+            ..More::default()
+        };
+        analyse::analyse_with(&analyse::open(trace)?, trace, &args.names.at(at), more)
+    };
+    let old = analysed(&args.before, from)?;
+    let new = analysed(after, to)?;
     let (old_name, new_name) = (
         args.before.display().to_string(),
         after.display().to_string(),
@@ -106,6 +116,12 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     let diff = Diff::new((&old.report, &old_name), (&new.report, &new_name), by);
     if let Err(fault) = diff.adds_up() {
         bail!(fault);
+    }
+    if args.by == Figure::Pinned && !diff.before.pins_known {
+        bail!(
+            "--by pinned: which pages were resident is not known at both moments; choose moments with a snapshot \
+             (peak, end, after-free, a mark)"
+        );
     }
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {

@@ -15,11 +15,14 @@
 //!     found that way says so ([`Matched`]).
 //! C4  Nothing depends on the order of a hash map.
 //!
-//! A measure by page (what a stack's blocks pin) has its place in [`Measure`]. Not here: text.
+//! C5  What blocks pin is compared only where both moments know which pages are resident ([`Side::pins_known`]);
+//!     otherwise it is 0 everywhere.
+//!
+//! Not here: text.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use skinflint_analysis::model::{Frame, Instant, Report, Site};
+use skinflint_analysis::model::{Fragments, Frame, Instant, Pins, Report, Site};
 use skinflint_view::stack::{is_plumbing, is_unnamed};
 
 use crate::source::path;
@@ -37,11 +40,17 @@ pub struct Measure {
     pub allocations: u64,
     /// Bytes asked for in those.
     pub allocated_bytes: u64,
+    /// Free bytes on resident pages that its live blocks pin: its share of them (C5).
+    pub pinned_bytes: u64,
+    /// Resident pages that hold live blocks of one stack only; of a row's stacks, each by itself.
+    pub sole_pages: u64,
 }
 
 impl Measure {
-    fn of(site: &Site) -> Measure {
+    fn of(site: &Site, pins: Option<&Pins>) -> Measure {
         Measure {
+            pinned_bytes: pins.map_or(0, |pins| pins.free_bytes),
+            sole_pages: pins.map_or(0, |pins| pins.sole_pages),
             blocks: site.live_blocks,
             requested_bytes: site.live_requested_bytes,
             usable_bytes: site.live_usable_bytes,
@@ -56,6 +65,8 @@ impl Measure {
         self.usable_bytes = self.usable_bytes.saturating_add(other.usable_bytes);
         self.allocations = self.allocations.saturating_add(other.allocations);
         self.allocated_bytes = self.allocated_bytes.saturating_add(other.allocated_bytes);
+        self.pinned_bytes = self.pinned_bytes.saturating_add(other.pinned_bytes);
+        self.sole_pages = self.sole_pages.saturating_add(other.sole_pages);
     }
 
     /// Bytes given beyond what was asked for.
@@ -74,6 +85,8 @@ pub enum By {
     Blocks,
     /// Live slop.
     Slop,
+    /// Free bytes that live blocks pin.
+    Pinned,
     /// Blocks acquired over the run.
     Allocations,
 }
@@ -85,6 +98,7 @@ impl By {
             By::Bytes => measure.usable_bytes,
             By::Blocks => measure.blocks,
             By::Slop => measure.slop_bytes(),
+            By::Pinned => measure.pinned_bytes,
             By::Allocations => measure.allocations,
         }
     }
@@ -173,6 +187,8 @@ pub struct Side {
     pub time_ns: u64,
     /// Whether nothing is missing from the trace.
     pub complete: bool,
+    /// Whether it is known at both moments which pages were resident, and so what blocks pin (C5).
+    pub pins_known: bool,
     /// As the analysis counted it at the moment, not by adding up stacks.
     pub total: Measure,
 }
@@ -195,7 +211,8 @@ pub struct Diff {
 impl Diff {
     /// Compares two reports; each is as of its own moment. `traces` are their names.
     pub fn new(before: (&Report, &str), after: (&Report, &str), by: By) -> Diff {
-        let mut rows = matched([before.0, after.0]);
+        let pins_known = pages(before.0).is_some() && pages(after.0).is_some();
+        let mut rows = matched([before.0, after.0], pins_known);
         for row in &mut rows {
             row.change = row.change();
         }
@@ -205,8 +222,8 @@ impl Diff {
         });
         let mut diff = Diff {
             schema: 1,
-            before: side(before.0, before.1),
-            after: side(after.0, after.1),
+            before: side(before.0, before.1, pins_known),
+            after: side(after.0, after.1, pins_known),
             doubts: Vec::new(),
             rows,
         };
@@ -242,9 +259,30 @@ impl Diff {
     }
 }
 
-fn side(report: &Report, trace: &str) -> Side {
+/// What pins the pages at the moment of a report; `None` where they are not known.
+fn pages(report: &Report) -> Option<&Fragments> {
+    report.instants.get(report.at)?.fragments.as_ref()
+}
+
+/// The stacks that pin pages, by node.
+fn pins(report: &Report) -> FxHashMap<u32, &Pins> {
+    let listed = pages(report).map_or(&[][..], |all| &all.pins);
+    listed
+        .iter()
+        .filter_map(|one| Some((one.node?, one)))
+        .collect()
+}
+
+fn side(report: &Report, trace: &str, pins_known: bool) -> Side {
     let none = Instant::default();
     let at = report.instants.get(report.at).unwrap_or(&none);
+    let fragments = pages(report).filter(|_| pins_known);
+    // Listed: the report may name the largest only.
+    let listed = |figure: fn(&Pins) -> u64| {
+        fragments.map_or(0, |all| {
+            all.pins.iter().map(figure).fold(0, u64::saturating_add)
+        })
+    };
     Side {
         trace: trace.to_owned(),
         program: report.program.name.clone(),
@@ -252,7 +290,12 @@ fn side(report: &Report, trace: &str) -> Side {
         at: at.label.clone(),
         time_ns: at.time_ns,
         complete: report.completeness.complete,
+        pins_known,
         total: Measure {
+            pinned_bytes: fragments.map_or(0, |all| {
+                all.pinned_bytes.saturating_sub(all.others.free_bytes)
+            }),
+            sole_pages: listed(|one| one.sole_pages),
             blocks: at.live_blocks,
             requested_bytes: at.live_requested_bytes,
             usable_bytes: at.live_usable_bytes,
@@ -331,11 +374,16 @@ fn key(report: &Report, node: u32, rule: Matched) -> String {
 }
 
 /// Rows by all three rules (C1, C3).
-fn matched(reports: [&Report; 2]) -> Vec<Row> {
+fn matched(reports: [&Report; 2], pins_known: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut known: FxHashMap<String, usize> = FxHashMap::default();
     for (side, report) in reports.into_iter().enumerate() {
+        let pins = match pins_known {
+            true => pins(report),
+            false => FxHashMap::default(),
+        };
         for site in &report.sites {
+            let measure = Measure::of(site, pins.get(&site.node).copied());
             let next = rows.len();
             let at = *known
                 .entry(key(report, site.node, Matched::Frames))
@@ -343,7 +391,7 @@ fn matched(reports: [&Report; 2]) -> Vec<Row> {
             if at == next {
                 rows.push(empty_row());
             }
-            put(&mut rows[at], side, report, site);
+            put(&mut rows[at], side, report, site.node, &measure);
         }
     }
     for rule in [Matched::NotInlined, Matched::Named] {
@@ -364,17 +412,17 @@ fn empty_row() -> Row {
     }
 }
 
-fn put(row: &mut Row, side: usize, report: &Report, site: &Site) {
+fn put(row: &mut Row, side: usize, report: &Report, node: u32, more: &Measure) {
     let (measure, nodes) = match side {
         0 => (&mut row.before, &mut row.nodes_before),
         _ => (&mut row.after, &mut row.nodes_after),
     };
     // Sites come largest first; the largest one after gives the row its frames, one before if there is none.
     let first_of_side = nodes.is_empty();
-    measure.add(&Measure::of(site));
-    nodes.push(site.node);
+    measure.add(more);
+    nodes.push(node);
     if first_of_side {
-        row.frames = shown(report, site.node);
+        row.frames = shown(report, node);
     }
 }
 

@@ -221,3 +221,55 @@ fn sums_that_are_wrong_are_found() {
     diff.rows[0].after.blocks += 1;
     assert!(diff.adds_up().is_err());
 }
+
+/// With what each stack pins: (node's place among the sites, free bytes, sole pages).
+fn pinning(mut report: Report, pins: &[(usize, u64, u64)]) -> Report {
+    let mut fragments = Fragments::default();
+    for &(site, free_bytes, sole_pages) in pins {
+        fragments.pinned_bytes += free_bytes;
+        fragments.pins.push(Pins {
+            node: Some(report.sites[site].node),
+            free_bytes,
+            sole_pages,
+            ..Pins::default()
+        });
+    }
+    report.instants[0].fragments = Some(fragments);
+    report
+}
+
+#[test]
+fn what_blocks_pin_is_a_figure_of_a_row() {
+    let stacks: [(&[&str], u64); 2] = [
+        (&["app!parse", "app!main"], 4),
+        (&["app!load", "app!main"], 2),
+    ];
+    let a = pinning(report("app", &stacks), &[(0, 3000, 1), (1, 500, 0)]);
+    let b = pinning(report("app", &stacks), &[(0, 70_000, 9)]);
+    let diff = Diff::new((&a, "a.sft"), (&b, "b.sft"), By::Pinned);
+    diff.adds_up().unwrap();
+    let rows: Vec<_> = diff
+        .rows
+        .iter()
+        .map(|row| {
+            (
+                row.before.pinned_bytes,
+                row.after.pinned_bytes,
+                row.after.sole_pages,
+            )
+        })
+        .collect();
+    assert_eq!(rows, [(3000, 70_000, 9), (500, 0, 0)]);
+    assert_eq!(diff.before.total.pinned_bytes, 3500);
+    assert!(diff.before.pins_known && diff.after.pins_known);
+}
+
+#[test]
+fn pins_of_one_side_alone_are_no_difference() {
+    let stacks: [(&[&str], u64); 1] = [(&["app!parse", "app!main"], 4)];
+    let a = pinning(report("app", &stacks), &[(0, 3000, 1)]);
+    let b = report("app", &stacks);
+    let diff = compare(&a, &b);
+    assert!(!diff.before.pins_known && !diff.after.pins_known);
+    assert_eq!(diff.rows[0].before.pinned_bytes, 0);
+}

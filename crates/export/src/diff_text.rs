@@ -1,8 +1,8 @@
 //! A difference as text: totals, then a line for each stack, what is left out as one line, and the sum.
 //!
 //! ```text
-//!          bytes      blocks        slop  change    stack
-//!      +1.00 MiB        +100          0  grew      parse ← load ← main
+//!          bytes      blocks        slop      pinned  change    stack
+//!      +1.00 MiB        +100          0   +3.00 KiB  grew      parse ← load ← main
 //! ```
 //!
 //! B1  The lines, `others` included, add up to the line of the sum, figure by figure; figures are said with
@@ -50,11 +50,40 @@ fn word(change: Change) -> &'static str {
 /// Sums of differences, each direction by itself, so that a sum of unsigned figures is exact.
 #[derive(Default)]
 struct Sum {
-    before: [u64; 4],
-    after: [u64; 4],
+    before: [u64; 5],
+    after: [u64; 5],
 }
 
-const FIGURES: [By; 4] = [By::Bytes, By::Blocks, By::Slop, By::Allocations];
+const FIGURES: [By; 5] = [By::Bytes, By::Blocks, By::Slop, By::Pinned, By::Allocations];
+
+/// Which columns there are.
+#[derive(Clone, Copy)]
+struct Columns {
+    /// Two moments of one run have the same allocations over it.
+    runs: bool,
+    /// Where no page is known nothing is known to be pinned.
+    pins: bool,
+}
+
+impl Columns {
+    fn has(self, by: By) -> bool {
+        match by {
+            By::Allocations => self.runs,
+            By::Pinned => self.pins,
+            By::Bytes | By::Blocks | By::Slop => true,
+        }
+    }
+}
+
+fn head(by: By) -> &'static str {
+    match by {
+        By::Bytes => "bytes",
+        By::Blocks => "blocks",
+        By::Slop => "slop",
+        By::Pinned => "pinned",
+        By::Allocations => "allocations",
+    }
+}
 
 impl Sum {
     fn add(&mut self, row: &Row) {
@@ -64,14 +93,14 @@ impl Sum {
         }
     }
 
-    fn line(&self, runs: bool, word: &str, stack: &str) -> String {
+    fn line(&self, columns: Columns, word: &str, stack: &str) -> String {
         let mut line = String::new();
         for (at, by) in FIGURES.into_iter().enumerate() {
             let say = match by {
-                By::Bytes | By::Slop => units::bytes,
+                By::Bytes | By::Slop | By::Pinned => units::bytes,
                 By::Blocks | By::Allocations => units::count,
             };
-            if by != By::Allocations || runs {
+            if columns.has(by) {
                 let _ = write!(line, "{:>12}", signed(self.before[at], self.after[at], say));
             }
         }
@@ -144,7 +173,14 @@ pub fn render(diff: &Diff, style: &Style) -> String {
         units::bytes(old.slop_bytes()),
         units::bytes(new.slop_bytes()),
     );
-    // Two moments of one run have the same allocations over it.
+    if before.pins_known {
+        let _ = writeln!(
+            text,
+            "pinned  {} \u{2192} {} free on resident pages that live blocks keep",
+            units::bytes(old.pinned_bytes),
+            units::bytes(new.pinned_bytes),
+        );
+    }
     let runs = old.allocations != new.allocations || old.allocated_bytes != new.allocated_bytes;
     if runs {
         let _ = writeln!(
@@ -156,14 +192,13 @@ pub fn render(diff: &Diff, style: &Style) -> String {
             units::plural(new.allocations, "allocation"),
         );
     }
-    let heads: &[&str] = if runs {
-        &["bytes", "blocks", "slop", "allocations"]
-    } else {
-        &["bytes", "blocks", "slop"]
+    let columns = Columns {
+        runs,
+        pins: before.pins_known,
     };
     text.push('\n');
-    for head in heads {
-        let _ = write!(text, "{head:>12}");
+    for by in FIGURES.into_iter().filter(|by| columns.has(*by)) {
+        let _ = write!(text, "{:>12}", head(by));
     }
     text.push_str("  change    stack\n");
     let (mut total, mut others, mut left_out) = (Sum::default(), Sum::default(), 0u64);
@@ -172,7 +207,7 @@ pub fn render(diff: &Diff, style: &Style) -> String {
         if index < style.rows && row.size(style.by) > 0 {
             let mut one = Sum::default();
             one.add(row);
-            text += &one.line(runs, word(row.change), &stack(row, style.frames));
+            text += &one.line(columns, word(row.change), &stack(row, style.frames));
         } else {
             others.add(row);
             left_out += 1;
@@ -180,11 +215,11 @@ pub fn render(diff: &Diff, style: &Style) -> String {
     }
     if left_out > 0 {
         text += &others.line(
-            runs,
+            columns,
             "",
             &format!("others: {}", units::plural(left_out, "stack")),
         );
     }
-    text += &total.line(runs, "", "sum");
+    text += &total.line(columns, "", "sum");
     text
 }
