@@ -11,8 +11,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use clap::{Args as ClapArgs, ValueEnum};
+use skinflint_analysis::AnalysisError;
 use skinflint_export::diff::{By, Diff};
 use skinflint_export::diff_text::{Style, render};
 
@@ -25,8 +26,8 @@ Examples:
   skinflint diff app.sft --from 'load begin' --to 'load end'
   skinflint diff old.sft new.sft --from end --to end --by blocks --json
 
-Stacks are matched by the module and function of each frame, not by address: other builds and versions of
-the program and its libraries can be compared. Moments are those of `skinflint report --at`.";
+Stacks are matched by the module and function of each frame, not by address: other builds and
+versions of the program and its libraries can be compared. Moments are those of `skinflint report --at`.";
 
 #[derive(ClapArgs, Debug)]
 pub struct DiffArgs {
@@ -96,8 +97,10 @@ impl Figure {
 pub fn diff(args: &DiffArgs) -> Result<u8> {
     let (from, to) = moments(args)?;
     let after = args.after.as_ref().unwrap_or(&args.before);
-    let old = analyse::analyse(&args.before, &args.names.at(from), false)?;
-    let new = analyse::analyse(after, &args.names.at(to), false)?;
+    let old = analyse::analyse(&args.before, &args.names.at(from), false)
+        .map_err(|error| asked_by("--from", error))?;
+    let new = analyse::analyse(after, &args.names.at(to), false)
+        .map_err(|error| asked_by("--to", error))?;
     let (old_name, new_name) = (
         args.before.display().to_string(),
         after.display().to_string(),
@@ -130,6 +133,14 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     Ok(0)
 }
 
+/// A moment that there is not was asked for by this option here, not by `--at`.
+fn asked_by(option: &str, error: Error) -> Error {
+    match error.downcast::<AnalysisError>() {
+        Ok(error) => anyhow!("{}", error.to_string().replacen("--at", option, 1)),
+        Err(error) => error,
+    }
+}
+
 /// The two moments.
 fn moments(args: &DiffArgs) -> Result<(&str, &str)> {
     let from = args.from.as_deref();
@@ -138,7 +149,7 @@ fn moments(args: &DiffArgs) -> Result<(&str, &str)> {
     if one && from.is_none() && to.is_none() {
         bail!(
             "one trace has nothing to be compared with: give a second one, or two moments of this one with \
-             --from and --to (a mark, a time, peak, heap-peak, end)"
+             --from and --to (a mark, a time, peak, heap-peak, after-free, end)"
         );
     }
     let (from, to) = (
