@@ -20,6 +20,10 @@ pub struct Rng(pub u64);
 
 impl Rng {
     /// The next 64 bits.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it has no end, so it is no iterator"
+    )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
