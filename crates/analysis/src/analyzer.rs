@@ -330,6 +330,12 @@ impl Analyzer {
                 self.close(&mut instant, snapshot, false);
             }
         }
+        if let Some(windows) = &mut self.windows {
+            // `finish` puts it behind all that were planned; a fall before this one was smaller.
+            let index = self.plan.instants.len();
+            windows.forget(index);
+            windows.instant(index, instant.time_ns, &mut self.ledger);
+        }
         self.after_free = Some(instant);
     }
 

@@ -196,6 +196,10 @@ pub enum AnalysisError {
 impl fmt::Display for AnalysisError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            AnalysisError::NoSuchMark { name, .. } if name.parse::<f64>().is_ok() => write!(
+                f,
+                "--at {name}: no such mark, and a time needs its unit: {name}s or {name}ms"
+            ),
             AnalysisError::NoSuchMark { name, known } if known.is_empty() => write!(
                 f,
                 "--at {name}: the trace has no marks; use peak, end, heap-peak or after-free, or call \

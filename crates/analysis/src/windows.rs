@@ -129,6 +129,14 @@ impl Recorder {
         }
     }
 
+    /// The instant is not there after all: its edge stays, as one of activity. Cost: the edges.
+    pub(crate) fn forget(&mut self, instant: usize) {
+        let edges = self.buckets.iter_mut().map(|bucket| &mut bucket.end);
+        for edge in edges.chain([&mut self.start]) {
+            edge.instants.retain(|one| *one as usize != instant);
+        }
+    }
+
     fn close(&mut self, time_ns: u64, instant: Option<u32>, ledger: &mut Ledger) {
         let mut noted = std::mem::take(&mut self.noted);
         noted.clear();

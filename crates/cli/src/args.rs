@@ -13,15 +13,16 @@ use skinflint_base::env;
 Example:
   skinflint run -- sqlite3 app.db 'select count(*) from t'
 
-Exit status: run and record pass on the program's (128 + n if signal n killed it); 2 for wrong use; 1 for a
-trace that cannot be read.
+Exit status: run and record pass on the program's (128 + n if signal n killed it); 2 for wrong use;
+1 for a trace that cannot be read.
 
 Environment:
   SKINFLINT_RECORDER   path of libskinflint_record.so, if it is not beside this program or in
                        ../lib/skinflint
   SKINFLINT_ALLOCATOR  the same for libskinflint.so
   SKINFLINT_REPLAYER, SKINFLINT_PROBE_LIBRARY, SKINFLINT_PEERS
-                       the same for what compare needs: skinflint-replay, libskinflint_probe.so, peers.json
+                       the same for what compare needs: skinflint-replay,
+                       libskinflint_probe.so, peers.json
   SKINFLINT_FIT        fit profile that the allocator reads at its start (skinflint fit)
   NO_COLOR, COLUMNS    no colour; width of the text report")]
 pub struct Args {
@@ -49,8 +50,8 @@ Examples:
   skinflint record --mark-signal USR2 -- ./server &   # then: kill -USR2 SERVER-PID makes a mark
 
 Every process that the program starts is recorded into a trace of its own. A program marks its own
-moments by skinflint_mark(\"name\") (skinflint.h); kill -USR1 SKINFLINT-PID marks from outside. Two marks
-called \"X begin\" and \"X end\" make a phase.")]
+moments by skinflint_mark(\"name\") (skinflint.h); kill -USR1 SKINFLINT-PID marks from outside. Two
+marks called \"X begin\" and \"X end\" make a phase.")]
     Record(RecordArgs),
 
     /// Analyse a trace, or several as one: text, --json or --html
@@ -68,9 +69,10 @@ Examples:
   skinflint attach 4711 -o app.sft              # Ctrl-C, or skinflint detach 4711, leaves it
   skinflint attach $(pidof redis-server) --for 60
 
-Blocks from before are unknown. Needs gdb with Python, which stops the program for about a second at each end;
-a wait in it (poll, sleep) may return early. Not for statically linked programs, nor for allocators that are linked
-into the program without being exported. The recorder stays loaded afterwards, and does nothing.")]
+Blocks from before are unknown. Needs gdb with Python, which stops the program for about a second at
+each end; a wait in it (poll, sleep) may return early. Not for statically linked programs, nor for
+allocators that are linked into the program without being exported. The recorder stays loaded
+afterwards, and does nothing.")]
     Attach(AttachArgs),
 
     /// Leave a program that attach records, as it was
@@ -86,8 +88,8 @@ Examples:
   skinflint top 4711                            # of several: the process
   skinflint top app.sft                         # a trace, also one that is complete
 
-Keys: s sorts by live bytes, growth or churn; p holds the screen still; h explains; q quits. Where stdout is no
-terminal, one frame is printed as text.")]
+Keys: s sorts by live bytes, growth or churn; p holds the screen still; h explains; q quits. Where
+stdout is no terminal, one frame is printed as text.")]
     Top(TopArgs),
 
     /// Tell a recording to start, stop, mark, take a snapshot
@@ -97,8 +99,9 @@ Examples:
   skinflint ctl 4711 mark 'load begin'          # of several recordings: a process of it
   skinflint ctl status --json | jq '.processes[].trace'
 
-PID is the program's, that of any process it started, or skinflint's own. While stopped, releases are still
-recorded, so that what was acquired before is known to live or not; acquisitions are only counted.")]
+PID is the program's, that of any process it started, or skinflint's own. While stopped,
+releases are still recorded, so that what was acquired before is known to live or not; acquisitions
+are only counted.")]
     Ctl(CtlArgs),
 
     /// Count the sizes that a program asks for, as a concordance
@@ -152,8 +155,8 @@ Examples:
   skinflint fit monday.sft friday.sft -o app.fit --json | jq '.earned'
   skinflint fit --show app.fit
 
-Traces must be of one program. What was learned goes to stderr. To use it, set SKINFLINT_FIT=app.fit where
-the program runs on Skinflint's allocator; a profile that is damaged is ignored there, with one line.")]
+Traces must be of one program. What was learned goes to stderr. To use it, set SKINFLINT_FIT=app.fit
+where the program runs on Skinflint's allocator; a profile that is damaged is ignored there, with one line.")]
     Fit(FitArgs),
 
     /// Lay a trace's blocks out as other allocators would, without running anything

@@ -55,7 +55,9 @@ pub fn session_of(pid: Option<u32>) -> Result<Found> {
     let Some(pid) = pid else {
         return match found.len() {
             1 => Ok(found.remove(0)),
-            0 => bail!("nothing is being recorded{hint}"),
+            0 => bail!(
+                "nothing is being recorded{hint}; start the program by `skinflint record`, or attach to it"
+            ),
             _ => bail!(
                 "{} recordings are under way: {}; give one of these process ids",
                 found.len(),

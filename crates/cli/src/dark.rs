@@ -34,9 +34,9 @@ Examples:
   skinflint dark-matter app.sft memory-report.json.gz
   skinflint dark-matter app.sft report.json --at 'memory report' --json
 
-The memory report is Firefox's (about:memory, version 1), of the moment that --at names. With totals only it
-is known how much no reporter covers, and stacks are \"possible\". A report whose entries list the addresses
-they have measured (\"blocks\", \"ranges\": docs/export.md) is compared byte by byte.";
+The memory report is Firefox's (about:memory, version 1), of the moment that --at names. With totals
+only it is known how much no reporter covers, and stacks are \"possible\". A report whose
+entries list the addresses they have measured (\"blocks\", \"ranges\": docs/export.md) is compared byte by byte.";
 
 /// A memory report larger than this is none.
 const LARGEST_REPORT: u64 = 1 << 30;
@@ -51,8 +51,8 @@ pub struct DarkArgs {
     #[arg(value_name = "REPORT")]
     pub report: PathBuf,
 
-    /// The moment at which the memory report was made: peak, end, heap-peak, the name of a mark, or a
-    /// time after the start
+    /// The moment at which the memory report was made: peak, end, heap-peak, after-free, the name of a
+    /// mark, or a time after the start
     #[arg(long, value_name = "MOMENT", default_value = "end")]
     pub at: String,
 

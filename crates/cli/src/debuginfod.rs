@@ -30,6 +30,8 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 /// # Errors
 /// A folder that is none, an address that is none, `env` without the variable, no curl.
 pub fn folders(options: &NameOptions, modules: &[Module]) -> Result<Vec<PathBuf>> {
+    must_be_folders("--debug-dir", &options.debug_dir)?;
+    must_be_folders("--sysroot", options.sysroot.as_slice())?;
     let mut folders = options.debug_dir.clone();
     let mut servers = Vec::new();
     for named in &options.debuginfod {
@@ -56,6 +58,20 @@ pub fn folders(options: &NameOptions, modules: &[Module]) -> Result<Vec<PathBuf>
         folders.push(cache);
     }
     Ok(folders)
+}
+
+/// That what an option names is a folder: one that is not would only leave names away, without a word.
+///
+/// # Errors
+/// It is not.
+pub fn must_be_folders(option: &str, named: &[PathBuf]) -> Result<()> {
+    match named.iter().find(|path| !path.is_dir()) {
+        Some(path) => bail!(
+            "{option} {}: no such folder; check the name and that you may read it",
+            path.display()
+        ),
+        None => Ok(()),
+    }
 }
 
 fn is_id(build_id: &str) -> bool {

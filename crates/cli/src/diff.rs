@@ -11,8 +11,9 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use clap::{Args as ClapArgs, ValueEnum};
+use skinflint_analysis::AnalysisError;
 use skinflint_export::diff::{By, Diff};
 use skinflint_export::diff_text::{Style, render};
 
@@ -25,8 +26,8 @@ Examples:
   skinflint diff app.sft --from 'load begin' --to 'load end'
   skinflint diff old.sft new.sft --from end --to end --by blocks --json
 
-Stacks are matched by the module and function of each frame, not by address: other builds and versions of
-the program and its libraries can be compared. Moments are those of `skinflint report --at`.";
+Stacks are matched by the module and function of each frame, not by address: other builds and
+versions of the program and its libraries can be compared. Moments are those of `skinflint report --at`.";
 
 #[derive(ClapArgs, Debug)]
 pub struct DiffArgs {
@@ -106,8 +107,8 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
         };
         analyse::analyse_with(&analyse::open(trace)?, trace, &args.names.at(at), more)
     };
-    let old = analysed(&args.before, from)?;
-    let new = analysed(after, to)?;
+    let old = analysed(&args.before, from).map_err(|error| asked_by("--from", error))?;
+    let new = analysed(after, to).map_err(|error| asked_by("--to", error))?;
     let (old_name, new_name) = (
         args.before.display().to_string(),
         after.display().to_string(),
@@ -146,6 +147,14 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     Ok(0)
 }
 
+/// A moment that there is not was asked for by this option here, not by `--at`.
+fn asked_by(option: &str, error: Error) -> Error {
+    match error.downcast::<AnalysisError>() {
+        Ok(error) => anyhow!("{}", error.to_string().replacen("--at", option, 1)),
+        Err(error) => error,
+    }
+}
+
 /// The two moments.
 fn moments(args: &DiffArgs) -> Result<(&str, &str)> {
     let from = args.from.as_deref();
@@ -154,7 +163,7 @@ fn moments(args: &DiffArgs) -> Result<(&str, &str)> {
     if one && from.is_none() && to.is_none() {
         bail!(
             "one trace has nothing to be compared with: give a second one, or two moments of this one with \
-             --from and --to (a mark, a time, peak, heap-peak, end)"
+             --from and --to (a mark, a time, peak, heap-peak, after-free, end)"
         );
     }
     let (from, to) = (

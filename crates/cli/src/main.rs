@@ -64,11 +64,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether someone closed the pipe that we were writing to (`| head`).
+/// Whether someone closed the pipe that we were writing to (`| head`). A JSON writer's error hides the one of the
+/// pipe from `chain`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        cause
+        let direct = cause
             .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+            .map(std::io::Error::kind);
+        let in_json = || cause.downcast_ref::<serde_json::Error>()?.io_error_kind();
+        direct.or_else(in_json) == Some(std::io::ErrorKind::BrokenPipe)
     })
 }

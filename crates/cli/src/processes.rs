@@ -6,6 +6,7 @@
 //!
 //! M1  No more traces are open at a time than there are processors: a build leaves thousands.
 //! M2  A file of a folder that is no whole trace is said in the report; one that was named is an error.
+//! M3  A recording counts once, whatever copies of it lie there.
 //!
 //! Not here: what the sums are (analysis::processes), how they look (view::processes).
 
@@ -98,6 +99,12 @@ fn count(path: &Path, at_ns: Option<u64>, ended_ns: u64) -> Result<(Counted, Vec
     Ok((counter.finish(ended_ns), damage))
 }
 
+/// The one of these that is the same recording (a copy, perhaps cut): its memory would count twice.
+fn copy_of<'m>(members: &'m [Member], member: &Member) -> Option<&'m str> {
+    let same = |other: &&Member| other.process.uid == member.process.uid;
+    members.iter().find(same).map(|other| other.trace.as_str())
+}
+
 /// The report on these traces. `lenient`: those that cannot be read are said in it (M2).
 ///
 /// # Errors
@@ -109,10 +116,20 @@ pub fn analyse_all(traces: &[PathBuf], lenient: bool) -> Result<Processes> {
     let mut paths = Vec::new();
     for (path, opened) in traces.iter().zip(in_parallel(traces, |path| member(path))) {
         match opened {
-            Ok(member) => {
-                members.push(member);
-                paths.push(path.clone());
-            }
+            Ok(member) => match copy_of(&members, &member) {
+                None => {
+                    members.push(member);
+                    paths.push(path.clone());
+                }
+                Some(first) if lenient => unread.push(format!(
+                    "{} is of the same recording as {first}, and was left out: move it elsewhere.",
+                    member.trace
+                )),
+                Some(first) => bail!(
+                    "{}: the same recording as {first}; give each once, or compare them with `skinflint diff`",
+                    member.trace
+                ),
+            },
             Err(error) if lenient => {
                 unread.push(format!("{error:#}."));
                 first.get_or_insert(error);
@@ -153,6 +170,12 @@ pub fn report(args: &ReportArgs, traces: &[PathBuf]) -> Result<u8> {
         bail!(
             "--at {}: a moment is of one trace, and {} were given; give one of them",
             args.analysis.at,
+            traces.len()
+        );
+    }
+    if args.windows {
+        bail!(
+            "--windows: windows are of one trace, and {} were given; give one of them",
             traces.len()
         );
     }

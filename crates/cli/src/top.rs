@@ -9,15 +9,18 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use skinflint_symbols::SymbolOptions;
+use skinflint_trace::OpenError;
 
 use crate::args::{TopArgs, When};
 use crate::ctl;
+use crate::debuginfod;
 
 /// Does it.
 ///
 /// # Errors
 /// No such trace or recording; a trace that cannot be read.
 pub fn top(args: &TopArgs) -> Result<u8> {
+    debuginfod::must_be_folders("--debug-dir", &args.debug_dir)?;
     let trace = trace_of(args)?;
     let terminal = io::stdout().is_terminal() && io::stdin().is_terminal() && !args.once;
     let seen = terminal_size::terminal_size_of(io::stdout()).map(|(wide, high)| (wide.0, high.0));
@@ -39,11 +42,17 @@ pub fn top(args: &TopArgs) -> Result<u8> {
             _ => (columns.unwrap_or(120).clamp(40, 1000), 40),
         },
     };
-    let plain =
-        |error: Box<dyn std::error::Error + Send + Sync>| match error.downcast::<io::Error>() {
+    // What the exit status goes by keeps its type.
+    let plain = |error: Box<dyn std::error::Error + Send + Sync>| {
+        let error = match error.downcast::<io::Error>() {
+            Ok(error) => return anyhow::Error::new(*error),
+            Err(error) => error,
+        };
+        match error.downcast::<OpenError>() {
             Ok(error) => anyhow::Error::new(*error),
             Err(error) => anyhow!("{error}"),
-        };
+        }
+    };
     if terminal {
         skinflint_top::watch(&trace, &options).map_err(plain)?;
     } else {

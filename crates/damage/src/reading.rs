@@ -8,7 +8,8 @@
 //! W1  What cannot be opened is refused with a message that names the file and says what to do.
 //! W2  Events that the headers announce either come or are in a damage that says how many. They come by ticket; two
 //!     of one ticket can only be blocks of different traces.
-//! W3  The rows of every books add up to its resident bytes; the JSON can be read again.
+//! W3  The rows of every books add up to its resident bytes; every instant is an edge of the windows, once; the JSON
+//!     can be read again.
 //!
 //! Not here: names of functions; files.
 
@@ -93,6 +94,16 @@ fn hold(report: &Report) {
         let rows: u64 = books.rows.iter().map(|row| row.bytes).sum();
         assert_eq!(rows, books.resident_bytes, "books of {instant:?}");
     }
+    let Some(windows) = &report.windows else {
+        return;
+    };
+    let edges = windows.edges.iter();
+    let mut at: Vec<u32> = edges
+        .flat_map(|edge| edge.instants.iter().copied())
+        .collect();
+    at.sort_unstable();
+    let all: Vec<u32> = (0..report.instants.len() as u32).collect();
+    assert_eq!(at, all, "edges of the instants");
 }
 
 fn views(report: &Report) {

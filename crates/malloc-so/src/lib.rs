@@ -39,3 +39,13 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: abort does not return.
     unsafe { libc::abort() }
 }
+
+// Never called, since nothing unwinds; the prebuilt `core` names it where it is not optimised away (debug builds).
+// Hidden: a program that unwinds must find its own, not ours, which would come first.
+core::arch::global_asm!(
+    ".pushsection .text.rust_eh_personality,\"ax\",@progbits",
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality: ud2",
+    ".popsection",
+);

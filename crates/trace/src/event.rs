@@ -5,7 +5,8 @@
 //!   thread 1 ───────────────────ticket 2──ticket 4────────►      order of events = order of tickets
 //! ```
 //!
-//! E1  Tickets are unique within a trace and rise within a thread. A release (free, the first half of
+//! E1  Tickets are unique within a trace and rise within a thread; only a mark that was made from outside
+//!     has the ticket of the event that it follows, and shares it with other such marks. A release (free, the first half of
 //!     a realloc, munmap) takes its ticket before the real call, an acquisition after it, so no
 //!     address is ever handed out twice without a release between.
 //! E2  `ReallocRelease` is followed, in the same thread and before any other heap event of that

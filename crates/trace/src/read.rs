@@ -582,11 +582,12 @@ impl Scan {
         }
     }
 
-    /// Tickets rise within a thread (event.rs E1). A block that belongs to another trace shows here, if its
+    /// Tickets rise within a thread; marks from outside of a program that does nothing between them have one
+    /// (event.rs E1), and a block may end between two of those. A block that belongs to another trace shows here, if its
     /// checksums and its sequence are right.
     fn check_order(&mut self, at: u64, header: &Header) {
         let last = self.last_tickets.insert(header.stream, header.last_ticket);
-        if last.is_some_and(|last| header.first_ticket <= last) {
+        if last.is_some_and(|last| header.first_ticket < last) {
             let what = format!(
                 "events of thread {} that do not come after those before them; figures from there on may be wrong",
                 header.stream

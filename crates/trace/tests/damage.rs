@@ -312,3 +312,46 @@ fn a_file_that_shrinks_while_it_is_read() {
     let lost: u64 = reader.damage().iter().map(|damage| damage.events).sum();
     assert_eq!(came as u64 + lost, EVENTS as u64);
 }
+
+#[test]
+fn marks_from_outside_share_the_ticket_of_what_they_follow() {
+    let events_of_two_blocks = |first: u64, second: u64| {
+        let mut disk = Disk::new();
+        let mut writer = Writer::new(&mut disk, &ProcessInfo::default(), 1).unwrap();
+        let mut encoder = EventEncoder::new(ThreadId(0));
+        for (mark, ticket) in [(0, first), (1, first), (2, second)] {
+            encoder.push(&Event {
+                ticket,
+                time_ns: u64::from(mark),
+                thread: ThreadId(0),
+                kind: EventKind::Mark { mark },
+            });
+            // The block ends between the second and the third, while the program does nothing.
+            if mark > 0 {
+                writer.events(encoder.take().unwrap()).unwrap();
+            }
+        }
+        let ending = Ending {
+            events: 3,
+            ..Ending::default()
+        };
+        writer.ending(&ending).unwrap();
+        let trace = Trace::from_bytes(disk.bytes, "idle.sft").unwrap();
+        let mut seen = Vec::new();
+        let mut events = trace.events();
+        events.for_each(|event| seen.push((event.ticket, event.time_ns)));
+        let said: Vec<String> = trace.damage.iter().map(|one| one.what.clone()).collect();
+        (seen, said)
+    };
+    let (seen, said) = events_of_two_blocks(70, 70);
+    assert_eq!(
+        (&seen[..], said.len()),
+        (&[(70, 0), (70, 1), (70, 2)][..], 0),
+        "{said:?}"
+    );
+    let (_, said) = events_of_two_blocks(70, 69);
+    assert!(
+        said.len() == 1 && said[0].contains("do not come after"),
+        "{said:?}"
+    );
+}

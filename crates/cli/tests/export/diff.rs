@@ -32,6 +32,20 @@ fn blocks(diff: &Value, function: &str) -> (u64, u64) {
 }
 
 #[test]
+fn a_moment_that_there_is_not_is_told_by_its_option() {
+    let bench = Bench::new();
+    recorded(&bench, "predicted");
+    for option in ["--from", "--to"] {
+        let asked = |moment| bench.tool(["diff", "main.sft", option, moment]);
+        asked("nowhere").says(
+            2,
+            &[&format!("{option} nowhere: no such mark"), "request begin"],
+        );
+        asked("1.5").says(2, &[&format!("{option} 1.5: "), "1.5s or 1.5ms"]);
+    }
+}
+
+#[test]
 fn two_marks_of_one_run() {
     let bench = Bench::new();
     recorded(&bench, "predicted");

@@ -225,6 +225,12 @@ fn what_cannot_be_one_report_is_refused() {
     bench
         .tool(["report", "main.sft", "gone.sft"])
         .says(1, &["gone.sft"]);
+    bench
+        .tool(["report", "main.sft", "main.sft", "--windows", "--json"])
+        .says(2, &["--windows", "of one trace"]);
+    bench
+        .tool(["report", "main.sft", "./main.sft"])
+        .says(2, &["./main.sft: the same recording as main.sft"]);
     // In a folder it is said, and the rest is reported.
     std::fs::write(bench.path("cut.sft"), b"\x89SF").expect("a file");
     let done = bench.tool(["report", "."]);
@@ -235,4 +241,10 @@ fn what_cannot_be_one_report_is_refused() {
         done.stdout
     );
     assert!(done.stdout.contains("cut.sft"), "{}", done.stdout);
+    // A copy counts once.
+    std::fs::copy(bench.path("main.sft"), bench.path("cut.sft")).expect("a copy");
+    let done = bench.tool(["report", ".", "--json"]);
+    let copied: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    assert_eq!(number(&copied["totals"]["traces"]), 1);
+    assert!(done.stdout.contains("was left out"), "{}", done.stdout);
 }

@@ -132,6 +132,10 @@ fn code_that_a_program_made_has_the_name_of_its_map() {
     );
     let gone = bench.tool(["report", "main.sft", "--perf-map", "gone.map"]);
     gone.says(2, &["--perf-map gone.map: cannot be read"]);
+    for option in ["--debug-dir", "--sysroot"] {
+        let gone = bench.tool(["report", "main.sft", option, "gone"]);
+        gone.says(2, &[option, "gone: no such folder"]);
+    }
 }
 
 #[test]

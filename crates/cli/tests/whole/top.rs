@@ -205,7 +205,7 @@ fn without_a_terminal_it_is_one_frame_of_text() {
     assert!(done.stdout.lines().all(|line| line.chars().count() <= 110));
     let gone = bench.tool(["top", "gone.sft"]);
     assert!(
-        gone.status.code() == Some(2) && gone.stderr.contains("gone.sft"),
+        gone.status.code() == Some(1) && gone.stderr.contains("gone.sft"),
         "{gone:#?}"
     );
     bench.tool(["top", "4194305"]).says(2, &["4194305: "]);

@@ -212,6 +212,8 @@ fn a_closed_pipe_is_success() {
     for arguments in [
         &["report", "main.sft"][..],
         &["report", "main.sft", "--json"],
+        &["report", ".", "--json"],
+        &["diff", "main.sft", "--from", "request begin", "--json"],
         &["counts", "main.sft"],
         &["--help"],
     ] {
