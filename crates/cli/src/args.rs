@@ -114,15 +114,15 @@ Examples:
 A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> given ( slop )")]
     Counts(CountsArgs),
 
-    /// Write what a trace holds in the format of another tool: pprof, DHAT, heaptrack, Firefox …
+    /// Write a trace for another tool: pprof, DHAT, heaptrack, Firefox …
     #[command(after_help = crate::export::HELP)]
     Export(crate::export::ExportArgs),
 
-    /// Compare two runs, or two moments of one run: what grew, shrank, appeared and vanished, by stack
+    /// Compare two runs, or two moments: what grew and shrank, by stack
     #[command(after_help = crate::diff::HELP)]
     Diff(crate::diff::DiffArgs),
 
-    /// Say what a program's own memory reporters leave out, by stack, and what two of them both claim
+    /// Say what the program's own reporters leave out, or count twice
     #[command(visible_alias = "dmd", after_help = crate::dark::HELP)]
     DarkMatter(crate::dark::DarkArgs),
 
@@ -134,7 +134,7 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = exec_help())]
     Exec(ExecArgs),
 
-    /// Run a program, or replay traces, under several allocators, and say which serves best
+    /// Run a program, or replay traces, under several allocators
     #[command(after_help = "\
 Examples:
   skinflint compare -- ./app --input big.json
@@ -148,7 +148,7 @@ snmalloc, rpmalloc; own is what the program is linked with; or a path. `cargo xt
 their authors' sources. What each figure means is in docs/compare.md.")]
     Compare(CompareArgs),
 
-    /// Learn a profile for the allocator from traces: size classes, span lengths, memory to keep
+    /// Learn a profile for the allocator: size classes, spans, what to keep
     #[command(after_help = "\
 Examples:
   skinflint fit app.sft -o app.fit

@@ -200,6 +200,20 @@ fn a_fall_is_an_instant_and_the_same_in_both_readings() {
     );
     // Two of eight blocks are left after the six went.
     assert_eq!((last.ticket, last.live_blocks), (13, 2));
+    // Where windows are wanted it is the edge after the fourteen events up to there, and no other.
+    let windows = Options {
+        windows: Some(WindowLimits::default()),
+        ..Options::default()
+    };
+    let report = analyse(facts.clone(), windows, &events);
+    let index = report.instants.len() as u32 - 1;
+    let edges = report.windows.expect("asked for").edges;
+    let own: Vec<u64> = edges
+        .iter()
+        .filter(|edge| edge.instants.contains(&index))
+        .map(|edge| edge.events)
+        .collect();
+    assert_eq!(own, [14]);
     assert_eq!(found(&facts), Some(13));
     let at = |after_free_ticket| Options {
         at: Some(At::AfterFree),
