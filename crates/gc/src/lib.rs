@@ -50,8 +50,9 @@
 //! `heap` allocation · `mark` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
 //! when · `world` · `verify` · `typed` the safe side.
 //!
-//! Seams: incremental marking (`mark`), a variable-size space (`space`), heap snapshots ([`Heap::each_object`] with
-//! a listing tracer, as in `verify`), retaining paths ([`Heap::path_to`]).
+//! [`snapshot`] heap snapshots, retaining paths ([`Retainers`]) · [`census`] sums by kind.
+//!
+//! Seams: incremental marking (`mark`), a variable-size space (`space`).
 //!
 //! Not here: moving objects, threads that share a heap, free-list policies, reference counts.
 #![cfg(not(loom))]
@@ -61,6 +62,7 @@ mod backing;
 #[cfg(miri)]
 mod backing_miri;
 mod bits;
+pub mod census;
 mod chunks;
 mod collect;
 #[cfg(all(not(miri), target_arch = "x86_64"))]
@@ -71,6 +73,7 @@ mod kind;
 pub mod layout;
 mod mark;
 mod roots;
+pub mod snapshot;
 mod source;
 mod space;
 mod sweep;
@@ -87,8 +90,8 @@ pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
 pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn};
 pub use mark::{Pair, Tracer, WeakCell};
 pub use roots::{From, RootId};
+pub use snapshot::retain::{Path, Retainers, Step, Wanted};
 pub use source::{Source, SourceCounts};
 pub use sweep::Fault;
 pub use trigger::{Collection, Growth, Reason};
-pub use verify::{Path, Step};
 pub use world::{Config, World};
