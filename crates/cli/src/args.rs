@@ -122,6 +122,10 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = crate::diff::HELP)]
     Diff(crate::diff::DiffArgs),
 
+    /// Look into a heap snapshot (.heapsnapshot): classes, retained sizes, paths, differences
+    #[command(after_help = crate::heap::HELP)]
+    Heap(crate::heap::HeapArgs),
+
     /// Say what the program's own reporters leave out, or count twice
     #[command(visible_alias = "dmd", after_help = crate::dark::HELP)]
     DarkMatter(crate::dark::DarkArgs),

@@ -27,6 +27,7 @@ use crate::diff;
 use crate::exec;
 use crate::export;
 use crate::fit;
+use crate::heap;
 use crate::import;
 use crate::launch::{self, Outcome};
 use crate::processes;
@@ -48,6 +49,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Counts(args) => counts(&args),
         Command::Diff(args) => diff::diff(&args),
+        Command::Heap(args) => heap::heap(&args),
         Command::DarkMatter(args) => dark::dark(&args),
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
@@ -63,6 +65,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<OpenError>()
         || error.is::<fit::Unfit>()
         || error.is::<CompileError>()
+        || error.is::<skinflint_snapshot::read::ReadError>()
         || import::is_of_log(error)
     {
         1

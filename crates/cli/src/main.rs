@@ -7,6 +7,7 @@
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
 //!   export: trace ► analysis (+ symbols) ► export ► a file of another tool's format
 //!   compare: a program or traces ► compare (+ probe, replay) ► table, page
+//!   heap: a .heapsnapshot ► snapshot ► sums, dominators, paths, differences
 //!   exec: the program itself, on libskinflint.so
 //! ```
 //!
@@ -33,6 +34,7 @@ mod diff;
 mod exec;
 mod export;
 mod fit;
+mod heap;
 mod import;
 mod launch;
 mod preflight;

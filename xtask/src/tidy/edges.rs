@@ -30,6 +30,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
     ("gc", &["base", "pages"]),
+    // Reads what `gc` writes, and what browsers write.
+    ("snapshot", &[]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("trace", &[]),
@@ -54,7 +56,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top",
+            "compare", "export", "top", "snapshot",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.
