@@ -6,7 +6,8 @@
 #                    to three preemptions (a minute)
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
-#   make browser-test  the HTML report in Chromium, of a recording of ten million events (two minutes; part of `make test`)
+#   make browser-test  the HTML report in Chromium, of a recording of ten million events, and a heap snapshot in its
+#                      DevTools (two minutes; part of `make test`)
 #   make bench-page    the page's bars: opens in 2 s, brushes in 50 ms (on a quiet machine)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
@@ -92,6 +93,7 @@ test: test-deps parquet-deps build
 	python3 -B bench/suite/selftest.py
 	python3 -B bench/compare/selftest.py
 	python3 -B bench/gc/trees.py --selftest
+	python3 -B bench/gc/snapshot.py --selftest
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory browser-test
 	@$(MAKE) --no-print-directory check
@@ -154,6 +156,8 @@ browser-test: browser-deps build
 	timeout 300 node $(BROWSER)/figures.mjs target/browser/marks.html target/browser/marks.json target/browser/churn.html target/browser/churn.json
 	timeout 300 node $(BROWSER)/brush.mjs target/browser/churn.html target/browser/shots
 	timeout 300 node $(BROWSER)/opening.mjs target/browser/churn.html
+	$(CARGO) run --quiet --locked -p skinflint-gc --example snapshot -- 50000 target/browser/heap.heapsnapshot > target/browser/heap.json
+	timeout 300 node crates/gc/tests/browser/devtools.mjs target/browser/heap.heapsnapshot target/browser/heap.json
 
 bench-page: browser-deps build
 	sh $(BROWSER)/recordings.sh $(RELEASE)/skinflint target/browser

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
-//!   bench gc ──► python3 bench/gc/trees.py ARGS, which builds its own workspace
+//!   bench gc ──► python3 bench/gc/trees.py ARGS, or snapshot.py for `--only snapshot`; each builds what it runs
 //!   bench suite ──► cargo build --release of the tool and its libraries ──► python3 bench/suite/run.py ARGS
 //!   peers ──► python3 bench/alloc/peers.py ──► TARGET/bench/alloc/peers/peers.json and libraries
 //! ```
@@ -32,7 +32,7 @@ pub enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
-    /// The garbage-collected heap beside gc-arena: time, peak, what is left; exit 1 if a bar is missed.
+    /// The garbage-collected heap beside gc-arena (or --only snapshot: heap snapshots); exit 1 if a bar is missed.
     #[command(disable_help_flag = true)]
     Gc {
         /// Passed on: --rounds N, --json FILE, --target DIR, --help.
@@ -70,7 +70,7 @@ pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     let (no_build, options, packages, script) = match bench {
         Bench::Alloc { no_build, options } => (no_build, options, ALLOC, "bench/alloc/run.py"),
         // It builds what it runs: a workspace of its own, since it depends on the other collector.
-        Bench::Gc { options } => (&true, options, [].as_slice(), "bench/gc/trees.py"),
+        Bench::Gc { options } => (&true, options, [].as_slice(), gc_script(options)),
         Bench::Suite { no_build, options } => (no_build, options, SUITE, "bench/suite/run.py"),
     };
     if !no_build && !options.iter().any(|word| word == "--help") {
@@ -89,6 +89,18 @@ pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
             .and_then(|code| u8::try_from(code).ok())
             .unwrap_or(2),
     ))
+}
+
+/// The script of a part of the garbage-collected heap's benchmark.
+fn gc_script(options: &[OsString]) -> &'static str {
+    if options
+        .iter()
+        .any(|word| word == "snapshot" || word == "--only=snapshot")
+    {
+        "bench/gc/snapshot.py"
+    } else {
+        "bench/gc/trees.py"
+    }
 }
 
 /// Builds the other allocators, where both the benchmarks and `skinflint compare` look for them.

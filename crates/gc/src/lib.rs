@@ -95,3 +95,8 @@ pub use source::{Source, SourceCounts};
 pub use sweep::Fault;
 pub use trigger::{Collection, Growth, Reason};
 pub use world::{Config, World};
+
+/// The guide's code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/gc.md")]
+mod guide {}
