@@ -155,6 +155,9 @@ fn called(graph: &Graph, node: u32) -> String {
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect();
     let id = graph.id[node as usize];
+    if node == 0 {
+        return "(root)".to_owned();
+    }
     match graph.class_of(node) {
         "object" | "native" | "synthetic" => format!("{name} @{id}"),
         kind => format!("{kind} {name} @{id}"),
@@ -214,22 +217,22 @@ fn object(graph: &Graph, file: &Path, wanted: &str) -> Result<u32> {
         return Ok(node);
     }
     // A class may have colons in its name.
-    if let Some(node) = graph.by_name(wanted, 0) {
+    if let Some(node) = graph.by_class(wanted, 0) {
         return Ok(node);
     }
     let numbered = wanted.rsplit_once(':');
     if let Some((name, n)) = numbered.and_then(|(name, n)| Some((name, n.parse().ok()?))) {
-        if let Some(node) = graph.by_name(name, n) {
+        if let Some(node) = graph.by_class(name, n) {
             return Ok(node);
         }
-        if graph.by_name(name, 0).is_some() {
+        if graph.by_class(name, 0).is_some() {
             bail!(
                 "--path {wanted}: {shown} has fewer objects of this class; the first is {name}:0"
             );
         }
     }
     bail!(
-        "--path {wanted}: {shown} has no object of this name; `skinflint heap {shown}` prints classes"
+        "--path {wanted}: {shown} has no object of this class; `skinflint heap {shown}` prints classes"
     )
 }
 
@@ -262,11 +265,7 @@ fn path(file: &Path, wanted: &str) -> Result<(String, Value)> {
             .chars()
             .map(|c| if c.is_control() { '\u{fffd}' } else { c })
             .collect();
-        let name = if step.node == 0 {
-            "(root)".to_owned()
-        } else {
-            called(&graph, step.node)
-        };
+        let name = called(&graph, step.node);
         text += &format!("{edge:>24}  {name}\n");
     }
     let rows = steps.iter().map(|step| {

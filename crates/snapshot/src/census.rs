@@ -66,8 +66,8 @@ pub struct Census {
     classes: Vec<String>,
 }
 
-/// Types whose names are classes.
-fn by_name(kind: &str) -> bool {
+/// Types whose names are classes (C2).
+pub(crate) fn by_name(kind: &str) -> bool {
     matches!(
         kind,
         "object" | "native" | "hidden" | "synthetic" | "object shape" | "wasm object"

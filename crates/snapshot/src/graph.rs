@@ -8,6 +8,8 @@
 //!
 //! Not here: reading (`read`), dominators.
 
+use crate::census::by_name;
+
 /// Strings, one after the other.
 #[derive(Debug, Default)]
 pub struct Strings {
@@ -245,13 +247,16 @@ impl Graph {
         Some(place as u32)
     }
 
-    /// The nth node (from 0) of a name.
-    pub fn by_name(&self, name: &str, n: usize) -> Option<u32> {
-        let wanted = (0..self.strings.len() as u32)
-            .filter(|s| self.strings.get(*s).as_deref() == Some(name));
-        let wanted: Vec<u32> = wanted.collect();
-        let nodes = self.name.iter().enumerate();
-        let mut nodes = nodes.filter(|(_, name)| wanted.contains(name));
-        nodes.nth(n).map(|(node, _)| node as u32)
+    /// The nth node (from 0) of a class, in the file's order.
+    pub fn by_class(&self, name: &str, n: usize) -> Option<u32> {
+        let numbers = 0..self.strings.len() as u32;
+        let wanted: Vec<u32> = numbers
+            .filter(|number| self.strings.get(*number).as_deref() == Some(name))
+            .collect();
+        // A function may be called as the class that it makes.
+        let mut nodes = (0..self.len() as u32).filter(|node| {
+            wanted.contains(&self.name[*node as usize]) && by_name(self.class_of(*node))
+        });
+        nodes.nth(n)
     }
 }

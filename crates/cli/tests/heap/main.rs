@@ -179,7 +179,12 @@ fn nodes_own_snapshots_are_read() {
         .collect();
     // From the global object by name, then by number.
     assert!(edges.contains(&".kept"), "{edges:?}");
-    assert_eq!(edges.last(), Some(&"[499]"));
+    assert!(
+        edges.last().is_some_and(|edge| edge.starts_with('[')),
+        "{edges:?}"
+    );
+    assert_eq!(path["object"]["type"], "object");
+    assert!(!heap(&[before, "--path", "Foo:500"]).status.success());
 
     let retained = json(&[before, "--retained", "--limit", "0"]);
     let foo = rows(&retained, "objects", "Foo");
@@ -217,10 +222,8 @@ fn what_cannot_be_answered_is_said_with_the_next_step() {
         String::from_utf8(output.stderr).expect("UTF-8")
     };
     assert!(refused(&[name, "--path", "Nobody"], 2).contains("prints classes"));
-    assert!(
-        refused(&[name, "--path", "@4"], 2).contains("no object of this id")
-            || refused(&[name, "--path", "@3"], 2).contains("no object")
-    );
+    // Objects have odd numbers.
+    assert!(refused(&[name, "--path", "@100000000"], 2).contains("no object of this id"));
     assert!(refused(&[name, "--path", "@x"], 2).contains("an id is a number"));
     assert!(refused(&[name, "--path", "tenant \"tab 1\":1"], 2).contains("fewer"));
     assert!(refused(&["/no/such.heapsnapshot"], 1).contains("/no/such.heapsnapshot"));
