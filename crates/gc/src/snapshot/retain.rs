@@ -214,7 +214,10 @@ impl Walk<'_> {
     ) -> Vec<(usize, u32)> {
         let mut found = Vec::new();
         let mut last: *const Kind = core::ptr::null();
-        while !self.frontier.is_empty() && !(by_number.is_empty() && by_kind.is_empty()) {
+        while !self.frontier.is_empty() {
+            if by_number.is_empty() && by_kind.is_empty() {
+                break;
+            }
             for object in std::mem::take(&mut self.frontier) {
                 let Ok(number) = self.numbering.number(object) else {
                     continue;
