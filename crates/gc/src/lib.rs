@@ -72,6 +72,9 @@ mod heap;
 mod kind;
 pub mod layout;
 mod mark;
+// Miri has no reservations of address space; the models and properties of `policy` judge it instead.
+#[cfg(not(miri))]
+pub mod policy;
 mod roots;
 pub mod snapshot;
 mod source;
