@@ -143,6 +143,9 @@ fn words(arguments: &[JsValue], context: &mut Context) -> JsResult<String> {
             line.push_str(&value.display().to_string());
         } else if value.is_symbol() {
             line.push_str(&value.display().to_string());
+        } else if value.as_number().is_some_and(|n| n == 0.0 && n.is_sign_negative()) {
+            // As node prints it: a lost sign is a difference that tests should see.
+            line.push_str("-0");
         } else {
             line.push_str(&value.to_string(context)?.to_std_string_lossy());
         }
