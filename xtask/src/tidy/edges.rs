@@ -32,6 +32,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("gc", &["base", "pages"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
+    ("objects", &[]),
     ("trace", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
