@@ -76,13 +76,11 @@ pub struct Row {
     /// Bytes of the program's objects.
     pub user_bytes: usize,
     /// Live objects.
-    pub objects: usize,
-    /// Chunks of 1 MiB (or part of one: see docs/js.md) that it has.
+    pub objects: u64,
+    /// Megabytes of address space that they lie in.
     pub chunks: usize,
-    /// Bytes outside the heap that its objects hold.
-    pub client_bytes: usize,
     /// Collections made.
-    pub collections: usize,
+    pub collections: u64,
 }
 
 /// What was alive when a tenant ended.
@@ -91,11 +89,20 @@ pub struct Left {
     /// Whose.
     pub name: String,
     /// Objects.
-    pub objects: usize,
+    pub objects: u64,
     /// Their bytes.
     pub bytes: usize,
     /// What holds them.
     pub path: Option<String>,
+}
+
+/// Work at allocations that the heap counts as no pause.
+#[derive(Serialize, Clone, Copy, Debug, Default)]
+pub struct Slices {
+    /// All of them.
+    pub total_us: f64,
+    /// The longest.
+    pub longest_us: f64,
 }
 
 /// Who freed the objects.

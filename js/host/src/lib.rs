@@ -13,6 +13,7 @@
 
 pub mod args;
 mod clock;
+pub mod counted;
 mod heap;
 mod jobs;
 mod natives;

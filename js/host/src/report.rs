@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::heap::{Event, Freed, Left, Row};
+use crate::heap::{Event, Freed, Left, Row, Slices};
 use crate::pauses::Summary;
 use crate::tab::Failure;
 
@@ -70,6 +70,8 @@ pub struct Report {
     pub reasons: BTreeMap<String, u64>,
     /// Who freed objects.
     pub freed: Option<Freed>,
+    /// Work at allocations that counts as no pause.
+    pub slices: Option<Slices>,
     /// Share freed outside pauses, 0 to 1.
     pub share_outside_pauses: Option<f64>,
     /// Tenants when all tabs were open.
@@ -150,6 +152,10 @@ impl Report {
                 let _ = writeln!(text, "{} collections freed nothing and could not be timed", self.untimed);
             }
         }
+        if let Some(slices) = self.slices.filter(|_| self.pauses.is_some()) {
+            let (total, longest) = (slices.total_us / 1e3, slices.longest_us / 1e3);
+            let _ = writeln!(text, "objects ended at allocations: {total:.1} ms in all, {longest:.3} ms at most at once");
+        }
         if !self.reasons.is_empty() {
             let list: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
             let _ = writeln!(text, "collections by reason: {}", list.join(", "));
@@ -168,10 +174,10 @@ impl Report {
         if self.tenants.is_empty() {
             return;
         }
-        let _ = writeln!(text, "\n{:<22}{:>12}{:>12}{:>10}{:>8}{:>13}{:>13}", "tenants, all open", "engine's", "program's", "objects", "chunks", "outside", "collections");
+        let _ = writeln!(text, "\n{:<22}{:>12}{:>12}{:>10}{:>8}{:>13}", "tenants, all open", "engine's", "program's", "objects", "chunks", "collections");
         let mut line = |row: &Row| {
-            let (system, user, client) = (mib(row.system_bytes as u64), mib(row.user_bytes as u64), mib(row.client_bytes as u64));
-            let _ = writeln!(text, "{:<22}{system:>12}{user:>12}{:>10}{:>8}{client:>13}{:>13}", row.name, row.objects, row.chunks, row.collections);
+            let (system, user) = (mib(row.system_bytes as u64), mib(row.user_bytes as u64));
+            let _ = writeln!(text, "{:<22}{system:>12}{user:>12}{:>10}{:>8}{:>13}", row.name, row.objects, row.chunks, row.collections);
         };
         self.tenants.iter().take(TENANTS_SHOWN).for_each(&mut line);
         if let Some(rest @ [_, ..]) = self.tenants.get(TENANTS_SHOWN..) {
@@ -181,7 +187,6 @@ impl Report {
                 sum.user_bytes += row.user_bytes;
                 sum.objects += row.objects;
                 sum.chunks += row.chunks;
-                sum.client_bytes += row.client_bytes;
                 sum.collections += row.collections;
             }
             line(&sum);

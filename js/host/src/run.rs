@@ -109,6 +109,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         reasons: heap::reasons(),
         share_outside_pauses: freed.and_then(|freed| freed.share_outside()),
         freed,
+        slices: heap::slices(),
         tenants,
         left: run.left,
         events,

@@ -8,7 +8,7 @@ use std::any::Any;
 
 use anyhow::{Result, bail};
 
-use super::{Freed, Left, Row, Settings};
+use super::{Freed, Left, Row, Settings, Slices};
 use crate::watch;
 
 /// What is under the engine.
@@ -79,6 +79,11 @@ pub fn out_of_memory(_payload: &(dyn Any + Send)) -> Option<String> {
 
 /// Not told (H1). Everything is freed in pauses, by the source.
 pub fn freed() -> Option<Freed> {
+    None
+}
+
+/// There are none.
+pub fn slices() -> Option<Slices> {
     None
 }
 
