@@ -61,6 +61,7 @@ mod backing;
 #[cfg(miri)]
 mod backing_miri;
 mod bits;
+mod cells;
 mod chunks;
 mod collect;
 #[cfg(all(not(miri), target_arch = "x86_64"))]
@@ -81,6 +82,7 @@ pub mod typed;
 mod verify;
 mod world;
 
+pub use cells::{heap_number, mark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
