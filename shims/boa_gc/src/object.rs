@@ -59,6 +59,12 @@ impl Head {
         }
     }
 
+    /// The vtable, unless the value has ended: then there may be something else in its place.
+    #[inline]
+    pub(crate) fn vtable_if_alive(&self) -> Option<&'static VTable> {
+        (!self.has(ENDED)).then_some(self.vtable)
+    }
+
     #[inline]
     pub(crate) fn handles(&self) -> u32 {
         self.handles.get()
