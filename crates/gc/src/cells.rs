@@ -49,7 +49,10 @@ pub unsafe fn mark(object: NonNull<u8>) -> bool {
 #[inline]
 pub unsafe fn unmark(object: NonNull<u8>) {
     let arena = Arena::of(object);
-    arena.head().marks.remove(arena.cell_of(object.as_ptr().addr()));
+    arena
+        .head()
+        .marks
+        .remove(arena.cell_of(object.as_ptr().addr()));
 }
 
 /// Whether an object is marked.
@@ -59,7 +62,10 @@ pub unsafe fn unmark(object: NonNull<u8>) {
 #[inline]
 pub unsafe fn is_marked(object: NonNull<u8>) -> bool {
     let arena = Arena::of(object);
-    arena.head().marks.has(arena.cell_of(object.as_ptr().addr()))
+    arena
+        .head()
+        .marks
+        .has(arena.cell_of(object.as_ptr().addr()))
 }
 
 impl Heap {

@@ -18,7 +18,7 @@ use skinflint_gc::Reason;
 use crate::ending::Doomed;
 use crate::examine::{can_be_suspected, garbage_of, take_dead_pairs};
 use crate::local::Local;
-use crate::object::{Erased, head};
+use crate::object::Erased;
 use crate::skinflint::{Event, Step};
 use crate::tenant::Tenant;
 
@@ -127,7 +127,11 @@ impl Local {
         self.busy.set(true);
         let started = Instant::now();
         let bytes = tenant.live_bytes();
-        let reason = tenant.marking.borrow().as_ref().map_or(Reason::Growth, |m| m.reason);
+        let reason = tenant
+            .marking
+            .borrow()
+            .as_ref()
+            .map_or(Reason::Growth, |m| m.reason);
         let done = self.mark_some(tenant);
         let mut event = Event {
             reason,
@@ -221,25 +225,20 @@ impl Local {
         });
     }
 
-    /// Hands garbage over to be ended, and empties the ephemerons on it. Returns how many those are.
+    /// Hands garbage over to be ended, and has ephemerons on it lose their keys. Returns how many those are.
     pub(crate) fn doom(&self, set: &[Rc<Tenant>], garbage: Vec<Erased>) -> usize {
         let mut dead = Vec::new();
         for tenant in set {
             dead.append(&mut take_dead_pairs(&mut tenant.pairs.borrow_mut()));
         }
-        if !garbage.is_empty() {
+        let emptied = dead.len();
+        if !garbage.is_empty() || emptied > 0 {
             self.log.borrow_mut().totals.by_examination += garbage.len() as u64;
-            self.doomed.borrow_mut().push_back(Doomed::new(garbage));
+            self.doomed
+                .borrow_mut()
+                .push_back(Doomed::new(garbage, dead));
         }
-        // What a value's drop does may end the pair, but not free its cell: that waits for the queue.
-        for &pair in &dead {
-            // SAFETY: the pair is alive, its key is not: nobody has a reference to the value (W1).
-            if let Some(fns) = unsafe { head(pair) }.vtable.pair {
-                // SAFETY: as above.
-                unsafe { (fns.empty)(pair) };
-            }
-        }
-        dead.len()
+        emptied
     }
 
     pub(crate) fn tidy_weak_maps(&self) {
@@ -255,9 +254,15 @@ impl Local {
         let now_ns = self.now_ns();
         let since = now_ns.saturating_sub(tenant.collected_ns.replace(now_ns));
         let live = tenant.live_bytes() - doomed_bytes.min(tenant.live_bytes());
-        let since = if tenant.collections.get() == 0 { u64::MAX } else { since };
+        let since = if tenant.collections.get() == 0 {
+            u64::MAX
+        } else {
+            since
+        };
         tenant.survived.set(live);
-        tenant.threshold.set(self.growth.get().threshold(live, since));
+        tenant
+            .threshold
+            .set(self.growth.get().threshold(live, since));
         tenant.collections.set(tenant.collections.get() + 1);
         tenant.collected_made.set(tenant.made.get());
         tenant.settling.set(true);

@@ -158,8 +158,8 @@ impl Reached {
     }
 }
 
-/// Empties the ephemerons of a list whose keys are garbage, and takes them off it. Those that are garbage themselves keep
-/// their value until they end. Returns those to be emptied: dropping a value runs code of the program.
+/// Has the ephemerons of a list whose keys are garbage lose them, and takes them off it. Returns those that are alive:
+/// their values are to be ended. Those that are garbage themselves keep their value until they end.
 pub(crate) fn take_dead_pairs(pairs: &mut Vec<Erased>) -> Vec<Erased> {
     let mut dead = Vec::new();
     pairs.retain(|&pair| {
@@ -177,7 +177,9 @@ pub(crate) fn take_dead_pairs(pairs: &mut Vec<Erased>) -> Vec<Erased> {
         let gone = key.is_some_and(|key| unsafe { self::head(key) }.has(DOOMED));
         if gone {
             head.clear(LISTED);
-            if !head.has(DOOMED) {
+            // SAFETY: it has not ended.
+            unsafe { (fns.lose_key)(pair) };
+            if !head.has(DOOMED | QUEUED) {
                 dead.push(pair);
             }
         }

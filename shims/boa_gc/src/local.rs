@@ -306,7 +306,12 @@ impl Local {
 
     /// Somebody may want to know of new objects from now on, or no more.
     pub(crate) fn watch(&self) {
-        let marking = self.tenants.borrow().iter().flatten().any(|t| t.is_marking.get());
+        let marking = self
+            .tenants
+            .borrow()
+            .iter()
+            .flatten()
+            .any(|t| t.is_marking.get());
         self.watched.set(marking || self.observer.get().is_some());
     }
 

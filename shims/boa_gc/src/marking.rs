@@ -77,7 +77,8 @@ impl Local {
             if let Some(marking) = other.marking.borrow_mut().as_mut() {
                 let gone = tenant.heap.id();
                 // SAFETY: what is on the stack lies in memory that is still there (M3).
-                let stays = |&object: &Erased| unsafe { skinflint_gc::heap_number(object.cast()) } != gone;
+                let stays =
+                    |&object: &Erased| unsafe { skinflint_gc::heap_number(object.cast()) } != gone;
                 marking.tracer.stack.retain(stays);
             }
         }

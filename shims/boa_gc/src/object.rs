@@ -176,12 +176,14 @@ pub(crate) struct VTable {
 
 /// What an ephemeron can do beside.
 pub(crate) struct PairFns {
-    /// Its key, if it was not emptied.
+    /// Its key, if it was not lost.
     pub(crate) key: unsafe fn(Erased) -> Option<Erased>,
     /// Tells the edges of its value.
     pub(crate) trace_value: TraceFn,
-    /// Drops value and key.
-    pub(crate) empty: ObjectFn,
+    /// Forgets its key.
+    pub(crate) lose_key: ObjectFn,
+    /// Drops its value.
+    pub(crate) drop_value: ObjectFn,
 }
 
 /// The functions of a type, by its name.
