@@ -42,6 +42,32 @@ pub unsafe fn mark(object: NonNull<u8>) -> bool {
         .add(arena.cell_of(object.as_ptr().addr()))
 }
 
+/// Takes an object's mark away.
+///
+/// # Safety
+/// As [`mark`].
+#[inline]
+pub unsafe fn unmark(object: NonNull<u8>) {
+    let arena = Arena::of(object);
+    arena
+        .head()
+        .marks
+        .remove(arena.cell_of(object.as_ptr().addr()));
+}
+
+/// Whether an object is marked.
+///
+/// # Safety
+/// As [`mark`].
+#[inline]
+pub unsafe fn is_marked(object: NonNull<u8>) -> bool {
+    let arena = Arena::of(object);
+    arena
+        .head()
+        .marks
+        .has(arena.cell_of(object.as_ptr().addr()))
+}
+
 impl Heap {
     /// Ends one object now.
     ///

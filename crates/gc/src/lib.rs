@@ -82,7 +82,7 @@ pub mod typed;
 mod verify;
 mod world;
 
-pub use cells::{heap_number, mark};
+pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};

@@ -18,7 +18,7 @@ use skinflint_gc::Reason;
 use crate::ending::Doomed;
 use crate::examine::{can_be_suspected, garbage_of, take_dead_pairs};
 use crate::local::Local;
-use crate::object::{Erased, head};
+use crate::object::Erased;
 use crate::skinflint::{Event, Step};
 use crate::tenant::Tenant;
 
@@ -28,6 +28,8 @@ pub(crate) const EVENTS: usize = 1 << 14;
 const QUEUE_SLICE: usize = 512;
 /// Doomed objects that a slice goes on with.
 const DOOMED_SLICE: usize = 256;
+/// Free cells that a slice gives back.
+const FLUSH_SLICE: usize = 2048;
 /// Slices shorter than this are no events.
 const NOTED_NS: u64 = 100_000;
 
@@ -99,19 +101,77 @@ impl Local {
                     freed_elsewhere: 0,
                 });
             }
-            if tenant.is_flush() {
-                let keep = tenant.threshold.get().saturating_sub(tenant.live_bytes()) / 2;
-                tenant.give_back(keep);
-            }
             self.busy.set(false);
         }
-        if tenant.live_bytes() > tenant.threshold.get() {
-            self.collect_now(&[tenant], Reason::Growth);
+        self.step(&tenant);
+    }
+
+    /// What is due of the tenant that allocates.
+    fn step(&self, tenant: &Rc<Tenant>) {
+        if tenant.is_marking.get() {
+            self.major_slice(tenant);
+        } else if tenant.live_bytes() > tenant.threshold.get() {
+            self.begin_marking(tenant, Reason::Growth);
         } else if let Some(client) = self.client.get()
             && client() > self.client_threshold.get()
         {
-            self.collect_now(&[tenant], Reason::ClientBytes);
+            self.begin_marking(tenant, Reason::ClientBytes);
+        } else if tenant.is_flush() || (tenant.settling.get() && self.doomed.borrow().is_empty()) {
+            tenant.settling.set(true);
+            tenant.give_back_some(FLUSH_SLICE);
         }
+    }
+
+    /// Goes on marking; once that is done, examines what was not marked.
+    fn major_slice(&self, tenant: &Rc<Tenant>) {
+        self.busy.set(true);
+        let started = Instant::now();
+        let bytes = tenant.live_bytes();
+        let reason = tenant
+            .marking
+            .borrow()
+            .as_ref()
+            .map_or(Reason::Growth, |m| m.reason);
+        let done = self.mark_some(tenant);
+        let mut event = Event {
+            reason,
+            tenant: tenant.name.clone(),
+            step: if done { Step::Final } else { Step::MajorSlice },
+            pause_ns: 0,
+            bytes_before: bytes,
+            bytes_after: bytes,
+            freed_in_pause: 0,
+            freed_lazily: 0,
+            freed_elsewhere: 0,
+        };
+        if done {
+            self.final_step(tenant);
+        }
+        self.busy.set(false);
+        event.pause_ns = started.elapsed().as_nanos() as u64;
+        event.bytes_after = tenant.live_bytes();
+        self.note(event);
+    }
+
+    /// Examines what marking did not reach.
+    fn final_step(&self, tenant: &Rc<Tenant>) {
+        let mut suspects = Vec::new();
+        tenant.heap.take_unmarked(|cell| {
+            if can_be_suspected(cell.cast()) {
+                suspects.push(cell.cast());
+            }
+        });
+        tenant.marking.borrow_mut().take();
+        tenant.is_marking.set(false);
+        self.watch();
+        self.log.borrow_mut().totals.suspects += suspects.len() as u64;
+        let found = garbage_of(suspects, &[&tenant.pairs.borrow()]);
+        let emptied = self.doom(std::slice::from_ref(tenant), found.garbage);
+        if emptied > 0 {
+            self.tidy_weak_maps();
+        }
+        self.collected(tenant, found.bytes);
+        self.client_collected();
     }
 
     /// Collects these tenants together, all of it at once.
@@ -125,15 +185,19 @@ impl Local {
         self.end_doomed(usize::MAX);
         let mut suspects = Vec::new();
         for tenant in set {
+            self.abandon_marking(tenant);
             tenant.each(|object| {
                 if can_be_suspected(object) {
                     suspects.push(object);
                 }
             });
         }
-        let garbage = garbage_of(suspects);
-        freed += garbage.len() as u64;
-        let emptied = self.doom(set, garbage);
+        let pairs: Vec<_> = set.iter().map(|tenant| tenant.pairs.borrow()).collect();
+        let lists: Vec<&[Erased]> = pairs.iter().map(|pairs| pairs.as_slice()).collect();
+        let found = garbage_of(suspects, &lists);
+        drop(pairs);
+        freed += found.garbage.len() as u64;
+        let emptied = self.doom(set, found.garbage);
         self.end_doomed(usize::MAX);
         freed += self.end_queued(usize::MAX) as u64;
         if emptied > 0 {
@@ -142,7 +206,8 @@ impl Local {
         }
         for tenant in set {
             tenant.purge_pairs();
-            self.collected(tenant);
+            self.collected(tenant, 0);
+            tenant.give_back((tenant.threshold.get() - tenant.live_bytes()) / 2);
         }
         self.client_collected();
         self.busy.set(false);
@@ -160,25 +225,20 @@ impl Local {
         });
     }
 
-    /// Hands garbage over to be ended, and empties the ephemerons on it. Returns how many those are.
+    /// Hands garbage over to be ended, and has ephemerons on it lose their keys. Returns how many those are.
     pub(crate) fn doom(&self, set: &[Rc<Tenant>], garbage: Vec<Erased>) -> usize {
         let mut dead = Vec::new();
         for tenant in set {
             dead.append(&mut take_dead_pairs(&mut tenant.pairs.borrow_mut()));
         }
-        if !garbage.is_empty() {
+        let emptied = dead.len();
+        if !garbage.is_empty() || emptied > 0 {
             self.log.borrow_mut().totals.by_examination += garbage.len() as u64;
-            self.doomed.borrow_mut().push_back(Doomed::new(garbage));
+            self.doomed
+                .borrow_mut()
+                .push_back(Doomed::new(garbage, dead));
         }
-        // What a value's drop does may end the pair, but not free its cell: that waits for the queue.
-        for &pair in &dead {
-            // SAFETY: the pair is alive, its key is not: nobody has a reference to the value (W1).
-            if let Some(fns) = unsafe { head(pair) }.vtable.pair {
-                // SAFETY: as above.
-                unsafe { (fns.empty)(pair) };
-            }
-        }
-        dead.len()
+        emptied
     }
 
     pub(crate) fn tidy_weak_maps(&self) {
@@ -189,22 +249,23 @@ impl Local {
         *now = maps;
     }
 
-    /// A tenant was collected: the next threshold, and what is free goes.
-    pub(crate) fn collected(&self, tenant: &Tenant) {
+    /// A tenant was collected: the next threshold. `doomed_bytes` of it are still to be ended.
+    fn collected(&self, tenant: &Tenant, doomed_bytes: usize) {
         let now_ns = self.now_ns();
         let since = now_ns.saturating_sub(tenant.collected_ns.replace(now_ns));
-        let live = tenant.live_bytes();
+        let live = tenant.live_bytes() - doomed_bytes.min(tenant.live_bytes());
         let since = if tenant.collections.get() == 0 {
             u64::MAX
         } else {
             since
         };
+        tenant.survived.set(live);
         tenant
             .threshold
             .set(self.growth.get().threshold(live, since));
         tenant.collections.set(tenant.collections.get() + 1);
         tenant.collected_made.set(tenant.made.get());
-        tenant.give_back((tenant.threshold.get() - live) / 2);
+        tenant.settling.set(true);
     }
 
     fn client_collected(&self) {

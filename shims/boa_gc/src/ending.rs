@@ -18,7 +18,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::local::{Local, dropping};
+use crate::local::{Local, dropping, unreferenced};
 use crate::object::{DOOMED, ENDED, Erased, QUEUED, WEAKLY, head};
 
 /// Panics of finalizers and drops, in all threads.
@@ -29,20 +29,33 @@ pub(crate) struct Doomed {
     /// With the handles of each when it was doomed.
     objects: Vec<(Erased, u32)>,
     next: usize,
+    /// Ephemerons that lost their keys and are alive: their values end with the others. Each has a handle of ours.
+    pairs: Vec<Erased>,
     /// All of them; then they are dropped.
     finalized: bool,
 }
 
 impl Doomed {
-    /// Objects that `examine` found.
-    pub(crate) fn new(objects: Vec<Erased>) -> Doomed {
+    /// Objects that `examine` found, and ephemerons that are alive and have lost their keys.
+    pub(crate) fn new(objects: Vec<Erased>, pairs: Vec<Erased>) -> Doomed {
+        for &pair in &pairs {
+            // SAFETY: they are alive.
+            unsafe { head(pair) }.take_handle();
+        }
         // SAFETY: they are garbage, and whole.
         let with_handles = |object: Erased| (object, unsafe { head(object) }.handles());
         Doomed {
             objects: objects.into_iter().map(with_handles).collect(),
             next: 0,
+            pairs,
             finalized: false,
         }
+    }
+
+    fn is_done(&self) -> bool {
+        self.next == self.objects.len()
+            && (self.finalized || self.objects.is_empty())
+            && self.pairs.is_empty()
     }
 }
 
@@ -78,6 +91,21 @@ unsafe fn drop_value(object: Erased) {
     // SAFETY: H3.
     contained(|| dropping(|| unsafe { (vtable.drop)(object) }));
     head.set(ENDED);
+}
+
+/// Drops the values of ephemerons without keys, and our handles to these.
+fn end_values(pairs: Vec<Erased>) {
+    for pair in pairs {
+        // SAFETY: it has a handle of ours.
+        let head = unsafe { head(pair) };
+        if let Some(fns) = head.vtable.pair {
+            // SAFETY: it has lost its key, so nobody looks at the value; finalizers have run.
+            contained(|| dropping(|| unsafe { (fns.drop_value)(pair) }));
+        }
+        if head.drop_handle() {
+            unreferenced(pair);
+        }
+    }
 }
 
 impl Local {
@@ -124,7 +152,7 @@ impl Local {
                 break;
             };
             done += self.end_some(&mut batch, most - done);
-            if batch.next < batch.objects.len() {
+            if !batch.is_done() {
                 self.doomed.borrow_mut().push_front(batch);
             }
         }
@@ -135,6 +163,7 @@ impl Local {
         if !batch.finalized {
             return self.finalize_some(batch, most);
         }
+        end_values(std::mem::take(&mut batch.pairs));
         let end = batch.objects.len().min(batch.next + most);
         let done = end - batch.next;
         for &(object, _) in &batch.objects[batch.next..end] {
@@ -153,6 +182,12 @@ impl Local {
     /// that a finalizer gave away, it could change what is doomed (Y2).
     fn finalize_some(&self, batch: &mut Doomed, most: usize) -> usize {
         let len = batch.objects.len();
+        if batch.next == 0 {
+            for &pair in &batch.pairs {
+                // SAFETY: it has a handle of ours.
+                unsafe { finalize(pair) };
+            }
+        }
         let end = len.min(batch.next + most.max(len / 4 + 1));
         let done = end - batch.next;
         for &(object, _) in &batch.objects[batch.next..end] {
@@ -185,5 +220,7 @@ impl Local {
             }
         }
         batch.next = 0;
+        batch.finalized = true;
+        end_values(std::mem::take(&mut batch.pairs));
     }
 }

@@ -27,8 +27,15 @@ pub(crate) fn can_be_suspected(object: Erased) -> bool {
     !unsafe { head(object) }.has(QUEUED | DOOMED | ENDED)
 }
 
-/// Those of `suspects` that are garbage; they are doomed from now on.
-pub(crate) fn garbage_of(mut suspects: Vec<Erased>) -> Vec<Erased> {
+/// What an examination found.
+pub(crate) struct Found {
+    pub(crate) garbage: Vec<Erased>,
+    /// Bytes of it.
+    pub(crate) bytes: usize,
+}
+
+/// Those of `suspects` that are garbage; they are doomed from now on. `pairs` has every ephemeron on any of them.
+pub(crate) fn garbage_of(mut suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Found {
     for &object in &suspects {
         // SAFETY: suspects have not ended, and nothing ends meanwhile (J1).
         unsafe { head(object) }.suspect();
@@ -41,6 +48,9 @@ pub(crate) fn garbage_of(mut suspects: Vec<Erased>) -> Vec<Erased> {
         tracer: Tracer::new(),
         pairs: Vec::new(),
     };
+    for &pair in pairs.iter().copied().flatten() {
+        reached.add_open(pair);
+    }
     for &object in &suspects {
         // SAFETY: J1.
         let head = unsafe { head(object) };
@@ -50,17 +60,22 @@ pub(crate) fn garbage_of(mut suspects: Vec<Erased>) -> Vec<Erased> {
         }
     }
     reached.follow_pairs();
+    let mut bytes = 0;
     suspects.retain(|&object| {
         // SAFETY: J1.
         let head = unsafe { head(object) };
         let garbage = head.has(SUSPECT);
         if garbage {
+            bytes += head.vtable.bytes;
             head.clear(SUSPECT | WEAKLY);
             head.set(DOOMED);
         }
         garbage
     });
-    suspects
+    Found {
+        garbage: suspects,
+        bytes,
+    }
 }
 
 struct Reached {
@@ -70,6 +85,26 @@ struct Reached {
 }
 
 impl Reached {
+    /// An ephemeron that is no suspect, and so alive, but whose key is one: its value is alive only if the key is, so its
+    /// edges are counted like a suspect's.
+    fn add_open(&mut self, pair: Erased) {
+        // SAFETY: those on the list are not free (`tenant`, N2).
+        let head = unsafe { head(pair) };
+        if head.has(SUSPECT | QUEUED | DOOMED | ENDED) {
+            return;
+        }
+        let Some(fns) = head.vtable.pair else {
+            return;
+        };
+        // SAFETY: it has not ended; W1.
+        let open = unsafe { (fns.key)(pair).is_some_and(|key| self::head(key).has(SUSPECT)) };
+        if open {
+            // SAFETY: J1, H3.
+            unsafe { (head.vtable.count)(pair) };
+            self.pairs.push(pair);
+        }
+    }
+
     /// Follows all that was told, among suspects.
     fn follow(&mut self) {
         while let Some(object) = self.tracer.stack.pop() {
@@ -123,8 +158,8 @@ impl Reached {
     }
 }
 
-/// Empties the ephemerons of a list whose keys are garbage, and takes them off it. Those that are garbage themselves keep
-/// their value until they end. Returns those to be emptied: dropping a value runs code of the program.
+/// Has the ephemerons of a list whose keys are garbage lose them, and takes them off it. Returns those that are alive:
+/// their values are to be ended. Those that are garbage themselves keep their value until they end.
 pub(crate) fn take_dead_pairs(pairs: &mut Vec<Erased>) -> Vec<Erased> {
     let mut dead = Vec::new();
     pairs.retain(|&pair| {
@@ -142,7 +177,9 @@ pub(crate) fn take_dead_pairs(pairs: &mut Vec<Erased>) -> Vec<Erased> {
         let gone = key.is_some_and(|key| unsafe { self::head(key) }.has(DOOMED));
         if gone {
             head.clear(LISTED);
-            if !head.has(DOOMED) {
+            // SAFETY: it has not ended.
+            unsafe { (fns.lose_key)(pair) };
+            if !head.has(DOOMED | QUEUED) {
                 dead.push(pair);
             }
         }

@@ -37,6 +37,7 @@ mod ending;
 mod examine;
 mod gc;
 mod local;
+mod marking;
 mod object;
 pub mod skinflint;
 mod std_types;

@@ -56,6 +56,8 @@ pub(crate) struct Local {
     pub(crate) client: Cell<Option<fn() -> usize>>,
     pub(crate) client_threshold: Cell<usize>,
     pub(crate) observer: Cell<Option<Observer>>,
+    /// Whether somebody wants to know of new objects.
+    watched: Cell<bool>,
     pub(crate) log: RefCell<Log>,
 }
 
@@ -161,7 +163,7 @@ pub(crate) fn allocate(vtable: &'static VTable) -> (Erased, u32) {
 #[inline]
 pub(crate) fn allocated(object: Erased) {
     let local = get();
-    if local.observer.get().is_some() {
+    if local.watched.get() {
         local.observe(object);
     }
 }
@@ -217,6 +219,7 @@ impl Local {
             client: Cell::new(None),
             client_threshold: Cell::new(Growth::TENANT.client_floor_bytes),
             observer: Cell::new(None),
+            watched: Cell::new(false),
             log: RefCell::default(),
         }
     }
@@ -301,8 +304,24 @@ impl Local {
         }
     }
 
+    /// Somebody may want to know of new objects from now on, or no more.
+    pub(crate) fn watch(&self) {
+        let marking = self
+            .tenants
+            .borrow()
+            .iter()
+            .flatten()
+            .any(|t| t.is_marking.get());
+        self.watched.set(marking || self.observer.get().is_some());
+    }
+
     #[cold]
     fn observe(&self, object: Erased) {
+        // SAFETY: `tenants` keeps it.
+        let tenant = unsafe { &*self.current.get() };
+        if tenant.is_marking.get() {
+            tenant.tell_new(object);
+        }
         if let Some(observer) = self.observer.get() {
             // SAFETY: it was just written.
             let vtable = unsafe { head(object) }.vtable;

@@ -59,6 +59,12 @@ impl Head {
         }
     }
 
+    /// The vtable, unless the value has ended: then there may be something else in its place.
+    #[inline]
+    pub(crate) fn vtable_if_alive(&self) -> Option<&'static VTable> {
+        (!self.has(ENDED)).then_some(self.vtable)
+    }
+
     #[inline]
     pub(crate) fn handles(&self) -> u32 {
         self.handles.get()
@@ -170,12 +176,14 @@ pub(crate) struct VTable {
 
 /// What an ephemeron can do beside.
 pub(crate) struct PairFns {
-    /// Its key, if it was not emptied.
+    /// Its key, if it was not lost.
     pub(crate) key: unsafe fn(Erased) -> Option<Erased>,
     /// Tells the edges of its value.
     pub(crate) trace_value: TraceFn,
-    /// Drops value and key.
-    pub(crate) empty: ObjectFn,
+    /// Forgets its key.
+    pub(crate) lose_key: ObjectFn,
+    /// Drops its value.
+    pub(crate) drop_value: ObjectFn,
 }
 
 /// The functions of a type, by its name.

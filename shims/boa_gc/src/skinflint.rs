@@ -163,6 +163,8 @@ pub struct Stats {
     pub by_count: u64,
     /// Objects that were found to be garbage.
     pub by_examination: u64,
+    /// Objects that marking had not reached, garbage or not.
+    pub suspects: u64,
     /// Objects allocated.
     pub made: u64,
     /// Objects there are.
@@ -330,7 +332,9 @@ pub fn pressure() {
 
 /// Whom to tell of each object.
 pub fn set_observer(observer: Option<Observer>) {
-    local::get().observer.set(observer);
+    let local = local::get();
+    local.observer.set(observer);
+    local.watch();
 }
 
 /// Sums of this thread.

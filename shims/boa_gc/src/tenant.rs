@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use skinflint_gc::{Finalize, Growth, Heap, Kind, Origin, OutOfMemory};
 
+use crate::marking::Marking;
 use crate::object::{ENDED, Erased, Head, LISTED, QUEUED, SYSTEM, VTable, head};
 
 /// Cells grow by this much.
@@ -90,6 +91,15 @@ pub(crate) struct Tenant {
     /// For the idle timer: what `made` was then, and when.
     pub(crate) looked: Cell<(u64, u64)>,
     pub(crate) collected_made: Cell<u64>,
+    /// A cycle that goes on (`marking`).
+    pub(crate) marking: RefCell<Option<Box<Marking>>>,
+    pub(crate) is_marking: Cell<bool>,
+    /// Bytes that the last collection left.
+    pub(crate) survived: Cell<usize>,
+    /// Doomed objects are not all ended yet; after that what is free is given back.
+    pub(crate) settling: Cell<bool>,
+    /// Where the next cells to be given back are looked for.
+    flushed: Cell<usize>,
 }
 
 impl Tenant {
@@ -110,6 +120,11 @@ impl Tenant {
             closed: Cell::new(false),
             looked: Cell::new((0, 0)),
             collected_made: Cell::new(0),
+            marking: RefCell::default(),
+            is_marking: Cell::new(false),
+            survived: Cell::new(0),
+            settling: Cell::new(false),
+            flushed: Cell::new(0),
         }
     }
 
@@ -130,13 +145,14 @@ impl Tenant {
         let origin = usize::from(system);
         let slot = &self.free[origin][class];
         let cell = match NonNull::new(slot.get()) {
-            Some(free) => {
+            // Pages of their own wait in the list of class 0 to be given back; they are of many sizes.
+            Some(free) if class > 0 => {
                 // SAFETY: N1.
                 slot.set(unsafe { free.cast::<[*mut Head; 2]>().as_ref()[1] });
                 self.free_bytes.set(self.free_bytes.get() - bytes);
                 free.cast()
             }
-            None => self.take_fresh(class, bytes, origin)?,
+            _ => self.take_fresh(class, bytes, origin)?,
         };
         let account = &self.bytes[origin];
         account.set(account.get() + bytes);
@@ -173,6 +189,10 @@ impl Tenant {
         account.set(account.get() - bytes);
         self.freed.set(self.freed.get() + 1);
         self.free_bytes.set(self.free_bytes.get() + bytes);
+        if self.is_marking.get() {
+            // SAFETY: the cell is ours; a mark would be the next object's.
+            unsafe { skinflint_gc::unmark(object.cast()) };
+        }
         let slot = &self.free[origin][class];
         // SAFETY: the cell is ours, and has at least two words (N1).
         unsafe {
@@ -188,21 +208,53 @@ impl Tenant {
         free > (512 << 10) && free > self.live_bytes() / 4
     }
 
-    /// Gives freed cells to the core, and arenas that are empty to their chunks; of those, what is beyond `keep_bytes` goes.
-    pub(crate) fn give_back(&self, keep_bytes: usize) {
-        for slot in self.free.iter().flatten() {
-            let mut next = slot.replace(null_mut());
-            while let Some(cell) = NonNull::new(next) {
+    /// Gives freed cells to the core, at most `most`; whether none is left. Not while the tenant is being marked (`marking`, M3).
+    pub(crate) fn flush(&self, most: usize) -> bool {
+        debug_assert!(!self.is_marking.get());
+        let mut left = most;
+        for at in 0..2 * CLASSES {
+            // On from where the last time ended: sizes that come first have no precedence.
+            let slot = (self.flushed.get() + at) % (2 * CLASSES);
+            let (origin, class) = (slot / CLASSES, slot % CLASSES);
+            let slot = &self.free[origin][class];
+            while let Some(cell) = NonNull::new(slot.get()) {
+                if left == 0 {
+                    self.flushed.set(origin * CLASSES + class);
+                    return false;
+                }
+                left -= 1;
                 // SAFETY: N1; the cell lies in this heap and is used by nobody.
                 unsafe {
-                    next = cell.cast::<[*mut Head; 2]>().as_ref()[1];
+                    slot.set(cell.cast::<[*mut Head; 2]>().as_ref()[1]);
                     self.heap.free(cell.cast());
                 }
             }
         }
         self.free_bytes.set(0);
+        true
+    }
+
+    /// Gives all freed cells to the core, and arenas that are empty to their chunks; of those, what is beyond `keep_bytes` goes.
+    pub(crate) fn give_back(&self, keep_bytes: usize) {
+        if self.is_marking.get() {
+            return;
+        }
+        self.flush(usize::MAX);
+        self.settling.set(false);
+        crate::local::get().forget_foreign(self);
         self.heap.settle_freed();
         self.heap.trim_to(keep_bytes);
+    }
+
+    /// Goes on with giving back; a bounded number of cells, and at the end the arenas.
+    pub(crate) fn give_back_some(&self, most: usize) {
+        if self.flush(most) {
+            self.settling.set(false);
+            let keep = self.threshold.get().saturating_sub(self.live_bytes()) / 2;
+            crate::local::get().forget_foreign(self);
+            self.heap.settle_freed();
+            self.heap.trim_to(keep);
+        }
     }
 
     /// All objects, those that have ended excepted.

@@ -32,12 +32,6 @@ impl Tracer {
     pub(crate) fn tell(&mut self, object: Erased) {
         self.stack.push(object);
     }
-
-    /// Whether nothing was told.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.stack.is_empty()
-    }
 }
 
 /// What is to be done before a collected value ends, instead of `Drop`: the value and what it leads to are still

@@ -1,11 +1,11 @@
 //! Weak references and ephemerons.
 //!
 //! ```text
-//!   Ephemeron<K, V> ──► │ head │ Pair: Some(key, value) │       the key's address is no handle, the value's edges are
-//!                                        └─► emptied when the key is found to be garbage
+//!   Ephemeron<K, V> ──► │ head │ Pair: key, value │       the key's address is no handle, the value's edges are
+//!                                        └─► lost when the key is found to be garbage; then the value goes, too
 //! ```
 //!
-//! W1  A key that is in a pair has not ended and is not doomed: both happen only after its pairs were emptied. So it can be
+//! W1  A key that is in a pair has not ended and is not doomed: both happen only after its pairs have lost it. So it can be
 //!     given a handle again at any time.
 //! W2  An ephemeron keeps its value alive by counted handles, as any object. That the value must not keep the key
 //!     alive is the collector's to see: edges of a value lead to the suspects' count, and are followed only if the
@@ -14,7 +14,7 @@
 //!
 //! Not here: when a key is found to be garbage.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::fmt::{self, Debug};
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
@@ -27,14 +27,16 @@ use crate::trace::{Finalize, Trace, Tracer};
 
 /// What an ephemeron's object holds.
 pub(crate) struct Pair<K: Trace + ?Sized + 'static, V: Trace + 'static> {
-    ends: UnsafeCell<Option<(NonNull<GcBox<K>>, V)>>,
+    /// Gone when the key was found to be garbage; the value follows in a later slice.
+    key: Cell<Option<NonNull<GcBox<K>>>>,
+    value: UnsafeCell<Option<V>>,
 }
 
 impl<K: Trace + ?Sized, V: Trace> Pair<K, V> {
-    fn ends(&self) -> Option<&(NonNull<GcBox<K>>, V)> {
-        // SAFETY: it is written when it is filled, before anybody has looked (`fill`), and when it is emptied, which
-        // happens within a collection: references to the value hold the key, so nobody looks then (W1).
-        unsafe { &*self.ends.get() }.as_ref()
+    fn held(&self) -> Option<&V> {
+        // SAFETY: it is written when it is filled, before anybody has looked (`fill`), and when it is dropped, some time
+        // after the key was lost: references to the value hold the key, so nobody looks then (W1).
+        unsafe { &*self.value.get() }.as_ref()
     }
 
     /// # Safety
@@ -48,32 +50,39 @@ impl<K: Trace + ?Sized, V: Trace> Pair<K, V> {
     /// As [`Pair::of`].
     unsafe fn key(object: Erased) -> Option<Erased> {
         // SAFETY: as the caller promises.
-        let pair = unsafe { Self::of(object) };
-        pair.ends().map(|(key, _)| key.cast())
+        unsafe { Self::of(object) }.key.get().map(NonNull::cast)
+    }
+
+    /// # Safety
+    /// As [`Pair::of`].
+    unsafe fn lose_key(object: Erased) {
+        // SAFETY: as the caller promises.
+        unsafe { Self::of(object) }.key.set(None);
     }
 
     /// # Safety
     /// As [`Pair::of`].
     unsafe fn trace_value(object: Erased, tracer: &mut Tracer) {
         // SAFETY: as the caller promises.
-        if let Some((_, value)) = unsafe { Self::of(object) }.ends() {
+        if let Some(value) = unsafe { Self::of(object) }.held() {
             // SAFETY: the collector asks.
             unsafe { value.trace(tracer) };
         }
     }
 
     /// # Safety
-    /// As [`Pair::of`]; nobody has a reference to the value.
-    unsafe fn empty(object: Erased) {
+    /// As [`Pair::of`]; the key is lost, and nobody has a reference to the value.
+    unsafe fn drop_value(object: Erased) {
         // SAFETY: as the caller promises. What was in it is dropped after the cell is written.
-        let ends = unsafe { (*Self::of(object).ends.get()).take() };
-        drop(ends);
+        let value = unsafe { (*Self::of(object).value.get()).take() };
+        drop(value);
     }
 
     const FNS: &'static PairFns = &PairFns {
         key: Self::key,
         trace_value: Self::trace_value,
-        empty: Self::empty,
+        lose_key: Self::lose_key,
+        drop_value: Self::drop_value,
     };
     const VTABLE: &'static VTable = &Of::<Self>::vtable(Some(Self::FNS));
 }
@@ -85,14 +94,14 @@ unsafe impl<K: Trace + ?Sized, V: Trace> Trace for Pair<K, V> {
     unsafe fn trace(&self, _: &mut Tracer) {}
 
     unsafe fn trace_non_roots(&self) {
-        if let Some((_, value)) = self.ends() {
+        if let Some(value) = self.held() {
             // SAFETY: the collector asks.
             unsafe { value.trace_non_roots() };
         }
     }
 
     fn run_finalizer(&self) {
-        if let Some((_, value)) = self.ends() {
+        if let Some(value) = self.held() {
             value.run_finalizer();
         }
     }
@@ -122,45 +131,47 @@ impl<K: Trace + ?Sized, V: Trace> Ephemeron<K, V> {
     /// An ephemeron on `key`.
     #[must_use]
     pub fn new(key: &Gc<K>, value: V) -> Self {
-        let this = Self::of_ends(None);
+        let this = Self::empty();
         this.fill(key, value);
         this
     }
 
-    fn of_ends(ends: Option<(NonNull<GcBox<K>>, V)>) -> Self {
-        let ends = UnsafeCell::new(ends);
+    fn empty() -> Self {
+        let pair = Pair {
+            key: Cell::new(None),
+            value: UnsafeCell::new(None),
+        };
         Self {
-            pair: Gc::of_vtable(Pair { ends }, Pair::<K, V>::VTABLE),
+            pair: Gc::of_vtable(pair, Pair::<K, V>::VTABLE),
         }
     }
 
     fn fill(&self, key: &Gc<K>, value: V) {
         // SAFETY: it is empty, and nobody has a reference to a value that is not there.
-        unsafe { *self.pair.ends.get() = Some((key.boxed(), value)) };
+        unsafe { *self.pair.value.get() = Some(value) };
+        self.pair.key.set(Some(key.boxed()));
         local::refer_weakly(key.erased(), self.pair.erased());
     }
 
     /// Its key, if that was not collected.
     #[must_use]
     pub fn key(&self) -> Option<Gc<K>> {
-        let (key, _) = self.pair.ends()?;
         // SAFETY: W1.
-        Some(unsafe { handle_to(*key) })
+        self.pair.key.get().map(|key| unsafe { handle_to(key) })
     }
 
     /// Its value, if the key was not collected.
     #[must_use]
     pub fn value(&self) -> Option<EphemeronValueRef<'_, K, V>> {
-        let (key, value) = self.pair.ends()?;
-        // SAFETY: W1.
-        let _key = unsafe { handle_to(*key) };
+        let _key = self.key()?;
+        let value = self.pair.held()?;
         Some(EphemeronValueRef { _key, value })
     }
 
     /// Whether the key was not collected.
     #[must_use]
     pub fn has_value(&self) -> bool {
-        self.pair.ends().is_some()
+        self.pair.key.get().is_some()
     }
 
     pub(crate) fn pair(&self) -> &Gc<Pair<K, V>> {
@@ -169,9 +180,7 @@ impl<K: Trace + ?Sized, V: Trace> Ephemeron<K, V> {
 
     /// The address of the key, for comparisons and hashes.
     pub(crate) fn key_address(&self) -> Option<usize> {
-        self.pair
-            .ends()
-            .map(|(key, _)| key.cast::<u8>().addr().get())
+        self.pair.key.get().map(|key| key.cast::<u8>().addr().get())
     }
 }
 
@@ -187,7 +196,7 @@ impl<K: Trace + ?Sized, V: Trace + Debug> Debug for Ephemeron<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ephemeron")
             .field("key", &self.key_address().map(|at| at as *const ()))
-            .field("value", &self.pair.ends().map(|(_, value)| value))
+            .field("value", &self.value().as_deref())
             .finish()
     }
 }
@@ -218,7 +227,7 @@ impl<T: Trace + ?Sized> WeakGc<T> {
     /// One that leads nowhere yet.
     pub(crate) fn empty() -> Self {
         Self {
-            ephemeron: Ephemeron::of_ends(None),
+            ephemeron: Ephemeron::empty(),
         }
     }
 
