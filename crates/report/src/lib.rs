@@ -13,11 +13,19 @@
 //! The tree, its names and its file are those of Firefox's about:memory (Njn's memory reporters, 2011).
 //! Not here: recorded traces (`analysis`), caches, where memory pressure comes from.
 
+#[cfg(feature = "files")]
+pub mod diff;
 pub mod entry;
+#[cfg(feature = "files")]
+pub mod file;
 pub mod heap;
+#[cfg(feature = "files")]
+pub mod openmetrics;
 pub mod process;
 pub mod registry;
 pub mod store;
+pub mod text;
+pub mod tree;
 mod turn;
 
 pub use entry::{Entry, Kind, Owner, Units, component};
