@@ -14,6 +14,8 @@
 //! Not here: recorded traces (`analysis`), caches, where memory pressure comes from.
 
 #[cfg(feature = "files")]
+pub mod desk;
+#[cfg(feature = "files")]
 pub mod diff;
 pub mod entry;
 #[cfg(feature = "files")]
