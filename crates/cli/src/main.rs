@@ -35,6 +35,7 @@ mod export;
 mod fit;
 mod import;
 mod launch;
+mod memory;
 mod preflight;
 mod processes;
 mod top;
