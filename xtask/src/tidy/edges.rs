@@ -30,6 +30,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
     ("gc", &["base", "pages"]),
+    // `report` for the reporter trait only.
+    ("cache", &["base", "report"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("trace", &[]),

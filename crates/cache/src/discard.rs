@@ -1,0 +1,1 @@
+pub struct Discardable; pub struct Discards;

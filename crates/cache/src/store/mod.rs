@@ -1,0 +1,1 @@
+pub struct Budget; pub struct Cache; pub struct Verdict;
