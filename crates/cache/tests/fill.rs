@@ -107,7 +107,7 @@ fn arenas() {
 }
 
 #[repr(align(64))]
-struct Page([u8; 64]);
+struct Page(#[expect(dead_code, reason = "its size and place count")] [u8; 64]);
 
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -187,7 +187,7 @@ fn what_cannot_be_had_is_an_error_and_leaves_the_buffer_as_it_was() {
 #[test]
 fn an_arc_is_counted_with_its_counts() {
     #[repr(align(32))]
-    struct Wide([u8; 96]);
+    struct Wide(#[expect(dead_code, reason = "its size counts")] [u8; 96]);
     impl HeapBytes for Wide {
         fn heap_bytes(&self) -> usize {
             0
