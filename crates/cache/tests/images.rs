@@ -16,11 +16,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skinflint_cache::bus::{Bus, Options, resident};
+use skinflint_cache::bus::{Bus, Options, Trim, resident};
 use skinflint_cache::discard::Decode;
 use skinflint_cache::pictures::{Moving, Player, Still};
 use skinflint_cache::store::Clock;
-use skinflint_cache::{Discardable, Discards, HeapBytes, Level};
+use skinflint_cache::{Discardable, Discards, HeapBytes};
 
 const INSIDE: &str = "SKINFLINT_TEST_INSIDE";
 
@@ -255,7 +255,7 @@ fn inside_page() {
         })
         .collect();
     let bus = Bus::start(Options::default()).unwrap();
-    bus.press(Level::Critical, Duration::from_secs(5));
+    Trim::find().run();
     let start = resident().unwrap();
     let set = Discards::new("images", Duration::from_secs(2), Clock::real());
     bus.join(&set);

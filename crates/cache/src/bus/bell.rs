@@ -91,6 +91,8 @@ impl Bell {
 
     /// The bus's thread says that it answers.
     pub fn serve(&self) {
+        self.calls.store(0, Ordering::Relaxed); // ORDER: statistics of this bus
+        self.waits_in_vain.store(0, Ordering::Relaxed); // ORDER: as above
         // ORDER: a thread that sees 0 does not wait, which is always right.
         self.process.store(sys::getpid(), Ordering::Relaxed);
         self.thread.store(sys::gettid(), Ordering::Relaxed); // ORDER: as above

@@ -128,12 +128,19 @@ impl Bus {
         }
         let own = Arc::clone(&shared);
         let gauge = Gauge::new(options.calm.as_millis() as u64);
+        let (serves, is_served) = std::sync::mpsc::sync_channel::<()>(1);
         let blocked = Blocked::all();
         let thread = std::thread::Builder::new()
             .name("skinflint-bus".into())
             .stack_size(256 << 10)
-            .spawn(move || Loop::new(own, watch, gauge).run());
+            .spawn(move || {
+                own.bell.serve();
+                let _ = serves.send(());
+                Loop::new(own, watch, gauge).run();
+            });
         drop(blocked);
+        // From here on whoever asks is answered. An error: there is no thread, which is told below.
+        let _ = is_served.recv();
         match thread {
             Ok(thread) => Ok(Bus {
                 shared,
@@ -291,7 +298,6 @@ impl Loop {
     }
 
     fn run(mut self) {
-        self.shared.bell.serve();
         // ORDER: Acquire with `drop`.
         while self.shared.ending.load(Ordering::Acquire) == 0 {
             let ready = self.sleep();

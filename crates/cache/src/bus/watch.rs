@@ -11,6 +11,7 @@
 //!     measured a stall (PSI) or counted a kill.
 //! W3  Limits are looked at by time, too, since the second version has no event before its limit is met: seldom while
 //!     there is room, often when there is little ([`Watch::look_again_ms`]).
+//! W4  Others' stalls are in the system's figure, too: it is never critical by itself. That of the own group may be.
 //!
 //! Not here: what follows from a signal.
 
@@ -108,7 +109,9 @@ impl Watch {
         self.groups = groups;
         if self.stalls {
             self.stalls_of(Path::new("/proc/pressure/memory"), Source::Psi);
-            if let Some(group) = self.groups.unified.clone() {
+            // The root's file is the system's once more.
+            let own = self.groups.unified.clone().filter(|group| group.join("cgroup.type").exists());
+            if let Some(group) = own {
                 self.stalls_of(&group.join("memory.pressure"), Source::GroupPsi);
             }
         }
@@ -132,6 +135,9 @@ impl Watch {
     fn stalls_of(&mut self, file: &Path, source: Source) {
         let mut result = Ok(());
         for (share, stall_ms, level) in STALLS {
+            // W4
+            let most = if source == Source::Psi { Level::High } else { Level::Critical };
+            let level = level.min(most);
             match trigger(file, share, stall_ms) {
                 Ok(fd) => self.open.push(Open {
                     about: About::Stall(source, level),

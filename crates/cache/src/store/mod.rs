@@ -309,11 +309,12 @@ where
 
     /// Drops so many bytes of entries, cold ones first, and what tables have too much; returns bytes dropped.
     pub fn release_bytes(&self, bytes: usize) -> usize {
-        self.release_until(bytes, None)
+        self.release_until(bytes, self.bytes(), None)
     }
 
-    fn release_until(&self, bytes: usize, until: Option<Instant>) -> usize {
-        let all = self.bytes().max(1);
+    /// `all`: what the cache has.
+    fn release_until(&self, bytes: usize, all: usize, until: Option<Instant>) -> usize {
+        let all = all.max(1);
         let mut dropped = 0;
         for shard in &self.shards {
             let Some(held) = lock_until(shard, until) else {
@@ -492,7 +493,7 @@ where
     fn release(&self, ask: Ask) -> usize {
         let until = Some(ask.until.min(Instant::now() + LOCK_WAIT));
         let has = self.bytes_until(until);
-        let dropped = self.release_until(ask.of(has), until);
+        let dropped = self.release_until(ask.of(has), has, until);
         self.set_allowed(has.saturating_sub(dropped).max(self.limit / 64), until);
         dropped
     }
