@@ -282,8 +282,8 @@ fn a_group_that_would_kill_it_does_not_where_the_bus_is() {
     assert_eq!(killed.status.signal(), Some(libc::SIGKILL), "without the bus: {}", text(&killed));
     let output = child("fast", true, Some(&group), true);
     lives(&output);
-    assert!(text(&output).contains("by allocator"), "{}", text(&output));
-    println!("{}", text(&output));
+    // By the allocator or by the group, whoever was first.
+    assert!(text(&output).contains("pressure 1 at"), "{}", text(&output));
 }
 
 #[test]
