@@ -32,6 +32,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     // What a program says of its own memory. Engines take the trait from it, and nothing else.
     ("report", &["base"]),
     ("gc", &["base", "pages", "report"]),
+    // `report` for the reporter trait only.
+    ("cache", &["base", "report"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("objects", &[]),
