@@ -62,6 +62,7 @@ mod backing;
 #[cfg(miri)]
 mod backing_miri;
 mod bits;
+mod cells;
 pub mod census;
 mod chunks;
 mod collect;
@@ -72,6 +73,9 @@ mod heap;
 mod kind;
 pub mod layout;
 mod mark;
+// Miri has no reservations of address space; the models and properties of `policy` judge it instead.
+#[cfg(not(miri))]
+pub mod policy;
 mod roots;
 pub mod snapshot;
 mod source;
@@ -84,6 +88,7 @@ pub mod typed;
 mod verify;
 mod world;
 
+pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
