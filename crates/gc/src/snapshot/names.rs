@@ -118,7 +118,8 @@ mod tests {
         assert!(kept.len() >= 10 && kept.len() < 20, "{}", kept.len());
         let loose: Vec<u64> = first
             .iter()
-            .filter_map(|n| matches!(n, Number::Loose(_)).then(|| n.get()))
+            .filter(|number| matches!(number, Number::Loose(_)))
+            .map(|number| number.get())
             .collect();
         let from = kept.len() as u64;
         assert!(loose.iter().copied().eq(from..from + names.loose()));
