@@ -101,7 +101,6 @@ impl Names {
     /// From here on the same names are asked for once more (S2).
     pub(crate) fn again(&mut self) {
         self.loose = 0;
-        self.budget = 0;
     }
 }
 
