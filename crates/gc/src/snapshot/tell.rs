@@ -7,7 +7,9 @@
 //!
 //! T1  A listener hears an edge when it is told: nothing is kept, so an object with ten million edges needs no list.
 //! T2  A listening tracer is reached only through the reference that [`listen`] hands on, for as long as that lasts.
-//! T3  Names cost a marking tracer nothing: kinds ask [`Tracer::wants_names`] once for each object.
+//! T3  Kinds of Rust types ask [`Tracer::wants_names`] once for each object: four instructions while marking, 38.1
+//!     million instead of 36.7 for the whole of `--example marking 20000` (callgrind, 2026-11-22). Names themselves
+//!     cost nothing then.
 //!
 //! Not here: what is made of an edge (`write`, `retain`).
 
