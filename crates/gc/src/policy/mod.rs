@@ -32,6 +32,7 @@ mod space;
 mod strategies;
 mod sweep;
 pub mod table;
+mod tight;
 
 #[cfg(test)]
 mod by_hand;
@@ -80,15 +81,6 @@ pub enum Freed {
     Sweep,
 }
 
-/// Which pages are swept first when room is wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SweepOrder {
-    /// With the least live bytes: room is found soon, and moving finds it early.
-    Emptiest,
-    /// With the most: the emptiest have until the next collection to lose the rest.
-    Fullest,
-}
-
 /// A strategy at work: the free blocks of one space.
 pub trait FreeList {
     /// Strategy and variant, as on the command line.
@@ -123,29 +115,14 @@ pub trait FreeList {
     /// Bytes of descriptors for each page.
     fn table_bytes(&self) -> usize;
 
-    /// Number of areas: 1, or one for each size of cell and one for the rest, which is the first.
-    fn areas(&self) -> usize {
-        1
-    }
-
-    /// The area that serves a request, and the words that it takes there.
-    fn area(&self, words: u32) -> (usize, u32) {
-        (0, words)
-    }
-
-    /// A page was swept, all its holes were told, and this many bytes of it are live.
-    fn swept(&mut self, page: u32, live_bytes: u32) {
-        let _ = (page, live_bytes);
+    /// Objects of so many words and more have areas of their own, so that blocks of one sort do not get the other.
+    fn large_words(&self) -> u32 {
+        u32::MAX
     }
 
     /// All pages are swept; `live_bytes` of each.
     fn all_swept(&mut self, live_bytes: &dyn Fn(u32) -> u32) {
         let _ = live_bytes;
-    }
-
-    /// Which pages it wants swept first.
-    fn order(&self) -> SweepOrder {
-        SweepOrder::Emptiest
     }
 
     /// Whether a fresh page is taken only when no page is left to sweep (the study's slow path sweeps one).
