@@ -169,6 +169,10 @@ Examples:
 A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free slot is
 taken, whether each thread has a heap of its own. A wrong one lists what there is.")]
     WhatIf(WhatIfArgs),
+
+    /// Run object traces under free-list policies of a garbage-collected heap
+    #[command(after_help = crate::gc::HELP)]
+    Gc(crate::gc::GcArgs),
 }
 
 /// What follows the options of `exec`: examples, and the allocator's variables out of their one table.

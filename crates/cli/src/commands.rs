@@ -27,6 +27,7 @@ use crate::diff;
 use crate::exec;
 use crate::export;
 use crate::fit;
+use crate::gc;
 use crate::import;
 use crate::launch::{self, Outcome};
 use crate::processes;
@@ -55,6 +56,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
         Command::WhatIf(args) => what_if::what_if(&args),
+        Command::Gc(args) => gc::gc(&args),
     }
 }
 
@@ -64,6 +66,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         || error.is::<fit::Unfit>()
         || error.is::<CompileError>()
         || import::is_of_log(error)
+        || gc::is_of_trace(error)
     {
         1
     } else {

@@ -33,6 +33,7 @@ mod diff;
 mod exec;
 mod export;
 mod fit;
+mod gc;
 mod import;
 mod launch;
 mod preflight;

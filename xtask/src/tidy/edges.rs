@@ -55,7 +55,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top",
+            "compare", "export", "top", "gc", "objects",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.
