@@ -20,7 +20,8 @@
 //! F4  A space and its list belong to one thread.
 //!
 //! Files: `table` classes · `memory` words · `lists`, `light` the two-level list · `strategies` the search orders ·
-//! `others` what has no classes · `space` · `sweep` · `replay` a trace on it.
+//! `others` what has no classes · `segregated` pages by
+//! size, `tight` · `space` · `sweep` · `replay` a trace on it.
 //!
 //! Not here: marking (the client marks), objects above half a page.
 
@@ -28,11 +29,11 @@ mod lists;
 mod memory;
 mod others;
 pub mod replay;
+mod segregated;
 mod space;
 mod strategies;
 mod sweep;
 pub mod table;
-mod tight;
 
 #[cfg(test)]
 mod by_hand;
@@ -115,9 +116,10 @@ pub trait FreeList {
     /// Bytes of descriptors for each page.
     fn table_bytes(&self) -> usize;
 
-    /// Objects of so many words and more have areas of their own, so that blocks of one sort do not get the other.
-    fn large_words(&self) -> u32 {
-        u32::MAX
+    /// Bytes at which groups of objects begin that have areas of their own, so that the blocks of one do not get the
+    /// objects of another. None: all share.
+    fn limits(&self) -> &'static [u32] {
+        &[]
     }
 
     /// All pages are swept; `live_bytes` of each.

@@ -137,9 +137,9 @@ pub struct VarSpace {
     pub(crate) memory: Memory,
     pub(crate) list: Box<dyn FreeList>,
     /// The mutator's and the collector's (in V8 the collector's threads have areas of their own); the same again for
-    /// large objects, where the strategy keeps them apart.
-    areas: [Area; 4],
-    large_words: u32,
+    /// each further group that the strategy keeps apart.
+    areas: Vec<Area>,
+    limits: &'static [u32],
     /// By number; 0 is nobody's.
     pub(crate) pages: Vec<Page>,
     /// Numbers that were given back.
@@ -158,10 +158,10 @@ impl VarSpace {
         let memory = Memory::reserve(pages)?;
         let list = (strategy.make)(&memory);
         Some(VarSpace {
-            large_words: list.large_words(),
+            areas: vec![Area::default(); 2 * (list.limits().len() + 1)],
+            limits: list.limits(),
             list,
             memory,
-            areas: [Area::default(); 4],
             pages: vec![fresh()],
             vacant: Vec::new(),
             taken: 0,
@@ -177,7 +177,10 @@ impl VarSpace {
     #[inline]
     pub fn alloc(&mut self, bytes: u32, origin: Origin) -> Option<NonNull<u8>> {
         let words = bytes.div_ceil(WORD).max(2);
-        let side = usize::from(origin == Origin::Gc) + 2 * usize::from(words >= self.large_words);
+        let mut side = usize::from(origin == Origin::Gc);
+        for limit in self.limits {
+            side += 2 * usize::from(words * WORD >= *limit);
+        }
         let mut area = &mut self.areas[side];
         if area.limit - area.top < words {
             self.refill(words, origin, side)?;

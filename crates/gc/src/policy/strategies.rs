@@ -19,8 +19,10 @@ use core::marker::PhantomData;
 use super::lists::{Cached, Heavy, Index, Light, Lists, Mask, Plain, Search, Store};
 use super::memory::Memory;
 use super::others::{FullPages, MapSpace, Tuned};
-use super::table::{FAST, HALF_MANY, LEGACY, MANY, MORE_1K, MORE_2K, MORE_SMALLS, SINGLE, Table};
-use super::tight::Tight;
+use super::segregated::{ONE, SIX, Segregated, TWO};
+use super::table::{
+    FAST, HALF_MANY, LEGACY, MANY, MORE_1K, MORE_2K, MORE_SMALLS, SINGLE, TIGHT, Table,
+};
 use super::{Block, FreeList, Freed, Origin, Strategy};
 
 /// A search order over a table.
@@ -246,6 +248,7 @@ best_fits! {
     HalfMany: &HALF_MANY;
     More1k: &MORE_1K;
     More2k: &MORE_2K;
+    TightFit: &TIGHT;
     // One class is the last one: walked.
     SingleList: &SINGLE;
 }
@@ -361,16 +364,34 @@ macro_rules! strategies {
                 make: |memory| Box::new(Tuned::new(memory)),
             },
             Strategy {
-                name: "tight",
-                about: "ours: best fit down to 16 bytes, large objects in pages of their own, all swept before a page is added",
+                name: "segregated",
+                about: "pages by six groups of sizes, best fit within",
                 studied: false,
-                make: |memory| Box::new(Tight::new("tight", memory, 2048)),
+                make: |memory| Box::new(Segregated::<Many>::new("segregated", memory, &SIX)),
+            },
+            Strategy {
+                name: "segregated-legacy",
+                about: "pages by six groups of sizes, legacy within",
+                studied: false,
+                make: |memory| Box::new(Segregated::<Legacy>::new("segregated-legacy", memory, &SIX)),
+            },
+            Strategy {
+                name: "segregated-fast",
+                about: "pages by six groups of sizes, many-fast within",
+                studied: false,
+                make: |memory| Box::new(Segregated::<ManyFast>::new("segregated-fast", memory, &SIX)),
+            },
+            Strategy {
+                name: "tight",
+                about: "ours: best fit from 16 bytes, pages of their own from 2 KB, all swept before a page is added",
+                studied: false,
+                make: |memory| Box::new(Segregated::<TightFit>::new("tight", memory, &TWO)),
             },
             Strategy {
                 name: "tight-mixed",
-                about: "the same without pages of their own",
+                about: "tight without pages of their own",
                 studied: false,
-                make: |memory| Box::new(Tight::new("tight-mixed", memory, u32::MAX)),
+                make: |memory| Box::new(Segregated::<TightFit>::new("tight-mixed", memory, &ONE)),
             },
         ]
     };
