@@ -29,7 +29,9 @@ use crate::export;
 use crate::fit;
 use crate::gc;
 use crate::import;
+use crate::js;
 use crate::launch::{self, Outcome};
+use crate::memory;
 use crate::processes;
 use crate::top;
 use crate::what_if;
@@ -53,10 +55,12 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
         Command::Exec(args) => exec::exec(&args),
+        Command::Memory(args) => memory::memory(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
         Command::WhatIf(args) => what_if::what_if(&args),
         Command::Gc(args) => gc::gc(&args),
+        Command::Js(args) => js::js(&args),
     }
 }
 
@@ -67,6 +71,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         || error.is::<CompileError>()
         || import::is_of_log(error)
         || gc::is_of_trace(error)
+        || memory::is_of_subject(error)
     {
         1
     } else {
