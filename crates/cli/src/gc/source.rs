@@ -83,7 +83,7 @@ impl Source {
             Source::File(path) if is_object_trace(path) => {
                 let mut reader = Reader::open(path)?;
                 let script = Script::new(reader.by_ref().filter_map(step), most);
-                let source = format!("{} ({})", reader.info().program, reader.info().source);
+                let source = format!("{}, {}", reader.info().program, reader.info().source);
                 Ok(Ready {
                     missing: missing(&reader, &script, most),
                     script,
