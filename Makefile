@@ -94,6 +94,7 @@ test: test-deps parquet-deps build
 	python3 -B bench/compare/selftest.py
 	python3 -B bench/gc/trees.py --selftest
 	python3 -B bench/gc/snapshot.py --selftest
+	python3 -B bench/gc/policies/run.py --selftest
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory browser-test
 	@$(MAKE) --no-print-directory check

@@ -179,6 +179,10 @@ A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of s
 taken, whether each thread has a heap of its own. A wrong one lists what there is.")]
     WhatIf(WhatIfArgs),
 
+    /// Run object traces under free-list policies of a garbage-collected heap
+    #[command(after_help = crate::gc::HELP)]
+    Gc(crate::gc::GcArgs),
+
     /// Run JavaScript on Boa: a tab for each program, each a tenant of the garbage-collected heap
     #[command(after_help = crate::js_args::HELP)]
     Js(crate::js_args::JsArgs),

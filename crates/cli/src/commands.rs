@@ -27,6 +27,7 @@ use crate::diff;
 use crate::exec;
 use crate::export;
 use crate::fit;
+use crate::gc;
 use crate::heap;
 use crate::import;
 use crate::js;
@@ -60,6 +61,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
         Command::WhatIf(args) => what_if::what_if(&args),
+        Command::Gc(args) => gc::gc(&args),
         Command::Js(args) => js::js(&args),
     }
 }
@@ -71,6 +73,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         || error.is::<CompileError>()
         || error.is::<skinflint_snapshot::read::ReadError>()
         || import::is_of_log(error)
+        || gc::is_of_trace(error)
         || memory::is_of_subject(error)
     {
         1

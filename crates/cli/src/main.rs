@@ -34,6 +34,7 @@ mod diff;
 mod exec;
 mod export;
 mod fit;
+mod gc;
 mod heap;
 mod import;
 mod js;

@@ -48,13 +48,13 @@
 //!
 //! Files: [`layout`] where things lie · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells ·
 //! `heap` allocation · `mark` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
-//! when · `world` · `verify` · `typed` the safe side.
+//! when · `world` · `verify` · `typed` the safe side · `policy` a space of its own for objects of many sizes.
 //!
 //! [`snapshot`] heap snapshots, retaining paths ([`Retainers`]) · [`census`] sums by kind.
 //!
 //! Seams: incremental marking (`mark`), a variable-size space (`space`).
 //!
-//! Not here: moving objects, threads that share a heap, free-list policies, reference counts.
+//! Not here: moving objects, threads that share a heap, reference counts.
 #![cfg(not(loom))]
 
 #[cfg(not(miri))]

@@ -61,7 +61,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top", "report", "snapshot",
+            "compare", "export", "top", "report", "snapshot", "gc", "objects",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.

@@ -20,7 +20,8 @@
 //! F4  A space and its list belong to one thread.
 //!
 //! Files: `table` classes · `memory` words · `lists`, `light` the two-level list · `strategies` the search orders ·
-//! `others` what has no classes · `space` · `sweep` · `replay` a trace on it.
+//! `others` what has no classes · `segregated` pages by
+//! size, `tight` · `space` · `sweep` · `replay` a trace on it.
 //!
 //! Not here: marking (the client marks), objects above half a page.
 
@@ -28,6 +29,7 @@ mod lists;
 mod memory;
 mod others;
 pub mod replay;
+mod segregated;
 mod space;
 mod strategies;
 mod sweep;
@@ -80,15 +82,6 @@ pub enum Freed {
     Sweep,
 }
 
-/// Which pages are swept first when room is wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SweepOrder {
-    /// With the least live bytes: room is found soon, and moving finds it early.
-    Emptiest,
-    /// With the most: the emptiest have until the next collection to lose the rest.
-    Fullest,
-}
-
 /// A strategy at work: the free blocks of one space.
 pub trait FreeList {
     /// Strategy and variant, as on the command line.
@@ -123,29 +116,15 @@ pub trait FreeList {
     /// Bytes of descriptors for each page.
     fn table_bytes(&self) -> usize;
 
-    /// Number of areas: 1, or one for each size of cell and one for the rest, which is the first.
-    fn areas(&self) -> usize {
-        1
-    }
-
-    /// The area that serves a request, and the words that it takes there.
-    fn area(&self, words: u32) -> (usize, u32) {
-        (0, words)
-    }
-
-    /// A page was swept, all its holes were told, and this many bytes of it are live.
-    fn swept(&mut self, page: u32, live_bytes: u32) {
-        let _ = (page, live_bytes);
+    /// Bytes at which groups of objects begin that have areas of their own, so that the blocks of one do not get the
+    /// objects of another. None: all share.
+    fn limits(&self) -> &'static [u32] {
+        &[]
     }
 
     /// All pages are swept; `live_bytes` of each.
     fn all_swept(&mut self, live_bytes: &dyn Fn(u32) -> u32) {
         let _ = live_bytes;
-    }
-
-    /// Which pages it wants swept first.
-    fn order(&self) -> SweepOrder {
-        SweepOrder::Emptiest
     }
 
     /// Whether a fresh page is taken only when no page is left to sweep (the study's slow path sweeps one).

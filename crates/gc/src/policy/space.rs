@@ -132,18 +132,14 @@ pub(crate) struct Area {
     limit: u32,
 }
 
-/// Which of the two areas.
-#[inline]
-fn side(origin: Origin) -> usize {
-    usize::from(origin == Origin::Gc)
-}
-
 /// A space. Single-threaded.
 pub struct VarSpace {
     pub(crate) memory: Memory,
     pub(crate) list: Box<dyn FreeList>,
-    /// The mutator's and the collector's: in V8 the collector's threads have areas of their own.
-    areas: [Area; 2],
+    /// The mutator's and the collector's (in V8 the collector's threads have areas of their own); the same again for
+    /// each further group that the strategy keeps apart.
+    areas: Vec<Area>,
+    limits: &'static [u32],
     /// By number; 0 is nobody's.
     pub(crate) pages: Vec<Page>,
     /// Numbers that were given back.
@@ -160,10 +156,12 @@ impl VarSpace {
     pub fn new(strategy: Strategy, settings: Settings) -> Option<VarSpace> {
         let pages = (settings.limit_bytes / PAGE_BYTES as usize).clamp(1, 1 << 16) as u32;
         let memory = Memory::reserve(pages)?;
+        let list = (strategy.make)(&memory);
         Some(VarSpace {
-            list: (strategy.make)(&memory),
+            areas: vec![Area::default(); 2 * (list.limits().len() + 1)],
+            limits: list.limits(),
+            list,
             memory,
-            areas: [Area::default(); 2],
             pages: vec![fresh()],
             vacant: Vec::new(),
             taken: 0,
@@ -179,10 +177,14 @@ impl VarSpace {
     #[inline]
     pub fn alloc(&mut self, bytes: u32, origin: Origin) -> Option<NonNull<u8>> {
         let words = bytes.div_ceil(WORD).max(2);
-        let mut area = &mut self.areas[side(origin)];
+        let mut side = usize::from(origin == Origin::Gc);
+        for limit in self.limits {
+            side += 2 * usize::from(words * WORD >= *limit);
+        }
+        let mut area = &mut self.areas[side];
         if area.limit - area.top < words {
-            self.refill(words, origin)?;
-            area = &mut self.areas[side(origin)];
+            self.refill(words, origin, side)?;
+            area = &mut self.areas[side];
         }
         let word = area.top;
         area.top += words;
@@ -193,33 +195,33 @@ impl VarSpace {
     /// The area is too short for `words`: another one.
     #[cold]
     #[inline(never)]
-    fn refill(&mut self, words: u32, origin: Origin) -> Option<()> {
+    fn refill(&mut self, words: u32, origin: Origin, side: usize) -> Option<()> {
         let bytes = words * WORD;
         if bytes > MAX_BYTES {
             return None;
         }
         self.figures.refills_total += 1;
-        self.retire(side(origin));
-        if self.next_area(bytes, origin) {
+        self.retire(side);
+        if self.next_area(bytes, origin, side) {
             return Some(());
         }
         while self.sweep_next() {
-            if self.next_area(bytes, origin) {
+            if self.next_area(bytes, origin, side) {
                 return Some(());
             }
             if !self.list.sweeps_all() {
                 break;
             }
         }
-        if self.add_page() && self.next_area(bytes, origin) {
+        if self.add_page() && self.next_area(bytes, origin, side) {
             return Some(());
         }
         self.finish_sweep();
-        self.next_area(bytes, origin).then_some(())
+        self.next_area(bytes, origin, side).then_some(())
     }
 
     /// Takes a block as the area.
-    fn next_area(&mut self, bytes: u32, origin: Origin) -> bool {
+    fn next_area(&mut self, bytes: u32, origin: Origin, side: usize) -> bool {
         let Some(block) = self.list.take(bytes, origin) else {
             return false;
         };
@@ -227,7 +229,7 @@ impl VarSpace {
         let page = &mut self.pages[page_of(block.word) as usize];
         page.free -= block.words;
         page.allocated += block.words;
-        self.areas[side(origin)] = Area {
+        self.areas[side] = Area {
             start: block.word,
             top: block.word,
             limit: block.word + block.words,
@@ -235,10 +237,11 @@ impl VarSpace {
         true
     }
 
-    /// Gives up both areas.
+    /// Gives up all areas.
     pub(crate) fn retire_all(&mut self) {
-        self.retire(0);
-        self.retire(1);
+        for side in 0..self.areas.len() {
+            self.retire(side);
+        }
     }
 
     /// Gives up an area: its rest is free.

@@ -19,10 +19,11 @@ use core::marker::PhantomData;
 use super::lists::{Cached, Heavy, Index, Light, Lists, Mask, Plain, Search, Store};
 use super::memory::Memory;
 use super::others::{FullPages, MapSpace, Tuned};
+use super::segregated::{ONE, SIX, Segregated, TWO};
 use super::table::{
     FAST, HALF_MANY, LEGACY, MANY, MORE_1K, MORE_2K, MORE_SMALLS, SINGLE, TIGHT, Table,
 };
-use super::{Block, FreeList, Freed, Origin, Strategy, SweepOrder};
+use super::{Block, FreeList, Freed, Origin, Strategy};
 
 /// A search order over a table.
 pub(crate) trait FreeListPolicy {
@@ -151,7 +152,7 @@ impl FreeListPolicy for FastAlloc {
 }
 
 /// Best fit by class.
-fn best_fit<L: Search>(lists: &mut L, table: &Table, bytes: u32) -> Option<Block> {
+pub(crate) fn best_fit<L: Search>(lists: &mut L, table: &Table, bytes: u32) -> Option<Block> {
     let last = table.last();
     lists
         .upwards((table.class)(bytes), last, bytes)
@@ -335,63 +336,6 @@ impl<P: FreeListPolicy, S: Store, I: Index> FreeList for Listed<P, S, I> {
     }
 }
 
-/// Ours: best fit by class down to 16 bytes, pages in the order of their fullness, sweeping to the end before a page is
-/// added, descriptors of 4 bytes, a mask.
-pub(crate) struct Tight {
-    name: &'static str,
-    lists: Lists<Light, Mask>,
-    order: SweepOrder,
-}
-
-impl Tight {
-    pub(crate) fn new(name: &'static str, memory: &Memory, order: SweepOrder) -> Tight {
-        let lists = Lists::new(memory, &TIGHT);
-        Tight { name, lists, order }
-    }
-}
-
-impl FreeList for Tight {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn add_page(&mut self, page: u32) {
-        self.lists.add_page(page);
-    }
-    fn remove_page(&mut self, page: u32) {
-        self.lists.remove_page(page);
-    }
-    fn reset(&mut self) {
-        self.lists.reset();
-    }
-    fn free(&mut self, block: Block, _: Freed) -> Option<Block> {
-        self.lists.free(block)
-    }
-    fn take(&mut self, bytes: u32, _: Origin) -> Option<Block> {
-        best_fit(&mut self.lists, &TIGHT, bytes)
-    }
-    fn guaranteed(&self, bytes: u32) -> u32 {
-        TightFit::guaranteed(bytes)
-    }
-    fn page_for(&self, bytes: u32) -> Option<u32> {
-        TightFit::page_for(&self.lists, bytes)
-    }
-    fn blocks(&self) -> Vec<Block> {
-        self.lists.blocks()
-    }
-    fn table_bytes(&self) -> usize {
-        self.lists.table_bytes()
-    }
-    fn order(&self) -> SweepOrder {
-        self.order
-    }
-    fn sweeps_all(&self) -> bool {
-        true
-    }
-    fn all_swept(&mut self, live_bytes: &dyn Fn(u32) -> u32) {
-        self.lists.sort_pages(live_bytes);
-    }
-}
-
 macro_rules! strategies {
     ($($name:literal $studied:literal $policy:ty, $store:ty, $index:ty, $about:literal;)*) => {
         &[
@@ -420,16 +364,34 @@ macro_rules! strategies {
                 make: |memory| Box::new(Tuned::new(memory)),
             },
             Strategy {
-                name: "tight",
-                about: "ours: best fit down to 16 bytes, fullest pages first, all swept before a page is added",
+                name: "segregated",
+                about: "pages by six groups of sizes, best fit within",
                 studied: false,
-                make: |memory| Box::new(Tight::new("tight", memory, SweepOrder::Fullest)),
+                make: |memory| Box::new(Segregated::<Many>::new("segregated", memory, &SIX)),
             },
             Strategy {
-                name: "tight-emptiest",
-                about: "the same, the emptiest pages swept first",
+                name: "segregated-legacy",
+                about: "pages by six groups of sizes, legacy within",
                 studied: false,
-                make: |memory| Box::new(Tight::new("tight-emptiest", memory, SweepOrder::Emptiest)),
+                make: |memory| Box::new(Segregated::<Legacy>::new("segregated-legacy", memory, &SIX)),
+            },
+            Strategy {
+                name: "segregated-fast",
+                about: "pages by six groups of sizes, many-fast within",
+                studied: false,
+                make: |memory| Box::new(Segregated::<ManyFast>::new("segregated-fast", memory, &SIX)),
+            },
+            Strategy {
+                name: "tight",
+                about: "ours: best fit from 16 bytes, pages of their own from 2 KB, all swept before a page is added",
+                studied: false,
+                make: |memory| Box::new(Segregated::<TightFit>::new("tight", memory, &TWO)),
+            },
+            Strategy {
+                name: "tight-mixed",
+                about: "tight without pages of their own",
+                studied: false,
+                make: |memory| Box::new(Segregated::<TightFit>::new("tight-mixed", memory, &ONE)),
             },
         ]
     };

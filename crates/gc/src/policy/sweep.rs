@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin ─► the client marks ─► end: empty pages go, sparse ones are evacuated, the others wait to be swept
-//!                                            sweep_next: one page, in the list's order ─► holes ─► the list
+//!                                            sweep_next: one page, the emptiest ─► holes ─► the list
 //! ```
 //!
 //! W1  `begin` sweeps what the last collection left, since its marks are about to be lost. The time that takes, and
@@ -18,7 +18,7 @@ use core::ptr::NonNull;
 
 use super::memory::{PAGE_WORDS, WORD, page_of};
 use super::space::{Compaction, VarSpace};
-use super::{Block, Freed, Origin, SweepOrder};
+use super::{Block, Freed, Origin};
 
 /// Of a page: free words that make it sparse (70 %, V8's figure), and for `Always`.
 const SPARSE: u32 = PAGE_WORDS / 10 * 7;
@@ -71,13 +71,8 @@ impl VarSpace {
             page.swept = false;
             waiting.push(number);
         }
-        // The next one is the last.
-        match self.list.order() {
-            SweepOrder::Emptiest => {
-                waiting.sort_by_key(|number| core::cmp::Reverse(self.pages[*number as usize].live));
-            }
-            SweepOrder::Fullest => waiting.sort_by_key(|number| self.pages[*number as usize].live),
-        }
+        // The emptiest is swept first, and taken from the end.
+        waiting.sort_by_key(|number| core::cmp::Reverse(self.pages[*number as usize].live));
         let sparse = self.choose(&waiting);
         waiting.retain(|number| !sparse.contains(number));
         self.unswept = waiting;
@@ -220,8 +215,6 @@ impl VarSpace {
         }
         let page = &mut self.pages[number as usize];
         page.marks = marks;
-        let live_bytes = page.live * WORD;
-        self.list.swept(number, live_bytes);
     }
 
     /// Gives whole pages of the kernel within free blocks back, those of the emptiest pages first, as far as more is
