@@ -300,7 +300,7 @@ impl Local {
     fn take_at_last(&self, vtable: &'static VTable, system: bool) -> core::ptr::NonNull<u8> {
         let tenant = self.current();
         if !self.busy.get() {
-            self.collect_now(&[tenant.clone()], Reason::Shortage);
+            self.collect_now(std::slice::from_ref(&tenant), Reason::Shortage);
         }
         match tenant.take(vtable, system) {
             Ok(cell) => cell,

@@ -205,7 +205,7 @@ impl Tenant {
 
     /// Collects it alone, at once.
     pub fn collect(&self) {
-        local::get().collect_now(&[self.heap.clone()], Reason::Asked);
+        local::get().collect_now(std::slice::from_ref(&self.heap), Reason::Asked);
     }
 
     /// What it holds.
@@ -227,7 +227,7 @@ impl Tenant {
     pub fn end(self) -> Ended {
         let local = local::get();
         local.leave(&self.heap);
-        local.collect_now(&[self.heap.clone()], Reason::End);
+        local.collect_now(std::slice::from_ref(&self.heap), Reason::End);
         if self.heap.objects() > 0 {
             // Cycles through other tenants.
             local.collect_now(&local.all_tenants(), Reason::End);
@@ -322,7 +322,7 @@ pub fn tick(now_ns: u64) -> usize {
         if made != seen {
             tenant.looked.set((made, now_ns));
         } else if made != tenant.collected_made.get() && now_ns.saturating_sub(since) >= idle_ns {
-            local.collect_now(&[tenant.clone()], Reason::Idle);
+            local.collect_now(std::slice::from_ref(&tenant), Reason::Idle);
             tenant.give_back(0);
             collected += 1;
         }
