@@ -36,13 +36,18 @@ pub struct Tenant {
 /// While it lives, [`Gc::new`](crate::Gc::new) allocates in the tenant that was entered.
 #[must_use]
 pub struct Guard {
-    before: *const Heap,
-    _entered: Rc<Heap>,
+    before: Rc<Heap>,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        local::get().enter(self.before);
+        let local = local::get();
+        let ended = self.before.closed.get();
+        local.enter(if ended {
+            local.default_tenant()
+        } else {
+            Rc::as_ptr(&self.before)
+        });
     }
 }
 
@@ -194,13 +199,13 @@ impl Tenant {
         }
     }
 
-    /// Allocates here until the guard is dropped. Guards end in the order opposite to that in which they began.
+    /// Allocates here until the guard is dropped. Guards end in the order opposite to that in which they began; one whose
+    /// tenant ended meanwhile leads back to the default tenant.
     pub fn enter(&self) -> Guard {
-        let before = local::get().enter(Rc::as_ptr(&self.heap));
-        Guard {
-            before,
-            _entered: self.heap.clone(),
-        }
+        let local = local::get();
+        let before = local.current();
+        local.enter(Rc::as_ptr(&self.heap));
+        Guard { before }
     }
 
     /// Collects it alone, at once.

@@ -304,6 +304,51 @@ fn growth_is_collected_in_steps_and_cycles_go() {
 }
 
 #[test]
+fn what_is_freed_by_counts_goes_back_without_a_collection() {
+    alone(|| {
+        if cfg!(miri) {
+            return;
+        }
+        let tab = Tenant::new("tab", usize::MAX);
+        let _in = tab.enter();
+        let mut list = node(None);
+        for _ in 0..100_000 {
+            list = node(Some(list));
+        }
+        let full = tab.row();
+        drop(list);
+        for _ in 0..60_000 {
+            drop(node(None));
+        }
+        let row = tab.row();
+        assert!(full.chunks >= 9 && row.chunks <= 2, "{full:?} {row:?}");
+        assert!(
+            skinflint::collections()
+                .iter()
+                .all(|event| event.step != Step::Whole)
+        );
+    });
+}
+
+#[test]
+fn a_guard_does_not_lead_back_to_a_tenant_that_has_ended() {
+    alone(|| {
+        let (one, two) = (
+            Tenant::new("one", usize::MAX),
+            Tenant::new("two", usize::MAX),
+        );
+        let outer = one.enter();
+        let inner = two.enter();
+        assert_eq!(one.end().objects_left, 0);
+        drop(inner);
+        let kept = ring(10);
+        drop(outer);
+        assert_eq!(rows()[0].objects, 10, "in the default one");
+        assert_eq!(kept.payload[0], 7);
+    });
+}
+
+#[test]
 fn an_observer_is_told_of_every_object_once() {
     thread_local!(static ALIVE: Cell<i64> = const { Cell::new(0) });
     alone(|| {
