@@ -13,14 +13,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
+use skinflint_base::sys::thread_cpu_ns;
 use skinflint_gc::Reason;
 
 use crate::ending::Doomed;
 use crate::examine::{can_be_suspected, garbage_of, take_dead_pairs};
 use crate::local::Local;
-use crate::object::Erased;
+use crate::object::{Erased, head};
 use crate::skinflint::{Event, Step};
-use crate::tenant::Tenant;
+use crate::tenant::{Tenant, class_of};
+use crate::verify::{check, garbage_by_sets};
 
 /// Events that are kept.
 pub(crate) const EVENTS: usize = 1 << 14;
@@ -41,6 +43,23 @@ pub(crate) struct Log {
     pub(crate) heard: Option<fn(&Event)>,
     /// The first instant that was asked for.
     pub(crate) start: Option<Instant>,
+}
+
+/// When something began, by the clock on the wall and by this thread's processor time.
+struct Begun(Instant, u64);
+
+impl Begun {
+    fn now() -> Begun {
+        Begun(Instant::now(), thread_cpu_ns())
+    }
+
+    /// Nanoseconds since then by both.
+    fn elapsed(&self) -> (u64, u64) {
+        (
+            self.0.elapsed().as_nanos() as u64,
+            thread_cpu_ns().saturating_sub(self.1),
+        )
+    }
 }
 
 impl Local {
@@ -77,11 +96,11 @@ impl Local {
         }
         if !self.queue.borrow().is_empty() || !self.doomed.borrow().is_empty() {
             self.busy.set(true);
-            let started = Instant::now();
+            let begun = Begun::now();
             let before = tenant.live_bytes();
             let queued = self.end_queued(QUEUE_SLICE);
             let doomed = self.end_doomed(DOOMED_SLICE);
-            let pause_ns = started.elapsed().as_nanos() as u64;
+            let (pause_ns, cpu_ns) = begun.elapsed();
             {
                 let totals = &mut self.log.borrow_mut().totals;
                 totals.by_count += queued as u64;
@@ -94,6 +113,7 @@ impl Local {
                     tenant: tenant.name.clone(),
                     step: Step::SweepSlice,
                     pause_ns,
+                    cpu_ns,
                     bytes_before: before,
                     bytes_after: tenant.live_bytes(),
                     freed_in_pause: 0,
@@ -106,17 +126,30 @@ impl Local {
         self.step(&tenant);
     }
 
+    /// Ends all that waits for it, between the program's own work.
+    pub(crate) fn rest(&self) {
+        if !self.busy.replace(true) {
+            self.end_queued(usize::MAX);
+            self.end_doomed(usize::MAX);
+            self.end_queued(usize::MAX);
+            self.busy.set(false);
+        }
+    }
+
     /// What is due of the tenant that allocates.
     fn step(&self, tenant: &Rc<Tenant>) {
         if tenant.is_marking.get() {
             self.major_slice(tenant);
-        } else if tenant.live_bytes() > tenant.threshold.get() {
+        } else if tenant.kept_bytes() > tenant.threshold.get() {
             self.begin_marking(tenant, Reason::Growth);
         } else if let Some(client) = self.client.get()
             && client() > self.client_threshold.get()
         {
             self.begin_marking(tenant, Reason::ClientBytes);
         } else if tenant.is_flush() || (tenant.settling.get() && self.doomed.borrow().is_empty()) {
+            // Where much was freed by counts, the next collection is due earlier, and less is kept for it.
+            let shrunk = self.growth.get().threshold(tenant.kept_bytes(), 0);
+            tenant.threshold.set(tenant.threshold.get().min(shrunk));
             tenant.settling.set(true);
             tenant.give_back_some(FLUSH_SLICE);
         }
@@ -125,7 +158,7 @@ impl Local {
     /// Goes on marking; once that is done, examines what was not marked.
     fn major_slice(&self, tenant: &Rc<Tenant>) {
         self.busy.set(true);
-        let started = Instant::now();
+        let begun = Begun::now();
         let bytes = tenant.live_bytes();
         let reason = tenant
             .marking
@@ -138,6 +171,7 @@ impl Local {
             tenant: tenant.name.clone(),
             step: if done { Step::Final } else { Step::MajorSlice },
             pause_ns: 0,
+            cpu_ns: 0,
             bytes_before: bytes,
             bytes_after: bytes,
             freed_in_pause: 0,
@@ -148,7 +182,7 @@ impl Local {
             self.final_step(tenant);
         }
         self.busy.set(false);
-        event.pause_ns = started.elapsed().as_nanos() as u64;
+        (event.pause_ns, event.cpu_ns) = begun.elapsed();
         event.bytes_after = tenant.live_bytes();
         self.note(event);
     }
@@ -164,14 +198,26 @@ impl Local {
         tenant.marking.borrow_mut().take();
         tenant.is_marking.set(false);
         self.watch();
+        self.end_sifting();
         self.log.borrow_mut().totals.suspects += suspects.len() as u64;
-        let found = garbage_of(suspects, &[&tenant.pairs.borrow()]);
-        let emptied = self.doom(std::slice::from_ref(tenant), found.garbage);
+        let garbage = self.examine(suspects, &[&tenant.pairs.borrow()]);
+        let emptied = self.doom(std::slice::from_ref(tenant), garbage);
         if emptied > 0 {
             self.tidy_weak_maps();
         }
-        self.collected(tenant, found.bytes);
+        self.collected(tenant);
         self.client_collected();
+    }
+
+    /// Asks twice, if it is to be verified.
+    fn examine(&self, suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Vec<Erased> {
+        if !self.verify.get() {
+            return garbage_of(suspects, pairs);
+        }
+        let by_sets = garbage_by_sets(&suspects, pairs);
+        let garbage = garbage_of(suspects, pairs);
+        check(&by_sets, &garbage);
+        garbage
     }
 
     /// Collects these tenants together, all of it at once.
@@ -179,9 +225,10 @@ impl Local {
         if self.busy.replace(true) {
             return;
         }
-        let started = Instant::now();
+        let begun = Begun::now();
         let before: usize = set.iter().map(|t| t.live_bytes()).sum();
-        let mut freed = self.end_queued(usize::MAX) as u64;
+        let freed: u64 = set.iter().map(|t| t.freed.get()).sum();
+        self.end_queued(usize::MAX);
         self.end_doomed(usize::MAX);
         let mut suspects = Vec::new();
         for tenant in set {
@@ -192,34 +239,36 @@ impl Local {
                 }
             });
         }
+        self.end_sifting();
         let pairs: Vec<_> = set.iter().map(|tenant| tenant.pairs.borrow()).collect();
         let lists: Vec<&[Erased]> = pairs.iter().map(|pairs| pairs.as_slice()).collect();
-        let found = garbage_of(suspects, &lists);
+        let garbage = self.examine(suspects, &lists);
         drop(pairs);
-        freed += found.garbage.len() as u64;
-        let emptied = self.doom(set, found.garbage);
+        let emptied = self.doom(set, garbage);
         self.end_doomed(usize::MAX);
-        freed += self.end_queued(usize::MAX) as u64;
+        self.end_queued(usize::MAX);
         if emptied > 0 {
             self.tidy_weak_maps();
-            freed += self.end_queued(usize::MAX) as u64;
+            self.end_queued(usize::MAX);
         }
         for tenant in set {
             tenant.purge_pairs();
-            self.collected(tenant, 0);
+            self.collected(tenant);
             tenant.give_back((tenant.threshold.get() - tenant.live_bytes()) / 2);
         }
         self.client_collected();
         self.busy.set(false);
         let after: usize = set.iter().map(|t| t.live_bytes()).sum();
+        let (pause_ns, cpu_ns) = begun.elapsed();
         self.note(Event {
             reason,
             tenant: set.first().map_or_else(|| Rc::from(""), |t| t.name.clone()),
             step: Step::Whole,
-            pause_ns: started.elapsed().as_nanos() as u64,
+            pause_ns,
+            cpu_ns,
             bytes_before: before,
             bytes_after: after,
-            freed_in_pause: freed,
+            freed_in_pause: set.iter().map(|t| t.freed.get()).sum::<u64>() - freed,
             freed_lazily: 0,
             freed_elsewhere: 0,
         });
@@ -234,6 +283,12 @@ impl Local {
         let emptied = dead.len();
         if !garbage.is_empty() || emptied > 0 {
             self.log.borrow_mut().totals.by_examination += garbage.len() as u64;
+            for &object in &garbage {
+                // SAFETY: it was just found, and is whole.
+                let bytes = class_of(unsafe { head(object) }.vtable).1;
+                let sum = &self.tenant_of(object).doomed_bytes;
+                sum.set(sum.get() + bytes);
+            }
             self.doomed
                 .borrow_mut()
                 .push_back(Doomed::new(garbage, dead));
@@ -249,11 +304,11 @@ impl Local {
         *now = maps;
     }
 
-    /// A tenant was collected: the next threshold. `doomed_bytes` of it are still to be ended.
-    fn collected(&self, tenant: &Tenant, doomed_bytes: usize) {
+    /// A tenant was collected: the next threshold.
+    fn collected(&self, tenant: &Tenant) {
         let now_ns = self.now_ns();
         let since = now_ns.saturating_sub(tenant.collected_ns.replace(now_ns));
-        let live = tenant.live_bytes() - doomed_bytes.min(tenant.live_bytes());
+        let live = tenant.kept_bytes();
         let since = if tenant.collections.get() == 0 {
             u64::MAX
         } else {
@@ -281,7 +336,12 @@ impl Local {
     pub(crate) fn force_collect(&self) {
         let all = self.all_tenants();
         self.collect_now(&all, Reason::Asked);
-        for tenant in &all {
+        self.give_all_back(&all);
+    }
+
+    /// What is free goes, and tenants that have ended and are empty by now.
+    pub(crate) fn give_all_back(&self, all: &[Rc<Tenant>]) {
+        for tenant in all {
             tenant.give_back(0);
             if tenant.closed.get() && tenant.objects() == 0 {
                 self.forget_tenant(tenant);

@@ -21,6 +21,7 @@ use skinflint_gc::{Config, Growth, Reason, World};
 
 use crate::collect::Log;
 use crate::ending::Doomed;
+use crate::marking::FEW;
 use crate::object::{DOOMED, ENDED, Erased, LISTED, QUEUED, SYSTEM, VTable, WEAKLY, head};
 use crate::skinflint::{Observer, OutOfMemory};
 use crate::tenant::Tenant;
@@ -53,6 +54,8 @@ pub(crate) struct Local {
     pub(crate) weak_maps: RefCell<Vec<Box<dyn AnyWeakMap>>>,
     pub(crate) stress: Cell<u32>,
     pub(crate) verify: Cell<bool>,
+    /// Unmarked objects that are examined at once.
+    pub(crate) few: Cell<usize>,
     pub(crate) client: Cell<Option<fn() -> usize>>,
     pub(crate) client_threshold: Cell<usize>,
     pub(crate) observer: Cell<Option<Observer>>,
@@ -216,6 +219,7 @@ impl Local {
             weak_maps: RefCell::default(),
             stress: Cell::new(0),
             verify: Cell::new(false),
+            few: Cell::new(FEW),
             client: Cell::new(None),
             client_threshold: Cell::new(Growth::TENANT.client_floor_bytes),
             observer: Cell::new(None),
@@ -238,6 +242,9 @@ impl Local {
 
     /// Forgets a tenant without objects.
     pub(crate) fn forget_tenant(&self, tenant: &Rc<Tenant>) {
+        // Pointers into its memory may be waiting elsewhere (`marking`, M3).
+        self.abandon_marking(tenant);
+        tenant.give_back(0);
         let slot = &mut self.tenants.borrow_mut()[tenant.heap.id() as usize];
         *slot = None;
     }
@@ -265,9 +272,9 @@ impl Local {
         }
     }
 
-    /// Enters another; what was entered before.
-    pub(crate) fn enter(&self, tenant: *const Tenant) -> *const Tenant {
-        self.current.replace(tenant)
+    /// Enters another, which `tenants` has.
+    pub(crate) fn enter(&self, tenant: *const Tenant) {
+        self.current.set(tenant);
     }
 
     /// The default one.
@@ -296,7 +303,7 @@ impl Local {
     fn take_at_last(&self, vtable: &'static VTable, system: bool) -> core::ptr::NonNull<u8> {
         let tenant = self.current();
         if !self.busy.get() {
-            self.collect_now(&[tenant.clone()], Reason::Shortage);
+            self.collect_now(std::slice::from_ref(&tenant), Reason::Shortage);
         }
         match tenant.take(vtable, system) {
             Ok(cell) => cell,

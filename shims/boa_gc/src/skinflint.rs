@@ -36,13 +36,18 @@ pub struct Tenant {
 /// While it lives, [`Gc::new`](crate::Gc::new) allocates in the tenant that was entered.
 #[must_use]
 pub struct Guard {
-    before: *const Heap,
-    _entered: Rc<Heap>,
+    before: Rc<Heap>,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        local::get().enter(self.before);
+        let local = local::get();
+        let ended = self.before.closed.get();
+        local.enter(if ended {
+            local.default_tenant()
+        } else {
+            Rc::as_ptr(&self.before)
+        });
     }
 }
 
@@ -134,6 +139,8 @@ pub struct Event {
     pub step: Step,
     /// How long the program stood still.
     pub pause_ns: u64,
+    /// Processor time of the thread in it: the same without what other programs took.
+    pub cpu_ns: u64,
     /// Bytes of objects before.
     pub bytes_before: usize,
     /// The same afterwards.
@@ -192,18 +199,18 @@ impl Tenant {
         }
     }
 
-    /// Allocates here until the guard is dropped. Guards end in the order opposite to that in which they began.
+    /// Allocates here until the guard is dropped. Guards end in the order opposite to that in which they began; one whose
+    /// tenant ended meanwhile leads back to the default tenant.
     pub fn enter(&self) -> Guard {
-        let before = local::get().enter(Rc::as_ptr(&self.heap));
-        Guard {
-            before,
-            _entered: self.heap.clone(),
-        }
+        let local = local::get();
+        let before = local.current();
+        local.enter(Rc::as_ptr(&self.heap));
+        Guard { before }
     }
 
     /// Collects it alone, at once.
     pub fn collect(&self) {
-        local::get().collect_now(&[self.heap.clone()], Reason::Asked);
+        local::get().collect_now(std::slice::from_ref(&self.heap), Reason::Asked);
     }
 
     /// What it holds.
@@ -225,7 +232,7 @@ impl Tenant {
     pub fn end(self) -> Ended {
         let local = local::get();
         local.leave(&self.heap);
-        local.collect_now(&[self.heap.clone()], Reason::End);
+        local.collect_now(std::slice::from_ref(&self.heap), Reason::End);
         if self.heap.objects() > 0 {
             // Cycles through other tenants.
             local.collect_now(&local.all_tenants(), Reason::End);
@@ -236,7 +243,7 @@ impl Tenant {
         let left = Ended {
             objects_left: self.heap.objects(),
             bytes_left: self.heap.live_bytes(),
-            path: None,
+            path: local.retaining_path(&self.heap),
         };
         if left.objects_left == 0 {
             local.forget_tenant(&self.heap);
@@ -298,19 +305,29 @@ pub fn set_growth(growth: Growth) {
     local::get().growth.set(growth);
 }
 
+/// How many unmarked objects are examined in one pause; more are sifted in slices first. Fewer make the last step of a
+/// cycle shorter, and the cycle longer. 4096 at first.
+pub fn examine_at_most(objects: usize) {
+    local::get().few.set(objects);
+}
+
 /// For an event loop that has nothing to do, with any clock that does not go back: ends what waits for it, and collects
 /// tenants in which nothing was allocated for as long as the table says. Returns the tenants collected.
 pub fn tick(now_ns: u64) -> usize {
     let local = local::get();
     let idle_ns = local.growth.get().idle_ns;
     let mut collected = 0;
+    local.rest();
     for tenant in local.all_tenants() {
+        if tenant.closed.get() && tenant.objects() == 0 {
+            local.forget_tenant(&tenant);
+        }
         let made = tenant.made.get();
         let (seen, since) = tenant.looked.get();
         if made != seen {
             tenant.looked.set((made, now_ns));
         } else if made != tenant.collected_made.get() && now_ns.saturating_sub(since) >= idle_ns {
-            local.collect_now(&[tenant.clone()], Reason::Idle);
+            local.collect_now(std::slice::from_ref(&tenant), Reason::Idle);
             tenant.give_back(0);
             collected += 1;
         }
@@ -326,8 +343,7 @@ pub fn pressure() {
     let local = local::get();
     let all = local.all_tenants();
     local.collect_now(&all, Reason::Pressure);
-    all.iter().for_each(|tenant| tenant.give_back(0));
-    local.world.source().shrink();
+    local.give_all_back(&all);
 }
 
 /// Whom to tell of each object.
