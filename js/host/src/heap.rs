@@ -35,7 +35,8 @@ pub struct Settings {
     pub stress: Option<u32>,
     /// Check collections by a second tracer.
     pub verify: bool,
-    /// Bytes a tenant may hold.
+    /// Bytes a tenant may hold; each tenant of ours is given it when it is made.
+    #[cfg_attr(feature = "ours", allow(dead_code))]
     pub limit_bytes: Option<usize>,
     /// System objects among user objects.
     pub no_separate: bool,
@@ -117,6 +118,24 @@ pub struct Freed {
 }
 
 impl Freed {
+    /// What was freed between two looks.
+    pub fn since(self, before: Freed) -> Freed {
+        Freed {
+            in_pauses: self.in_pauses - before.in_pauses,
+            lazily: self.lazily - before.lazily,
+            elsewhere: self.elsewhere - before.elsewhere,
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Freed) -> Freed {
+        Freed {
+            in_pauses: self.in_pauses + other.in_pauses,
+            lazily: self.lazily + other.lazily,
+            elsewhere: self.elsewhere + other.elsewhere,
+        }
+    }
+
     /// Share outside pauses, 0 to 1; `None` if nothing was freed.
     pub fn share_outside(&self) -> Option<f64> {
         let outside = self.lazily + self.elsewhere;
@@ -246,6 +265,9 @@ mod tests {
             elsewhere: 5,
         };
         assert_eq!(freed.share_outside(), Some(0.95));
+        let both = freed.plus(freed);
+        assert_eq!(both.in_pauses, 10);
+        assert_eq!(both.since(freed).share_outside(), Some(0.95));
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub struct Report {
     pub untimed: u64,
     /// How often each reason led to a collection.
     pub reasons: BTreeMap<String, u64>,
-    /// Who freed objects.
+    /// Who freed objects while programs ran (phases open and then).
     pub freed: Option<Freed>,
     /// Work at allocations that counts as no pause.
     pub slices: Option<Slices>,

@@ -1,7 +1,7 @@
 //! A tab: a tenant of the heap, the engine in it, and its turns.
 //!
 //! ```text
-//!   open ─► prelude, program ─► turn: a timer, reactions, futures ─► … ─► close: onclose, engine, tenant
+//!   open ─► program ─► turn: a timer, reactions, futures ─► … ─► close: onclose, engine, tenant
 //!              every entry: tenant entered, panics caught ──► Failure of this tab alone
 //! ```
 //!
