@@ -103,7 +103,9 @@ fn needs_hosts(options: &[OsString]) -> bool {
     let words: Vec<_> = options.iter().map(|word| word.to_string_lossy()).collect();
     let only = words.iter().enumerate().find_map(|(at, word)| {
         let next = || words.get(at + 1).map(|next| next.to_string());
-        word.strip_prefix("--only=").map(str::to_owned).or_else(|| (word == "--only").then(next)?)
+        word.strip_prefix("--only=")
+            .map(str::to_owned)
+            .or_else(|| (word == "--only").then(next)?)
     });
     let without = |part: &str| matches!(part, "trees" | "freelists");
     only.is_none_or(|parts| !parts.split(',').all(without))
@@ -111,7 +113,11 @@ fn needs_hosts(options: &[OsString]) -> bool {
 
 /// Builds the JavaScript hosts, as `make js` does.
 fn hosts(root: &Path) -> Result<()> {
-    let status = Command::new("make").arg("js").current_dir(root).status().context("cannot run make: install it")?;
+    let status = Command::new("make")
+        .arg("js")
+        .current_dir(root)
+        .status()
+        .context("cannot run make: install it")?;
     if !status.success() {
         bail!("make js: the build failed ({status}): mend that first, or pass --no-build");
     }
@@ -174,7 +180,8 @@ mod tests {
 
     #[test]
     fn hosts_are_built_for_the_parts_that_run_javascript() {
-        let needs = |words: &[&str]| needs_hosts(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let needs =
+            |words: &[&str]| needs_hosts(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert!(needs(&[]) && needs(&["--only", "tabs"]) && needs(&["--only=trees,pause"]));
         assert!(!needs(&["--only", "trees"]) && !needs(&["--quick", "--only=freelists,trees"]));
     }

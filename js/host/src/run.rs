@@ -52,7 +52,9 @@ struct Run<'a> {
 /// Wrong use: a file that cannot be read, an option that this program's heap cannot do.
 pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
     check(args, build)?;
-    let read = |list: &[PathBuf]| -> Result<Vec<Program>> { list.iter().map(|path| program(path)).collect() };
+    let read = |list: &[PathBuf]| -> Result<Vec<Program>> {
+        list.iter().map(|path| program(path)).collect()
+    };
     let files = read(&args.files)?;
     let then = read(&args.then)?;
     let tabs = match args.tabs.map(|tabs| tabs as usize) {
@@ -107,7 +109,11 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         programs,
         memory: run.memory,
         pauses: build.sees_pauses.then(heap::pauses),
-        untimed: if build.sees_pauses { watch::untimed() } else { 0 },
+        untimed: if build.sees_pauses {
+            watch::untimed()
+        } else {
+            0
+        },
         reasons: heap::reasons(),
         share_outside_pauses: freed.and_then(|freed| freed.share_outside()),
         freed,
@@ -127,14 +133,20 @@ fn check(args: &JsArgs, build: &Build) -> Result<()> {
         Heap::Skinflint => "skinflint",
     };
     if heap != heap::NAME {
-        bail!("--heap {heap}: this program has the heap {}; start it by `skinflint js`", heap::NAME);
+        bail!(
+            "--heap {heap}: this program has the heap {}; start it by `skinflint js`",
+            heap::NAME
+        );
     }
     let malloc = args.malloc.map(|malloc| match malloc {
         Malloc::System => "system",
         Malloc::Skinflint => "skinflint",
     });
     if let Some(malloc) = malloc.filter(|malloc| *malloc != build.malloc) {
-        bail!("--malloc {malloc}: this program has the malloc {}; start it by `skinflint js`", build.malloc);
+        bail!(
+            "--malloc {malloc}: this program has the malloc {}; start it by `skinflint js`",
+            build.malloc
+        );
     }
     if args.gc_log.is_some() && heap::NAME == "stock" {
         bail!("--gc-log: Boa's own heap gives no reasons; use --pauses, or --heap skinflint");
@@ -254,7 +266,9 @@ impl Run<'_> {
             heap::idle();
             let now = resident_bytes();
             let fell = match (rss, now) {
-                (Some(before), Some(now)) => before.saturating_sub(now) as f64 > before as f64 * STILL,
+                (Some(before), Some(now)) => {
+                    before.saturating_sub(now) as f64 > before as f64 * STILL
+                }
                 _ => false,
             };
             still = if fell { 0 } else { still + 1 };

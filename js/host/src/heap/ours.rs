@@ -109,7 +109,10 @@ pub fn start(settings: &Settings) -> Result<()> {
 fn heard(event: &ours::Event) {
     TOLD.set({
         let (in_pauses, elsewhere) = TOLD.get();
-        (in_pauses + event.freed_in_pause, elsewhere + event.freed_elsewhere)
+        (
+            in_pauses + event.freed_in_pause,
+            elsewhere + event.freed_elsewhere,
+        )
     });
     super::note(Event {
         tenant: event.tenant.to_string(),
@@ -149,7 +152,9 @@ pub fn idle() {
 
 /// Whether a panic was a tenant's limit, in words.
 pub fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
-    payload.downcast_ref::<OutOfMemory>().map(OutOfMemory::to_string)
+    payload
+        .downcast_ref::<OutOfMemory>()
+        .map(OutOfMemory::to_string)
 }
 
 /// Who freed objects, from the first on.
@@ -185,10 +190,17 @@ pub fn finish() -> Result<()> {
     let Some(file) = hooks::uninstall() else {
         return Ok(());
     };
-    let totals = file.finish().with_context(|| format!("{}: not written to its end", path.display()))?;
+    let totals = file
+        .finish()
+        .with_context(|| format!("{}: not written to its end", path.display()))?;
     let _ = std::io::Write::write_fmt(
         &mut std::io::stderr(),
-        format_args!("skinflint js: {}: {} objects, {} of them died\n", path.display(), totals.allocations, totals.deaths),
+        format_args!(
+            "skinflint js: {}: {} objects, {} of them died\n",
+            path.display(),
+            totals.allocations,
+            totals.deaths
+        ),
     );
     Ok(())
 }
