@@ -133,6 +133,21 @@ impl Heap {
         }
     }
 
+    /// Tells every object that is not marked, in no order, and leaves the marks. As [`Heap::take_unmarked`] otherwise.
+    pub fn each_unmarked(&self, mut visit: impl FnMut(NonNull<u8>)) {
+        self.retire();
+        for chunk in self.chunks.borrow().all() {
+            for arena in chunk.arenas() {
+                let head = arena.head();
+                let (marks, allocated) = (head.marks.words(), head.allocated.words());
+                let unmarked = core::array::from_fn(|word| allocated[word] & !marks[word]);
+                for cell in each(unmarked) {
+                    visit(arena.cell(cell));
+                }
+            }
+        }
+    }
+
     /// Chunks that it has, in megabytes.
     pub fn chunk_count(&self) -> usize {
         let chunks = self.chunks.borrow();

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
+use skinflint_base::sys::thread_cpu_ns;
 use skinflint_gc::Reason;
 
 use crate::ending::Doomed;
@@ -41,6 +42,23 @@ pub(crate) struct Log {
     pub(crate) heard: Option<fn(&Event)>,
     /// The first instant that was asked for.
     pub(crate) start: Option<Instant>,
+}
+
+/// When something began, by the clock on the wall and by this thread's processor time.
+struct Begun(Instant, u64);
+
+impl Begun {
+    fn now() -> Begun {
+        Begun(Instant::now(), thread_cpu_ns())
+    }
+
+    /// Nanoseconds since then by both.
+    fn elapsed(&self) -> (u64, u64) {
+        (
+            self.0.elapsed().as_nanos() as u64,
+            thread_cpu_ns().saturating_sub(self.1),
+        )
+    }
 }
 
 impl Local {
@@ -77,11 +95,11 @@ impl Local {
         }
         if !self.queue.borrow().is_empty() || !self.doomed.borrow().is_empty() {
             self.busy.set(true);
-            let started = Instant::now();
+            let begun = Begun::now();
             let before = tenant.live_bytes();
             let queued = self.end_queued(QUEUE_SLICE);
             let doomed = self.end_doomed(DOOMED_SLICE);
-            let pause_ns = started.elapsed().as_nanos() as u64;
+            let (pause_ns, cpu_ns) = begun.elapsed();
             {
                 let totals = &mut self.log.borrow_mut().totals;
                 totals.by_count += queued as u64;
@@ -94,6 +112,7 @@ impl Local {
                     tenant: tenant.name.clone(),
                     step: Step::SweepSlice,
                     pause_ns,
+                    cpu_ns,
                     bytes_before: before,
                     bytes_after: tenant.live_bytes(),
                     freed_in_pause: 0,
@@ -125,7 +144,7 @@ impl Local {
     /// Goes on marking; once that is done, examines what was not marked.
     fn major_slice(&self, tenant: &Rc<Tenant>) {
         self.busy.set(true);
-        let started = Instant::now();
+        let begun = Begun::now();
         let bytes = tenant.live_bytes();
         let reason = tenant
             .marking
@@ -138,6 +157,7 @@ impl Local {
             tenant: tenant.name.clone(),
             step: if done { Step::Final } else { Step::MajorSlice },
             pause_ns: 0,
+            cpu_ns: 0,
             bytes_before: bytes,
             bytes_after: bytes,
             freed_in_pause: 0,
@@ -148,7 +168,7 @@ impl Local {
             self.final_step(tenant);
         }
         self.busy.set(false);
-        event.pause_ns = started.elapsed().as_nanos() as u64;
+        (event.pause_ns, event.cpu_ns) = begun.elapsed();
         event.bytes_after = tenant.live_bytes();
         self.note(event);
     }
@@ -164,6 +184,7 @@ impl Local {
         tenant.marking.borrow_mut().take();
         tenant.is_marking.set(false);
         self.watch();
+        self.end_sifting();
         self.log.borrow_mut().totals.suspects += suspects.len() as u64;
         let found = garbage_of(suspects, &[&tenant.pairs.borrow()]);
         let emptied = self.doom(std::slice::from_ref(tenant), found.garbage);
@@ -179,7 +200,7 @@ impl Local {
         if self.busy.replace(true) {
             return;
         }
-        let started = Instant::now();
+        let begun = Begun::now();
         let before: usize = set.iter().map(|t| t.live_bytes()).sum();
         let mut freed = self.end_queued(usize::MAX) as u64;
         self.end_doomed(usize::MAX);
@@ -192,6 +213,7 @@ impl Local {
                 }
             });
         }
+        self.end_sifting();
         let pairs: Vec<_> = set.iter().map(|tenant| tenant.pairs.borrow()).collect();
         let lists: Vec<&[Erased]> = pairs.iter().map(|pairs| pairs.as_slice()).collect();
         let found = garbage_of(suspects, &lists);
@@ -212,11 +234,13 @@ impl Local {
         self.client_collected();
         self.busy.set(false);
         let after: usize = set.iter().map(|t| t.live_bytes()).sum();
+        let (pause_ns, cpu_ns) = begun.elapsed();
         self.note(Event {
             reason,
             tenant: set.first().map_or_else(|| Rc::from(""), |t| t.name.clone()),
             step: Step::Whole,
-            pause_ns: started.elapsed().as_nanos() as u64,
+            pause_ns,
+            cpu_ns,
             bytes_before: before,
             bytes_after: after,
             freed_in_pause: freed,

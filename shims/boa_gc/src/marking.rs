@@ -1,7 +1,9 @@
 //! Marking in slices, without a barrier: it finds most of what is alive, and need not find all.
 //!
 //! ```text
-//!   new objects ─► stack ─► slice: pop, mark, tell edges ─► … ─► empty ─► final: unmarked objects are examined
+//!   new objects ─► stack ─► slice: pop, mark, tell edges ─► … ─► empty ─► few unmarked? ─► final: they are examined
+//!                    ▲                                                │ many
+//!                    └── those that something else has handles to ◄─ sift: they count each other's edges, in slices
 //! ```
 //!
 //! M1  What is marked is taken to be alive until the next cycle. What is not marked is only suspected: `examine` asks its
@@ -14,6 +16,9 @@
 //!     an object that nobody told keeps it until the next cycle. Before another tenant gives memory back, pointers to it
 //!     are taken off the stack.
 //! M4  A slice pops a bounded number of objects. (One object may tell many edges.)
+//! M5  A program that moves a subtree from an object that was not marked yet to one that was hides it. Sifting finds it
+//!     again: counts that change meanwhile make it less exact, and it decides nothing but where marking goes on.
+//! M6  Only what is being sifted or examined has [`SUSPECT`] set. Who examines ends all sifting first.
 //!
 //! Not here: the last step (`collect`), what is garbage (`examine`).
 
@@ -21,15 +26,20 @@ use std::rc::Rc;
 
 use skinflint_gc::Reason;
 
+use crate::examine::can_be_suspected;
 use crate::local::Local;
-use crate::object::{DOOMED, ENDED, Erased, QUEUED, head};
+use crate::object::{DOOMED, ENDED, Erased, QUEUED, SUSPECT, head};
 use crate::tenant::Tenant;
 use crate::trace::Tracer;
 
 /// Objects popped for each one allocated, at least.
-const LEAST: usize = 4;
-/// Rounds over open pairs in one slice.
-const ROUNDS: usize = 4;
+const LEAST: usize = 8;
+/// Turns of following and opening pairs in one slice.
+const TURNS: usize = 4;
+/// So many unmarked objects are examined at once: a millisecond or two.
+const FEW: usize = 4096;
+/// Times that a cycle sifts at most.
+const SIFTS: u32 = 8;
 
 /// A cycle that goes on.
 pub(crate) struct Marking {
@@ -37,10 +47,33 @@ pub(crate) struct Marking {
     tracer: Tracer,
     /// Alive, and their keys are not marked yet.
     pairs: Vec<Erased>,
+    /// At so many bytes it ends, whatever is left to be followed (M1).
+    last_bytes: usize,
     /// Objects popped for each tick.
     pub(crate) budget: usize,
     /// Whether anything was told so far.
     begun: bool,
+    sift: Option<Sift>,
+    /// Times that it may still sift.
+    sifts: u32,
+    /// Unmarked objects when it sifted last.
+    unmarked: usize,
+}
+
+/// Unmarked objects that count their edges at each other.
+struct Sift {
+    objects: Vec<Erased>,
+    next: usize,
+    pass: Pass,
+    /// Objects that something else has handles to.
+    found: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Suspect,
+    Count,
+    Tell,
 }
 
 impl Local {
@@ -55,8 +88,12 @@ impl Local {
             reason,
             tracer: Tracer::new(),
             pairs: Vec::new(),
+            last_bytes: 2 * tenant.live_bytes(),
             budget: ratio * crate::local::TICKS as usize,
             begun: false,
+            sift: None,
+            sifts: SIFTS,
+            unmarked: usize::MAX,
         }));
         tenant.is_marking.set(true);
         self.watch();
@@ -65,7 +102,9 @@ impl Local {
     /// Gives a cycle up: no marks are left.
     pub(crate) fn abandon_marking(&self, tenant: &Tenant) {
         if tenant.is_marking.replace(false) {
-            tenant.marking.borrow_mut().take();
+            if let Some(mut marking) = tenant.marking.borrow_mut().take() {
+                marking.end_sift();
+            }
             tenant.heap.take_unmarked(|_| ());
             self.watch();
         }
@@ -92,17 +131,51 @@ impl Local {
         };
         let heap = tenant.heap.id();
         let mut left = marking.budget;
-        for _ in 0..ROUNDS {
-            marking.follow(heap, &mut left);
+        for _ in 0..TURNS {
+            if marking.sift.is_some() {
+                marking.sift_some(&mut left);
+            } else {
+                marking.follow(heap, &mut left);
+                if left > 0 {
+                    marking.open_pairs(heap);
+                    left -= (marking.pairs.len() / 4).min(left / 2);
+                }
+            }
             if left == 0 {
                 return false;
             }
-            marking.open_pairs(heap);
-            if marking.tracer.stack.is_empty() {
-                return marking.begun;
+            if tenant.live_bytes() > marking.last_bytes {
+                return true;
+            }
+            if marking.tracer.stack.is_empty() && marking.sift.is_none() && marking.begun {
+                return !marking.begin_sift(tenant);
             }
         }
         false
+    }
+
+    /// Nobody sifts any more (M6).
+    pub(crate) fn end_sifting(&self) {
+        for tenant in self.all_tenants() {
+            if let Some(marking) = tenant.marking.borrow_mut().as_mut() {
+                marking.end_sift();
+            }
+        }
+    }
+}
+
+/// Has an ephemeron count the edges of its value, if it is alive and its key is suspected.
+fn count_open(pair: Erased) {
+    // SAFETY: M3.
+    let head = unsafe { head(pair) };
+    let Some(fns) = head.vtable_if_alive().and_then(|vtable| vtable.pair) else {
+        return;
+    };
+    // SAFETY: it has not ended; W1.
+    let suspected = unsafe { (fns.key)(pair).is_some_and(|key| self::head(key).has(SUSPECT)) };
+    if suspected && !head.has(SUSPECT) {
+        // SAFETY: it has not ended; H3.
+        unsafe { (head.vtable.count)(pair) };
     }
 }
 
@@ -117,6 +190,85 @@ impl Tenant {
 }
 
 impl Marking {
+    /// Begins to sift what is not marked, if that is much; false: it is little, or it was done often enough.
+    fn begin_sift(&mut self, tenant: &Tenant) -> bool {
+        if self.sifts == 0 {
+            return false;
+        }
+        let mut objects = Vec::new();
+        tenant.heap.each_unmarked(|cell| objects.push(cell.cast()));
+        // What the last time did not make much smaller is mostly garbage.
+        let before = std::mem::replace(&mut self.unmarked, objects.len());
+        if objects.len() <= FEW || objects.len() > before / 4 * 3 {
+            return false;
+        }
+        self.sifts -= 1;
+        self.sift = Some(Sift {
+            objects,
+            next: 0,
+            pass: Pass::Suspect,
+            found: 0,
+        });
+        true
+    }
+
+    /// Gives sifting up.
+    fn end_sift(&mut self) {
+        let Some(sift) = self.sift.take() else {
+            return;
+        };
+        for object in sift.objects {
+            // SAFETY: M3.
+            unsafe { head(object) }.clear(SUSPECT);
+        }
+    }
+
+    /// Goes on sifting. At the end what was found is on the stack; if that is nothing, there is no use in doing it again.
+    fn sift_some(&mut self, left: &mut usize) {
+        let Some(sift) = &mut self.sift else {
+            return;
+        };
+        // Two passes of three look at heads only.
+        let end = sift.objects.len().min(sift.next + 2 * *left);
+        *left -= (end - sift.next).div_ceil(2).min(*left);
+        for &object in &sift.objects[sift.next..end] {
+            // SAFETY: M3.
+            let head = unsafe { head(object) };
+            match sift.pass {
+                Pass::Suspect if can_be_suspected(object) => head.suspect(),
+                // SAFETY: it has not ended since: then it would be no suspect; H3.
+                Pass::Count if head.has(SUSPECT) => unsafe { (head.vtable.count)(object) },
+                Pass::Tell if head.has(SUSPECT) => {
+                    head.clear(SUSPECT);
+                    if !head.is_explained() {
+                        sift.found += 1;
+                        self.tracer.tell(object);
+                    }
+                }
+                _ => {}
+            }
+        }
+        sift.next = end;
+        if end == sift.objects.len() {
+            sift.next = 0;
+            sift.pass = match sift.pass {
+                Pass::Suspect => {
+                    // Values of pairs whose keys are not marked explain nothing but what the pairs lead to.
+                    self.pairs.iter().for_each(|&pair| count_open(pair));
+                    Pass::Count
+                }
+                Pass::Count => Pass::Tell,
+                Pass::Tell => {
+                    if sift.found == 0 {
+                        self.sifts = 0;
+                    }
+                    self.sift = None;
+                    return;
+                }
+            };
+        }
+    }
+
     /// Pops until nothing is left, or the budget is used up.
     fn follow(&mut self, heap: u32, left: &mut usize) {
         while *left > 0 {

@@ -134,6 +134,8 @@ pub struct Event {
     pub step: Step,
     /// How long the program stood still.
     pub pause_ns: u64,
+    /// Processor time of the thread in it: the same without what other programs took.
+    pub cpu_ns: u64,
     /// Bytes of objects before.
     pub bytes_before: usize,
     /// The same afterwards.
