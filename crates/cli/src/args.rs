@@ -135,6 +135,10 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = exec_help())]
     Exec(ExecArgs),
 
+    /// Show where a running program's memory is, by its own reporters and the kernel
+    #[command(after_help = crate::memory::HELP)]
+    Memory(crate::memory::MemoryArgs),
+
     /// Run a program, or replay traces, under several allocators
     #[command(after_help = "\
 Examples:
@@ -210,6 +214,10 @@ pub struct ExecArgs {
     /// Have each process print its totals to stderr when it ends
     #[arg(long)]
     pub stats: bool,
+
+    /// Let `skinflint memory` ask each process for its figures while it runs
+    #[arg(long)]
+    pub memory: bool,
 
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]

@@ -38,6 +38,7 @@ mod js;
 #[path = "../../../js/host/src/args.rs"]
 mod js_args;
 mod launch;
+mod memory;
 mod preflight;
 mod processes;
 mod top;

@@ -19,9 +19,10 @@ use skinflint_gc::Reason;
 use crate::ending::Doomed;
 use crate::examine::{can_be_suspected, garbage_of, take_dead_pairs};
 use crate::local::Local;
-use crate::object::Erased;
+use crate::object::{Erased, head};
 use crate::skinflint::{Event, Step};
-use crate::tenant::Tenant;
+use crate::tenant::{Tenant, class_of};
+use crate::verify::{check, garbage_by_sets};
 
 /// Events that are kept.
 pub(crate) const EVENTS: usize = 1 << 14;
@@ -125,11 +126,21 @@ impl Local {
         self.step(&tenant);
     }
 
+    /// Ends all that waits for it, between the program's own work.
+    pub(crate) fn rest(&self) {
+        if !self.busy.replace(true) {
+            self.end_queued(usize::MAX);
+            self.end_doomed(usize::MAX);
+            self.end_queued(usize::MAX);
+            self.busy.set(false);
+        }
+    }
+
     /// What is due of the tenant that allocates.
     fn step(&self, tenant: &Rc<Tenant>) {
         if tenant.is_marking.get() {
             self.major_slice(tenant);
-        } else if tenant.live_bytes() > tenant.threshold.get() {
+        } else if tenant.kept_bytes() > tenant.threshold.get() {
             self.begin_marking(tenant, Reason::Growth);
         } else if let Some(client) = self.client.get()
             && client() > self.client_threshold.get()
@@ -186,13 +197,24 @@ impl Local {
         self.watch();
         self.end_sifting();
         self.log.borrow_mut().totals.suspects += suspects.len() as u64;
-        let found = garbage_of(suspects, &[&tenant.pairs.borrow()]);
-        let emptied = self.doom(std::slice::from_ref(tenant), found.garbage);
+        let garbage = self.examine(suspects, &[&tenant.pairs.borrow()]);
+        let emptied = self.doom(std::slice::from_ref(tenant), garbage);
         if emptied > 0 {
             self.tidy_weak_maps();
         }
-        self.collected(tenant, found.bytes);
+        self.collected(tenant);
         self.client_collected();
+    }
+
+    /// Asks twice, if it is to be verified.
+    fn examine(&self, suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Vec<Erased> {
+        if !self.verify.get() {
+            return garbage_of(suspects, pairs);
+        }
+        let by_sets = garbage_by_sets(&suspects, pairs);
+        let garbage = garbage_of(suspects, pairs);
+        check(&by_sets, &garbage);
+        garbage
     }
 
     /// Collects these tenants together, all of it at once.
@@ -202,7 +224,8 @@ impl Local {
         }
         let begun = Begun::now();
         let before: usize = set.iter().map(|t| t.live_bytes()).sum();
-        let mut freed = self.end_queued(usize::MAX) as u64;
+        let freed: u64 = set.iter().map(|t| t.freed.get()).sum();
+        self.end_queued(usize::MAX);
         self.end_doomed(usize::MAX);
         let mut suspects = Vec::new();
         for tenant in set {
@@ -216,19 +239,18 @@ impl Local {
         self.end_sifting();
         let pairs: Vec<_> = set.iter().map(|tenant| tenant.pairs.borrow()).collect();
         let lists: Vec<&[Erased]> = pairs.iter().map(|pairs| pairs.as_slice()).collect();
-        let found = garbage_of(suspects, &lists);
+        let garbage = self.examine(suspects, &lists);
         drop(pairs);
-        freed += found.garbage.len() as u64;
-        let emptied = self.doom(set, found.garbage);
+        let emptied = self.doom(set, garbage);
         self.end_doomed(usize::MAX);
-        freed += self.end_queued(usize::MAX) as u64;
+        self.end_queued(usize::MAX);
         if emptied > 0 {
             self.tidy_weak_maps();
-            freed += self.end_queued(usize::MAX) as u64;
+            self.end_queued(usize::MAX);
         }
         for tenant in set {
             tenant.purge_pairs();
-            self.collected(tenant, 0);
+            self.collected(tenant);
             tenant.give_back((tenant.threshold.get() - tenant.live_bytes()) / 2);
         }
         self.client_collected();
@@ -243,7 +265,7 @@ impl Local {
             cpu_ns,
             bytes_before: before,
             bytes_after: after,
-            freed_in_pause: freed,
+            freed_in_pause: set.iter().map(|t| t.freed.get()).sum::<u64>() - freed,
             freed_lazily: 0,
             freed_elsewhere: 0,
         });
@@ -258,6 +280,12 @@ impl Local {
         let emptied = dead.len();
         if !garbage.is_empty() || emptied > 0 {
             self.log.borrow_mut().totals.by_examination += garbage.len() as u64;
+            for &object in &garbage {
+                // SAFETY: it was just found, and is whole.
+                let bytes = class_of(unsafe { head(object) }.vtable).1;
+                let sum = &self.tenant_of(object).doomed_bytes;
+                sum.set(sum.get() + bytes);
+            }
             self.doomed
                 .borrow_mut()
                 .push_back(Doomed::new(garbage, dead));
@@ -273,11 +301,11 @@ impl Local {
         *now = maps;
     }
 
-    /// A tenant was collected: the next threshold. `doomed_bytes` of it are still to be ended.
-    fn collected(&self, tenant: &Tenant, doomed_bytes: usize) {
+    /// A tenant was collected: the next threshold.
+    fn collected(&self, tenant: &Tenant) {
         let now_ns = self.now_ns();
         let since = now_ns.saturating_sub(tenant.collected_ns.replace(now_ns));
-        let live = tenant.live_bytes() - doomed_bytes.min(tenant.live_bytes());
+        let live = tenant.kept_bytes();
         let since = if tenant.collections.get() == 0 {
             u64::MAX
         } else {
@@ -305,7 +333,12 @@ impl Local {
     pub(crate) fn force_collect(&self) {
         let all = self.all_tenants();
         self.collect_now(&all, Reason::Asked);
-        for tenant in &all {
+        self.give_all_back(&all);
+    }
+
+    /// What is free goes, and tenants that have ended and are empty by now.
+    pub(crate) fn give_all_back(&self, all: &[Rc<Tenant>]) {
+        for tenant in all {
             tenant.give_back(0);
             if tenant.closed.get() && tenant.objects() == 0 {
                 self.forget_tenant(tenant);

@@ -214,6 +214,7 @@ impl Local {
             // SAFETY: none of the batch was dropped yet.
             let head = unsafe { head(object) };
             head.clear(DOOMED);
+            self.tenant_of(object).not_doomed(head.vtable);
             if head.handles() == 0 && !head.has(WEAKLY | QUEUED) {
                 head.set(QUEUED);
                 self.queue.borrow_mut().push(object);

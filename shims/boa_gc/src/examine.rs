@@ -27,15 +27,8 @@ pub(crate) fn can_be_suspected(object: Erased) -> bool {
     !unsafe { head(object) }.has(QUEUED | DOOMED | ENDED)
 }
 
-/// What an examination found.
-pub(crate) struct Found {
-    pub(crate) garbage: Vec<Erased>,
-    /// Bytes of it.
-    pub(crate) bytes: usize,
-}
-
 /// Those of `suspects` that are garbage; they are doomed from now on. `pairs` has every ephemeron on any of them.
-pub(crate) fn garbage_of(mut suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Found {
+pub(crate) fn garbage_of(mut suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Vec<Erased> {
     for &object in &suspects {
         // SAFETY: suspects have not ended, and nothing ends meanwhile (J1).
         unsafe { head(object) }.suspect();
@@ -60,22 +53,17 @@ pub(crate) fn garbage_of(mut suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Foun
         }
     }
     reached.follow_pairs();
-    let mut bytes = 0;
     suspects.retain(|&object| {
         // SAFETY: J1.
         let head = unsafe { head(object) };
         let garbage = head.has(SUSPECT);
         if garbage {
-            bytes += head.vtable.bytes;
             head.clear(SUSPECT | WEAKLY);
             head.set(DOOMED);
         }
         garbage
     });
-    Found {
-        garbage: suspects,
-        bytes,
-    }
+    suspects
 }
 
 struct Reached {

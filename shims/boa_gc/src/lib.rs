@@ -23,7 +23,7 @@
 //!
 //! Files: `object` the head · `gc`, `weak`, `weak_map`, `cell` handles · `trace`, `std_types` edges · `local` the
 //! thread's state · `tenant` cells and accounts · `ending` the queue and doomed cycles · `examine` what is garbage ·
-//! `collect` when · `skinflint` the further interface.
+//! `marking`, `collect` when · `verify` the judge · `skinflint` the further interface.
 //!
 //! Not here: moving objects, other threads' heaps.
 
@@ -42,6 +42,7 @@ mod object;
 pub mod skinflint;
 mod std_types;
 mod tenant;
+mod verify;
 mod weak;
 mod weak_map;
 

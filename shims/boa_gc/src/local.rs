@@ -21,6 +21,7 @@ use skinflint_gc::{Config, Growth, Reason, World};
 
 use crate::collect::Log;
 use crate::ending::Doomed;
+use crate::marking::FEW;
 use crate::object::{DOOMED, ENDED, Erased, LISTED, QUEUED, SYSTEM, VTable, WEAKLY, head};
 use crate::skinflint::{Observer, OutOfMemory};
 use crate::tenant::Tenant;
@@ -53,6 +54,8 @@ pub(crate) struct Local {
     pub(crate) weak_maps: RefCell<Vec<Box<dyn AnyWeakMap>>>,
     pub(crate) stress: Cell<u32>,
     pub(crate) verify: Cell<bool>,
+    /// Unmarked objects that are examined at once.
+    pub(crate) few: Cell<usize>,
     pub(crate) client: Cell<Option<fn() -> usize>>,
     pub(crate) client_threshold: Cell<usize>,
     pub(crate) observer: Cell<Option<Observer>>,
@@ -216,6 +219,7 @@ impl Local {
             weak_maps: RefCell::default(),
             stress: Cell::new(0),
             verify: Cell::new(false),
+            few: Cell::new(FEW),
             client: Cell::new(None),
             client_threshold: Cell::new(Growth::TENANT.client_floor_bytes),
             observer: Cell::new(None),

@@ -37,7 +37,7 @@ const LEAST: usize = 8;
 /// Turns of following and opening pairs in one slice.
 const TURNS: usize = 4;
 /// So many unmarked objects are examined at once: a millisecond or two.
-const FEW: usize = 4096;
+pub(crate) const FEW: usize = 4096;
 /// Times that a cycle sifts at most.
 const SIFTS: u32 = 8;
 
@@ -81,9 +81,9 @@ impl Local {
     pub(crate) fn begin_marking(&self, tenant: &Tenant, reason: Reason) {
         let threshold = tenant.threshold.get().max(1);
         // All of it is to be marked while the heap grows by a quarter of what it grew since the last time.
-        let grown = tenant.live_bytes().saturating_sub(tenant.survived.get());
+        let grown = tenant.kept_bytes().saturating_sub(tenant.survived.get());
         let room = (grown.max(threshold / 8) / 4).max(1);
-        let ratio = (tenant.live_bytes() / room).clamp(LEAST, 64);
+        let ratio = (tenant.kept_bytes() / room).clamp(LEAST, 64);
         *tenant.marking.borrow_mut() = Some(Box::new(Marking {
             reason,
             tracer: Tracer::new(),
@@ -148,7 +148,7 @@ impl Local {
                 return true;
             }
             if marking.tracer.stack.is_empty() && marking.sift.is_none() && marking.begun {
-                return !marking.begin_sift(tenant);
+                return !marking.begin_sift(tenant, self.few.get());
             }
         }
         false
@@ -191,7 +191,7 @@ impl Tenant {
 
 impl Marking {
     /// Begins to sift what is not marked, if that is much; false: it is little, or it was done often enough.
-    fn begin_sift(&mut self, tenant: &Tenant) -> bool {
+    fn begin_sift(&mut self, tenant: &Tenant, few: usize) -> bool {
         if self.sifts == 0 {
             return false;
         }
@@ -199,7 +199,7 @@ impl Marking {
         tenant.heap.each_unmarked(|cell| objects.push(cell.cast()));
         // What the last time did not make much smaller is mostly garbage.
         let before = std::mem::replace(&mut self.unmarked, objects.len());
-        if objects.len() <= FEW || objects.len() > before / 4 * 3 {
+        if objects.len() <= few || objects.len() > before / 4 * 3 {
             return false;
         }
         self.sifts -= 1;

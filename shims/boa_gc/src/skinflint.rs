@@ -238,7 +238,7 @@ impl Tenant {
         let left = Ended {
             objects_left: self.heap.objects(),
             bytes_left: self.heap.live_bytes(),
-            path: None,
+            path: local.retaining_path(&self.heap),
         };
         if left.objects_left == 0 {
             local.forget_tenant(&self.heap);
@@ -300,13 +300,23 @@ pub fn set_growth(growth: Growth) {
     local::get().growth.set(growth);
 }
 
+/// How many unmarked objects are examined in one pause; more are sifted in slices first. Fewer make the last step of a
+/// cycle shorter, and the cycle longer. 4096 at first.
+pub fn examine_at_most(objects: usize) {
+    local::get().few.set(objects);
+}
+
 /// For an event loop that has nothing to do, with any clock that does not go back: ends what waits for it, and collects
 /// tenants in which nothing was allocated for as long as the table says. Returns the tenants collected.
 pub fn tick(now_ns: u64) -> usize {
     let local = local::get();
     let idle_ns = local.growth.get().idle_ns;
     let mut collected = 0;
+    local.rest();
     for tenant in local.all_tenants() {
+        if tenant.closed.get() && tenant.objects() == 0 {
+            local.forget_tenant(&tenant);
+        }
         let made = tenant.made.get();
         let (seen, since) = tenant.looked.get();
         if made != seen {
@@ -328,8 +338,7 @@ pub fn pressure() {
     let local = local::get();
     let all = local.all_tenants();
     local.collect_now(&all, Reason::Pressure);
-    all.iter().for_each(|tenant| tenant.give_back(0));
-    local.world.source().shrink();
+    local.give_all_back(&all);
 }
 
 /// Whom to tell of each object.

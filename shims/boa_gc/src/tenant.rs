@@ -20,7 +20,7 @@ use std::rc::Rc;
 use skinflint_gc::{Finalize, Growth, Heap, Kind, Origin, OutOfMemory};
 
 use crate::marking::Marking;
-use crate::object::{ENDED, Erased, Head, LISTED, QUEUED, SYSTEM, VTable, head};
+use crate::object::{DOOMED, ENDED, Erased, Head, LISTED, QUEUED, SYSTEM, VTable, head};
 
 /// Cells grow by this much.
 const STEP: usize = 8;
@@ -96,6 +96,8 @@ pub(crate) struct Tenant {
     pub(crate) is_marking: Cell<bool>,
     /// Bytes that the last collection left.
     pub(crate) survived: Cell<usize>,
+    /// Bytes of objects that are doomed and whose cells are not free yet.
+    pub(crate) doomed_bytes: Cell<usize>,
     /// Doomed objects are not all ended yet; after that what is free is given back.
     pub(crate) settling: Cell<bool>,
     /// Where the next cells to be given back are looked for.
@@ -123,6 +125,7 @@ impl Tenant {
             marking: RefCell::default(),
             is_marking: Cell::new(false),
             survived: Cell::new(0),
+            doomed_bytes: Cell::new(0),
             settling: Cell::new(false),
             flushed: Cell::new(0),
         }
@@ -131,6 +134,17 @@ impl Tenant {
     /// Bytes of objects.
     pub(crate) fn live_bytes(&self) -> usize {
         self.bytes[0].get() + self.bytes[1].get()
+    }
+
+    /// Bytes of objects that are not known to be garbage.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.live_bytes() - self.doomed_bytes.get()
+    }
+
+    /// One that was doomed is free, or is doomed no more.
+    pub(crate) fn not_doomed(&self, vtable: &VTable) {
+        let (_, bytes) = class_of(vtable);
+        self.doomed_bytes.set(self.doomed_bytes.get() - bytes);
     }
 
     /// Objects there are.
@@ -183,6 +197,10 @@ impl Tenant {
     pub(crate) unsafe fn give(&self, object: Erased) {
         // SAFETY: the cell is not free yet.
         let (system, vtable) = unsafe { (head(object).has(SYSTEM), head(object).vtable) };
+        // SAFETY: the same.
+        if unsafe { head(object) }.has(DOOMED) {
+            self.not_doomed(vtable);
+        }
         let (class, bytes) = class_of(vtable);
         let origin = usize::from(system);
         let account = &self.bytes[origin];

@@ -29,7 +29,11 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("pages", &["base"]),
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
-    ("gc", &["base", "pages"]),
+    // What a program says of its own memory. Engines take the trait from it, and nothing else.
+    ("report", &["base"]),
+    ("gc", &["base", "pages", "report"]),
+    // `report` for the reporter trait only.
+    ("cache", &["base", "report"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("objects", &[]),
@@ -38,7 +42,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("analysis", &["trace", "sizes"]),
     ("view", &["analysis"]),
     // `view`: figures and stacks are said as in every other output.
-    ("export", &["trace", "analysis", "view"]),
+    ("export", &["trace", "analysis", "view", "report"]),
     ("collect", &["base", "trace"]),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),
@@ -55,7 +59,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top",
+            "compare", "export", "top", "report",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.
