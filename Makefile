@@ -15,8 +15,8 @@
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #
-# Needed: cargo (Rust 1.90 or later), gcc, g++, python3, sqlite3; for the tests also dwz and three other
-# allocators (test-deps below). As root on Debian what is missing is
+# Needed: cargo (Rust 1.90 or later; 1.91 for `make js` and the tests, by the JavaScript engine), gcc, g++, python3,
+# sqlite3; for the tests also dwz and three other allocators (test-deps below). As root on Debian what is missing is
 # installed; otherwise the line that installs it is printed.
 
 CARGO ?= cargo

@@ -64,6 +64,8 @@ pub struct Report {
     pub memory: Vec<Instant>,
     /// By phase: open, then, close; collections for the measurements are apart, as measure.
     pub pauses: Option<BTreeMap<String, Summary>>,
+    /// The same pauses by processor time of the engine's thread: what a busy machine does not lengthen.
+    pub pauses_cpu: Option<BTreeMap<String, Summary>>,
     /// Collections that could not be timed (stock heap only).
     pub untimed: u64,
     /// How often each reason led to a collection.
@@ -96,6 +98,28 @@ fn maybe(bytes: Option<usize>) -> String {
 
 /// Tenants shown; the others are summed in one row.
 const TENANTS_SHOWN: usize = 8;
+
+/// A table of pauses by phase.
+fn say_summaries(text: &mut String, title: &str, pauses: Option<&BTreeMap<String, Summary>>) {
+    let Some(pauses) = pauses else { return };
+    let _ = writeln!(
+        text,
+        "\n{title:<22}{:>8}{:>12}{:>12}{:>12}{:>12}",
+        "count", "half below", "99 % below", "longest", "together"
+    );
+    let ms = |us: f64| us / 1e3;
+    for (phase, said) in pauses.iter().filter(|(_, said)| said.count > 0) {
+        let _ = writeln!(
+            text,
+            "{phase:<22}{:>8}{:>12.3}{:>12.3}{:>12.3}{:>12.1}",
+            said.count,
+            ms(said.p50_us),
+            ms(said.p99_us),
+            ms(said.longest_us),
+            ms(said.total_us)
+        );
+    }
+}
 
 impl Report {
     /// The text for people.
@@ -162,31 +186,19 @@ impl Report {
     }
 
     fn say_pauses(&self, text: &mut String) {
-        if let Some(pauses) = &self.pauses {
+        let both = [
+            ("pauses, ms", &self.pauses),
+            ("by processor time", &self.pauses_cpu),
+        ];
+        for (title, pauses) in both {
+            say_summaries(text, title, pauses.as_ref());
+        }
+        if self.untimed > 0 {
             let _ = writeln!(
                 text,
-                "\n{:<22}{:>8}{:>12}{:>12}{:>12}{:>12}",
-                "pauses, ms", "count", "half below", "99 % below", "longest", "together"
+                "{} collections freed nothing and could not be timed",
+                self.untimed
             );
-            for (phase, said) in pauses.iter().filter(|(_, said)| said.count > 0) {
-                let ms = |us: f64| us / 1e3;
-                let _ = writeln!(
-                    text,
-                    "{phase:<22}{:>8}{:>12.3}{:>12.3}{:>12.3}{:>12.1}",
-                    said.count,
-                    ms(said.p50_us),
-                    ms(said.p99_us),
-                    ms(said.longest_us),
-                    ms(said.total_us)
-                );
-            }
-            if self.untimed > 0 {
-                let _ = writeln!(
-                    text,
-                    "{} collections freed nothing and could not be timed",
-                    self.untimed
-                );
-            }
         }
         if let Some(slices) = self.slices.filter(|_| self.pauses.is_some()) {
             let (total, longest) = (slices.total_us / 1e3, slices.longest_us / 1e3);

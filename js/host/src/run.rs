@@ -108,7 +108,8 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         separate: (heap::NAME == "skinflint").then_some(!args.no_separate),
         programs,
         memory: run.memory,
-        pauses: build.sees_pauses.then(heap::pauses),
+        pauses: build.sees_pauses.then(|| heap::pauses(false)),
+        pauses_cpu: build.sees_pauses.then(|| heap::pauses(true)),
         untimed: if build.sees_pauses {
             watch::untimed()
         } else {

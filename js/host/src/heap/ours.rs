@@ -4,8 +4,8 @@
 //!   boa_gc::skinflint: Tenant, Event, Row, Ended ──► the host's words (`heap`)
 //! ```
 //!
-//! O1  A slice that ends a few objects at an allocation is no pause to the heap's log, but its length is told: the
-//!     report has the longest of them beside the longest pause ([`freed`]).
+//! O1  A slice that ends a few objects at an allocation is an event from 0.1 ms on; of the shorter ones the sum is told
+//!     ([`slices`]).
 //!
 //! Not here: how it works (`shims/boa_gc`, `crates/gc`).
 
@@ -119,6 +119,7 @@ fn heard(event: &ours::Event) {
         reason: words(&format!("{:?}", event.reason)),
         step: words(&format!("{:?}", event.step)),
         pause_ns: event.pause_ns,
+        cpu_ns: event.cpu_ns,
         bytes_before: event.bytes_before,
         bytes_after: event.bytes_after,
         freed_in_pause: event.freed_in_pause,
