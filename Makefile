@@ -11,11 +11,14 @@
 #                      DevTools (two minutes; part of `make test`)
 #   make bench-page    the page's bars: opens in 2 s, brushes in 50 ms (on a quiet machine)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
+#   make js        the JavaScript hosts: Boa on its own heap and on ours (some minutes; needs Rust 1.91)
+#   make js-test   the same results on both, and on node; what the host says (part of `make test`)
+#   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #
-# Needed: cargo (Rust 1.90 or later), gcc, g++, python3, sqlite3; for the tests also dwz and three other
-# allocators (test-deps below). As root on Debian what is missing is
+# Needed: cargo (Rust 1.90 or later; 1.91 for `make js` and the tests, by the JavaScript engine), gcc, g++, python3,
+# sqlite3; for the tests also dwz and three other allocators (test-deps below). As root on Debian what is missing is
 # installed; otherwise the line that installs it is printed.
 
 CARGO ?= cargo
@@ -28,7 +31,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: shim-test help deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean
+.PHONY: help shim-test deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean js js-deps js-test js-engine-test
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -97,6 +100,8 @@ test: test-deps parquet-deps build
 	python3 -B bench/gc/snapshot.py --selftest
 	python3 -B bench/gc/policies/run.py --selftest
 	@$(MAKE) --no-print-directory shim-test
+	python3 -B bench/gc/js.py --selftest
+	@$(MAKE) --no-print-directory js-test
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory browser-test
 	@$(MAKE) --no-print-directory check
@@ -166,6 +171,23 @@ bench-page: browser-deps build
 	sh $(BROWSER)/recordings.sh $(RELEASE)/skinflint target/browser
 	timeout 600 node $(BROWSER)/opening.mjs --strict target/browser/churn.html
 
+# Two workspaces, since [patch] is per workspace; one folder, so that what does not depend on the heap is built once.
+js: deps
+	$(CARGO) build --release --locked --manifest-path js/stock/Cargo.toml --target-dir target/js
+	$(CARGO) build --release --locked --manifest-path js/skinflint/Cargo.toml --target-dir target/js
+
+js-deps: deps
+	@sh bench/need.sh node:nodejs npm:npm
+
+# The suite's programs are fetched (npm, version and hash pinned), never committed.
+js-test: js-deps build js
+	$(CARGO) test --release --locked --manifest-path js/stock/Cargo.toml --target-dir target/js -p skinflint-js-host --lib
+	timeout 900 python3 -B js/test.py
+
+# Boa's engine's own tests, out of its package, on our heap (ten minutes: the engine is built once more).
+js-engine-test: js-deps
+	sh js/engine-tests.sh
+
 # The pictures of the README, of what `make demo` has written.
 screenshots: demo browser-deps
 	@mkdir -p docs/screenshots
@@ -187,6 +209,9 @@ install: build
 	install -d "$(DESTDIR)$(PREFIX)/lib/skinflint" "$(DESTDIR)$(PREFIX)/include"
 	install -m 755 $(RELEASE)/libskinflint.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint.so"
 	install -m 755 $(RELEASE)/libskinflint_probe.so $(RELEASE)/skinflint-replay "$(DESTDIR)$(PREFIX)/lib/skinflint"
+	@for host in skinflint-js skinflint-js-system skinflint-js-stock skinflint-js-stock-malloc skinflint-js-stock-pauses; do \
+	  test ! -x target/js/release/$$host || install -m 755 target/js/release/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
+	done
 	install -m 644 include/skinflint.h "$(DESTDIR)$(PREFIX)/include/skinflint.h"
 
 clean:

@@ -1,2 +1,4 @@
-const log = []; setTimeout(() => log.push('b'), 20); setTimeout(() => log.push('a'), 2); const never = setTimeout(() => log.push('never'), 5); clearTimeout(never);
-let n = 0; const id = setInterval(() => { log.push('i' + ++n); if (n === 3) clearInterval(id); }, 4); setTimeout(x => console.log(log.filter(y => y[0] !== 'i').join() + x + log.filter(y => y[0] === 'i').length), 80, '!');
+const log = []; let n = 0;
+const say = x => { log.push(x); if (log.length === 5) console.log(log.filter(y => y[0] !== 'i').join() + ' ' + log.filter(y => y[0] === 'i').join()); };
+setTimeout(() => say('b'), 20); setTimeout(x => say(x), 2, 'a'); const never = setTimeout(() => say('never'), 1); clearTimeout(never);
+const id = setInterval(() => { say('i' + ++n); if (n === 3) clearInterval(id); }, 4);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
-//!   bench gc ──► python3 bench/gc/trees.py ARGS, or snapshot.py for `--only snapshot`; each builds what it runs
+//!   bench gc ──► `make js` unless --no-build ──► python3 bench/gc/run.py ARGS ──► a script for each part
 //!   bench suite ──► cargo build --release of the tool and its libraries ──► python3 bench/suite/run.py ARGS
 //!   peers ──► python3 bench/alloc/peers.py ──► TARGET/bench/alloc/peers/peers.json and libraries
 //! ```
@@ -32,10 +32,13 @@ pub enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
-    /// The garbage-collected heap beside gc-arena (or --only snapshot: heap snapshots); exit 1 if a bar is missed.
+    /// The garbage-collected heap beside gc-arena, Boa's own and node's; exit 1 if a bar is missed.
     #[command(disable_help_flag = true)]
     Gc {
-        /// Passed on: --rounds N, --json FILE, --target DIR, --help.
+        /// Measure what is already built.
+        #[arg(long)]
+        no_build: bool,
+        /// Passed on: --only NAME, --quick, --json FILE, --help.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
@@ -53,6 +56,8 @@ pub enum Bench {
 
 /// What the allocator's benchmark measures.
 const ALLOC: &[&str] = &["skinflint-malloc-so"];
+/// What starts the JavaScript hosts; they, and the other collector, are workspaces of their own.
+const GC: &[&str] = &["skinflint-cli"];
 /// What the suite runs.
 const SUITE: &[&str] = &[
     "skinflint-cli",
@@ -69,12 +74,14 @@ const SUITE: &[&str] = &[
 pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     let (no_build, options, packages, script) = match bench {
         Bench::Alloc { no_build, options } => (no_build, options, ALLOC, "bench/alloc/run.py"),
-        // It builds what it runs: a workspace of its own, since it depends on the other collector.
-        Bench::Gc { options } => (&true, options, [].as_slice(), gc_script(options)),
+        Bench::Gc { no_build, options } => (no_build, options, GC, "bench/gc/run.py"),
         Bench::Suite { no_build, options } => (no_build, options, SUITE, "bench/suite/run.py"),
     };
     if !no_build && !options.iter().any(|word| word == "--help") {
         build(packages, root)?;
+        if matches!(bench, Bench::Gc { .. }) && needs_hosts(options) {
+            hosts(root)?;
+        }
     }
     let status = Command::new("python3")
         .arg("-B")
@@ -91,16 +98,30 @@ pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     ))
 }
 
-/// The script of a part of the garbage-collected heap's benchmark.
-fn gc_script(options: &[OsString]) -> &'static str {
-    if options
-        .iter()
-        .any(|word| word == "snapshot" || word == "--only=snapshot")
-    {
-        "bench/gc/snapshot.py"
-    } else {
-        "bench/gc/trees.py"
+/// Whether a part is asked for that runs JavaScript.
+fn needs_hosts(options: &[OsString]) -> bool {
+    let words: Vec<_> = options.iter().map(|word| word.to_string_lossy()).collect();
+    let only = words.iter().enumerate().find_map(|(at, word)| {
+        let next = || words.get(at + 1).map(|next| next.to_string());
+        word.strip_prefix("--only=")
+            .map(str::to_owned)
+            .or_else(|| (word == "--only").then(next)?)
+    });
+    let without = |part: &str| matches!(part, "trees" | "freelists" | "snapshot");
+    only.is_none_or(|parts| !parts.split(',').all(without))
+}
+
+/// Builds the JavaScript hosts, as `make js` does.
+fn hosts(root: &Path) -> Result<()> {
+    let status = Command::new("make")
+        .arg("js")
+        .current_dir(root)
+        .status()
+        .context("cannot run make: install it")?;
+    if !status.success() {
+        bail!("make js: the build failed ({status}): mend that first, or pass --no-build");
     }
+    Ok(())
 }
 
 /// Builds the other allocators, where both the benchmarks and `skinflint compare` look for them.
@@ -151,4 +172,17 @@ fn build(packages: &[&str], root: &Path) -> Result<()> {
         bail!("{what}: the build failed ({status}): mend that first, or pass --no-build");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_built_for_the_parts_that_run_javascript() {
+        let needs =
+            |words: &[&str]| needs_hosts(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(needs(&[]) && needs(&["--only", "tabs"]) && needs(&["--only=trees,pause"]));
+        assert!(!needs(&["--only", "trees"]) && !needs(&["--quick", "--only=freelists,trees"]));
+    }
 }

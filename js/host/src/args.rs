@@ -81,10 +81,6 @@ pub struct JsArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub tabs: Option<u32>,
 
-    /// Script that is run first in every tab; may be given several times
-    #[arg(long, value_name = "FILE")]
-    pub prelude: Vec<PathBuf>,
-
     /// Program to be run in a tab of its own when all the others are open; may be given several times
     #[arg(long, value_name = "FILE")]
     pub then: Vec<PathBuf>,

@@ -72,7 +72,10 @@ pub fn cpu_time() -> Duration {
     };
     // SAFETY: C's contract: a clock that Linux has, and room for the answer.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
 }
 
 /// Bytes that the kernel counts as resident; `None` where it does not say.

@@ -20,7 +20,10 @@ pub fn bytes() -> usize {
 #[inline]
 fn add(bytes: usize) {
     // ORDER: Relaxed: a count; not one operation, since that would cost twenty times as much (C1).
-    OUT.store(OUT.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+    OUT.store(
+        OUT.load(Ordering::Relaxed).wrapping_add(bytes),
+        Ordering::Relaxed,
+    );
 }
 
 /// An allocator, counted.

@@ -35,7 +35,8 @@ pub struct Settings {
     pub stress: Option<u32>,
     /// Check collections by a second tracer.
     pub verify: bool,
-    /// Bytes a tenant may hold.
+    /// Bytes a tenant may hold; each tenant of ours is given it when it is made.
+    #[cfg_attr(feature = "ours", allow(dead_code))]
     pub limit_bytes: Option<usize>,
     /// System objects among user objects.
     pub no_separate: bool,
@@ -52,8 +53,10 @@ pub struct Event {
     pub reason: String,
     /// What was done.
     pub step: String,
-    /// How long the program stood still.
+    /// How long the program stood still, by the clock on the wall.
     pub pause_ns: u64,
+    /// The same by the processor time of its thread: what a busy machine does not lengthen.
+    pub cpu_ns: u64,
     /// Bytes of objects before and after.
     pub bytes_before: usize,
     /// As above.
@@ -117,6 +120,24 @@ pub struct Freed {
 }
 
 impl Freed {
+    /// What was freed between two looks.
+    pub fn since(self, before: Freed) -> Freed {
+        Freed {
+            in_pauses: self.in_pauses - before.in_pauses,
+            lazily: self.lazily - before.lazily,
+            elsewhere: self.elsewhere - before.elsewhere,
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Freed) -> Freed {
+        Freed {
+            in_pauses: self.in_pauses + other.in_pauses,
+            lazily: self.lazily + other.lazily,
+            elsewhere: self.elsewhere + other.elsewhere,
+        }
+    }
+
     /// Share outside pauses, 0 to 1; `None` if nothing was freed.
     pub fn share_outside(&self) -> Option<f64> {
         let outside = self.lazily + self.elsewhere;
@@ -132,8 +153,8 @@ const KEPT: usize = 100_000;
 #[derive(Default)]
 struct Log {
     phase: &'static str,
-    pauses: BTreeMap<&'static str, Pauses>,
-    /// Pauses shorter than this are steps at an allocation; all are counted.
+    /// By wall time, and by processor time.
+    pauses: BTreeMap<&'static str, [Pauses; 2]>,
     reasons: BTreeMap<String, u64>,
     format: Option<LogFormat>,
     keep: bool,
@@ -161,21 +182,23 @@ pub fn phase(name: &'static str) {
     });
 }
 
-/// Notes a pause of the present phase (H2).
-pub fn note_pause(ns: u64) {
+/// Notes a pause of the present phase, by wall time and by processor time (H2).
+pub fn note_pause(wall_ns: u64, cpu_ns: u64) {
     LOG.with(|log| {
         let Ok(mut log) = log.try_borrow_mut() else {
             return;
         };
         let phase = log.phase;
-        log.pauses.entry(phase).or_default().note(ns);
+        let [wall, cpu] = log.pauses.entry(phase).or_default();
+        wall.note(wall_ns);
+        cpu.note(cpu_ns);
     });
 }
 
 /// Notes an event of the present phase (H2).
 #[cfg_attr(not(feature = "ours"), allow(dead_code))]
 pub fn note(event: Event) {
-    note_pause(event.pause_ns);
+    note_pause(event.pause_ns, event.cpu_ns);
     LOG.with(|log| {
         let Ok(mut log) = log.try_borrow_mut() else {
             return;
@@ -214,11 +237,11 @@ fn say(event: &Event) {
     );
 }
 
-/// Pauses of each phase, in the order of the alphabet.
-pub fn pauses() -> BTreeMap<String, Summary> {
+/// Pauses of each phase, in the order of the alphabet; by processor time, or by wall time.
+pub fn pauses(by_cpu: bool) -> BTreeMap<String, Summary> {
     LOG.with_borrow(|log| {
         let said = log.pauses.iter();
-        said.map(|(phase, pauses)| ((*phase).to_owned(), pauses.summary()))
+        said.map(|(phase, pauses)| ((*phase).to_owned(), pauses[usize::from(by_cpu)].summary()))
             .collect()
     })
 }
@@ -246,17 +269,21 @@ mod tests {
             elsewhere: 5,
         };
         assert_eq!(freed.share_outside(), Some(0.95));
+        let both = freed.plus(freed);
+        assert_eq!(both.in_pauses, 10);
+        assert_eq!(both.since(freed).share_outside(), Some(0.95));
     }
 
     #[test]
     fn pauses_belong_to_the_phase_in_which_they_were() {
         phase("open");
-        note_pause(10);
+        note_pause(10, 1);
         phase("then");
-        note_pause(20);
-        note_pause(30);
-        let said = pauses();
-        assert_eq!((said["open"].count, said["then"].count), (1, 2));
-        assert_eq!(said["then"].longest_us, 0.03);
+        note_pause(20, 2);
+        note_pause(30, 3);
+        let (wall, cpu) = (pauses(false), pauses(true));
+        assert_eq!((wall["open"].count, cpu["then"].count), (1, 2));
+        assert_eq!(wall["then"].longest_us, 0.03);
+        assert_eq!(cpu["then"].total_us, 0.005);
     }
 }

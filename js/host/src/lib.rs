@@ -45,6 +45,12 @@ static MALLOC_IS_SYSTEM: OnceLock<bool> = OnceLock::new();
 /// The engine's stack: nested calls through its built-in functions take some KiB each. Untouched pages cost nothing.
 const STACK_BYTES: usize = 1 << 30;
 
+/// The environment, for our allocator's settings (`SKINFLINT_DECAY_MS` and the like).
+pub fn environment() -> *const *const libc::c_char {
+    // SAFETY: a pointer that libc has set before `main`; nothing here changes the environment.
+    unsafe { libc::environ.cast_const().cast() }
+}
+
 /// Runs the command line. Status: 0; 1 if a program failed; 2 for wrong use.
 pub fn main(build: Build) -> ExitCode {
     let args = match JsArgs::try_parse() {
@@ -65,7 +71,9 @@ pub fn main(build: Build) -> ExitCode {
     let status = match engine.spawn(move || engine_thread(&args, &build)) {
         Ok(thread) => thread.join().unwrap_or(2),
         Err(error) => {
-            say(&format!("no thread for the engine: {error}; look at `ulimit -v`"));
+            say(&format!(
+                "no thread for the engine: {error}; look at `ulimit -v`"
+            ));
             2
         }
     };
@@ -85,7 +93,12 @@ fn engine_thread(args: &JsArgs, build: &Build) -> u8 {
     for row in &report.programs {
         if let Some(failure) = &row.failure {
             status = 1;
-            say(&format!("tab {}: {}: {}", row.tab, row.file, failure.text()));
+            say(&format!(
+                "tab {}: {}: {}",
+                row.tab,
+                row.file,
+                failure.text()
+            ));
         }
     }
     if args.json {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   print, console.log/info/warn/error/debug      setTimeout, setInterval, clear…      performance.now
-//!   onclose(f): f when the tab is closed          gc(): collect now                    tab: the tab's number
+//!   onclose(f): f when the tab is closed          gc(): collect now      load(file)     tab: the tab's number
 //! ```
 //!
 //! N1  They do the same on every heap.
@@ -12,14 +12,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
+use std::path::Path;
 use std::rc::Rc;
 
-use boa_engine::object::builtins::JsFunction;
 use boa_engine::object::ObjectInitializer;
+use boa_engine::object::builtins::JsFunction;
 use boa_engine::property::Attribute;
 use boa_engine::{
     Context, JsArgs as _, JsError, JsNativeError, JsResult, JsString, JsValue, NativeFunction,
-    js_string,
+    Script, Source, js_string,
 };
 
 use crate::clock::TabClock;
@@ -87,6 +88,8 @@ pub struct TabState {
     pub on_close: Rc<RefCell<Vec<JsFunction>>>,
 }
 
+type Native = fn(&JsValue, &[JsValue], &mut Context) -> JsResult<JsValue>;
+
 fn state(context: &Context) -> JsResult<TabState> {
     let state = context.get_data::<TabState>().cloned();
     state.ok_or_else(|| fault("the tab is closed"))
@@ -103,7 +106,7 @@ fn fault(message: &str) -> JsError {
 pub fn register(state: TabState, context: &mut Context) -> JsResult<()> {
     let number = state.number;
     context.insert_data(state);
-    let functions: [(&str, usize, fn(&JsValue, &[JsValue], &mut Context) -> JsResult<JsValue>); 8] = [
+    let functions: [(&str, usize, Native); 9] = [
         ("print", 1, print),
         ("setTimeout", 2, set_timeout),
         ("setInterval", 2, set_interval),
@@ -112,6 +115,7 @@ pub fn register(state: TabState, context: &mut Context) -> JsResult<()> {
         ("queueMicrotask", 1, queue_microtask),
         ("onclose", 1, on_close),
         ("gc", 0, collect),
+        ("load", 1, load),
     ];
     for (name, arguments, function) in functions {
         let function = NativeFunction::from_fn_ptr(function);
@@ -122,7 +126,11 @@ pub fn register(state: TabState, context: &mut Context) -> JsResult<()> {
         .function(NativeFunction::from_fn_ptr(print), js_string!("info"), 0)
         .function(NativeFunction::from_fn_ptr(print), js_string!("debug"), 0)
         .function(NativeFunction::from_fn_ptr(complain), js_string!("warn"), 0)
-        .function(NativeFunction::from_fn_ptr(complain), js_string!("error"), 0)
+        .function(
+            NativeFunction::from_fn_ptr(complain),
+            js_string!("error"),
+            0,
+        )
         .build();
     let performance = ObjectInitializer::new(context)
         .function(NativeFunction::from_fn_ptr(now), js_string!("now"), 0)
@@ -143,7 +151,10 @@ fn words(arguments: &[JsValue], context: &mut Context) -> JsResult<String> {
             line.push_str(&value.display().to_string());
         } else if value.is_symbol() {
             line.push_str(&value.display().to_string());
-        } else if value.as_number().is_some_and(|n| n == 0.0 && n.is_sign_negative()) {
+        } else if value
+            .as_number()
+            .is_some_and(|n| n == 0.0 && n.is_sign_negative())
+        {
             // As node prints it: a lost sign is a difference that tests should see.
             line.push_str("-0");
         } else {
@@ -179,7 +190,11 @@ fn timer(arguments: &[JsValue], again: bool, context: &mut Context) -> JsResult<
     let function = callable(arguments.get_or_undefined(0), name)?;
     let delay = arguments.get_or_undefined(1).to_number(context)?;
     // As in browsers and node: below 1, beyond 31 bits and NaN are 1 ms; a timeout of 0 stays in its turn.
-    let delay_ms = if (1.0..=2_147_483_647.0).contains(&delay) { delay as u64 } else { u64::from(again) };
+    let delay_ms = if (1.0..=2_147_483_647.0).contains(&delay) {
+        delay as u64
+    } else {
+        u64::from(again)
+    };
     let rest = arguments.get(2..).unwrap_or_default().to_vec();
     let state = state(context)?;
     let at_ms = state.clock.elapsed().as_millis() as u64 + delay_ms;
@@ -216,6 +231,17 @@ fn on_close(_: &JsValue, arguments: &[JsValue], context: &mut Context) -> JsResu
     let function = callable(arguments.get_or_undefined(0), "onclose")?;
     state(context)?.on_close.borrow_mut().push(function);
     Ok(JsValue::undefined())
+}
+
+/// Runs another script in the same tab, as JavaScript shells do.
+fn load(_: &JsValue, arguments: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let path = arguments
+        .get_or_undefined(0)
+        .to_string(context)?
+        .to_std_string_lossy();
+    let text = std::fs::read(&path).map_err(|error| fault(&format!("load: {path}: {error}")))?;
+    let source = Source::from_bytes(&text).with_path(Path::new(&path));
+    Script::parse(source, None, context)?.evaluate(context)
 }
 
 fn collect(_: &JsValue, _: &[JsValue], _: &mut Context) -> JsResult<JsValue> {

@@ -93,7 +93,12 @@ impl Pauses {
 fn bucket_of(ns: u64) -> usize {
     let ns = ns.max(1);
     let top = ns.ilog2() as usize;
-    let rest = if top >= 5 { ns >> (top - 5) } else { ns << (5 - top) } as usize & (STEPS - 1);
+    let rest = if top >= 5 {
+        ns >> (top - 5)
+    } else {
+        ns << (5 - top)
+    } as usize
+        & (STEPS - 1);
     (top * STEPS + rest).min(BUCKETS - 1)
 }
 
@@ -119,7 +124,10 @@ mod tests {
         let said = pauses.summary();
         for (percent, value) in [(50, said.p50_us), (99, said.p99_us)] {
             let exact = list[1000 * percent / 100 - 1] as f64 / 1e3;
-            assert!(value >= exact && value <= exact * 1.04, "{value} for {exact}");
+            assert!(
+                value >= exact && value <= exact * 1.04,
+                "{value} for {exact}"
+            );
         }
         assert_eq!(said.count, 1000);
         assert_eq!(said.longest_us, 1000.0);
@@ -130,7 +138,10 @@ mod tests {
     fn every_length_has_a_bucket_that_ends_behind_it() {
         for ns in (0..200).chain([1 << 20, (1 << 20) + 1, (1 << 39) + 7]) {
             let end = end_of(bucket_of(ns));
-            assert!(end >= ns as f64 && end <= (ns.max(1) as f64) * 1.04 + 1.0, "{ns}: {end}");
+            assert!(
+                end >= ns as f64 && end <= (ns.max(1) as f64) * 1.04 + 1.0,
+                "{ns}: {end}"
+            );
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
         let none = Pauses::default().summary();

@@ -64,11 +64,13 @@ pub struct Report {
     pub memory: Vec<Instant>,
     /// By phase: open, then, close; collections for the measurements are apart, as measure.
     pub pauses: Option<BTreeMap<String, Summary>>,
+    /// The same pauses by processor time of the engine's thread: what a busy machine does not lengthen.
+    pub pauses_cpu: Option<BTreeMap<String, Summary>>,
     /// Collections that could not be timed (stock heap only).
     pub untimed: u64,
     /// How often each reason led to a collection.
     pub reasons: BTreeMap<String, u64>,
-    /// Who freed objects.
+    /// Who freed objects while programs ran (phases open and then).
     pub freed: Option<Freed>,
     /// Work at allocations that counts as no pause.
     pub slices: Option<Slices>,
@@ -97,6 +99,28 @@ fn maybe(bytes: Option<usize>) -> String {
 /// Tenants shown; the others are summed in one row.
 const TENANTS_SHOWN: usize = 8;
 
+/// A table of pauses by phase.
+fn say_summaries(text: &mut String, title: &str, pauses: Option<&BTreeMap<String, Summary>>) {
+    let Some(pauses) = pauses else { return };
+    let _ = writeln!(
+        text,
+        "\n{title:<22}{:>8}{:>12}{:>12}{:>12}{:>12}",
+        "count", "half below", "99 % below", "longest", "together"
+    );
+    let ms = |us: f64| us / 1e3;
+    for (phase, said) in pauses.iter().filter(|(_, said)| said.count > 0) {
+        let _ = writeln!(
+            text,
+            "{phase:<22}{:>8}{:>12.3}{:>12.3}{:>12.3}{:>12.1}",
+            said.count,
+            ms(said.p50_us),
+            ms(said.p99_us),
+            ms(said.longest_us),
+            ms(said.total_us)
+        );
+    }
+}
+
 impl Report {
     /// The text for people.
     pub fn text(&self) -> String {
@@ -105,31 +129,55 @@ impl Report {
             self.heap, self.malloc, self.boa, self.cpu_ms
         );
         self.say_programs(&mut text);
-        let _ = writeln!(text, "\n{:<22}{:>6}{:>14}{:>14}{:>14}", "memory", "tabs", "resident", "engine's", "programs'");
+        let _ = writeln!(
+            text,
+            "\n{:<22}{:>6}{:>14}{:>14}{:>14}",
+            "memory", "tabs", "resident", "engine's", "programs'"
+        );
         for instant in &self.memory {
             let rss = instant.rss_bytes.map_or_else(|| "not told".to_owned(), mib);
             let (system, user) = (maybe(instant.system_bytes), maybe(instant.user_bytes));
-            let _ = writeln!(text, "{:<22}{:>6}{rss:>14}{system:>14}{user:>14}", instant.at, instant.tabs);
+            let _ = writeln!(
+                text,
+                "{:<22}{:>6}{rss:>14}{system:>14}{user:>14}",
+                instant.at, instant.tabs
+            );
         }
         self.say_pauses(&mut text);
         self.say_tenants(&mut text);
         for left in &self.left {
             let path = left.path.as_deref().unwrap_or("nobody says by what");
             let (objects, bytes) = (left.objects, left.bytes);
-            let _ = writeln!(text, "{}: {objects} objects ({bytes} bytes) were alive after its end, held by {path}", left.name);
+            let _ = writeln!(
+                text,
+                "{}: {objects} objects ({bytes} bytes) were alive after its end, held by {path}",
+                left.name
+            );
         }
         text
     }
 
     fn say_programs(&self, text: &mut String) {
-        let failed = self.programs.iter().filter(|row| row.failure.is_some()).count();
+        let failed = self
+            .programs
+            .iter()
+            .filter(|row| row.failure.is_some())
+            .count();
         let _ = writeln!(text, "{} programs, {failed} failed", self.programs.len());
         // Of many tabs with one program each line would be the same.
         let shown = self.programs.iter().take(TENANTS_SHOWN);
         for row in shown {
             let result = row.result.as_deref().unwrap_or("");
-            let end = if row.failure.is_some() { "failed" } else { "done" };
-            let _ = writeln!(text, "  tab {:<4} {end:<7}{:>9.0} ms CPU  {}  {result}", row.tab, row.cpu_ms, row.file);
+            let end = if row.failure.is_some() {
+                "failed"
+            } else {
+                "done"
+            };
+            let _ = writeln!(
+                text,
+                "  tab {:<4} {end:<7}{:>9.0} ms CPU  {}  {result}",
+                row.tab, row.cpu_ms, row.file
+            );
         }
         if let Some(rest @ [_, ..]) = self.programs.get(TENANTS_SHOWN..) {
             let cpu: f64 = rest.iter().map(|row| row.cpu_ms).sum();
@@ -138,30 +186,41 @@ impl Report {
     }
 
     fn say_pauses(&self, text: &mut String) {
-        if let Some(pauses) = &self.pauses {
-            let _ = writeln!(text, "\n{:<22}{:>8}{:>12}{:>12}{:>12}{:>12}", "pauses, ms", "count", "half below", "99 % below", "longest", "together");
-            for (phase, said) in pauses.iter().filter(|(_, said)| said.count > 0) {
-                let ms = |us: f64| us / 1e3;
-                let _ = writeln!(
-                    text,
-                    "{phase:<22}{:>8}{:>12.3}{:>12.3}{:>12.3}{:>12.1}",
-                    said.count, ms(said.p50_us), ms(said.p99_us), ms(said.longest_us), ms(said.total_us)
-                );
-            }
-            if self.untimed > 0 {
-                let _ = writeln!(text, "{} collections freed nothing and could not be timed", self.untimed);
-            }
+        let both = [
+            ("pauses, ms", &self.pauses),
+            ("by processor time", &self.pauses_cpu),
+        ];
+        for (title, pauses) in both {
+            say_summaries(text, title, pauses.as_ref());
+        }
+        if self.untimed > 0 {
+            let _ = writeln!(
+                text,
+                "{} collections freed nothing and could not be timed",
+                self.untimed
+            );
         }
         if let Some(slices) = self.slices.filter(|_| self.pauses.is_some()) {
             let (total, longest) = (slices.total_us / 1e3, slices.longest_us / 1e3);
-            let _ = writeln!(text, "objects ended at allocations: {total:.1} ms in all, {longest:.3} ms at most at once");
+            let _ = writeln!(
+                text,
+                "objects ended at allocations: {total:.1} ms in all, {longest:.3} ms at most at once"
+            );
         }
         if !self.reasons.is_empty() {
-            let list: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+            let list: Vec<String> = self
+                .reasons
+                .iter()
+                .map(|(reason, count)| format!("{reason} {count}"))
+                .collect();
             let _ = writeln!(text, "collections by reason: {}", list.join(", "));
         }
         if let (Some(freed), Some(share)) = (&self.freed, self.share_outside_pauses) {
-            let Freed { in_pauses, lazily, elsewhere } = freed;
+            let Freed {
+                in_pauses,
+                lazily,
+                elsewhere,
+            } = freed;
             let _ = writeln!(
                 text,
                 "objects freed: {in_pauses} in pauses, {lazily} at allocations, {elsewhere} by other threads: {:.1} % outside pauses",
@@ -174,14 +233,25 @@ impl Report {
         if self.tenants.is_empty() {
             return;
         }
-        let _ = writeln!(text, "\n{:<22}{:>12}{:>12}{:>10}{:>8}{:>13}", "tenants, all open", "engine's", "program's", "objects", "chunks", "collections");
+        let _ = writeln!(
+            text,
+            "\n{:<22}{:>12}{:>12}{:>10}{:>8}{:>13}",
+            "tenants, all open", "engine's", "program's", "objects", "chunks", "collections"
+        );
         let mut line = |row: &Row| {
             let (system, user) = (mib(row.system_bytes as u64), mib(row.user_bytes as u64));
-            let _ = writeln!(text, "{:<22}{system:>12}{user:>12}{:>10}{:>8}{:>13}", row.name, row.objects, row.chunks, row.collections);
+            let _ = writeln!(
+                text,
+                "{:<22}{system:>12}{user:>12}{:>10}{:>8}{:>13}",
+                row.name, row.objects, row.chunks, row.collections
+            );
         };
         self.tenants.iter().take(TENANTS_SHOWN).for_each(&mut line);
         if let Some(rest @ [_, ..]) = self.tenants.get(TENANTS_SHOWN..) {
-            let mut sum = Row { name: format!("{} others", rest.len()), ..Row::default() };
+            let mut sum = Row {
+                name: format!("{} others", rest.len()),
+                ..Row::default()
+            };
             for row in rest {
                 sum.system_bytes += row.system_bytes;
                 sum.user_bytes += row.user_bytes;

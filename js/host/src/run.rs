@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::Build;
 use crate::args::{ClockOf, Close, Heap, JsArgs, Malloc};
 use crate::clock::{TabClock, cpu_time, resident_bytes};
-use crate::heap::{self, Left, Settings};
+use crate::heap::{self, Freed, Left, Settings};
 use crate::report::{Instant, ProgramRow, Report};
 use crate::tab::{Program, Tab};
 use crate::watch;
@@ -42,6 +42,8 @@ struct Run<'a> {
     tabs: Vec<Tab>,
     memory: Vec<Instant>,
     left: Vec<Left>,
+    /// Freed while programs ran: not by what measures, nor by closing.
+    freed: Option<Freed>,
 }
 
 /// Does what the command line says.
@@ -50,9 +52,10 @@ struct Run<'a> {
 /// Wrong use: a file that cannot be read, an option that this program's heap cannot do.
 pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
     check(args, build)?;
-    let read = |list: &[PathBuf]| -> Result<Vec<Program>> { list.iter().map(|path| program(path)).collect() };
+    let read = |list: &[PathBuf]| -> Result<Vec<Program>> {
+        list.iter().map(|path| program(path)).collect()
+    };
     let files = read(&args.files)?;
-    let prelude = read(&args.prelude)?;
     let then = read(&args.then)?;
     let tabs = match args.tabs.map(|tabs| tabs as usize) {
         Some(tabs) if tabs < files.len() => bail!(
@@ -78,11 +81,12 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         tabs: Vec::new(),
         memory: Vec::new(),
         left: Vec::new(),
+        freed: heap::freed(),
     };
-    run.open(tabs, &files, &prelude);
+    run.open(tabs, &files);
     run.instant("open");
     let tenants = run.tabs.iter().filter_map(Tab::row).collect();
-    run.then(&then, &prelude);
+    run.then(&then);
     if let Some(close) = args.close {
         run.close(close);
     }
@@ -96,7 +100,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
     heap::drain();
     heap::finish()?;
     let (events, events_cut) = heap::kept();
-    let freed = heap::freed();
+    let freed = run.freed;
     Ok(Report {
         heap: heap::NAME,
         malloc: build.malloc,
@@ -104,8 +108,13 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         separate: (heap::NAME == "skinflint").then_some(!args.no_separate),
         programs,
         memory: run.memory,
-        pauses: build.sees_pauses.then(heap::pauses),
-        untimed: if build.sees_pauses { watch::untimed() } else { 0 },
+        pauses: build.sees_pauses.then(|| heap::pauses(false)),
+        pauses_cpu: build.sees_pauses.then(|| heap::pauses(true)),
+        untimed: if build.sees_pauses {
+            watch::untimed()
+        } else {
+            0
+        },
         reasons: heap::reasons(),
         share_outside_pauses: freed.and_then(|freed| freed.share_outside()),
         freed,
@@ -125,14 +134,20 @@ fn check(args: &JsArgs, build: &Build) -> Result<()> {
         Heap::Skinflint => "skinflint",
     };
     if heap != heap::NAME {
-        bail!("--heap {heap}: this program has the heap {}; start it by `skinflint js`", heap::NAME);
+        bail!(
+            "--heap {heap}: this program has the heap {}; start it by `skinflint js`",
+            heap::NAME
+        );
     }
     let malloc = args.malloc.map(|malloc| match malloc {
         Malloc::System => "system",
         Malloc::Skinflint => "skinflint",
     });
     if let Some(malloc) = malloc.filter(|malloc| *malloc != build.malloc) {
-        bail!("--malloc {malloc}: this program has the malloc {}; start it by `skinflint js`", build.malloc);
+        bail!(
+            "--malloc {malloc}: this program has the malloc {}; start it by `skinflint js`",
+            build.malloc
+        );
     }
     if args.gc_log.is_some() && heap::NAME == "stock" {
         bail!("--gc-log: Boa's own heap gives no reasons; use --pauses, or --heap skinflint");
@@ -153,34 +168,34 @@ fn program(path: &Path) -> Result<Program> {
 }
 
 impl Run<'_> {
-    fn tab(&mut self, program: &Program, prelude: &[Program]) {
+    fn tab(&mut self, program: &Program) {
         let number = self.tabs.len() + 1;
         let (limit, keep) = (self.args.limit, self.args.json);
         let mut tab = Tab::open(number, &program.path, limit, keep, &self.clock);
-        for script in prelude.iter().chain([program]) {
-            if tab.failure.is_none() {
-                tab.run(script);
-            }
-        }
+        tab.run(program);
         self.tabs.push(tab);
     }
 
-    fn open(&mut self, tabs: usize, files: &[Program], prelude: &[Program]) {
+    fn open(&mut self, tabs: usize, files: &[Program]) {
         for number in 0..tabs {
-            self.tab(&files[number % files.len()], prelude);
+            self.tab(&files[number % files.len()]);
         }
         self.turns();
+        self.freed = heap::freed();
     }
 
-    fn then(&mut self, programs: &[Program], prelude: &[Program]) {
+    fn then(&mut self, programs: &[Program]) {
         if programs.is_empty() {
             return;
         }
         heap::phase("then");
+        let before = heap::freed();
         for program in programs {
-            self.tab(program, prelude);
+            self.tab(program);
             self.turns();
         }
+        let both = self.freed.zip(before).zip(heap::freed());
+        self.freed = both.map(|((open, before), after)| open.plus(after.since(before)));
         self.instant("then");
     }
 
@@ -191,10 +206,10 @@ impl Run<'_> {
             for tab in &mut self.tabs {
                 any |= tab.turn();
             }
-            heap::idle();
             if any {
                 continue;
             }
+            heap::idle();
             match self.tabs.iter().filter_map(Tab::next_ms).min() {
                 Some(at_ms) => self.clock.wait_until(at_ms),
                 None => break,
@@ -252,7 +267,9 @@ impl Run<'_> {
             heap::idle();
             let now = resident_bytes();
             let fell = match (rss, now) {
-                (Some(before), Some(now)) => before.saturating_sub(now) as f64 > before as f64 * STILL,
+                (Some(before), Some(now)) => {
+                    before.saturating_sub(now) as f64 > before as f64 * STILL
+                }
                 _ => false,
             };
             still = if fell { 0 } else { still + 1 };

@@ -1,7 +1,7 @@
 //! A tab: a tenant of the heap, the engine in it, and its turns.
 //!
 //! ```text
-//!   open ─► prelude, program ─► turn: a timer, reactions, futures ─► … ─► close: onclose, engine, tenant
+//!   open ─► program ─► turn: a timer, reactions, futures ─► … ─► close: onclose, engine, tenant
 //!              every entry: tenant entered, panics caught ──► Failure of this tab alone
 //! ```
 //!
@@ -190,7 +190,8 @@ impl Tab {
                 clock: tab.clock.clone(),
                 on_close: tab.on_close.clone(),
             };
-            let (jobs, hooks, clock) = (tab.jobs.clone(), tab.rejections.clone(), tab.clock.clone());
+            let (jobs, hooks, clock) =
+                (tab.jobs.clone(), tab.rejections.clone(), tab.clock.clone());
             let made = heap::system(move || -> JsResult<Context> {
                 let builder = Context::builder().job_executor(jobs).host_hooks(hooks);
                 let mut context = builder.clock(clock).build()?;
@@ -251,7 +252,9 @@ impl Tab {
                         let next = Timed::Call(function.clone(), arguments.clone(), again);
                         tab.jobs.set_again(now_ms + every_ms, number, next);
                     }
-                    function.call(&JsValue::undefined(), &arguments, &mut context).map_err(exception)?;
+                    function
+                        .call(&JsValue::undefined(), &arguments, &mut context)
+                        .map_err(exception)?;
                 }
                 Timed::Once(job) => drop(job.call(&mut context).map_err(exception)?),
                 Timed::Again(job) => {
@@ -287,14 +290,16 @@ impl Tab {
             }
             let mut moved = false;
             let mut failed = None;
-            engine.futures.retain_mut(|future| match Pin::new(future).poll(&mut waker) {
-                Poll::Pending => true,
-                Poll::Ready(done) => {
-                    moved = true;
-                    failed = failed.take().or(done.err());
-                    false
-                }
-            });
+            engine
+                .futures
+                .retain_mut(|future| match Pin::new(future).poll(&mut waker) {
+                    Poll::Pending => true,
+                    Poll::Ready(done) => {
+                        moved = true;
+                        failed = failed.take().or(done.err());
+                        false
+                    }
+                });
             if let Some(error) = failed {
                 return Err(exception(error));
             }
@@ -307,14 +312,17 @@ impl Tab {
         let Some(promise) = rejected.first() else {
             return Ok(());
         };
-        let promise = boa_engine::object::builtins::JsPromise::from_object(promise.clone().upcast());
+        let promise =
+            boa_engine::object::builtins::JsPromise::from_object(promise.clone().upcast());
         let reason = match promise.map(|promise| promise.state()) {
             Ok(boa_engine::builtins::promise::PromiseState::Rejected(value)) => {
                 exception(JsError::from_opaque(value)).text().to_owned()
             }
             _ => "a reason that is gone".to_owned(),
         };
-        Err(Failure::Exception(format!("in a promise that nobody handles: {reason}")))
+        Err(Failure::Exception(format!(
+            "in a promise that nobody handles: {reason}"
+        )))
     }
 
     /// Does something in the tab (B1). A failure ends the tab, and only it.
@@ -375,7 +383,9 @@ impl Tab {
             for function in functions {
                 let Some(engine) = &tab.engine else { break };
                 let context = &mut engine.cell().borrow_mut();
-                function.call(&JsValue::undefined(), &[], context).map_err(exception)?;
+                function
+                    .call(&JsValue::undefined(), &[], context)
+                    .map_err(exception)?;
             }
             tab.settle()
         });
@@ -405,7 +415,10 @@ fn syntax(error: &JsError, program: &Program) -> Failure {
         return Failure::Exception(text);
     }
     let (line, column, message) = place(&text, &program.text);
-    Failure::Syntax(format!("{}:{line}:{column}: {message}", program.path.display()))
+    Failure::Syntax(format!(
+        "{}:{line}:{column}: {message}",
+        program.path.display()
+    ))
 }
 
 /// The parser writes the place at the end of its message; where it writes none, the text ended too early.
@@ -427,7 +440,10 @@ fn panicked(payload: &(dyn Any + Send)) -> Failure {
     }
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-    Failure::Engine(format!("the engine panicked: {}", text.unwrap_or("no message")))
+    Failure::Engine(format!(
+        "the engine panicked: {}",
+        text.unwrap_or("no message")
+    ))
 }
 
 #[cfg(test)]
@@ -436,8 +452,14 @@ mod tests {
 
     #[test]
     fn a_place_is_read_out_of_the_message_or_is_the_end() {
-        assert_eq!(place("unexpected token ')' at line 3, col 14", b""), (3, 14, "unexpected token ')'"));
-        assert_eq!(place("abrupt end", b"let a = {\n  b: 1"), (2, 7, "abrupt end"));
+        assert_eq!(
+            place("unexpected token ')' at line 3, col 14", b""),
+            (3, 14, "unexpected token ')'")
+        );
+        assert_eq!(
+            place("abrupt end", b"let a = {\n  b: 1"),
+            (2, 7, "abrupt end")
+        );
         assert_eq!(place("at line x, col y", b"a"), (1, 2, "at line x, col y"));
     }
 }

@@ -25,12 +25,14 @@ const TRACING: u8 = 1;
 const SWEEPING: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(OUTSIDE);
-static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
+/// By the clock on the wall, and by the thread's processor time.
+static BEGAN_NS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Collections that could not be timed (W3), and pauses for which there was no slot.
 static UNTIMED: AtomicU64 = AtomicU64::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Room for the pauses between two calls of `drain`; stock Boa makes about a hundred collections a minute.
-static SLOTS: [AtomicU64; 1 << 14] = [const { AtomicU64::new(0) }; 1 << 14];
+static SLOTS: [[AtomicU64; 2]; 1 << 14] = [const { [const { AtomicU64::new(0) }; 2] }; 1 << 14];
+const CLOCKS: [libc::clockid_t; 2] = [libc::CLOCK_MONOTONIC, libc::CLOCK_THREAD_CPUTIME_ID];
 
 /// The first object (W1).
 struct Canary;
@@ -46,7 +48,9 @@ unsafe impl Trace for Canary {
         if STATE.swap(TRACING, Ordering::Relaxed) != OUTSIDE {
             UNTIMED.fetch_add(1, Ordering::Relaxed); // ORDER: as above
         }
-        BEGAN_NS.store(now_ns(), Ordering::Relaxed); // ORDER: as above
+        for (place, clock) in BEGAN_NS.iter().zip(CLOCKS) {
+            place.store(now_ns(clock), Ordering::Relaxed); // ORDER: as above
+        }
     }
 
     fn run_finalizer(&self) {}
@@ -64,13 +68,14 @@ pub fn end() {
     if STATE.swap(OUTSIDE, Ordering::Relaxed) == OUTSIDE {
         return;
     }
-    let pause = now_ns().saturating_sub(BEGAN_NS.load(Ordering::Relaxed)); // ORDER: as above
     let slot = USED.fetch_add(1, Ordering::Relaxed); // ORDER: as above
-    match SLOTS.get(slot) {
-        Some(place) => place.store(pause, Ordering::Relaxed), // ORDER: as above
-        None => {
-            UNTIMED.fetch_add(1, Ordering::Relaxed); // ORDER: as above
-        }
+    let Some(places) = SLOTS.get(slot) else {
+        UNTIMED.fetch_add(1, Ordering::Relaxed); // ORDER: as above
+        return;
+    };
+    for ((place, began), clock) in places.iter().zip(&BEGAN_NS).zip(CLOCKS) {
+        let pause = now_ns(clock).saturating_sub(began.load(Ordering::Relaxed)); // ORDER: as above
+        place.store(pause, Ordering::Relaxed); // ORDER: as above
     }
 }
 
@@ -78,7 +83,9 @@ pub fn end() {
 pub fn drain() {
     let used = USED.swap(0, Ordering::Relaxed).min(SLOTS.len()); // ORDER: Relaxed: one thread (W4)
     for slot in &SLOTS[..used] {
-        crate::heap::note_pause(slot.load(Ordering::Relaxed)); // ORDER: as above
+        // ORDER: as above.
+        let [wall, cpu] = slot.each_ref().map(|place| place.load(Ordering::Relaxed));
+        crate::heap::note_pause(wall, cpu);
     }
 }
 
@@ -87,13 +94,13 @@ pub fn untimed() -> u64 {
     UNTIMED.load(Ordering::Relaxed) // ORDER: Relaxed: one thread (W4)
 }
 
-fn now_ns() -> u64 {
+fn now_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: C's contract: a clock that Linux has, and room for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 

@@ -9,6 +9,8 @@ use skinflint_js_host::counted::Counted;
 static MALLOC: Counted<Skinflint> = Counted(Skinflint);
 
 fn main() -> ExitCode {
+    // SAFETY: the environment that libc has; there are no other threads yet.
+    unsafe { skinflint_alloc::options::begin(skinflint_js_host::environment()) };
     skinflint_js_host::main(skinflint_js_host::Build {
         malloc: "skinflint",
         sees_pauses: true,

@@ -4,8 +4,8 @@
 //!   boa_gc::skinflint: Tenant, Event, Row, Ended ──► the host's words (`heap`)
 //! ```
 //!
-//! O1  A slice that ends a few objects at an allocation is no pause to the heap's log, but its length is told: the
-//!     report has the longest of them beside the longest pause ([`freed`]).
+//! O1  A slice that ends a few objects at an allocation is an event from 0.1 ms on; of the shorter ones the sum is told
+//!     ([`slices`]).
 //!
 //! Not here: how it works (`shims/boa_gc`, `crates/gc`).
 
@@ -109,13 +109,17 @@ pub fn start(settings: &Settings) -> Result<()> {
 fn heard(event: &ours::Event) {
     TOLD.set({
         let (in_pauses, elsewhere) = TOLD.get();
-        (in_pauses + event.freed_in_pause, elsewhere + event.freed_elsewhere)
+        (
+            in_pauses + event.freed_in_pause,
+            elsewhere + event.freed_elsewhere,
+        )
     });
     super::note(Event {
         tenant: event.tenant.to_string(),
         reason: words(&format!("{:?}", event.reason)),
         step: words(&format!("{:?}", event.step)),
         pause_ns: event.pause_ns,
+        cpu_ns: event.cpu_ns,
         bytes_before: event.bytes_before,
         bytes_after: event.bytes_after,
         freed_in_pause: event.freed_in_pause,
@@ -149,7 +153,9 @@ pub fn idle() {
 
 /// Whether a panic was a tenant's limit, in words.
 pub fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
-    payload.downcast_ref::<OutOfMemory>().map(OutOfMemory::to_string)
+    payload
+        .downcast_ref::<OutOfMemory>()
+        .map(OutOfMemory::to_string)
 }
 
 /// Who freed objects, from the first on.
@@ -185,10 +191,17 @@ pub fn finish() -> Result<()> {
     let Some(file) = hooks::uninstall() else {
         return Ok(());
     };
-    let totals = file.finish().with_context(|| format!("{}: not written to its end", path.display()))?;
+    let totals = file
+        .finish()
+        .with_context(|| format!("{}: not written to its end", path.display()))?;
     let _ = std::io::Write::write_fmt(
         &mut std::io::stderr(),
-        format_args!("skinflint js: {}: {} objects, {} of them died\n", path.display(), totals.allocations, totals.deaths),
+        format_args!(
+            "skinflint js: {}: {} objects, {} of them died\n",
+            path.display(),
+            totals.allocations,
+            totals.deaths
+        ),
     );
     Ok(())
 }
