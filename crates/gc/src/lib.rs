@@ -70,6 +70,7 @@ mod heap;
 mod kind;
 pub mod layout;
 mod mark;
+mod report;
 mod roots;
 mod source;
 mod space;

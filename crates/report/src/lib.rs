@@ -24,6 +24,7 @@ pub mod heap;
 #[cfg(feature = "files")]
 pub mod openmetrics;
 pub mod process;
+pub mod published;
 pub mod registry;
 pub mod size;
 pub mod sqlite;
