@@ -13,6 +13,15 @@
 
 #include "skinflint_report.h"
 
+/* Found at run time, in what is preloaded. A program of one's own links with -lskinflint_report. */
+#pragma weak skinflint_report_error
+#pragma weak skinflint_reporter_add
+#pragma weak skinflint_reporter_remove
+#pragma weak skinflint_action_add
+#pragma weak skinflint_report_line
+#pragma weak skinflint_memory_open
+#pragma weak skinflint_memory_close
+
 #define BLOCKS 1000
 
 static void *block[BLOCKS];
