@@ -26,7 +26,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean
+.PHONY: help deps test-deps parquet-deps metrics-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -58,6 +58,12 @@ parquet-deps: deps
 	@test -d $(DUCKDB)/duckdb || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
 	  --target $(DUCKDB) -r crates/export/tests/requirements.txt
 
+# What reads OpenMetrics in the tests: Prometheus' own parser.
+metrics-deps: deps
+	@sh bench/need.sh pip3:python3-pip
+	@test -d $(DUCKDB)/prometheus_client || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
+	  --target $(DUCKDB) -r crates/report/tests/requirements.txt
+
 # Exported files in the programs that have no other door than a window: Firefox and, in Chromium, speedscope.
 consumers-test: test-deps
 	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
@@ -83,9 +89,10 @@ demo: deps build
 	@echo "The trace:          $(CURDIR)/$(DEMO)/sqlite3.sft"
 	@echo "Your own program:   $(RELEASE)/skinflint run -- CMD ARGS…"
 
-test: test-deps parquet-deps build
+test: test-deps parquet-deps metrics-deps build
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p skinflint-export --features parquet --test parquet
+	$(CARGO) test --locked -p skinflint-report --features files
 	python3 -B bench/selftest.py
 	python3 -B bench/soak.py --seconds 20
 	python3 -B bench/alloc/selftest.py
@@ -176,7 +183,9 @@ install: build
 	install -d "$(DESTDIR)$(PREFIX)/lib/skinflint" "$(DESTDIR)$(PREFIX)/include"
 	install -m 755 $(RELEASE)/libskinflint.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint.so"
 	install -m 755 $(RELEASE)/libskinflint_probe.so $(RELEASE)/skinflint-replay "$(DESTDIR)$(PREFIX)/lib/skinflint"
-	install -m 644 include/skinflint.h "$(DESTDIR)$(PREFIX)/include/skinflint.h"
+	install -m 644 include/skinflint.h include/skinflint_report.h "$(DESTDIR)$(PREFIX)/include"
+	install -m 755 $(RELEASE)/libskinflint_report.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_report.so"
+	install -m 644 bindings/python/skinflint_report.py "$(DESTDIR)$(PREFIX)/lib/skinflint/skinflint_report.py"
 
 clean:
 	$(CARGO) clean
