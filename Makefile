@@ -92,7 +92,6 @@ demo: deps build
 test: test-deps parquet-deps metrics-deps build
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p skinflint-export --features parquet --test parquet
-	$(CARGO) test --locked -p skinflint-report --features files
 	python3 -B bench/selftest.py
 	python3 -B bench/soak.py --seconds 20
 	python3 -B bench/alloc/selftest.py
