@@ -23,6 +23,7 @@ Environment:
   SKINFLINT_REPLAYER, SKINFLINT_PROBE_LIBRARY, SKINFLINT_PEERS
                        the same for what compare needs: skinflint-replay,
                        libskinflint_probe.so, peers.json
+  SKINFLINT_JS         folder of the programs of skinflint js
   SKINFLINT_FIT        fit profile that the allocator reads at its start (skinflint fit)
   NO_COLOR, COLUMNS    no colour; width of the text report")]
 pub struct Args {
@@ -173,6 +174,10 @@ Examples:
 A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free slot is
 taken, whether each thread has a heap of its own. A wrong one lists what there is.")]
     WhatIf(WhatIfArgs),
+
+    /// Run JavaScript on Boa: a tab for each program, each a tenant of the garbage-collected heap
+    #[command(after_help = crate::js_args::HELP)]
+    Js(crate::js_args::JsArgs),
 }
 
 /// What follows the options of `exec`: examples, and the allocator's variables out of their one table.

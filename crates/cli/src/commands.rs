@@ -28,6 +28,7 @@ use crate::exec;
 use crate::export;
 use crate::fit;
 use crate::import;
+use crate::js;
 use crate::launch::{self, Outcome};
 use crate::memory;
 use crate::processes;
@@ -57,6 +58,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
         Command::WhatIf(args) => what_if::what_if(&args),
+        Command::Js(args) => js::js(&args),
     }
 }
 

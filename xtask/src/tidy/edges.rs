@@ -33,8 +33,11 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("report", &["base"]),
     ("report-so", &["report"]),
     ("gc", &["base", "pages", "report"]),
+    // `report` for the reporter trait only.
+    ("cache", &["base", "report"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
+    ("objects", &[]),
     ("trace", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
