@@ -160,6 +160,8 @@ browser-test: browser-deps build
 	timeout 300 node $(BROWSER)/figures.mjs target/browser/marks.html target/browser/marks.json target/browser/churn.html target/browser/churn.json
 	timeout 300 node $(BROWSER)/brush.mjs target/browser/churn.html target/browser/shots
 	timeout 300 node $(BROWSER)/opening.mjs target/browser/churn.html
+	$(MAKE) --silent -C tests/reporters OUT=../../target/reporter-programs all
+	timeout 300 node $(BROWSER)/memory.mjs $(RELEASE)/skinflint target/reporter-programs/cache $(RELEASE)/libskinflint_report.so target/browser/shots
 
 bench-page: browser-deps build
 	sh $(BROWSER)/recordings.sh $(RELEASE)/skinflint target/browser

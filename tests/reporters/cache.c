@@ -4,12 +4,14 @@
  *     cache FOLDER        the socket goes to FOLDER
  *
  * Predicted by hand: explicit/caches/images is 1000 blocks of malloc(1000), each 1,000 usable bytes or more by
- * malloc_usable_size, summed by the program itself and printed on its first line.
+ * malloc_usable_size, summed by the program itself and printed on its first line. explicit/arena is a mapping of
+ * 32 MiB, all of it touched.
  */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "skinflint_report.h"
 
@@ -23,6 +25,7 @@
 #pragma weak skinflint_memory_close
 
 #define BLOCKS 1000
+#define ARENA (32u << 20)
 
 static void *block[BLOCKS];
 
@@ -39,6 +42,7 @@ static void images(void *context, skinflint_report *out)
     (void)context;
     skinflint_report_heap(out, "explicit/caches/images", held(), "Decoded images.");
     skinflint_report_count(out, "images", BLOCKS, "Images.");
+    skinflint_report_nonheap(out, "explicit/arena", ARENA, "A mapping.");
 }
 
 static void wrong(void *context, skinflint_report *out)
@@ -65,6 +69,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: cache FOLDER\n");
         return 2;
     }
+    void *arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena == MAP_FAILED)
+        return 6;
+    memset(arena, 1, ARENA);
     for (int i = 0; i < BLOCKS; i++) {
         block[i] = malloc(1000);
         memset(block[i], 1, 1000);

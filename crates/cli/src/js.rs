@@ -55,8 +55,12 @@ fn find(name: &str, named: Option<&Path>, own: &Path) -> Result<PathBuf> {
     let variable = skinflint_base::env::JS.name();
     if let Some(folder) = named {
         let host = folder.join(name);
-        return std::fs::canonicalize(&host)
-            .with_context(|| format!("{}: its folder is named by {variable}, but it is not there", host.display()));
+        return std::fs::canonicalize(&host).with_context(|| {
+            format!(
+                "{}: its folder is named by {variable}, but it is not there",
+                host.display()
+            )
+        });
     }
     let folder = own.parent().unwrap_or(Path::new("/"));
     let places = [
@@ -64,8 +68,14 @@ fn find(name: &str, named: Option<&Path>, own: &Path) -> Result<PathBuf> {
         folder.join("../lib/skinflint").join(name),
         folder.join("../js/release").join(name),
     ];
-    let found = places.iter().find_map(|place| std::fs::canonicalize(place).ok());
-    let workspace = if name.contains("stock") { "stock" } else { "skinflint" };
+    let found = places
+        .iter()
+        .find_map(|place| std::fs::canonicalize(place).ok());
+    let workspace = if name.contains("stock") {
+        "stock"
+    } else {
+        "skinflint"
+    };
     found.with_context(|| {
         format!(
             "{name} is not built. In the source folder, run: cargo build --release --locked --manifest-path \
@@ -90,9 +100,15 @@ mod tests {
         let stock = ["--heap", "stock"];
         assert_eq!(chosen(&[]).unwrap(), "skinflint-js");
         assert_eq!(chosen(&["--pauses"]).unwrap(), "skinflint-js");
-        assert_eq!(chosen(&["--malloc", "system"]).unwrap(), "skinflint-js-system");
+        assert_eq!(
+            chosen(&["--malloc", "system"]).unwrap(),
+            "skinflint-js-system"
+        );
         assert_eq!(chosen(&stock).unwrap(), "skinflint-js-stock");
-        assert_eq!(chosen(&[&stock[..], &["--pauses"]].concat()).unwrap(), "skinflint-js-stock-pauses");
+        assert_eq!(
+            chosen(&[&stock[..], &["--pauses"]].concat()).unwrap(),
+            "skinflint-js-stock-pauses"
+        );
         let both = [&stock[..], &["--malloc", "skinflint"]].concat();
         assert_eq!(chosen(&both).unwrap(), "skinflint-js-stock-malloc");
         let error = chosen(&[&both[..], &["--pauses"]].concat()).unwrap_err();
@@ -103,14 +119,24 @@ mod tests {
     fn a_host_is_found_beside_us_or_in_the_build_tree_or_the_line_that_builds_it_is_said() {
         let tree = tempfile::tempdir().expect("a folder");
         let own = tree.path().join("target/release/skinflint");
-        let error = find("skinflint-js-stock", None, &own).unwrap_err().to_string();
-        assert!(error.contains("--manifest-path js/stock/Cargo.toml"), "{error}");
+        let error = find("skinflint-js-stock", None, &own)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("--manifest-path js/stock/Cargo.toml"),
+            "{error}"
+        );
         let host = tree.path().join("target/js/release/skinflint-js");
         std::fs::create_dir_all(host.parent().unwrap()).unwrap();
         std::fs::create_dir_all(own.parent().unwrap()).unwrap();
         std::fs::write(&host, "").unwrap();
-        assert_eq!(find("skinflint-js", None, &own).unwrap(), host.canonicalize().unwrap());
-        let error = find("skinflint-js", Some(tree.path()), &own).unwrap_err().to_string();
+        assert_eq!(
+            find("skinflint-js", None, &own).unwrap(),
+            host.canonicalize().unwrap()
+        );
+        let error = find("skinflint-js", Some(tree.path()), &own)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("SKINFLINT_JS"), "{error}");
     }
 }

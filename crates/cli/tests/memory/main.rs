@@ -130,6 +130,12 @@ fn a_program_with_reporters_in_c() {
     let json = &done.stdout;
     assert_eq!(sum(json, "explicit/caches/images"), held as i64);
     assert_eq!(sum(json, "images"), 1000);
+    assert_eq!(sum(json, "explicit/arena"), 32 << 20);
+    // What nobody names is less than a twentieth of what was asked for.
+    assert!(
+        sum(json, "explicit/heap-unclassified") * 20 < sum(json, "explicit"),
+        "{json}"
+    );
     assert_eq!(amount(json, "explicit/wrong"), None);
     let allocated = sum(json, "heap-allocated");
     assert_eq!(
