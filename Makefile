@@ -32,6 +32,7 @@ NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
 .PHONY: help shim-test deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean js js-deps js-test js-engine-test
+.PHONY: help deps test-deps parquet-deps metrics-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -63,6 +64,12 @@ parquet-deps: deps
 	@test -d $(DUCKDB)/duckdb || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
 	  --target $(DUCKDB) -r crates/export/tests/requirements.txt
 
+# What reads OpenMetrics in the tests: Prometheus' own parser.
+metrics-deps: deps
+	@sh bench/need.sh pip3:python3-pip
+	@test -d $(DUCKDB)/prometheus_client || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
+	  --target $(DUCKDB) -r crates/report/tests/requirements.txt
+
 # Exported files in the programs that have no other door than a window: Firefox and, in Chromium, speedscope.
 consumers-test: test-deps
 	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
@@ -88,7 +95,7 @@ demo: deps build
 	@echo "The trace:          $(CURDIR)/$(DEMO)/sqlite3.sft"
 	@echo "Your own program:   $(RELEASE)/skinflint run -- CMD ARGS…"
 
-test: test-deps parquet-deps build
+test: test-deps parquet-deps metrics-deps build
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p skinflint-export --features parquet --test parquet
 	python3 -B bench/selftest.py
@@ -166,6 +173,8 @@ browser-test: browser-deps build
 	timeout 300 node $(BROWSER)/opening.mjs target/browser/churn.html
 	$(CARGO) run --quiet --locked -p skinflint-gc --example snapshot -- 50000 target/browser/heap.heapsnapshot > target/browser/heap.json
 	timeout 300 node crates/gc/tests/browser/devtools.mjs target/browser/heap.heapsnapshot target/browser/heap.json
+	$(MAKE) --silent -C tests/reporters OUT=../../target/reporter-programs all
+	timeout 300 node $(BROWSER)/memory.mjs $(RELEASE)/skinflint target/reporter-programs/cache $(RELEASE)/libskinflint_report.so target/browser/shots
 
 bench-page: browser-deps build
 	sh $(BROWSER)/recordings.sh $(RELEASE)/skinflint target/browser
@@ -213,6 +222,9 @@ install: build
 	  test ! -x target/js/release/$$host || install -m 755 target/js/release/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
 	done
 	install -m 644 include/skinflint.h "$(DESTDIR)$(PREFIX)/include/skinflint.h"
+	install -m 644 include/skinflint.h include/skinflint_report.h "$(DESTDIR)$(PREFIX)/include"
+	install -m 755 $(RELEASE)/libskinflint_report.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_report.so"
+	install -m 644 bindings/python/skinflint_report.py "$(DESTDIR)$(PREFIX)/lib/skinflint/skinflint_report.py"
 
 clean:
 	$(CARGO) clean

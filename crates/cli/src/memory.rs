@@ -22,15 +22,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
-use serde_json::{Value, json};
 use skinflint_report::desk::{self, Answer};
 use skinflint_report::diff::{Diff, Side};
 use skinflint_report::file::ReadError;
+use skinflint_report::page::{Backend, Page, Shown};
 use skinflint_report::process::NoFigures;
 use skinflint_report::store::Store;
 use skinflint_report::text::{self, Style};
-use skinflint_report::tree::{Builder, Node, Presence, Process};
-use skinflint_report::{Action, Entry, Units, file, heap, openmetrics, process};
+use skinflint_report::tree::{Builder, Presence};
+use skinflint_report::{Action, Entry, file, heap, json, openmetrics, process};
 
 pub const HELP: &str = "\
 Examples:
@@ -38,6 +38,7 @@ Examples:
   skinflint memory 4711 --watch=5               # until it ends, or Ctrl-C
   skinflint memory 4711 --save before.json.gz   # Firefox's about:memory opens it
   skinflint memory 4711 --diff before.json.gz   # what has changed since
+  skinflint memory 4711 --page                  # the same in a browser, with buttons and a timeline
   skinflint memory 4711 --openmetrics           # for a collector of Prometheus
   skinflint memory                              # who can be asked
 
@@ -60,6 +61,11 @@ pub struct MemoryArgs {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
           value_parser = seconds, conflicts_with_all = ["save"])]
     pub watch: Option<f64>,
+
+    /// Serve a page on 127.0.0.1 and print its address, until Ctrl-C; 0 is any port
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
+          conflicts_with_all = ["watch", "save", "json", "openmetrics", "diff"])]
+    pub page: Option<u16>,
 
     /// Put rows together that are less than this part of their tree; 0 shows all
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
@@ -148,6 +154,9 @@ pub fn memory(args: &MemoryArgs) -> Result<u8> {
     };
     let target = Target::of(what)?;
     act(args, &target)?;
+    if let Some(port) = args.page {
+        return page(port, &target);
+    }
     let Some(every) = args.watch else {
         let gathered = gather(&target)?;
         gathered
@@ -217,22 +226,26 @@ fn act(args: &MemoryArgs, target: &Target) -> Result<()> {
         let Target::Pid(pid) = target else {
             bail!("--{name} is for a process: give its number");
         };
-        let sockets = desk::sockets_of(*pid);
-        let Some(socket) = sockets.first() else {
-            bail!("--{name}: process {pid} cannot be asked: {HOW}");
-        };
-        let answer = desk::ask(socket, *pid, name)
-            .with_context(|| format!("{}: --{name}", socket.display()))?;
-        match answer {
-            Answer::Done(said) => said
-                .trim_end()
-                .lines()
-                .for_each(|line| say!("{name}: {line}")),
-            Answer::No(said) => bail!("--{name}: process {pid}: {said}"),
-            _ => bail!("--{name}: process {pid} gave another answer than was asked for"),
-        }
+        let said = done(*pid, action)?;
+        said.lines().for_each(|line| say!("{name}: {line}"));
     }
     Ok(())
+}
+
+/// Has a process do it; what came of it.
+fn done(pid: u32, action: Action) -> Result<String> {
+    let name = action.name();
+    let sockets = desk::sockets_of(pid);
+    let Some(socket) = sockets.first() else {
+        bail!("--{name}: process {pid} cannot be asked: {HOW}");
+    };
+    let answer =
+        desk::ask(socket, pid, name).with_context(|| format!("{}: --{name}", socket.display()))?;
+    match answer {
+        Answer::Done(said) => Ok(said.trim_end().to_owned()),
+        Answer::No(said) => bail!("--{name}: process {pid}: {said}"),
+        _ => bail!("--{name}: process {pid} gave another answer than was asked for"),
+    }
 }
 
 const HOW: &str = "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
@@ -312,7 +325,7 @@ fn of_process(pid: u32) -> Result<Gathered> {
 /// The page's address: what it saves is asked for, by curl, as debug files are.
 fn of_url(url: &str) -> Result<Gathered> {
     let (page, query) = url.split_once('?').unwrap_or((url, ""));
-    let asked = format!("{}/save?{query}", page.trim_end_matches('/'));
+    let asked = format!("{}/save?{query}&fresh=1", page.trim_end_matches('/'));
     let done = Command::new("curl")
         .args([
             "--silent",
@@ -402,7 +415,7 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     both.for_each(|(entry, presence)| builder.add(&entry, presence));
     let processes = builder.finish();
     let text = if args.json {
-        format!("{}\n", as_json(&processes, &gathered.notes))
+        format!("{}\n", json::render(&processes, &gathered.notes))
     } else if args.openmetrics {
         openmetrics::render(&processes)
     } else if processes.is_empty() {
@@ -418,36 +431,30 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     Ok(0)
 }
 
-fn as_json(processes: &[Process], notes: &[String]) -> Value {
-    let one = |process: &Process| {
-        json!({
-            "process": process.name,
-            "overclaimed_bytes": process.overclaimed,
-            "trees": process.trees.iter().map(node).collect::<Vec<Value>>(),
-        })
-    };
-    json!({
-        "version": 1,
-        "notes": notes,
-        "processes": processes.iter().map(one).collect::<Vec<Value>>(),
-    })
+/// A process as the page's subject.
+struct Subject(u32);
+
+impl Backend for Subject {
+    fn measure(&mut self) -> Result<Shown, String> {
+        let Gathered { lines, notes } = of_process(self.0).map_err(|error| format!("{error:#}"))?;
+        Ok(Shown { lines, notes })
+    }
+
+    fn act(&mut self, action: Action) -> Result<String, String> {
+        done(self.0, action).map_err(|error| format!("{error:#}"))
+    }
 }
 
-fn node(node: &Node) -> Value {
-    let units = match node.units {
-        Units::Bytes => "bytes",
-        Units::Count => "count",
-        Units::Cumulative => "cumulative",
-        Units::Percent => "hundredths-of-a-percent",
+/// Serves the page until Ctrl-C.
+fn page(port: u16, target: &Target) -> Result<u8> {
+    let Target::Pid(pid) = target else {
+        bail!("--page is for a process: give its number");
     };
-    let amount = i64::try_from(node.amount).map_or_else(|_| json!(node.amount as f64), Value::from);
-    let mut value = json!({ "name": node.name, "amount": amount, "units": units });
-    if node.kids.is_empty() {
-        value["description"] = json!(node.description);
-        value["kind"] = json!(node.kind as u8);
-        value["lines"] = json!(node.lines);
-    } else {
-        value["kids"] = node.kids.iter().map(self::node).collect();
+    process::title(*pid).with_context(|| format!("process {pid}"))?;
+    let mut page = Page::open(port, Subject(*pid))
+        .with_context(|| format!("--page: port {port} of 127.0.0.1 cannot be listened on"))?;
+    print_all(&format!("{}\n", page.url()))?;
+    loop {
+        page.serve_one()?;
     }
-    value
 }

@@ -76,6 +76,7 @@ mod mark;
 // Miri has no reservations of address space; the models and properties of `policy` judge it instead.
 #[cfg(not(miri))]
 pub mod policy;
+mod report;
 mod roots;
 pub mod snapshot;
 mod source;

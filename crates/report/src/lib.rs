@@ -22,8 +22,13 @@ pub mod entry;
 pub mod file;
 pub mod heap;
 #[cfg(feature = "files")]
+pub mod json;
+#[cfg(feature = "files")]
 pub mod openmetrics;
+#[cfg(feature = "page")]
+pub mod page;
 pub mod process;
+pub mod published;
 pub mod registry;
 pub mod size;
 pub mod sqlite;

@@ -97,6 +97,14 @@ impl Sink<'_> {
         true
     }
 
+    /// Says that the reporter cannot say it: it is left out, with these words.
+    pub fn fail(&mut self, what: &str) {
+        let mut state = self.turn.lock();
+        if state.generation == self.generation && state.nonsense.is_none() {
+            state.nonsense = Some(what.escape_debug().take(1000).collect());
+        }
+    }
+
     /// Bytes in blocks of the allocator, as [`crate::size`] measures them.
     pub fn heap(&mut self, path: &str, bytes: usize, description: &str) -> bool {
         self.line(path, Kind::Heap, Units::Bytes, bytes as u64, description)

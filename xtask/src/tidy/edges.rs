@@ -31,6 +31,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("alloc", &["base", "pages", "sizes", "unwind"]),
     // What a program says of its own memory. Engines take the trait from it, and nothing else.
     ("report", &["base"]),
+    ("report-so", &["report"]),
     ("gc", &["base", "pages", "report"]),
     // `report` for the reporter trait only.
     ("cache", &["base", "report"]),

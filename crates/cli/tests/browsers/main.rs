@@ -92,6 +92,52 @@ fn a_memory_report_in_firefox() {
 }
 
 #[test]
+fn a_program_s_own_report_in_firefox() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new();
+    let library = tool::built_library("skinflint-report-so", "libskinflint_report.so");
+    let programs = tool::made("tests/reporters", "reporter-programs");
+    let sockets = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(sockets.path(), std::fs::Permissions::from_mode(0o700)).expect("mode");
+    let mut command = bench.command(programs.join("cache"));
+    command.arg(sockets.path()).env("LD_PRELOAD", library);
+    let mut running = tool::Running::start(command);
+    let first = running.line();
+    assert!(first.starts_with("ready "), "{first}");
+    let pid = running.pid.to_string();
+    let done = bench.tool(["memory", &pid, "--save", "own.json.gz"]);
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    let ours = bench.tool(["memory", "own.json.gz", "--exact", "--threshold", "0"]);
+    let python = "/usr/bin/python3";
+    let shown = page(
+        &bench,
+        python,
+        "about_memory.py",
+        "own.json.gz",
+        "firefox-esr",
+    );
+    // Both draw the same tree; Firefox's sums and its heap-unclassified are its own.
+    let mut rows = ours
+        .stdout
+        .lines()
+        .skip_while(|line| !line.ends_with("-- explicit"));
+    let mut compared = 0;
+    for row in rows.by_ref().take_while(|line| !line.is_empty()) {
+        let figure = row.trim_start_matches(|c: char| !c.is_ascii_digit());
+        assert!(
+            shown.lines().any(|line| line.ends_with(figure)),
+            "no {figure}: {shown}"
+        );
+        compared += 1;
+    }
+    assert!(compared >= 6, "{ours:#?}");
+    assert!(
+        ours.stdout.contains("heap-unclassified") && !shown.contains("NaN"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn three_formats_in_speedscope() {
     let rows = |format: &str, file: &str| {
         let bench = exported(format, file);

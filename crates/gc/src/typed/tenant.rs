@@ -46,6 +46,12 @@ impl Default for Runtime {
 }
 
 impl Runtime {
+    /// Adds lines of a memory report for all tenants, and for what they share (`system`).
+    pub fn report(&self, out: &mut skinflint_report::Sink<'_>) {
+        let shared = self.shared.id();
+        self.world.report(out, |heap| heap.id() == shared);
+    }
+
     /// One without tenants.
     pub fn new(config: Config) -> Runtime {
         let world = World::new(config);

@@ -1,0 +1,54 @@
+//! Trees as JSON, for `--json` and the page.
+//!
+//! ```text
+//!   {"version":1,"notes":[…],"processes":[{"process","overclaimed_bytes","trees":[{"name","amount","units","kids":[…]}]}]}
+//! ```
+//!
+//! B1  A leaf has `description`, `kind` (0 nonheap, 1 heap, 2 other) and `lines`; a branch has `kids`, whose amounts
+//!     add up to its own. `presence` is there in differences only: 1 first, 2 second.
+//! B2  An amount beyond 64 bits is a floating-point number: no sum is left out.
+//!
+//! Not here: the file of about:memory (`file`).
+
+use serde_json::{Value, json};
+
+use crate::entry::Units;
+use crate::tree::{Node, Process};
+
+/// The whole.
+pub fn render(processes: &[Process], notes: &[String]) -> Value {
+    let one = |process: &Process| {
+        json!({
+            "process": process.name,
+            "overclaimed_bytes": process.overclaimed,
+            "trees": process.trees.iter().map(node).collect::<Vec<Value>>(),
+        })
+    };
+    json!({
+        "version": 1,
+        "notes": notes,
+        "processes": processes.iter().map(one).collect::<Vec<Value>>(),
+    })
+}
+
+fn node(node: &Node) -> Value {
+    let units = match node.units {
+        Units::Bytes => "bytes",
+        Units::Count => "count",
+        Units::Cumulative => "cumulative",
+        Units::Percent => "hundredths-of-a-percent",
+    };
+    let amount = i64::try_from(node.amount).map_or_else(|_| json!(node.amount as f64), Value::from);
+    let mut value = json!({ "name": node.name, "amount": amount, "units": units });
+    if node.kids.is_empty() {
+        value["description"] = json!(node.description);
+        value["kind"] = json!(node.kind as u8);
+        value["lines"] = json!(node.lines);
+        if let Some(number) = node.presence.number() {
+            value["presence"] = json!(number);
+        }
+    } else {
+        value["kids"] = node.kids.iter().map(self::node).collect();
+    }
+    value
+}

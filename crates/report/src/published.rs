@@ -1,0 +1,73 @@
+//! Lines of something that only its own thread may look at.
+//!
+//! ```text
+//!   thread of the heap: published.publish(|out| …)  ─►  [ lines ]  ─►  report, on the thread of a measurement
+//! ```
+//!
+//! D1  What is reported is as of the last time it was published, and a line says how long ago that was: a figure of
+//!     an idle thread is old and right, that of a busy one is neither without this.
+//! D2  Lines that were unsound, or a panic, when it was published are a fault when it is reported.
+//!
+//! Not here: when to publish. After each collection, and before the thread sleeps, are good moments.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::entry::component;
+use crate::registry::Reporter;
+use crate::store::Store;
+use crate::turn::{Fault, Sink, Turn};
+
+/// A reporter that says what another thread last said.
+pub struct Published {
+    name: String,
+    last: Mutex<Option<(Store, Option<Fault>, Instant)>>,
+}
+
+impl Published {
+    /// Nothing has been published yet. The name is part of a path.
+    pub fn new(name: &str) -> Published {
+        Published {
+            name: component(name).into_owned(),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Replaces what was said. Cost: that of the lines; the lock is held for an exchange only.
+    pub fn publish(&self, report: impl FnOnce(&mut Sink<'_>)) {
+        // Which process's address space it is does not matter: what is too large is found when it is reported.
+        let turn = Turn::new(Store::new(), u64::MAX);
+        turn.here(&self.name, report);
+        let (store, faults) = turn.finish();
+        let new = Some((store, faults.into_iter().next(), Instant::now()));
+        let old = {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *last, new)
+        };
+        drop(old);
+    }
+}
+
+impl Reporter for Published {
+    fn report(&self, out: &mut Sink<'_>) {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((store, fault, when)) = &*last else {
+            return out.fail("it has published nothing yet");
+        };
+        if let Some(fault) = fault {
+            return out.fail(&fault.what);
+        }
+        for entry in store.iter() {
+            if !out.add(&entry) {
+                return;
+            }
+        }
+        let age_ms = u64::try_from(when.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let path = format!("published-age-ms/{}", self.name);
+        out.count(
+            &path,
+            age_ms,
+            "Milliseconds since these lines were published.",
+        );
+    }
+}
