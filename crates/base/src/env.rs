@@ -183,6 +183,15 @@ pub const RESERVE: Variable = Variable {
     default: "0",
 };
 
+/// Figures while the program runs.
+pub const MEMORY: Variable = Variable {
+    name_z: b"SKINFLINT_MEMORY\0",
+    reader: Reader::Allocator,
+    meaning: "whether `skinflint memory` of the same user may ask for figures while the program runs; set to on by `skinflint exec --memory`",
+    values: "off, on (a socket in XDG_RUNTIME_DIR/skinflint or /tmp/skinflint-USER), or another folder",
+    default: "off",
+};
+
 /// The page of counted calls.
 pub const PROBE: Variable = Variable {
     name_z: b"SKINFLINT_PROBE\0",
@@ -236,6 +245,7 @@ pub const ALL: &[Variable] = &[
     THP,
     FIT,
     RESERVE,
+    MEMORY,
     PROBE,
     PROBE_LIBRARY,
     REPLAYER,

@@ -29,9 +29,12 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("pages", &["base"]),
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
-    ("gc", &["base", "pages"]),
-    // `report` for the reporter trait only.
+    // What a program says of its own memory. Engines take the trait from it, and nothing else.
+    ("report", &["base"]),
+    ("gc", &["base", "pages", "report"]),
     ("cache", &["base", "report"]),
+    // A program that links everything a host of tenants would; not shipped.
+    ("viewer", &["base", "gc", "cache", "report"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("trace", &[]),
@@ -39,7 +42,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("analysis", &["trace", "sizes"]),
     ("view", &["analysis"]),
     // `view`: figures and stacks are said as in every other output.
-    ("export", &["trace", "analysis", "view"]),
+    ("export", &["trace", "analysis", "view", "report"]),
     ("collect", &["base", "trace"]),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),
@@ -56,7 +59,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top",
+            "compare", "export", "top", "report",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.
