@@ -26,7 +26,7 @@ use std::marker::PhantomData;
 
 pub use crate::fill::Refused;
 use crate::fill::Block;
-use crate::measure::HeapBytes;
+use crate::measure::{HeapBytes, owned};
 
 /// Bytes of a first block: the smallest class of most allocators that is not for one or two words.
 const FIRST: usize = 64;
@@ -312,7 +312,7 @@ impl<T> FromIterator<T> for Buf<T> {
 
 impl<T: HeapBytes> HeapBytes for Buf<T> {
     fn heap_bytes(&self) -> usize {
-        self.usable_bytes() + self.iter().map(HeapBytes::heap_bytes).sum::<usize>()
+        self.usable_bytes() + owned(self.iter())
     }
 }
 

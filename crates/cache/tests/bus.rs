@@ -195,6 +195,13 @@ fn an_owner_is_asked_on_his_thread_and_one_who_sleeps_is_not_waited_for() {
     let event = bus.press(Level::Critical, 5 * SECOND).unwrap();
     assert_eq!((event.rows[0].dropped_bytes, mailbox.late()), (0, 1));
     assert!(begin.elapsed() < SECOND);
+    // An owner whose own allocation was refused waits for the round: nobody waits for him.
+    let begin = Instant::now();
+    let (hook, context) = bus.hook();
+    // SAFETY: a hook stays valid.
+    unsafe { hook(context, 3, 1) };
+    assert!(begin.elapsed() < SECOND / 5, "{:?}", begin.elapsed());
+    assert_eq!(mailbox.late(), 2);
     // Late is better than never.
     let mut served = false;
     mailbox.serve(|_| {

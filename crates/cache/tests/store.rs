@@ -46,6 +46,7 @@ fn ask(level: Level) -> Ask {
         level,
         wanted_bytes: 0,
         until: Instant::now() + Duration::from_secs(1),
+        waiting: [0; 8],
     }
 }
 

@@ -141,17 +141,6 @@ impl Host {
         Ok(sum)
     }
 
-    /// Views everything; one checksum.
-    pub fn view_all(&mut self) -> Result<u64, Failure> {
-        let mut sum = 0u64;
-        for (tenant, count) in (0..).zip(self.counts()?) {
-            for id in 0..count {
-                sum = sum.rotate_left(7) ^ self.view(tenant, id)?;
-            }
-        }
-        Ok(sum)
-    }
-
     /// Gives back what only this thread may: trees, dead objects, SQLite's pages. Bytes, by the heaps' and SQLite's count.
     pub fn release(&mut self, ask: Ask) -> usize {
         let held = |host: &Host| {

@@ -28,8 +28,8 @@ use skinflint_report::Registry;
 
 use host::{Failure, Host};
 
-const USAGE: &str = "usage: skinflint-viewer [--no-bus] [--tenants N] [--documents N] --shelves DIR [--images DIR]
-commands, a line each: view T D, view-all, press LEVEL, resident, report, tree, events, quit";
+const USAGE: &str = "usage: skinflint-viewer [--no-bus] [--tenants N] [--documents N] --shelves DIR [--images DIR]";
+const COMMANDS: &str = "view T D, view-all, press LEVEL, resident, report, tree, events, quit";
 
 struct Arguments {
     bus: bool,
@@ -194,7 +194,7 @@ impl Viewer {
                 }
                 Ok(format!("events {}", bus.events().0.len()))
             }
-            _ => Err(format!("{line}: no such command\n{USAGE}").into()),
+            _ => Err(format!("{line}: no such command; there are: {COMMANDS}").into()),
         }
     }
 

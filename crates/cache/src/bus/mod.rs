@@ -176,8 +176,7 @@ impl Bus {
             return None;
         }
         *locked(&self.shared.said) = Some(source);
-        let ticket = bell.post(level, wanted);
-        bell.wait(ticket, patience.as_nanos() as u64)
+        bell.ask(level, wanted, patience.as_nanos() as u64)
             .then(|| locked(&self.shared.log).events().pop())
             .flatten()
     }
@@ -373,7 +372,15 @@ impl Loop {
     fn round(&mut self, signal: Signal) {
         self.rounds += 1;
         let listeners = self.listeners();
-        let event = round::run(&listeners, signal, self.shared.trim, self.now_ms(), self.rounds);
+        let waiting = self.shared.bell.waiting();
+        let what = round::What {
+            signal,
+            trim: self.shared.trim,
+            waiting,
+            at_ms: self.now_ms(),
+            number: self.rounds,
+        };
+        let event = round::run(&listeners, what);
         let now_ms = self.now_ms();
         self.gauge.round(signal.level, round::is_little(&event), now_ms);
         if let Some(act) = &*locked(&self.shared.on_event) {
