@@ -28,7 +28,7 @@ pub use crate::fill::Refused;
 use crate::fill::Block;
 use crate::measure::{HeapBytes, owned};
 
-/// Bytes of a first block: the smallest class of most allocators that is not for one or two words.
+/// Bytes of a first block at least; four items, if they are not large, as `Vec` has them.
 const FIRST: usize = 64;
 
 /// A buffer of items, as `Vec`. Threads: as `Vec<T>`.
@@ -139,7 +139,8 @@ impl<T> Buf<T> {
                 block.grow(bytes).or_else(|_| block.grow(needed))
             }
             none => {
-                *none = Some(Block::take(needed.max(FIRST), align_of::<T>())?);
+                let few = if size_of::<T>() <= 1_024 { 4 * size_of::<T>() } else { 0 };
+                *none = Some(Block::take(needed.max(FIRST).max(few), align_of::<T>())?);
                 Ok(())
             }
         }

@@ -12,6 +12,8 @@
 //!     A loop over more than fits keeps what fits, for the same reason.
 //! D4  An entry that is larger than the window is judged when it comes; it may be refused.
 //! D5  What goes is handed out in a [`Trash`], to be dropped without the lock (K4).
+//! D6  One large entry displaces several small ones only if it was asked for more often than all of them together: what
+//!     counts is hits. (Caffeine's and moka's rule.)
 //!
 //! Judged beside it: S3-FIFO (its ghost queue forgets a loop that is twice as long as the cache), LRU; what kept crates
 //! do is compared in `bench/cache`.
@@ -298,14 +300,22 @@ impl<K: Eq, V> Shard<K, V> {
             self.link(oldest, Which::Main);
             self.contest(oldest, trash);
         }
+        // Who came through the window is judged, whatever else is too much: main loses nobody without a contest.
+        while self.is_over() && self.window.count > 1 {
+            let oldest = self.window.tail;
+            self.unlink(oldest);
+            self.link(oldest, Which::Main);
+            self.contest(oldest, trash);
+        }
         while self.is_over() && self.evict_one(new, trash) {}
         Inserted::Kept
     }
 
-    /// A candidate, linked into main, against main's victims, until there is room.
+    /// A candidate, linked into main, against those who would have to go for it, all together (D6).
     fn contest(&mut self, candidate: u32, trash: &mut Trash<K, V>) -> Inserted {
         while self.is_over() {
-            let Some(victim) = self.victim(candidate) else {
+            let over = self.bytes + self.own_bytes() - self.allowed;
+            let Some(first) = self.victim(candidate) else {
                 // Nobody else is there: it is the window that has the rest.
                 if self.window.count == 0 {
                     break;
@@ -314,12 +324,31 @@ impl<K: Eq, V> Shard<K, V> {
                 self.take(oldest, trash);
                 continue;
             };
-            let (ours, theirs) = (self.slot(candidate), self.slot(victim));
-            if self.sketch.count(ours.hash) > self.sketch.count(theirs.hash) {
-                self.take(victim, trash);
-            } else {
+            let ours = u32::from(self.sketch.count(self.slot(candidate).hash));
+            let (mut theirs, mut bytes, mut victims, mut at) = (0, 0, 0, first);
+            while at != NONE && bytes < over && theirs < ours {
+                let slot = self.slot(at);
+                if at != candidate {
+                    // Who was not asked for at all lately counts for one in eight.
+                    victims += 1;
+                    theirs += u32::from(self.sketch.count(slot.hash)) + victims / 8;
+                    bytes += slot.bytes;
+                }
+                at = slot.before;
+            }
+            if theirs >= ours || bytes < over {
                 self.take(candidate, trash);
                 return Inserted::Refused;
+            }
+            let mut at = first;
+            for _ in 0..victims {
+                let mut before = self.slot(at).before;
+                if at == candidate {
+                    at = before;
+                    before = self.slot(at).before;
+                }
+                self.take(at, trash);
+                at = before;
             }
         }
         Inserted::Kept
