@@ -27,6 +27,8 @@ use crate::store::sketch::Sketch;
 const NONE: u32 = u32::MAX;
 /// Of what is allowed, the window's share: as much as new keys need to be asked for again.
 const WINDOW: usize = 10;
+/// Entries that one candidate may displace.
+const VICTIMS: usize = 32;
 /// A key's count in the clock: two bits, as in S3-FIFO.
 const USED_MAX: u8 = 3;
 
@@ -324,34 +326,43 @@ impl<K: Eq, V> Shard<K, V> {
                 self.take(oldest, trash);
                 continue;
             };
-            let ours = u32::from(self.sketch.count(self.slot(candidate).hash));
-            let (mut theirs, mut bytes, mut victims, mut at) = (0, 0, 0, first);
-            while at != NONE && bytes < over && theirs < ours {
-                let slot = self.slot(at);
-                if at != candidate {
-                    // Who was not asked for at all lately counts for one in eight.
-                    victims += 1;
-                    theirs += u32::from(self.sketch.count(slot.hash)) + victims / 8;
-                    bytes += slot.bytes;
+            match self.displaced(candidate, first, over) {
+                Some((victims, count)) => {
+                    for at in &victims[..count] {
+                        self.take(*at, trash);
+                    }
                 }
-                at = slot.before;
-            }
-            if theirs >= ours || bytes < over {
-                self.take(candidate, trash);
-                return Inserted::Refused;
-            }
-            let mut at = first;
-            for _ in 0..victims {
-                let mut before = self.slot(at).before;
-                if at == candidate {
-                    at = before;
-                    before = self.slot(at).before;
+                None => {
+                    self.take(candidate, trash);
+                    return Inserted::Refused;
                 }
-                self.take(at, trash);
-                at = before;
             }
         }
         Inserted::Kept
+    }
+
+    /// Who would go for a candidate, from the clock's first victim on; `None`: they were asked for more often (D6).
+    fn displaced(&self, candidate: u32, first: u32, over: usize) -> Option<([u32; VICTIMS], usize)> {
+        let ours = u32::from(self.sketch.count(self.slot(candidate).hash));
+        let (mut victims, mut count) = ([NONE; VICTIMS], 0);
+        let (mut theirs, mut bytes, mut at) = (0, 0, first);
+        for _ in 0..4 * VICTIMS {
+            if at == NONE || bytes >= over || count == VICTIMS {
+                break;
+            }
+            let slot = self.slot(at);
+            if at != candidate && slot.used == 0 {
+                victims[count] = at;
+                count += 1;
+                theirs += u32::from(self.sketch.count(slot.hash));
+                bytes += slot.bytes;
+                if theirs >= ours {
+                    return None;
+                }
+            }
+            at = slot.before;
+        }
+        (bytes >= over).then_some((victims, count))
     }
 
     /// Main's next victim by the clock. Bounded: each step takes one from a count, or ends.
