@@ -228,6 +228,15 @@ pub const PEERS: Variable = Variable {
     default: "../bench/alloc/peers/peers.json or ../lib/skinflint/peers/peers.json, from the program",
 };
 
+/// Where the programs of `skinflint js` are, if not beside it.
+pub const JS: Variable = Variable {
+    name_z: b"SKINFLINT_JS\0",
+    reader: Reader::Tool,
+    meaning: "folder of the programs of `skinflint js`",
+    values: "a path",
+    default: "beside the program, in ../lib/skinflint, or ../js/release",
+};
+
 /// All of them.
 pub const ALL: &[Variable] = &[
     SOCKET,
@@ -250,6 +259,7 @@ pub const ALL: &[Variable] = &[
     PROBE_LIBRARY,
     REPLAYER,
     PEERS,
+    JS,
 ];
 
 #[cfg(test)]

@@ -222,18 +222,6 @@ pub fn read(
     }
 }
 
-/// Opens a file and reads it.
-///
-/// # Errors
-/// As of [`read`], or if the file cannot be opened.
-pub fn read_file(path: &Path, each: impl FnMut(&Entry<'_>, Presence)) -> Result<u64, ReadError> {
-    let file = File::open(path).map_err(|error| ReadError {
-        what: error.to_string(),
-        offset: 0,
-    })?;
-    read(file, each)
-}
-
 /// The library's error without its line and column, which mean little where all is one line.
 fn said(error: &serde_json::Error, packed: bool) -> String {
     let text = error.to_string();

@@ -25,6 +25,8 @@ pub mod heap;
 pub mod openmetrics;
 pub mod process;
 pub mod registry;
+pub mod size;
+pub mod sqlite;
 pub mod store;
 pub mod text;
 pub mod tree;

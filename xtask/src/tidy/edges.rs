@@ -32,11 +32,13 @@ const FLOORS: &[(&str, &[&str])] = &[
     // What a program says of its own memory. Engines take the trait from it, and nothing else.
     ("report", &["base"]),
     ("gc", &["base", "pages", "report"]),
+    // `report` for the reporter trait only.
     ("cache", &["base", "report"]),
     // A program that links everything a host of tenants would; not shipped.
     ("viewer", &["base", "gc", "cache", "report"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
+    ("objects", &[]),
     ("trace", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),

@@ -8,7 +8,7 @@
 //!
 //! D1  `bytes` is the sum of all entries' bytes; each entry is in one queue, whose `bytes` and `count` are sums too.
 //! D2  After each call `bytes + own_bytes() <= allowed`, or there is no entry left.
-//! D3  A scan cannot empty the main queue: what was asked for once does not displace what was asked for as often.
+//! D3  A scan cannot empty the main queue: what was asked for once displaces nobody there.
 //!     A loop over more than fits keeps what fits, for the same reason.
 //! D4  An entry that is larger than the window is judged when it comes; it may be refused.
 //! D5  What goes is handed out in a [`Trash`], to be dropped without the lock (K4).
@@ -344,6 +344,10 @@ impl<K: Eq, V> Shard<K, V> {
     /// Who would go for a candidate, from the clock's first victim on; `None`: they were asked for more often (D6).
     fn displaced(&self, candidate: u32, first: u32, over: usize) -> Option<([u32; VICTIMS], usize)> {
         let ours = u32::from(self.sketch.count(self.slot(candidate).hash));
+        // D3: once is what a scan asks, and by a long scan all other counts fade to nothing.
+        if ours < 2 {
+            return None;
+        }
         let (mut victims, mut count) = ([NONE; VICTIMS], 0);
         let (mut theirs, mut bytes, mut at) = (0, 0, first);
         for _ in 0..4 * VICTIMS {
