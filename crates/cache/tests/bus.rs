@@ -46,7 +46,7 @@ impl Listener for Ballast {
     }
 
     fn release(&self, ask: Ask) -> usize {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.asked.fetch_add(1, Ordering::Relaxed); // ORDER: a count
         let mut held = self.held.lock().unwrap();
         let part = ask.of(held.len() << 20) >> 20;
         let keep = held.len() - part;
@@ -158,6 +158,7 @@ fn a_refusal_under_a_caches_lock_ends() {
     bus.join(&cache);
     let begin = Instant::now();
     let (hook, context) = bus.hook();
+    // SAFETY: the bus lives.
     cache.with(&1, |_| unsafe { hook(context, 3, 4_096) });
     let took = begin.elapsed();
     assert!(took < SECOND, "{took:?}");

@@ -245,7 +245,7 @@ impl Drop for Nosy {
         if let Some(cache) = self.1.upgrade() {
             cache.get(&1);
         }
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed); // ORDER: a count
     }
 }
 
@@ -257,7 +257,7 @@ fn values_are_dropped_without_the_lock() {
         cache.insert(key, Arc::new(Nosy(dropped.clone(), Arc::downgrade(&cache))), Duration::ZERO);
     }
     cache.clear();
-    assert_eq!(dropped.load(Ordering::Relaxed), 200);
+    assert_eq!(dropped.load(Ordering::Relaxed), 200); // ORDER: one thread
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn threads_insert_look_and_squeeze_at_once() {
                     let key = zipf(&mut seed, 3_000);
                     let got = cache.get_or_make(key, |key| vec![*key as u8; 500 + *key as usize].into());
                     let right = got.len() == 500 + key as usize && got[0] == key as u8;
-                    wrong.fetch_add(usize::from(!right), Ordering::Relaxed);
+                    wrong.fetch_add(usize::from(!right), Ordering::Relaxed); // ORDER: read after the join
                     if key == 7 {
                         cache.remove(&key);
                     }

@@ -397,7 +397,7 @@ impl Loop {
         self.next_tick = now + TICK;
         self.ticks = self.ticks.wrapping_add(1);
         if let Some(watch) = &mut self.watch
-            && self.ticks % FOLLOW_TICKS == 0
+            && self.ticks.is_multiple_of(FOLLOW_TICKS)
             && watch.follow()
         {
             *locked(&self.shared.sources) = watch.state().to_vec();

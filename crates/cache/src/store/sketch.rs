@@ -5,7 +5,7 @@
 //! ```
 //!
 //! S1  An estimate is never below the truth since the last halving (capped at 15), and seldom above.
-//! S2  8 bytes for each entry that the cache can hold; doubled with it, its counts kept: the word of a key is chosen by
+//! S2  16 to 32 bytes for each entry that the cache can hold; doubled with it, its counts kept: the word of a key is chosen by
 //!     low bits of its hash, so a table twice as long has each word twice.
 //!
 //! Source: TinyLFU (Einziger, Friedman and Manes, 2017).
@@ -37,9 +37,9 @@ impl Sketch {
         (index, ((hash >> 60) as u32 & 3) * 16 + row as u32 * 4)
     }
 
-    /// Makes room for so many entries; at least twice what it was, or nothing.
+    /// Makes room for so many entries, two words for each; at least twice what it was, or nothing.
     pub fn reserve(&mut self, entries: usize) {
-        let words = entries.next_power_of_two().max(16);
+        let words = (2 * entries).next_power_of_two().max(16);
         if self.words.is_empty() {
             self.words.resize(words, 0);
         }
@@ -56,20 +56,21 @@ impl Sketch {
         if self.words.is_empty() {
             return;
         }
-        let mut added = false;
+        let least = u64::from(self.count(hash));
+        if least == 15 {
+            return;
+        }
+        // Only the least ones: the others are others' (S1).
         for row in 0..4 {
             let (index, shift) = self.place(hash, row);
             let word = &mut self.words[index];
-            if *word >> shift & 15 < 15 {
+            if *word >> shift & 15 == least {
                 *word += 1 << shift;
-                added = true;
             }
         }
-        if added {
-            self.additions += 1;
-            if self.additions >= SAMPLE * self.words.len() {
-                self.halve();
-            }
+        self.additions += 1;
+        if self.additions >= SAMPLE * self.words.len() {
+            self.halve();
         }
     }
 
@@ -96,7 +97,7 @@ impl Sketch {
 
     /// Gives back what so few entries do not need: two words become one, with the greater of their counts (S1).
     pub fn shrink(&mut self, entries: usize) {
-        let wanted = entries.next_power_of_two().max(16);
+        let wanted = (2 * entries).next_power_of_two().max(16);
         while self.words.len() >= 2 * wanted {
             let half = self.words.len() / 2;
             let (low, high) = self.words.split_at_mut(half);
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(before, (0..500).map(|key| sketch.count(hash(key))).collect::<Vec<_>>());
         // Halved, none is below what it was.
         sketch.shrink(500);
-        assert!(sketch.bytes() <= 4_200);
+        assert!(sketch.bytes() <= 8_400);
         assert!(before.iter().zip(0..).all(|(count, key)| sketch.count(hash(key)) >= *count));
     }
 
@@ -157,7 +158,7 @@ mod tests {
         for _ in 0..15 {
             sketch.add(7);
         }
-        for key in 0..2_000u64 {
+        for key in 0..4_000u64 {
             sketch.add(mixed(key, 3));
         }
         assert!(sketch.count(7) < 15);
