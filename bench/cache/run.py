@@ -20,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 LIBRARIES = [("glibc", ""), ("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2"), ("skinflint", None)]
 # Points of a hundred by which ours may be below the better peer, at the same bytes.
-BELOW = {"zipf": 3.0, "scan": 3.0, "shift": 3.0, "loop": 20.0, "mixed": 5.0}
+BELOW = {"zipf": 3.0, "scan": 3.0, "shift": 3.0, "loop": 25.0, "mixed": 5.0}
 LIMIT_S = 600
 
 

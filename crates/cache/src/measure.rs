@@ -79,7 +79,23 @@ macro_rules! without_blocks {
 }
 
 without_blocks!(
-    (), bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64,
+    (),
+    bool,
+    char,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64,
     &'static str
 );
 
@@ -138,8 +154,7 @@ impl<T: HeapBytes> HeapBytes for Arc<T> {
 
 impl<T: HeapBytes> HeapBytes for Arc<[T]> {
     fn heap_bytes(&self) -> usize {
-        counted(self.as_ptr().cast(), align_of::<T>())
-            + owned(self.iter())
+        counted(self.as_ptr().cast(), align_of::<T>()) + owned(self.iter())
     }
 }
 

@@ -8,9 +8,9 @@
 //!
 //! Not here: who keeps a tree (`host`).
 
+use skinflint_gc::OutOfMemory;
 use skinflint_gc::object;
 use skinflint_gc::typed::{Cx, Gc, Slot};
-use skinflint_gc::OutOfMemory;
 
 object! {
     /// A piece of a document.

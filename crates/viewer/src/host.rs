@@ -19,8 +19,8 @@ use skinflint_cache::bus::{Ask, Level};
 use skinflint_cache::pictures::Still;
 use skinflint_cache::store::Clock;
 use skinflint_cache::{Cache, Discardable, Discards, HeapBytes, Rebuild};
-use skinflint_gc::typed::{Handle, Runtime, Tenant};
 use skinflint_gc::Reason;
+use skinflint_gc::typed::{Handle, Runtime, Tenant};
 
 use crate::dom::{self, Node};
 use crate::shelf::Shelf;
@@ -103,8 +103,13 @@ impl Host {
             }
             let of = |id: u32| {
                 let at = number + id as usize;
-                let some = (0..4.min(images.len())).map(|i| images[(at * 3 + i) % images.len()].clone());
-                (id, text_of(number as u64 * 1_000 + u64::from(id)), some.collect())
+                let some =
+                    (0..4.min(images.len())).map(|i| images[(at * 3 + i) % images.len()].clone());
+                (
+                    id,
+                    text_of(number as u64 * 1_000 + u64::from(id)),
+                    some.collect(),
+                )
             };
             guest.shelf.put((0..documents).map(of))?;
         }
@@ -113,12 +118,18 @@ impl Host {
 
     /// Tenants, and documents of each.
     pub fn counts(&self) -> Result<Vec<u32>, Failure> {
-        self.guests.iter().map(|guest| Ok(guest.shelf.count()?)).collect()
+        self.guests
+            .iter()
+            .map(|guest| Ok(guest.shelf.count()?))
+            .collect()
     }
 
     /// Shows a document: everything that is needed for it is there afterwards. A checksum of what was shown.
     pub fn view(&mut self, tenant: u32, id: u32) -> Result<u64, Failure> {
-        let guest = self.guests.get_mut(tenant as usize).ok_or("no such tenant")?;
+        let guest = self
+            .guests
+            .get_mut(tenant as usize)
+            .ok_or("no such tenant")?;
         let (shelf, images) = (&guest.shelf, &self.images);
         let document = self.documents.get_or_try_make((tenant, id), |_| {
             Ok::<_, rusqlite::Error>(Arc::new(Document {
@@ -128,13 +139,19 @@ impl Host {
         })?;
         let mut sum = guest.tree(id, &document.text)?;
         for (line, text) in document.text.lines().enumerate() {
-            let widths = self.metrics.get_or_make(((tenant, id), line as u32), |_| widths(text));
-            sum = widths.iter().fold(sum, |sum, width| sum.rotate_left(5) ^ u64::from(*width));
+            let widths = self
+                .metrics
+                .get_or_make(((tenant, id), line as u32), |_| widths(text));
+            sum = widths
+                .iter()
+                .fold(sum, |sum, width| sum.rotate_left(5) ^ u64::from(*width));
         }
         for image in &document.images {
             let shown = image.pin()?;
             sum = shown.pixels.chunks_exact(8).fold(sum, |sum, eight| {
-                let word = eight.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+                let word = eight
+                    .iter()
+                    .fold(0u64, |word, byte| word << 8 | u64::from(*byte));
                 (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
             });
         }
@@ -144,7 +161,12 @@ impl Host {
     /// Gives back what only this thread may: trees, dead objects, SQLite's pages. Bytes, by the heaps' and SQLite's count.
     pub fn release(&mut self, ask: Ask) -> usize {
         let held = |host: &Host| {
-            let heaps = host.runtime.rows().iter().map(|row| row.holds.held_bytes + row.holds.dirty_bytes).sum::<usize>();
+            let heaps = host
+                .runtime
+                .rows()
+                .iter()
+                .map(|row| row.holds.held_bytes + row.holds.dirty_bytes)
+                .sum::<usize>();
             heaps + crate::shelf::used_bytes() as usize
         };
         let before = held(self);
@@ -170,7 +192,10 @@ impl Guest {
             Some(handle) => Ok::<_, Failure>((dom::checksum(handle.open(cx)?, text), None)),
             None => {
                 let root = dom::parse(cx, text)?;
-                Ok((dom::checksum(root, text), Some(cx.keep(root, "a document's tree"))))
+                Ok((
+                    dom::checksum(root, text),
+                    Some(cx.keep(root, "a document's tree")),
+                ))
             }
         })?;
         self.trees.extend(new.map(|handle| (id, handle)));
@@ -188,12 +213,15 @@ fn widths(line: &str) -> Arc<[u16]> {
 /// Some 40 KB of words, by seed.
 fn text_of(seed: u64) -> String {
     const WORDS: [&str; 12] = [
-        "arena", "bitmap", "chunk", "decay", "evict", "free", "growth", "heap", "idle", "kernel", "leak", "mark",
+        "arena", "bitmap", "chunk", "decay", "evict", "free", "growth", "heap", "idle", "kernel",
+        "leak", "mark",
     ];
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut text = String::with_capacity(45_000);
     while text.len() < 40_000 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         text.push_str(WORDS[(state >> 40) as usize % 12]);
         text.push(if (state >> 55) % 11 == 0 { '\n' } else { ' ' });
     }

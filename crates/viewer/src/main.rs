@@ -28,7 +28,8 @@ use skinflint_report::Registry;
 
 use host::{Failure, Host};
 
-const USAGE: &str = "usage: skinflint-viewer [--no-bus] [--tenants N] [--documents N] --shelves DIR [--images DIR]";
+const USAGE: &str =
+    "usage: skinflint-viewer [--no-bus] [--tenants N] [--documents N] --shelves DIR [--images DIR]";
 const COMMANDS: &str = "view T D, view-all, press LEVEL, resident, report, tree, events, quit";
 
 struct Arguments {
@@ -54,10 +55,13 @@ fn arguments() -> Result<Arguments, String> {
             parsed.bus = false;
             continue;
         }
-        let value = given.next().ok_or_else(|| format!("{name} wants a value\n{USAGE}"))?;
+        let value = given
+            .next()
+            .ok_or_else(|| format!("{name} wants a value\n{USAGE}"))?;
         let number = || {
             let text = value.to_string_lossy();
-            text.parse::<u32>().map_err(|_| format!("{name} {text}: not a number\n{USAGE}"))
+            text.parse::<u32>()
+                .map_err(|_| format!("{name} {text}: not a number\n{USAGE}"))
         };
         match name.as_str() {
             "--tenants" => parsed.tenants = number()?,
@@ -104,10 +108,15 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     host.seed(arguments.documents, &files(&arguments)?)?;
     let (tell, told) = mpsc::channel();
     let asked = tell.clone();
-    let mailbox = Arc::new(Mailbox::new("tenants' heaps, sqlite", Rebuild::Compute, Duration::from_millis(600), move || {
-        // The main thread has ended otherwise.
-        let _ = asked.send(Told::Asked);
-    }));
+    let mailbox = Arc::new(Mailbox::new(
+        "tenants' heaps, sqlite",
+        Rebuild::Compute,
+        Duration::from_millis(600),
+        move || {
+            // The main thread has ended otherwise.
+            let _ = asked.send(Told::Asked);
+        },
+    ));
     let bus = match arguments.bus {
         true => Some(Bus::start(Options::default())?),
         false => None,
@@ -127,7 +136,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         let _ = tell.send(Told::End);
     });
-    let mut viewer = Viewer { host, bus, mailbox, registry };
+    let mut viewer = Viewer {
+        host,
+        bus,
+        mailbox,
+        registry,
+    };
     println!("ready");
     while let Ok(told) = told.recv() {
         match told {
@@ -135,7 +149,9 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Told::Asked => viewer.serve(),
             Told::Command(line) if line.trim() == "quit" => break,
             Told::Command(line) => {
-                let answer = viewer.command(&line).unwrap_or_else(|error| format!("error: {error}"));
+                let answer = viewer
+                    .command(&line)
+                    .unwrap_or_else(|error| format!("error: {error}"));
                 println!("{answer}");
                 std::io::stdout().flush()?;
             }
@@ -154,7 +170,10 @@ fn files(arguments: &Arguments) -> Result<Vec<Vec<u8>>, Failure> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .collect();
     names.sort();
-    names.iter().map(|name| Ok(std::fs::read(name).map_err(said)?)).collect()
+    names
+        .iter()
+        .map(|name| Ok(std::fs::read(name).map_err(said)?))
+        .collect()
 }
 
 impl Viewer {
@@ -205,7 +224,11 @@ impl Viewer {
             .find(|one| one.to_string() == level)
             .ok_or_else(|| format!("{level}: no level; near, high or critical"))?;
         let begin = Instant::now();
-        let (bus, mailbox, host) = (self.bus.as_ref().ok_or("there is no bus")?, &self.mailbox, &mut self.host);
+        let (bus, mailbox, host) = (
+            self.bus.as_ref().ok_or("there is no bus")?,
+            &self.mailbox,
+            &mut self.host,
+        );
         let event = std::thread::scope(|scope| {
             let pressed = scope.spawn(|| bus.press(level, Duration::from_secs(5)));
             while !pressed.is_finished() {
@@ -214,10 +237,16 @@ impl Viewer {
             }
             pressed.join()
         });
-        let event = event.ok().flatten().ok_or("the round did not end in time")?;
+        let event = event
+            .ok()
+            .flatten()
+            .ok_or("the round did not end in time")?;
         eprintln!("{event}");
         let took = begin.elapsed().as_millis();
-        Ok(format!("press {} -> {} in {took} ms", event.before_bytes, event.after_bytes))
+        Ok(format!(
+            "press {} -> {} in {took} ms",
+            event.before_bytes, event.after_bytes
+        ))
     }
 
     /// The sums that the bars are about.
@@ -226,7 +255,9 @@ impl Viewer {
         measured.also("heaps", |out| reporters::heaps(&self.host, out));
         let heap: i64 = measured
             .lines()
-            .filter(|line| line.kind == skinflint_report::Kind::Heap && line.path.starts_with("explicit/"))
+            .filter(|line| {
+                line.kind == skinflint_report::Kind::Heap && line.path.starts_with("explicit/")
+            })
             .map(|line| line.amount)
             .sum();
         let allocated = measured.sum("heap-allocated");

@@ -27,23 +27,48 @@ pub fn register(registry: &Registry, host: &Host) {
             let texts = stats.bytes.saturating_sub(images.stats().source_bytes);
             let said = "Texts of documents that were viewed.";
             out.heap("explicit/caches/documents/entries", texts, said);
-            out.heap("explicit/caches/documents/tables", stats.own_bytes, "The cache's own tables.");
+            out.heap(
+                "explicit/caches/documents/tables",
+                stats.own_bytes,
+                "The cache's own tables.",
+            );
             let stats = metrics.stats();
-            out.heap("explicit/caches/text-metrics/entries", stats.bytes, "Widths of words.");
-            out.heap("explicit/caches/text-metrics/tables", stats.own_bytes, "The cache's own tables.");
+            out.heap(
+                "explicit/caches/text-metrics/entries",
+                stats.bytes,
+                "Widths of words.",
+            );
+            out.heap(
+                "explicit/caches/text-metrics/tables",
+                stats.own_bytes,
+                "The cache's own tables.",
+            );
             for stats in [documents.stats(), metrics.stats()] {
                 let path = format!("cache-hits/{}", component(&stats.name));
-                out.percent(&path, stats.hits, stats.hits + stats.misses, "Hits of lookups.");
+                out.percent(
+                    &path,
+                    stats.hits,
+                    stats.hits + stats.misses,
+                    "Hits of lookups.",
+                );
             }
             let images = images.stats();
             let said = "Images as they came, kept by documents.";
             out.heap("explicit/images/compressed", images.source_bytes, said);
-            out.heap("explicit/images/decoded", images.decoded_bytes, "Pixels; they go when nobody looks.");
+            out.heap(
+                "explicit/images/decoded",
+                images.decoded_bytes,
+                "Pixels; they go when nobody looks.",
+            );
         })
         .keep();
     registry
         .add("sqlite", |out: &mut Sink<'_>| {
-            out.heap("explicit/sqlite", shelf::used_bytes() as usize, "All databases, by SQLite's count.");
+            out.heap(
+                "explicit/sqlite",
+                shelf::used_bytes() as usize,
+                "All databases, by SQLite's count.",
+            );
         })
         .keep();
 }
@@ -57,10 +82,22 @@ pub fn heaps(host: &Host, out: &mut Sink<'_>) {
         };
         let holds = row.holds;
         out.nonheap(&path("objects"), holds.cell_bytes, "Cells with objects.");
-        out.nonheap(&path("free-cells"), holds.free_bytes + holds.tail_bytes, "Cells and ends without.");
+        out.nonheap(
+            &path("free-cells"),
+            holds.free_bytes + holds.tail_bytes,
+            "Cells and ends without.",
+        );
         out.nonheap(&path("heads"), holds.head_bytes, "Heads of chunks.");
-        out.nonheap(&path("unused"), holds.dirty_bytes, "Arenas that the next objects will have.");
+        out.nonheap(
+            &path("unused"),
+            holds.dirty_bytes,
+            "Arenas that the next objects will have.",
+        );
     }
     let counts = host.runtime.source().counts();
-    out.nonheap("explicit/gc/metadata", counts.metadata_bytes, "Records of where chunks are.");
+    out.nonheap(
+        "explicit/gc/metadata",
+        counts.metadata_bytes,
+        "Records of where chunks are.",
+    );
 }

@@ -31,16 +31,23 @@ impl Shelf {
 
     /// Documents that it has.
     pub fn count(&self) -> Result<u32> {
-        self.0.query_row("SELECT count(*) FROM document", [], |row| row.get(0))
+        self.0
+            .query_row("SELECT count(*) FROM document", [], |row| row.get(0))
     }
 
     /// Puts documents in, all or none.
-    pub fn put(&mut self, documents: impl Iterator<Item = (u32, String, Vec<Vec<u8>>)>) -> Result<()> {
+    pub fn put(
+        &mut self,
+        documents: impl Iterator<Item = (u32, String, Vec<Vec<u8>>)>,
+    ) -> Result<()> {
         let all = self.0.transaction()?;
         for (id, text, images) in documents {
             all.execute("INSERT INTO document VALUES (?1, ?2)", params![id, text])?;
             for (at, file) in images.iter().enumerate() {
-                all.execute("INSERT INTO image VALUES (?1, ?2, ?3)", params![id, at as u32, file])?;
+                all.execute(
+                    "INSERT INTO image VALUES (?1, ?2, ?3)",
+                    params![id, at as u32, file],
+                )?;
             }
         }
         all.commit()

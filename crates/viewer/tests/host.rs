@@ -22,8 +22,13 @@ struct Viewer {
 }
 
 fn ours() -> PathBuf {
-    let library = Path::new(env!("CARGO_BIN_EXE_skinflint-viewer")).with_file_name("libskinflint.so");
-    assert!(library.exists(), "{} is missing: cargo build -p skinflint-malloc-so", library.display());
+    let library =
+        Path::new(env!("CARGO_BIN_EXE_skinflint-viewer")).with_file_name("libskinflint.so");
+    assert!(
+        library.exists(),
+        "{} is missing: cargo build -p skinflint-malloc-so",
+        library.display()
+    );
     library
 }
 
@@ -31,9 +36,14 @@ impl Viewer {
     fn start(folder: &Path, more: &[&str], group: Option<&Path>) -> Viewer {
         let mut command = Command::new("/bin/sh");
         // The shell joins the group, and becomes the viewer.
-        let join = group.map_or(String::new(), |group| format!("echo $$ > '{}/cgroup.procs'; ", group.display()));
+        let join = group.map_or(String::new(), |group| {
+            format!("echo $$ > '{}/cgroup.procs'; ", group.display())
+        });
         command
-            .args(["-c", &format!("{join}LD_PRELOAD='{}' exec \"$0\" \"$@\"", ours().display())])
+            .args([
+                "-c",
+                &format!("{join}LD_PRELOAD='{}' exec \"$0\" \"$@\"", ours().display()),
+            ])
             .arg(env!("CARGO_BIN_EXE_skinflint-viewer"))
             .arg("--shelves")
             .arg(folder.join("shelves"))
@@ -46,8 +56,16 @@ impl Viewer {
         let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (tell, answers) = mpsc::channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
-        let viewer = Viewer { child, stdin, answers };
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .for_each(|line| drop(tell.send(line)))
+        });
+        let viewer = Viewer {
+            child,
+            stdin,
+            answers,
+        };
         assert_eq!(viewer.answer().as_deref(), Some("ready"));
         viewer
     }
@@ -63,8 +81,13 @@ impl Viewer {
     }
 
     fn ask(&mut self, command: &str) -> String {
-        let answer = self.tries(command).unwrap_or_else(|| panic!("{command}: it is dead"));
-        assert!(answer.starts_with(command.split(' ').next().unwrap()), "{command}: {answer}");
+        let answer = self
+            .tries(command)
+            .unwrap_or_else(|| panic!("{command}: it is dead"));
+        assert!(
+            answer.starts_with(command.split(' ').next().unwrap()),
+            "{command}: {answer}"
+        );
         answer
     }
 
@@ -72,14 +95,25 @@ impl Viewer {
     fn figure(&mut self, command: &str, word: &str) -> i64 {
         let answer = self.ask(command);
         let mut words = answer.split(' ').skip_while(|one| *one != word);
-        words.nth(1).and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("{word}: {answer}"))
+        words
+            .nth(1)
+            .and_then(|figure| figure.parse().ok())
+            .unwrap_or_else(|| panic!("{word}: {answer}"))
     }
 
     /// Sum of `Rss` in smaps, by our own reading.
     fn resident(&self) -> i64 {
         let text = std::fs::read_to_string(format!("/proc/{}/smaps", self.child.id())).unwrap();
         let rows = text.lines().filter_map(|line| line.strip_prefix("Rss:"));
-        rows.map(|row| row.trim().trim_end_matches(" kB").trim().parse::<i64>().unwrap() << 10).sum()
+        rows.map(|row| {
+            row.trim()
+                .trim_end_matches(" kB")
+                .trim()
+                .parse::<i64>()
+                .unwrap()
+                << 10
+        })
+        .sum()
     }
 }
 
@@ -116,17 +150,26 @@ fn folder() -> tempfile::TempDir {
         let mut ppm = b"P6\n700 500\n255\n".to_vec();
         let mut state = number as u64 + 1;
         for at in 0..700 * 500usize {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let grain = (state >> 61) as usize;
             for by in 1..4 {
-                ppm.push(((at % 700 * by / 97 + at / 700 * (4 - by) / 61 + number * 31) % 240 + grain) as u8);
+                ppm.push(
+                    ((at % 700 * by / 97 + at / 700 * (4 - by) / 61 + number * 31) % 240 + grain)
+                        as u8,
+                );
             }
         }
         let (program, args): (_, &[&str]) = match number % 2 {
             0 => ("pnmtojpeg", &["-quality", "85"]),
             _ => ("pnmtopng", &[]),
         };
-        std::fs::write(folder.path().join(format!("images/{number}")), through(program, args, &ppm)).unwrap();
+        std::fs::write(
+            folder.path().join(format!("images/{number}")),
+            through(program, args, &ppm),
+        )
+        .unwrap();
     }
     folder
 }
@@ -139,12 +182,18 @@ fn all_memory_is_named_and_the_tree_is_what_the_kernel_says() {
     let unclassified = viewer.figure("report", "heap-unclassified");
     let explicit = viewer.figure("report", "explicit");
     let share = unclassified as f64 / explicit as f64;
-    println!("heap-unclassified {unclassified} of explicit {explicit}: {:.2} %", share * 100.0);
+    println!(
+        "heap-unclassified {unclassified} of explicit {explicit}: {:.2} %",
+        share * 100.0
+    );
     assert!((0.0..0.05).contains(&share), "{}", viewer.ask("tree"));
     let by_kind = viewer.figure("report", "by-kind");
     let smaps = viewer.resident();
     let off = (by_kind - smaps).abs() as f64 / smaps as f64;
-    println!("resident-by-kind {by_kind}, smaps {smaps}: {:.2} % apart", off * 100.0);
+    println!(
+        "resident-by-kind {by_kind}, smaps {smaps}: {:.2} % apart",
+        off * 100.0
+    );
     assert!(off < 0.02);
     assert_eq!(viewer.figure("report", "faults"), 0);
 }
@@ -159,11 +208,17 @@ fn under_pressure_it_is_as_it_was_at_the_start_and_shows_the_same() {
     let start = viewer.resident();
     let shown = viewer.ask("view-all");
     let full = viewer.resident();
-    assert!(full > 4 * start, "start {start}, full {full}: there is nothing to give back");
+    assert!(
+        full > 4 * start,
+        "start {start}, full {full}: there is nothing to give back"
+    );
     let pressed = viewer.ask("press critical");
     let after = viewer.resident();
     let took: u64 = pressed.rsplit(' ').nth(1).unwrap().parse().unwrap();
-    println!("start {start}, full {full}, after {after} ({:.3}) in {took} ms", after as f64 / start as f64);
+    println!(
+        "start {start}, full {full}, after {after} ({:.3}) in {took} ms",
+        after as f64 / start as f64
+    );
     assert!(after as f64 <= start as f64 * 1.2, "{pressed}");
     assert!(took <= 1_000, "{pressed}");
     assert_eq!(viewer.ask("view-all"), shown, "built again, it is the same");
@@ -177,13 +232,16 @@ impl Group {
         let needs = "this test needs root and a memory control group hierarchy that can be written to (in a container: --privileged)";
         let groups = skinflint_cache::bus::Groups::own();
         let version = groups.memory.unwrap_or_else(|| panic!("{needs}")).0;
-        let path = groups.root.join(format!("skinflint-viewer-{}", std::process::id()));
+        let path = groups
+            .root
+            .join(format!("skinflint-viewer-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap_or_else(|e| panic!("{}: {e}; {needs}", path.display()));
         let file = match version {
             skinflint_cache::bus::Version::V1 => "memory.limit_in_bytes",
             skinflint_cache::bus::Version::V2 => "memory.max",
         };
-        std::fs::write(path.join(file), limit.to_string()).unwrap_or_else(|e| panic!("{file}: {e}; {needs}"));
+        std::fs::write(path.join(file), limit.to_string())
+            .unwrap_or_else(|e| panic!("{file}: {e}; {needs}"));
         Group(path)
     }
 }
@@ -208,7 +266,11 @@ fn a_limit_that_kills_it_without_the_bus_does_not_with_it() {
     drop(free);
     let group = Group::new(80 << 20);
     let mut killed = Viewer::start(folder.path(), &["--no-bus"], Some(&group.0));
-    assert_eq!(killed.tries("view-all"), None, "without the bus the limit kills it");
+    assert_eq!(
+        killed.tries("view-all"),
+        None,
+        "without the bus the limit kills it"
+    );
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(killed.child.wait().unwrap().signal(), Some(9));
     drop(killed);
@@ -223,13 +285,26 @@ fn a_limit_that_kills_it_without_the_bus_does_not_with_it() {
 #[test]
 fn what_it_cannot_do_it_says() {
     let folder = folder();
-    let output = Command::new(env!("CARGO_BIN_EXE_skinflint-viewer")).arg("--shelf").output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_skinflint-viewer"))
+        .arg("--shelf")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--shelf"));
     let mut viewer = Viewer::start(folder.path(), &["--documents", "1"], None);
-    assert!(viewer.tries("view 9 0").unwrap().starts_with("error: no such tenant"));
+    assert!(
+        viewer
+            .tries("view 9 0")
+            .unwrap()
+            .starts_with("error: no such tenant")
+    );
     assert!(viewer.tries("view 0 99").unwrap().starts_with("error: "));
-    assert!(viewer.tries("press hard").unwrap().contains("near, high or critical"));
+    assert!(
+        viewer
+            .tries("press hard")
+            .unwrap()
+            .contains("near, high or critical")
+    );
     assert!(viewer.tries("dance").unwrap().contains("no such command"));
     viewer.ask("view 0 0");
 }

@@ -18,10 +18,16 @@ fn play<A>(who: &str, make: impl Fn() -> A, fill: impl Fn(&A) -> u64) {
         let (before, begin) = (counting::counts(), cpu_ns());
         let arenas: Vec<A> = (0..rounds).map(|_| make()).collect();
         let own = counting::counts();
-        let sum = arenas.iter().fold(0u64, |sum, arena| sum.wrapping_add(fill(arena)));
+        let sum = arenas
+            .iter()
+            .fold(0u64, |sum, arena| sum.wrapping_add(fill(arena)));
         let (ns, after) = (cpu_ns() - begin, counting::counts());
         // Arenas that take their first chunk when they are made have it in `before`.
-        let base = if own.allocs - before.allocs > 1 { before } else { own };
+        let base = if own.allocs - before.allocs > 1 {
+            before
+        } else {
+            own
+        };
         println!(
             "{{\"what\": \"arenas\", \"who\": \"{who}\", \"case\": \"{rounds} of {VALUES}\", \"allocs\": {}, \"requested\": {}, \"usable\": {}, \"slop\": {}, \"used\": {}, \"cpu_us\": {}, \"sum\": {sum}}}",
             after.allocs - base.allocs,
@@ -39,7 +45,9 @@ pub fn run() {
     play("Arena", skinflint_cache::Arena::new, |arena| {
         (0..VALUES).map(|at| arena.alloc([at; 5])[2]).sum()
     });
-    play("bumpalo", bumpalo::Bump::new, |arena| (0..VALUES).map(|at| arena.alloc([at; 5])[2]).sum());
+    play("bumpalo", bumpalo::Bump::new, |arena| {
+        (0..VALUES).map(|at| arena.alloc([at; 5])[2]).sum()
+    });
     play("typed-arena", typed_arena::Arena::<Value>::new, |arena| {
         (0..VALUES).map(|at| arena.alloc([at; 5])[2]).sum()
     });

@@ -77,7 +77,9 @@ fn play<T: Copy, G: Grows<T>>(
         all.push(one);
     }
     let (ns, after) = (cpu_ns() - begin, counting::counts());
-    let total = all.iter().fold(0u64, |total, one| total.wrapping_add(sum(one.items())));
+    let total = all
+        .iter()
+        .fold(0u64, |total, one| total.wrapping_add(sum(one.items())));
     let used: usize = all.iter().map(|one| size_of_val(one.items())).sum();
     let room: usize = all.iter().map(Grows::room).sum();
     let usable = after.usable - before.usable;
@@ -106,10 +108,34 @@ pub fn run() {
     for (case, lengths) in [("append 4 MB", vec![4_000_000]), ("many", many)] {
         play(("Buf", case), &lengths, &bytes, Buf::<u8>::new, of_bytes);
         play(("Vec", case), &lengths, &bytes, Vec::<u8>::new, of_bytes);
-        play(("just-enough", case), &lengths, &bytes, || JustEnough::<u8>(Vec::new()), of_bytes);
+        play(
+            ("just-enough", case),
+            &lengths,
+            &bytes,
+            || JustEnough::<u8>(Vec::new()),
+            of_bytes,
+        );
     }
     let lengths: Vec<usize> = (0..200).map(|at| 10 + at * 37).collect();
-    play(("Buf", "items of 24"), &lengths, &items, Buf::<Item>::new, of_items);
-    play(("Vec", "items of 24"), &lengths, &items, Vec::<Item>::new, of_items);
-    play(("just-enough", "items of 24"), &lengths, &items, || JustEnough::<Item>(Vec::new()), of_items);
+    play(
+        ("Buf", "items of 24"),
+        &lengths,
+        &items,
+        Buf::<Item>::new,
+        of_items,
+    );
+    play(
+        ("Vec", "items of 24"),
+        &lengths,
+        &items,
+        Vec::<Item>::new,
+        of_items,
+    );
+    play(
+        ("just-enough", "items of 24"),
+        &lengths,
+        &items,
+        || JustEnough::<Item>(Vec::new()),
+        of_items,
+    );
 }

@@ -66,7 +66,10 @@ fn trace(name: &str) -> Vec<u64> {
 }
 
 fn right(key: u64, value: &Value) {
-    assert!(value.len() == size_of(key) && value.first() == Some(&(key as u8)), "key {key}: a wrong value");
+    assert!(
+        value.len() == size_of(key) && value.first() == Some(&(key as u8)),
+        "key {key}: a wrong value"
+    );
 }
 
 /// Plays a trace; returns the most bytes that the cache had.
@@ -111,7 +114,12 @@ fn moka(name: &str, keys: &[u64], told: usize) -> usize {
         .max_capacity(told as u64)
         .weigher(|_, value: &Value| value.len() as u32)
         .build();
-    play(("moka", name, told), keys, |key| cache.get(&key), |key, value| cache.insert(key, value))
+    play(
+        ("moka", name, told),
+        keys,
+        |key| cache.get(&key),
+        |key, value| cache.insert(key, value),
+    )
 }
 
 fn quick(name: &str, keys: &[u64], told: usize) -> usize {
@@ -123,7 +131,12 @@ fn quick(name: &str, keys: &[u64], told: usize) -> usize {
         }
     }
     let cache = quick_cache::sync::Cache::with_weighter(10_000, told as u64, Weigh);
-    play(("quick_cache", name, told), keys, |key| cache.get(&key), |key, value| cache.insert(key, value))
+    play(
+        ("quick_cache", name, told),
+        keys,
+        |key| cache.get(&key),
+        |key, value| cache.insert(key, value),
+    )
 }
 
 /// Plays all traces on all caches: told the same, and then told so much less that they have the same.
@@ -133,7 +146,11 @@ pub fn run() {
         ours(name, &keys);
         for peer in [moka, quick] {
             let most = peer(name, &keys, BOUND);
-            peer(name, &keys, (BOUND as u128 * BOUND as u128 / most as u128) as usize);
+            peer(
+                name,
+                &keys,
+                (BOUND as u128 * BOUND as u128 / most as u128) as usize,
+            );
         }
     }
 }

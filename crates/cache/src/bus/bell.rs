@@ -136,7 +136,8 @@ impl Bell {
     /// Enters or strikes a thread from the list of those who wait.
     fn note(&self, from: u32, to: u32) {
         // ORDER: as in `waiting`.
-        let change = |one: &AtomicU32| one.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        let change =
+            |one: &AtomicU32| one.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         let _ = self.waiting.iter().any(|one| change(one).is_ok());
     }
 

@@ -106,7 +106,11 @@ impl Listener for Mailbox {
     fn release(&self, ask: Ask) -> usize {
         // ORDER: a hint: who is not recognised is waited for as long as the patience.
         let in_vain = ask.waiting.contains(&self.owner.load(Ordering::Relaxed));
-        let patience = if in_vain { Duration::ZERO } else { self.patience };
+        let patience = if in_vain {
+            Duration::ZERO
+        } else {
+            self.patience
+        };
         let end = ask.until.min(Instant::now() + patience);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ask = Some(ask);

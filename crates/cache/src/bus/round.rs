@@ -49,7 +49,13 @@ pub struct What {
 
 /// Runs one.
 pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
-    let What { signal, trim, waiting, at_ms, number } = what;
+    let What {
+        signal,
+        trim,
+        waiting,
+        at_ms,
+        number,
+    } = what;
     let begin = Instant::now();
     let mut order: Vec<&Arc<dyn Listener>> = listeners.iter().collect();
     order.sort_by_key(|listener| listener.rebuild());

@@ -121,11 +121,12 @@ mod tests {
         let (mut index, mut judge) = (Index::default(), HashMap::<u32, u64>::new());
         let mut seed = 42u64;
         for step in 0..40_000u32 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(99);
             let slot = (seed >> 40) as u32 % 700;
             let hash = u64::from(slot % 90) << 20;
-            if judge.contains_key(&slot) {
-                judge.remove(&slot);
+            if judge.remove(&slot).is_some() {
                 index.remove(hash, slot, |s| u64::from(s % 90) << 20);
             } else {
                 index.add(hash, slot, |s| u64::from(s % 90) << 20);
@@ -137,7 +138,11 @@ mod tests {
             if step % 97 == 0 {
                 for slot in 0..700u32 {
                     let found = index.find(u64::from(slot % 90) << 20, |s| s == slot);
-                    assert_eq!(found.is_some(), judge.contains_key(&slot), "step {step}, slot {slot}");
+                    assert_eq!(
+                        found.is_some(),
+                        judge.contains_key(&slot),
+                        "step {step}, slot {slot}"
+                    );
                 }
             }
         }

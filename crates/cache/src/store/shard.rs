@@ -195,14 +195,18 @@ impl<K: Eq, V> Shard<K, V> {
         self.unlink(at);
         let slots = &self.slots;
         let hash = slots[at as usize].hash;
-        self.index.remove(hash, at, |other| slots[other as usize].hash);
+        self.index
+            .remove(hash, at, |other| slots[other as usize].hash);
         let slot = &mut self.slots[at as usize];
         self.bytes -= slot.bytes;
         slot.after = self.free;
         self.free = at;
         if let Some(entry) = slot.entry.take() {
             let bytes = slot.bytes;
-            trash.0.push(Gone { _entry: entry, bytes });
+            trash.0.push(Gone {
+                _entry: entry,
+                bytes,
+            });
         }
     }
 
@@ -234,7 +238,10 @@ impl<K: Eq, V> Shard<K, V> {
     ) -> Inserted {
         self.remove(hash, |key| *key == entry.0, trash);
         if bytes > self.allowed / 2 {
-            trash.0.push(Gone { _entry: entry, bytes });
+            trash.0.push(Gone {
+                _entry: entry,
+                bytes,
+            });
             return Inserted::TooLarge;
         }
         let at = self.room(trash);
@@ -261,7 +268,10 @@ impl<K: Eq, V> Shard<K, V> {
     /// bound would displace half of the entries and stay half empty.
     fn room(&mut self, trash: &mut Trash<K, V>) -> u32 {
         let doubled = self.slots.len() == self.slots.capacity() && self.free == NONE;
-        if doubled && self.count() > 0 && self.bytes + self.own_bytes() + self.slots.usable_bytes() > self.allowed {
+        if doubled
+            && self.count() > 0
+            && self.bytes + self.own_bytes() + self.slots.usable_bytes() > self.allowed
+        {
             self.evict_one(NONE, trash);
         }
         if self.free != NONE {
@@ -342,7 +352,12 @@ impl<K: Eq, V> Shard<K, V> {
     }
 
     /// Who would go for a candidate, from the clock's first victim on; `None`: they were asked for more often (D6).
-    fn displaced(&self, candidate: u32, first: u32, over: usize) -> Option<([u32; VICTIMS], usize)> {
+    fn displaced(
+        &self,
+        candidate: u32,
+        first: u32,
+        over: usize,
+    ) -> Option<([u32; VICTIMS], usize)> {
         let ours = u32::from(self.sketch.count(self.slot(candidate).hash));
         // D3: once is what a scan asks, and by a long scan all other counts fade to nothing.
         if ours < 2 {
@@ -394,7 +409,11 @@ impl<K: Eq, V> Shard<K, V> {
             at = Some(self.window.tail);
         }
         if at.is_none() && self.is_over() && self.count() > 0 {
-            at = Some(but).filter(|at| self.slots.get(*at as usize).is_some_and(|slot| slot.entry.is_some()));
+            at = Some(but).filter(|at| {
+                self.slots
+                    .get(*at as usize)
+                    .is_some_and(|slot| slot.entry.is_some())
+            });
         }
         at.inspect(|at| self.take(*at, trash)).is_some()
     }
@@ -415,7 +434,13 @@ impl<K: Eq, V> Shard<K, V> {
 
     /// Lets those go that were not used since; looks at slots from `from` on, and takes at most `most`. Returns where
     /// to go on, if there is more. Cost: a look at each slot.
-    pub fn expire(&mut self, before_ms: u64, from: usize, most: usize, trash: &mut Trash<K, V>) -> Option<usize> {
+    pub fn expire(
+        &mut self,
+        before_ms: u64,
+        from: usize,
+        most: usize,
+        trash: &mut Trash<K, V>,
+    ) -> Option<usize> {
         for at in from..self.slots.len() {
             if trash.0.len() >= most {
                 return Some(at);
@@ -475,7 +500,10 @@ impl<K: Eq, V> Shard<K, V> {
                 (bytes, count, before, at) = (bytes + slot.bytes, count + 1, at, slot.after);
             }
             if (bytes, count, before) != (queue.bytes, queue.count, queue.tail) {
-                return Err(format!("{which:?}: {bytes} bytes, {count} entries, counted {} and {}", queue.bytes, queue.count));
+                return Err(format!(
+                    "{which:?}: {bytes} bytes, {count} entries, counted {} and {}",
+                    queue.bytes, queue.count
+                ));
             }
             all += bytes;
         }
@@ -488,6 +516,9 @@ impl<K: Eq, V> Shard<K, V> {
 
 impl<K, V> Slot<K, V> {
     fn without(&self) -> Slot<K, V> {
-        Slot { entry: None, ..*self }
+        Slot {
+            entry: None,
+            ..*self
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! How often a key was asked for lately, whether or not it is in the cache.
 //!
 //! ```text
-//!   hash ─► 4 counters of 4 bits in 4 words ─► the least of them        every 4 × words × … additions: all halved
+//!   hash ─► 4 counters of 4 bits in 4 words ─► the least of them        every 2 × words × … additions: all halved
 //! ```
 //!
 //! S1  An estimate is never below the truth since the last halving (capped at 15), and seldom above.
@@ -14,9 +14,9 @@
 
 use crate::buf::Buf;
 
-/// Additions for each word until all counters are halved. With 10, as in TinyLFU, `shift` of bench/cache fell from 64 to
-/// 58 of 100 hits, for half a point more on `zipf` and `scan` (`cargo xtask bench cache`, 2026-11-22).
-const SAMPLE: usize = 4;
+/// Additions for each word until all counters are halved. With 4 `shift` of bench/cache falls from 64 to 60 of 100 hits
+/// for nothing elsewhere (`cargo xtask bench cache`, 2026-11-22).
+const SAMPLE: usize = 2;
 
 /// The counters.
 #[derive(Debug, Default)]
@@ -26,7 +26,9 @@ pub struct Sketch {
 }
 
 fn mixed(hash: u64, row: u64) -> u64 {
-    let mixed = hash.wrapping_add(row.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = hash
+        .wrapping_add(row.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        .wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed ^ (mixed >> 31)
 }
 
@@ -144,11 +146,21 @@ mod tests {
         // Doubled, every count is as it was.
         let before: Vec<u8> = (0..500).map(|key| sketch.count(hash(key))).collect();
         sketch.reserve(4_000);
-        assert_eq!(before, (0..500).map(|key| sketch.count(hash(key))).collect::<Vec<_>>());
+        assert_eq!(
+            before,
+            (0..500)
+                .map(|key| sketch.count(hash(key)))
+                .collect::<Vec<_>>()
+        );
         // Halved, none is below what it was.
         sketch.shrink(500);
         assert!(sketch.bytes() <= 8_400);
-        assert!(before.iter().zip(0..).all(|(count, key)| sketch.count(hash(key)) >= *count));
+        assert!(
+            before
+                .iter()
+                .zip(0..)
+                .all(|(count, key)| sketch.count(hash(key)) >= *count)
+        );
     }
 
     #[test]
