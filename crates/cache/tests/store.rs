@@ -249,6 +249,29 @@ fn a_budget_goes_to_the_cache_that_saves_most_and_floors_hold() {
     assert!(b > a, "useful {a}, scanned {b}");
 }
 
+#[test]
+fn what_it_reports_is_what_it_has_and_a_placebo_has_a_line() {
+    use skinflint_report::Registry;
+    let registry = Registry::new();
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("thumb/nails").build();
+    registry.add_shared("thumbnails", cache.clone()).keep();
+    for key in 0..PLACEBO_LOOKUPS {
+        cache.get_or_make(key, |_| value(1_000));
+    }
+    let measured = registry.measure_reporters();
+    assert!(measured.faults().is_empty());
+    assert_eq!(measured.sum("explicit"), cache.bytes() as i64);
+    assert_eq!(measured.sum("placebos/thumb\\nails"), cache.bytes() as i64);
+    assert_eq!(
+        measured.sum("cache/thumb\\nails/lookups"),
+        PLACEBO_LOOKUPS as i64
+    );
+    cache.get(&1);
+    let measured = registry.measure_reporters();
+    assert_eq!(measured.sum("placebos"), 0);
+    assert_eq!(measured.sum("cache/thumb\\nails/hits"), 1);
+}
+
 /// A value whose end uses the cache that it was in.
 struct Nosy(Arc<AtomicUsize>, std::sync::Weak<Cache<u64, Arc<Nosy>>>);
 

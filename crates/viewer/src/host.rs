@@ -46,6 +46,9 @@ impl HeapBytes for Document {
 /// Tenant and document.
 type Name = (u32, u32);
 
+/// Widths of words, by document and line.
+pub type Metrics = Cache<(Name, u32), Arc<[u16]>>;
+
 /// A tenant.
 struct Guest {
     heap: Tenant,
@@ -61,7 +64,7 @@ pub struct Host {
     /// Documents that were viewed.
     pub documents: Arc<Cache<Name, Arc<Document>>>,
     /// Widths of words, by document and line.
-    pub metrics: Arc<Cache<(Name, u32), Arc<[u16]>>>,
+    pub metrics: Arc<Metrics>,
     /// Their images.
     pub images: Arc<Discards>,
 }
@@ -223,7 +226,11 @@ fn text_of(seed: u64) -> String {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         text.push_str(WORDS[(state >> 40) as usize % 12]);
-        text.push(if (state >> 55) % 11 == 0 { '\n' } else { ' ' });
+        text.push(if (state >> 55).is_multiple_of(11) {
+            '\n'
+        } else {
+            ' '
+        });
     }
     text
 }

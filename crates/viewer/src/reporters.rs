@@ -1,7 +1,7 @@
 //! What the viewer says of its memory: a row for each thing that has some.
 //!
 //! ```text
-//!   explicit/caches/documents, …/text-metrics, explicit/images/{compressed, decoded}, explicit/sqlite,
+//!   explicit/caches/documents, …/text metrics, explicit/images/{compressed, decoded}, explicit/sqlite,
 //!   explicit/gc/{tenants/NAME/{objects, free, heads, unused}, shared, metadata}
 //! ```
 //!
@@ -19,7 +19,6 @@ use crate::shelf;
 /// Adds reporters of what any thread may look at.
 pub fn register(registry: &Registry, host: &Host) {
     let (documents, images) = (Arc::clone(&host.documents), Arc::clone(&host.images));
-    let metrics = Arc::clone(&host.metrics);
     registry
         .add("caches", move |out: &mut Sink<'_>| {
             let stats = documents.stats();
@@ -32,25 +31,8 @@ pub fn register(registry: &Registry, host: &Host) {
                 stats.own_bytes,
                 "The cache's own tables.",
             );
-            let stats = metrics.stats();
-            out.heap(
-                "explicit/caches/text-metrics/entries",
-                stats.bytes,
-                "Widths of words.",
-            );
-            out.heap(
-                "explicit/caches/text-metrics/tables",
-                stats.own_bytes,
-                "The cache's own tables.",
-            );
-            for stats in [documents.stats(), metrics.stats()] {
-                let path = format!("cache-hits/{}", component(&stats.name));
-                out.percent(
-                    &path,
-                    stats.hits,
-                    stats.hits + stats.misses,
-                    "Hits of lookups.",
-                );
+            for (part, count) in [("hits", stats.hits), ("lookups", stats.hits + stats.misses)] {
+                out.cumulative(&format!("cache/documents/{part}"), count, "Of documents.");
             }
             let images = images.stats();
             let said = "Images as they came, kept by documents.";
@@ -61,6 +43,9 @@ pub fn register(registry: &Registry, host: &Host) {
                 "Pixels; they go when nobody looks.",
             );
         })
+        .keep();
+    registry
+        .add_shared("text metrics", host.metrics.clone())
         .keep();
     registry
         .add("sqlite", |out: &mut Sink<'_>| {
