@@ -51,7 +51,8 @@ test-deps: deps
 	  nm:binutils redis-server:redis-server redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs \
 	  gawk:gawk xz:xz-utils setpriv:util-linux gdb:gdb curl:curl \
 	  go:golang-go heaptrack_print:heaptrack /usr/libexec/valgrind/dh_view.js:valgrind npm:npm \
-	  /usr/lib/python3.11/test/test_list.py:libpython3.11-testsuite
+	  /usr/lib/python3.11/test/test_list.py:libpython3.11-testsuite \
+	  pnmtopng:netpbm gifsicle:gifsicle /usr/include/sqlite3.h:libsqlite3-dev
 	@test -d $(CONSUMERS)/node_modules/speedscope || \
 	  npm ci --prefix $(CONSUMERS) --ignore-scripts --no-audit --no-fund --loglevel=error
 
@@ -98,6 +99,9 @@ demo: deps build
 test: test-deps parquet-deps metrics-deps build
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p skinflint-export --features parquet --test parquet
+	$(CARGO) test --locked -p skinflint-cache --features images --test images
+	$(CARGO) test --locked -p skinflint-viewer --features host
+	python3 -B bench/cache/run.py --selftest
 	python3 -B bench/selftest.py
 	python3 -B bench/soak.py --seconds 20
 	python3 -B bench/alloc/selftest.py

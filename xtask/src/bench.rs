@@ -3,6 +3,8 @@
 //! ```text
 //!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
 //!   bench gc ──► `make js` unless --no-build ──► python3 bench/gc/run.py ARGS ──► a script for each part
+//!   bench gc ──► python3 bench/gc/trees.py ARGS, which builds its own workspace
+//!   bench cache ──► the allocator ──► python3 bench/cache/run.py ARGS, which builds a workspace of its own
 //!   bench suite ──► cargo build --release of the tool and its libraries ──► python3 bench/suite/run.py ARGS
 //!   peers ──► python3 bench/alloc/peers.py ──► TARGET/bench/alloc/peers/peers.json and libraries
 //! ```
@@ -42,6 +44,13 @@ pub enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
+    /// Caches, buffers and arenas beside the usual crates; images and the example host; exit 1 if a bar is missed.
+    #[command(disable_help_flag = true)]
+    Cache {
+        /// Passed on: --no-tests, --target DIR, --selftest, --help.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
     /// Real programs recorded, simulated, replayed and run under every allocator; one dated result.
     #[command(disable_help_flag = true)]
     Suite {
@@ -75,6 +84,9 @@ pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     let (no_build, options, packages, script) = match bench {
         Bench::Alloc { no_build, options } => (no_build, options, ALLOC, "bench/alloc/run.py"),
         Bench::Gc { no_build, options } => (no_build, options, GC, "bench/gc/run.py"),
+        // It builds what it runs: a workspace of its own, since it depends on the other collector.
+        Bench::Gc { options } => (&true, options, [].as_slice(), "bench/gc/trees.py"),
+        Bench::Cache { options } => (&false, options, ALLOC, "bench/cache/run.py"),
         Bench::Suite { no_build, options } => (no_build, options, SUITE, "bench/suite/run.py"),
     };
     if !no_build && !options.iter().any(|word| word == "--help") {

@@ -54,7 +54,9 @@ pub struct Arena {
     at: Cell<usize>,
     end: Cell<usize>,
     next_bytes: Cell<usize>,
-    used: Cell<usize>,
+    /// Where the first chunk's values begin, and bytes handed out elsewhere.
+    begin: Cell<usize>,
+    elsewhere: Cell<usize>,
 }
 
 // SAFETY: the chunks are the arena's own; values in it are borrowed from it, and go nowhere without it. Values that are
@@ -73,11 +75,11 @@ impl Arena {
     /// There is no memory.
     #[inline]
     pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, Refused> {
-        let start = self.at.get().next_multiple_of(layout.align());
+        // An alignment is a power of two; `at` is below 2^47.
+        let start = (self.at.get() + (layout.align() - 1)) & !(layout.align() - 1);
         // Compared so that nothing can overflow: an arena without a chunk has at == end == 0.
         if start <= self.end.get() && layout.size() <= self.end.get() - start && start != 0 {
             self.at.set(start + layout.size());
-            self.used.set(self.used.get() + layout.size());
             if let Some(head) = self.chunks.get() {
                 let address = head.as_ptr().cast::<u8>().with_addr(start);
                 // SAFETY: within the chunk (R2), so not null.
@@ -104,9 +106,9 @@ impl Arena {
         // SAFETY: a chunk of ours.
         let end = head.as_ptr().addr() + unsafe { head.as_ref() }.block.bytes();
         let start = (head.as_ptr().addr() + size_of::<Head>()).next_multiple_of(layout.align());
-        self.used.set(self.used.get() + layout.size());
         match self.chunks.get() {
             Some(mut first) if alone => {
+                self.elsewhere.set(self.elsewhere.get() + layout.size());
                 // SAFETY: chunks of ours, to which no reference is held.
                 unsafe {
                     (*head.as_ptr()).before = first.as_ref().before;
@@ -117,6 +119,8 @@ impl Arena {
                 // SAFETY: as above.
                 unsafe { (*head.as_ptr()).before = first };
                 self.chunks.set(Some(head));
+                self.elsewhere.set(self.used_bytes());
+                self.begin.set(start);
                 self.at.set(start + layout.size());
                 self.end.set(end);
                 self.next_bytes.set((next * 2).min(LARGEST));
@@ -175,7 +179,8 @@ impl Arena {
             let bytes = block.bytes();
             let head = Head::make(block);
             self.chunks.set(Some(head));
-            self.at.set(head.as_ptr().addr() + size_of::<Head>());
+            self.begin.set(head.as_ptr().addr() + size_of::<Head>());
+            self.at.set(self.begin.get());
             self.end.set(head.as_ptr().addr() + bytes);
         }
     }
@@ -185,7 +190,8 @@ impl Arena {
         let mut next = self.chunks.take();
         self.at.set(0);
         self.end.set(0);
-        self.used.set(0);
+        self.begin.set(0);
+        self.elsewhere.set(0);
         while let Some(head) = next {
             // SAFETY: a chunk of ours, in no list any more; its head is moved out of it.
             let head = unsafe { head.read() };
@@ -211,9 +217,9 @@ impl Arena {
         self.sum(Block::usable)
     }
 
-    /// Bytes of values.
+    /// Bytes handed out, gaps for alignment included.
     pub fn used_bytes(&self) -> usize {
-        self.used.get()
+        self.elsewhere.get() + (self.at.get() - self.begin.get())
     }
 
     /// Bytes that the allocator gave and that no value can have: 0 (R1).

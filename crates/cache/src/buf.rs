@@ -27,8 +27,9 @@ use std::marker::PhantomData;
 use crate::fill::Block;
 pub use crate::fill::Refused;
 use crate::measure::HeapBytes;
+use crate::measure::{HeapBytes, owned};
 
-/// Bytes of a first block: the smallest class of most allocators that is not for one or two words.
+/// Bytes of a first block at least; four items, if they are not large, as `Vec` has them.
 const FIRST: usize = 64;
 
 /// A buffer of items, as `Vec`. Threads: as `Vec<T>`.
@@ -144,7 +145,12 @@ impl<T> Buf<T> {
                 block.grow(bytes).or_else(|_| block.grow(needed))
             }
             none => {
-                *none = Some(Block::take(needed.max(FIRST), align_of::<T>())?);
+                let few = if size_of::<T>() <= 1_024 {
+                    4 * size_of::<T>()
+                } else {
+                    0
+                };
+                *none = Some(Block::take(needed.max(FIRST).max(few), align_of::<T>())?);
                 Ok(())
             }
         }
@@ -318,7 +324,7 @@ impl<T> FromIterator<T> for Buf<T> {
 
 impl<T: HeapBytes> HeapBytes for Buf<T> {
     fn heap_bytes(&self) -> usize {
-        self.usable_bytes() + self.iter().map(HeapBytes::heap_bytes).sum::<usize>()
+        self.usable_bytes() + owned(self.iter())
     }
 }
 

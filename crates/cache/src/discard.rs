@@ -183,6 +183,11 @@ impl Discards {
         dropped
     }
 
+    /// Its name.
+    pub fn title(&self) -> &str {
+        &self.0.name
+    }
+
     /// Figures.
     pub fn stats(&self) -> DiscardStats {
         let counts = &self.0.counts;

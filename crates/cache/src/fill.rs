@@ -11,8 +11,11 @@
 //!     use, since the block itself is asked.
 //! F2  The layout of a [`Block`] is the size that was last asked for, so that it may be used to its end by the rules
 //!     of Rust's allocation API, and is given back with the layout it was taken with.
-//! F3  Slop is usable less requested. It is 0 wherever asking for a usable size gives just that; the one exception
-//!     known is a block that glibc maps (from 128 KiB on), of which 8 bytes cannot be asked for.
+//! F3  Slop is usable less requested. It is 0 below [`LARGE`], since asking for a usable size gives just that. From there
+//!     on up to a page and 16 bytes are left, 3 % at most: what glibc maps has such rests, and a page more comes with
+//!     each of them that is asked for.
+//! F4  Only the answer to a plain request is learned, and none of large blocks: an allocator that gives a growing block
+//!     some room to grow would have the answers grow with each use.
 //!
 //! Not here: what the block is used for (`buf`, `arena`).
 
@@ -28,6 +31,11 @@ use crate::measure;
 const LEARNED: usize = 256;
 /// Asked for in the low half, given beyond that in the high half; 0: none.
 static TABLE: [AtomicU64; LEARNED] = [const { AtomicU64::new(0) }; LEARNED];
+
+/// From here on glibc maps blocks by the page, and others give runs of pages.
+pub const LARGE: usize = 128 << 10;
+/// Of a large block, a rest that is left (F3).
+const REST: usize = 4_096 + 16;
 
 /// A live block with all of its usable bytes (F2).
 #[derive(Debug)]
@@ -128,15 +136,15 @@ impl Block {
 
     /// Asks for the rest of what was given.
     fn fill(&mut self, asked: usize) {
-        let given = self.usable();
-        if given <= self.layout.size() || self.resize(given).is_err() {
+        let (given, plain) = (self.usable(), self.layout.size() == asked);
+        let rest = given - self.layout.size();
+        let large = given >= LARGE;
+        if rest == 0 || large && rest <= REST || self.resize(given).is_err() {
             return;
         }
-        // Of what glibc maps, the last 8 bytes cost a page more (F3).
-        if self.usable() > given && self.resize(given - 8).is_err() {
-            return;
+        if plain && !large {
+            learn(asked, given);
         }
-        learn(asked, self.layout.size().max(asked));
     }
 
     /// Where it begins.

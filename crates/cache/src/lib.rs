@@ -32,6 +32,7 @@ mod fill;
 pub mod measure;
 #[cfg(feature = "images")]
 pub mod pictures;
+pub mod reporters;
 pub mod store;
 
 pub use arena::Arena;

@@ -46,7 +46,7 @@ impl Listener for Ballast {
     }
 
     fn release(&self, ask: Ask) -> usize {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.asked.fetch_add(1, Ordering::Relaxed); // ORDER: a count
         let mut held = self.held.lock().unwrap();
         let part = ask.of(held.len() << 20) >> 20;
         let keep = held.len() - part;
@@ -174,6 +174,7 @@ fn a_refusal_under_a_caches_lock_ends() {
     bus.join(&cache);
     let begin = Instant::now();
     let (hook, context) = bus.hook();
+    // SAFETY: the bus lives.
     cache.with(&1, |_| unsafe { hook(context, 3, 4_096) });
     let took = begin.elapsed();
     assert!(took < SECOND, "{took:?}");
@@ -215,6 +216,13 @@ fn an_owner_is_asked_on_his_thread_and_one_who_sleeps_is_not_waited_for() {
     let event = bus.press(Level::Critical, 5 * SECOND).unwrap();
     assert_eq!((event.rows[0].dropped_bytes, mailbox.late()), (0, 1));
     assert!(begin.elapsed() < SECOND);
+    // An owner whose own allocation was refused waits for the round: nobody waits for him.
+    let begin = Instant::now();
+    let (hook, context) = bus.hook();
+    // SAFETY: a hook stays valid.
+    unsafe { hook(context, 3, 1) };
+    assert!(begin.elapsed() < SECOND / 5, "{:?}", begin.elapsed());
+    assert_eq!(mailbox.late(), 2);
     // Late is better than never.
     let mut served = false;
     mailbox.serve(|_| {

@@ -51,6 +51,7 @@ fn ask(level: Level) -> Ask {
         level,
         wanted_bytes: 0,
         until: Instant::now() + Duration::from_secs(1),
+        waiting: [0; 8],
     }
 }
 
@@ -248,6 +249,29 @@ fn a_budget_goes_to_the_cache_that_saves_most_and_floors_hold() {
     assert!(b > a, "useful {a}, scanned {b}");
 }
 
+#[test]
+fn what_it_reports_is_what_it_has_and_a_placebo_has_a_line() {
+    use skinflint_report::Registry;
+    let registry = Registry::new();
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("thumb/nails").build();
+    registry.add_shared("thumbnails", cache.clone()).keep();
+    for key in 0..PLACEBO_LOOKUPS {
+        cache.get_or_make(key, |_| value(1_000));
+    }
+    let measured = registry.measure_reporters();
+    assert!(measured.faults().is_empty());
+    assert_eq!(measured.sum("explicit"), cache.bytes() as i64);
+    assert_eq!(measured.sum("placebos/thumb\\nails"), cache.bytes() as i64);
+    assert_eq!(
+        measured.sum("cache/thumb\\nails/lookups"),
+        PLACEBO_LOOKUPS as i64
+    );
+    cache.get(&1);
+    let measured = registry.measure_reporters();
+    assert_eq!(measured.sum("placebos"), 0);
+    assert_eq!(measured.sum("cache/thumb\\nails/hits"), 1);
+}
+
 /// A value whose end uses the cache that it was in.
 struct Nosy(Arc<AtomicUsize>, std::sync::Weak<Cache<u64, Arc<Nosy>>>);
 
@@ -262,7 +286,7 @@ impl Drop for Nosy {
         if let Some(cache) = self.1.upgrade() {
             cache.get(&1);
         }
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed); // ORDER: a count
     }
 }
 
@@ -278,7 +302,7 @@ fn values_are_dropped_without_the_lock() {
         );
     }
     cache.clear();
-    assert_eq!(dropped.load(Ordering::Relaxed), 200);
+    assert_eq!(dropped.load(Ordering::Relaxed), 200); // ORDER: one thread
 }
 
 #[test]
@@ -299,7 +323,7 @@ fn threads_insert_look_and_squeeze_at_once() {
                     let got =
                         cache.get_or_make(key, |key| vec![*key as u8; 500 + *key as usize].into());
                     let right = got.len() == 500 + key as usize && got[0] == key as u8;
-                    wrong.fetch_add(usize::from(!right), Ordering::Relaxed);
+                    wrong.fetch_add(usize::from(!right), Ordering::Relaxed); // ORDER: read after the join
                     if key == 7 {
                         cache.remove(&key);
                     }

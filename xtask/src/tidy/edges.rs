@@ -37,6 +37,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("cache", &["base", "report"]),
     // Reads what `gc` writes, and what browsers write.
     ("snapshot", &[]),
+    // A program that links everything a host of tenants would; not shipped.
+    ("viewer", &["base", "gc", "cache", "report"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("objects", &[]),

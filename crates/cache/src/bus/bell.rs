@@ -12,6 +12,7 @@
 //! H4  The wait is bounded: the refused thread may hold the very lock that a listener wants. Listeners, too, wait for
 //!     locks with a bound only (`listener`, N1).
 //! H5  The bus's own thread does not wait for itself, and a child of fork, which has no such thread, does not wait.
+//! H6  Who waits is known ([`Bell::waiting`]), as far as there is room: nobody should wait for him.
 //!
 //! Not here: what a round is.
 
@@ -44,7 +45,11 @@ pub struct Bell {
     rounds: core::sync::atomic::AtomicU32,
     calls: AtomicU64,
     waits_in_vain: AtomicU64,
+    waiting: [AtomicU32; WAITERS],
 }
+
+/// Waiting threads that are known (H6). One that is not is waited for as long as its mailbox's patience.
+pub const WAITERS: usize = 8;
 
 /// Bells without a bus (H2).
 static IDLE: Mutex<Vec<&'static Bell>> = Mutex::new(Vec::new());
@@ -86,6 +91,7 @@ impl Bell {
             rounds: core::sync::atomic::AtomicU32::new(0),
             calls: AtomicU64::new(0),
             waits_in_vain: AtomicU64::new(0),
+            waiting: [const { AtomicU32::new(0) }; WAITERS],
         })))
     }
 
@@ -121,8 +127,32 @@ impl Bell {
         }
     }
 
+    /// Threads that wait, by their kernel's number; 0: none.
+    pub fn waiting(&self) -> [u32; WAITERS] {
+        // ORDER: by `take`'s Acquire; a thread enters itself before it posts.
+        core::array::from_fn(|at| self.waiting[at].load(Ordering::Relaxed))
+    }
+
+    /// Enters or strikes a thread from the list of those who wait.
+    fn note(&self, from: u32, to: u32) {
+        // ORDER: as in `waiting`.
+        let change =
+            |one: &AtomicU32| one.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.waiting.iter().any(|one| change(one).is_ok());
+    }
+
+    /// Posts, and waits until that is answered, as [`Bell::wait`].
+    pub fn ask(&self, level: Level, wanted_bytes: usize, patience_ns: u64) -> bool {
+        let me = sys::gettid();
+        self.note(0, me);
+        let ticket = self.post(level, wanted_bytes);
+        let answered = self.wait(ticket, patience_ns);
+        self.note(me, 0);
+        answered
+    }
+
     /// Posts, and draws a ticket.
-    pub fn post(&self, level: Level, wanted_bytes: usize) -> u64 {
+    fn post(&self, level: Level, wanted_bytes: usize) -> u64 {
         // ORDER: Release by the ticket, below, which `take` acquires: a ticket's level and wish are in the round that
         // answers it (H3).
         self.level.fetch_max(level as u32, Ordering::Relaxed);
@@ -157,7 +187,7 @@ impl Bell {
     }
 
     /// Waits until the ticket is answered. `false`: it was not, within the time.
-    pub fn wait(&self, ticket: u64, patience_ns: u64) -> bool {
+    fn wait(&self, ticket: u64, patience_ns: u64) -> bool {
         let end = sys::monotonic_ns().saturating_add(patience_ns);
         loop {
             // ORDER: Acquire with `answer`.
@@ -211,6 +241,5 @@ pub unsafe extern "C" fn short(bell: *mut c_void, level: i32, wanted_bytes: usiz
         1 | 2 => Level::High,
         _ => Level::Critical,
     };
-    let ticket = bell.post(level, wanted_bytes);
-    bell.wait(ticket, PATIENCE_NS);
+    bell.ask(level, wanted_bytes, PATIENCE_NS);
 }

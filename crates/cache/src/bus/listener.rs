@@ -14,6 +14,7 @@
 use core::fmt;
 use std::time::Instant;
 
+use super::bell::WAITERS;
 use super::level::Level;
 
 /// What it costs to get back what a listener drops: the order in which listeners are asked.
@@ -52,6 +53,8 @@ pub struct Ask {
     pub wanted_bytes: usize,
     /// When the listener should be done, whatever it still has.
     pub until: Instant,
+    /// Threads that wait for this round, by the kernel's number; 0: none. Whoever waits for one of them waits in vain.
+    pub waiting: [u32; WAITERS],
 }
 
 impl Ask {

@@ -8,6 +8,8 @@
 //! M1  At most one ask lies in the box. An owner who does not come by in time is not waited for beyond [`Ask::until`] or
 //!     the box's patience; his answer, when it comes, counts for the next look at the log, not for the row.
 //! M2  The owner looks with one load ([`Mailbox::is_asked`]), so he may look often.
+//! M3  An owner who waits for the very round that asks him, because an allocation of his was refused, is not waited for:
+//!     the ask stays in the box.
 //!
 //! Not here: waking an owner who sleeps; he gives a function for that.
 
@@ -15,6 +17,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use skinflint_base::sync::{AtomicU32, AtomicUsize, Ordering};
+use skinflint_base::sys;
 
 use super::listener::{Ask, Listener, Rebuild};
 
@@ -31,13 +34,14 @@ pub struct Mailbox {
     patience: Duration,
     wake: Box<dyn Fn() + Send + Sync>,
     asked: AtomicU32,
+    owner: AtomicU32,
     late: AtomicUsize,
     state: Mutex<State>,
     answered: Condvar,
 }
 
 impl Mailbox {
-    /// A box. `wake` is called on the bus's thread when an ask was put in: to end the owner's sleep.
+    /// A box, whose owner is the calling thread until another one serves it. `wake` is called on the bus's thread when an ask was put in: to end the owner's sleep.
     pub fn new(
         name: impl Into<String>,
         rebuild: Rebuild,
@@ -50,6 +54,7 @@ impl Mailbox {
             patience,
             wake: Box::new(wake),
             asked: AtomicU32::new(0),
+            owner: AtomicU32::new(sys::gettid()),
             late: AtomicUsize::new(0),
             state: Mutex::new(State::default()),
             answered: Condvar::new(),
@@ -68,6 +73,7 @@ impl Mailbox {
         if !self.is_asked() {
             return;
         }
+        self.owner.store(sys::gettid(), Ordering::Relaxed); // ORDER: a hint (M3)
         let ask = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             self.asked.store(0, Ordering::Relaxed); // ORDER: as in `is_asked`
@@ -98,7 +104,14 @@ impl Listener for Mailbox {
     }
 
     fn release(&self, ask: Ask) -> usize {
-        let end = ask.until.min(Instant::now() + self.patience);
+        // ORDER: a hint: who is not recognised is waited for as long as the patience.
+        let in_vain = ask.waiting.contains(&self.owner.load(Ordering::Relaxed));
+        let patience = if in_vain {
+            Duration::ZERO
+        } else {
+            self.patience
+        };
+        let end = ask.until.min(Instant::now() + patience);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ask = Some(ask);
         state.answer = None;

@@ -182,8 +182,7 @@ impl Bus {
             return None;
         }
         *locked(&self.shared.said) = Some(source);
-        let ticket = bell.post(level, wanted);
-        bell.wait(ticket, patience.as_nanos() as u64)
+        bell.ask(level, wanted, patience.as_nanos() as u64)
             .then(|| locked(&self.shared.log).events().pop())
             .flatten()
     }
@@ -396,6 +395,15 @@ impl Loop {
             self.now_ms(),
             self.rounds,
         );
+        let waiting = self.shared.bell.waiting();
+        let what = round::What {
+            signal,
+            trim: self.shared.trim,
+            waiting,
+            at_ms: self.now_ms(),
+            number: self.rounds,
+        };
+        let event = round::run(&listeners, what);
         let now_ms = self.now_ms();
         self.gauge
             .round(signal.level, round::is_little(&event), now_ms);
@@ -413,7 +421,7 @@ impl Loop {
         self.next_tick = now + TICK;
         self.ticks = self.ticks.wrapping_add(1);
         if let Some(watch) = &mut self.watch
-            && self.ticks % FOLLOW_TICKS == 0
+            && self.ticks.is_multiple_of(FOLLOW_TICKS)
             && watch.follow()
         {
             *locked(&self.shared.sources) = watch.state().to_vec();

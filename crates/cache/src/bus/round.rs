@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::bell::WAITERS;
 use super::event::{Event, Row};
 use super::giveback::{Trim, resident};
 use super::level::Level;
@@ -39,6 +40,30 @@ pub fn run(
     at_ms: u64,
     number: u64,
 ) -> Event {
+/// What a round is about.
+#[derive(Clone, Copy, Debug)]
+pub struct What {
+    /// Why there is one.
+    pub signal: Signal,
+    /// How what is free goes back.
+    pub trim: Trim,
+    /// Threads that wait for it.
+    pub waiting: [u32; WAITERS],
+    /// For the log.
+    pub at_ms: u64,
+    /// For the log.
+    pub number: u64,
+}
+
+/// Runs one.
+pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
+    let What {
+        signal,
+        trim,
+        waiting,
+        at_ms,
+        number,
+    } = what;
     let begin = Instant::now();
     let mut order: Vec<&Arc<dyn Listener>> = listeners.iter().collect();
     order.sort_by_key(|listener| listener.rebuild());
@@ -61,6 +86,7 @@ pub fn run(
             level: signal.level,
             wanted_bytes: signal.wanted_bytes.saturating_sub(back),
             until: begin + BOUND,
+            waiting,
         };
         let asked = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(|| listener.release(ask)));

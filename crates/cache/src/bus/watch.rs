@@ -297,8 +297,8 @@ fn trigger(file: &Path, share: &str, stall_ms: u32) -> io::Result<OwnedFd> {
         let stall_us = u64::from(stall_ms) * u64::from(window_ms);
         // The zero is part of it: /proc cuts the last byte off.
         let text = format!("{share} {stall_us} {}\0", window_ms * 1_000);
-        match opened.write(text.as_bytes()) {
-            Ok(_) => return Ok(opened.into()),
+        match opened.write_all(text.as_bytes()) {
+            Ok(()) => return Ok(opened.into()),
             Err(error) => last = error,
         }
     }

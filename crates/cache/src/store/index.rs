@@ -126,8 +126,7 @@ mod tests {
                 .wrapping_add(99);
             let slot = (seed >> 40) as u32 % 700;
             let hash = u64::from(slot % 90) << 20;
-            if judge.contains_key(&slot) {
-                judge.remove(&slot);
+            if judge.remove(&slot).is_some() {
                 index.remove(hash, slot, |s| u64::from(s % 90) << 20);
             } else {
                 index.add(hash, slot, |s| u64::from(s % 90) << 20);

@@ -8,10 +8,12 @@
 //!
 //! D1  `bytes` is the sum of all entries' bytes; each entry is in one queue, whose `bytes` and `count` are sums too.
 //! D2  After each call `bytes + own_bytes() <= allowed`, or there is no entry left.
-//! D3  A scan cannot empty the main queue: what was asked for once does not displace what was asked for as often.
+//! D3  A scan cannot empty the main queue: what was asked for once displaces nobody there.
 //!     A loop over more than fits keeps what fits, for the same reason.
 //! D4  An entry that is larger than the window is judged when it comes; it may be refused.
 //! D5  What goes is handed out in a [`Trash`], to be dropped without the lock (K4).
+//! D6  One large entry displaces several small ones only if it was asked for more often than all of them together: what
+//!     counts is hits. (Caffeine's and moka's rule.)
 //!
 //! Judged beside it: S3-FIFO (its ghost queue forgets a loop that is twice as long as the cache), LRU; what kept crates
 //! do is compared in `bench/cache`.
@@ -25,6 +27,8 @@ use crate::store::sketch::Sketch;
 const NONE: u32 = u32::MAX;
 /// Of what is allowed, the window's share: as much as new keys need to be asked for again.
 const WINDOW: usize = 10;
+/// Entries that one candidate may displace.
+const VICTIMS: usize = 32;
 /// A key's count in the clock: two bits, as in S3-FIFO.
 const USED_MAX: u8 = 3;
 
@@ -308,14 +312,22 @@ impl<K: Eq, V> Shard<K, V> {
             self.link(oldest, Which::Main);
             self.contest(oldest, trash);
         }
+        // Who came through the window is judged, whatever else is too much: main loses nobody without a contest.
+        while self.is_over() && self.window.count > 1 {
+            let oldest = self.window.tail;
+            self.unlink(oldest);
+            self.link(oldest, Which::Main);
+            self.contest(oldest, trash);
+        }
         while self.is_over() && self.evict_one(new, trash) {}
         Inserted::Kept
     }
 
-    /// A candidate, linked into main, against main's victims, until there is room.
+    /// A candidate, linked into main, against those who would have to go for it, all together (D6).
     fn contest(&mut self, candidate: u32, trash: &mut Trash<K, V>) -> Inserted {
         while self.is_over() {
-            let Some(victim) = self.victim(candidate) else {
+            let over = self.bytes + self.own_bytes() - self.allowed;
+            let Some(first) = self.victim(candidate) else {
                 // Nobody else is there: it is the window that has the rest.
                 if self.window.count == 0 {
                     break;
@@ -324,15 +336,52 @@ impl<K: Eq, V> Shard<K, V> {
                 self.take(oldest, trash);
                 continue;
             };
-            let (ours, theirs) = (self.slot(candidate), self.slot(victim));
-            if self.sketch.count(ours.hash) > self.sketch.count(theirs.hash) {
-                self.take(victim, trash);
-            } else {
-                self.take(candidate, trash);
-                return Inserted::Refused;
+            match self.displaced(candidate, first, over) {
+                Some((victims, count)) => {
+                    for at in &victims[..count] {
+                        self.take(*at, trash);
+                    }
+                }
+                None => {
+                    self.take(candidate, trash);
+                    return Inserted::Refused;
+                }
             }
         }
         Inserted::Kept
+    }
+
+    /// Who would go for a candidate, from the clock's first victim on; `None`: they were asked for more often (D6).
+    fn displaced(
+        &self,
+        candidate: u32,
+        first: u32,
+        over: usize,
+    ) -> Option<([u32; VICTIMS], usize)> {
+        let ours = u32::from(self.sketch.count(self.slot(candidate).hash));
+        // D3: once is what a scan asks, and by a long scan all other counts fade to nothing.
+        if ours < 2 {
+            return None;
+        }
+        let (mut victims, mut count) = ([NONE; VICTIMS], 0);
+        let (mut theirs, mut bytes, mut at) = (0, 0, first);
+        for _ in 0..4 * VICTIMS {
+            if at == NONE || bytes >= over || count == VICTIMS {
+                break;
+            }
+            let slot = self.slot(at);
+            if at != candidate && slot.used == 0 {
+                victims[count] = at;
+                count += 1;
+                theirs += u32::from(self.sketch.count(slot.hash));
+                bytes += slot.bytes;
+                if theirs >= ours {
+                    return None;
+                }
+            }
+            at = slot.before;
+        }
+        (bytes >= over).then_some((victims, count))
     }
 
     /// Main's next victim by the clock. Bounded: each step takes one from a count, or ends.

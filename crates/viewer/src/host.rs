@@ -1,0 +1,236 @@
+//! The viewer: tenants, their documents, and what is kept of them.
+//!
+//! ```text
+//!   view(tenant, document):  shelf ─► documents (cache) ─► tree (GC heap) ─► metrics (cache) ─► images (decoded)
+//!   pressure:                images ◄ metrics ◄ trees, SQLite's pages ◄ documents          the dear ones last
+//! ```
+//!
+//! V1  What a view shows is a function of the shelf alone: its checksum is the same whatever was dropped before.
+//! V2  Heaps and connections belong to the main thread; pressure reaches them through a mailbox.
+//!
+//! Not here: commands (`main`), what is reported (`reporters`).
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skinflint_cache::bus::{Ask, Level};
+use skinflint_cache::pictures::Still;
+use skinflint_cache::store::Clock;
+use skinflint_cache::{Cache, Discardable, Discards, HeapBytes, Rebuild};
+use skinflint_gc::Reason;
+use skinflint_gc::typed::{Handle, Runtime, Tenant};
+
+use crate::dom::{self, Node};
+use crate::shelf::Shelf;
+
+/// What anything here may fail with.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// A document as it came from the shelf.
+pub struct Document {
+    /// Its text.
+    pub text: Box<str>,
+    /// Its images.
+    pub images: Vec<Discardable<Still>>,
+}
+
+impl HeapBytes for Document {
+    fn heap_bytes(&self) -> usize {
+        let sources: usize = self.images.iter().map(|image| image.source().len()).sum();
+        self.text.heap_bytes() + size_of::<Discardable<Still>>() * self.images.len() + sources
+    }
+}
+
+/// Tenant and document.
+type Name = (u32, u32);
+
+/// Widths of words, by document and line.
+pub type Metrics = Cache<(Name, u32), Arc<[u16]>>;
+
+/// A tenant.
+struct Guest {
+    heap: Tenant,
+    shelf: Shelf,
+    trees: HashMap<u32, Handle<Node<'static>>>,
+}
+
+/// The viewer.
+pub struct Host {
+    /// Its heaps.
+    pub runtime: Runtime,
+    guests: Vec<Guest>,
+    /// Documents that were viewed.
+    pub documents: Arc<Cache<Name, Arc<Document>>>,
+    /// Widths of words, by document and line.
+    pub metrics: Arc<Metrics>,
+    /// Their images.
+    pub images: Arc<Discards>,
+}
+
+impl Host {
+    /// Opens the shelves of so many tenants in a folder.
+    pub fn open(folder: &Path, tenants: u32) -> Result<Host, Failure> {
+        let runtime = Runtime::default();
+        let mut guests = Vec::new();
+        for number in 0..tenants {
+            guests.push(Guest {
+                heap: runtime.tenant(&format!("tenant {number}"), 256 << 20),
+                shelf: Shelf::open(&folder.join(format!("tenant-{number}.db")))?,
+                trees: HashMap::new(),
+            });
+        }
+        Ok(Host {
+            runtime,
+            guests,
+            documents: Cache::named("documents")
+                .limit_bytes(512 << 20)
+                .idle(Duration::from_secs(30 * 60))
+                .rebuild(Rebuild::Fetch)
+                .build(),
+            metrics: Cache::named("text metrics")
+                .limit_bytes(64 << 20)
+                .idle(Duration::from_secs(60))
+                .rebuild(Rebuild::Decode)
+                .build(),
+            images: Discards::new("images", Duration::from_secs(10), Clock::real()),
+        })
+    }
+
+    /// Fills empty shelves: texts by seed, images from files in turn.
+    pub fn seed(&mut self, documents: u32, images: &[Vec<u8>]) -> Result<(), Failure> {
+        for (number, guest) in self.guests.iter_mut().enumerate() {
+            if guest.shelf.count()? > 0 {
+                continue;
+            }
+            let of = |id: u32| {
+                let at = number + id as usize;
+                let some =
+                    (0..4.min(images.len())).map(|i| images[(at * 3 + i) % images.len()].clone());
+                (
+                    id,
+                    text_of(number as u64 * 1_000 + u64::from(id)),
+                    some.collect(),
+                )
+            };
+            guest.shelf.put((0..documents).map(of))?;
+        }
+        Ok(())
+    }
+
+    /// Tenants, and documents of each.
+    pub fn counts(&self) -> Result<Vec<u32>, Failure> {
+        self.guests
+            .iter()
+            .map(|guest| Ok(guest.shelf.count()?))
+            .collect()
+    }
+
+    /// Shows a document: everything that is needed for it is there afterwards. A checksum of what was shown.
+    pub fn view(&mut self, tenant: u32, id: u32) -> Result<u64, Failure> {
+        let guest = self
+            .guests
+            .get_mut(tenant as usize)
+            .ok_or("no such tenant")?;
+        let (shelf, images) = (&guest.shelf, &self.images);
+        let document = self.documents.get_or_try_make((tenant, id), |_| {
+            Ok::<_, rusqlite::Error>(Arc::new(Document {
+                text: shelf.text(id)?,
+                images: shelf.images(id, |file| images.add(file, Still::default()))?,
+            }))
+        })?;
+        let mut sum = guest.tree(id, &document.text)?;
+        for (line, text) in document.text.lines().enumerate() {
+            let widths = self
+                .metrics
+                .get_or_make(((tenant, id), line as u32), |_| widths(text));
+            sum = widths
+                .iter()
+                .fold(sum, |sum, width| sum.rotate_left(5) ^ u64::from(*width));
+        }
+        for image in &document.images {
+            let shown = image.pin()?;
+            sum = shown.pixels.chunks_exact(8).fold(sum, |sum, eight| {
+                let word = eight
+                    .iter()
+                    .fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+                (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            });
+        }
+        Ok(sum)
+    }
+
+    /// Gives back what only this thread may: trees, dead objects, SQLite's pages. Bytes, by the heaps' and SQLite's count.
+    pub fn release(&mut self, ask: Ask) -> usize {
+        let held = |host: &Host| {
+            let heaps = host
+                .runtime
+                .rows()
+                .iter()
+                .map(|row| row.holds.held_bytes + row.holds.dirty_bytes)
+                .sum::<usize>();
+            heaps + crate::shelf::used_bytes() as usize
+        };
+        let before = held(self);
+        for guest in &mut self.guests {
+            if ask.level >= Level::High {
+                guest.trees = HashMap::new();
+            }
+            // A shelf that is at work keeps its pages.
+            let _ = guest.shelf.shrink();
+        }
+        // Refused only while a closure of a tenant runs, and none does here.
+        let _ = self.runtime.collect_all(Reason::Pressure);
+        self.runtime.shrink();
+        before.saturating_sub(held(self))
+    }
+}
+
+impl Guest {
+    /// The checksum of a document's tree, built if it is not there.
+    fn tree(&mut self, id: u32, text: &str) -> Result<u64, Failure> {
+        let kept = self.trees.get(&id);
+        let (sum, new) = self.heap.enter(|cx| match kept {
+            Some(handle) => Ok::<_, Failure>((dom::checksum(handle.open(cx)?, text), None)),
+            None => {
+                let root = dom::parse(cx, text)?;
+                Ok((
+                    dom::checksum(root, text),
+                    Some(cx.keep(root, "a document's tree")),
+                ))
+            }
+        })?;
+        self.trees.extend(new.map(|handle| (id, handle)));
+        Ok(sum)
+    }
+}
+
+/// Widths of a line's words, as a font might have them.
+fn widths(line: &str) -> Arc<[u16]> {
+    line.split(' ')
+        .map(|word| word.bytes().map(|byte| 6 + u16::from(byte % 7)).sum())
+        .collect()
+}
+
+/// Some 40 KB of words, by seed.
+fn text_of(seed: u64) -> String {
+    const WORDS: [&str; 12] = [
+        "arena", "bitmap", "chunk", "decay", "evict", "free", "growth", "heap", "idle", "kernel",
+        "leak", "mark",
+    ];
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut text = String::with_capacity(45_000);
+    while text.len() < 40_000 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(WORDS[(state >> 40) as usize % 12]);
+        text.push(if (state >> 55).is_multiple_of(11) {
+            '\n'
+        } else {
+            ' '
+        });
+    }
+    text
+}
