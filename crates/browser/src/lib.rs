@@ -22,6 +22,7 @@ pub mod figures;
 pub mod har;
 pub mod page;
 pub mod plan;
+pub mod png;
 pub mod run;
 pub mod sampler;
 pub mod series;

@@ -98,7 +98,7 @@ pub struct Preload {
     pub content: u32,
     /// See `content`.
     pub content_mapped: u32,
-    /// Calls that the allocator itself counted in ended processes, if it counts.
+    /// Bytes that skinflint's allocator says it had mapped when processes ended; absent of others.
     pub counted: Option<u64>,
 }
 
@@ -355,7 +355,7 @@ fn main_process(subject: &Subject, running: &Running, whole: &mut Tree) -> Resul
         .context("the driver has started no browser")
 }
 
-/// Calls that skinflint's allocator counted, out of the file that it appends to when a process ends.
+/// What skinflint's allocator says that it had mapped when a process ended: the sum over processes that have said so.
 fn counted(job: &Job, folder: &Path) -> Option<u64> {
     let mut sum = None;
     for entry in fs::read_dir(folder.join("tmp")).ok()?.flatten() {
@@ -366,20 +366,10 @@ fn counted(job: &Job, folder: &Path) -> Option<u64> {
         let _ = fs::copy(entry.path(), job.folder.join(&name));
         for line in fs::read_to_string(entry.path()).unwrap_or_default().lines() {
             let value: Value = serde_json::from_str(line).unwrap_or_default();
-            let calls = ["acquired", "allocations", "mallocs"]
-                .iter()
-                .find_map(|key| find_number(&value, key));
-            *sum.get_or_insert(0) += calls.unwrap_or(0);
+            *sum.get_or_insert(0) += value["mapped_bytes"].as_u64().unwrap_or(0);
         }
     }
     sum
-}
-
-fn find_number(value: &Value, key: &str) -> Option<u64> {
-    let map = value.as_object()?;
-    map.get(key)
-        .and_then(Value::as_u64)
-        .or_else(|| map.values().find_map(|inner| find_number(inner, key)))
 }
 
 struct Runner<'a, 'r> {

@@ -294,6 +294,29 @@ fn chosen(plan: &Plan) -> Result<Vec<Chosen>> {
     Ok(chosen)
 }
 
+/// The packages that a plan's pages come from, each once; Octane's with them if the plan runs it.
+///
+/// # Errors
+/// If the plan names a page that is not there.
+pub fn packages(plan: &Plan) -> Result<Vec<corpus::Package>> {
+    let mut packages: Vec<corpus::Package> = Vec::new();
+    let mut pages: Vec<Page> = Vec::new();
+    for one in chosen(plan)? {
+        if let Chosen::Page(page) = one {
+            pages.push(*page);
+        }
+    }
+    if plan.benchmark {
+        pages.push(corpus::octane()?);
+    }
+    for page in pages {
+        if !packages.iter().any(|known| known.name == page.package.name) {
+            packages.push(page.package);
+        }
+    }
+    Ok(packages)
+}
+
 /// Fetches a page's files and serves them.
 fn mounted(page: &Page, request: &Request, site: &Arc<Site>) -> Result<Target> {
     let folder = corpus::fetch(&page.package, &request.cache)?;

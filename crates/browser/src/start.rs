@@ -220,7 +220,7 @@ pub struct Running {
     pub command: Vec<String>,
 }
 
-/// Starts it. `proxy` is the port of the pages' server; `url` what a driverless one opens.
+/// Starts it. `proxy` is the port of the pages' server, 0 for the open network; `url` what a driverless one opens.
 ///
 /// # Errors
 /// If it does not start, or cannot be reached in a minute.
@@ -388,7 +388,7 @@ fn command(
             command
                 .arg(format!("--port={}", free_port()?))
                 .arg("--host=127.0.0.1");
-            preload(&mut command, subject);
+            preload(&mut command, subject, &folder.join("tmp"));
         }
         Browser::Other => {
             command.args(
@@ -400,18 +400,20 @@ fn command(
                 .env("http_proxy", format!("http://127.0.0.1:{proxy}"))
                 .env("no_proxy", "localhost,.localhost");
             command.env("HOME", &profile);
-            preload(&mut command, subject);
+            preload(&mut command, subject, &folder.join("tmp"));
         }
     }
     Ok(command)
 }
 
-fn preload(command: &mut Command, subject: &Subject) {
+fn preload(command: &mut Command, subject: &Subject, tmp: &Path) {
     if subject.system_malloc {
         command.env("Malloc", "1");
     }
     if let Some((_, library)) = &subject.allocator {
         command.env("LD_PRELOAD", library);
+        // Only skinflint's own allocator reads it (run.rs `counted`).
+        command.env("SKINFLINT_STATS", tmp.join("skinflint-stats-%p.json"));
     }
 }
 
@@ -425,7 +427,9 @@ fn chromium(command: &mut Command, profile: &Path, proxy: u16, headless: bool) {
         command.arg("--no-sandbox");
     }
     command.arg(format!("--user-data-dir={}", profile.display()));
-    command.arg(format!("--proxy-server=http://127.0.0.1:{proxy}"));
+    if proxy != 0 {
+        command.arg(format!("--proxy-server=http://127.0.0.1:{proxy}"));
+    }
     command.args([
         "--proxy-bypass-list=<-loopback>;*.localhost;localhost;127.0.0.1",
         "--remote-debugging-port=0",

@@ -169,6 +169,10 @@ Examples:
 A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free slot is
 taken, whether each thread has a heap of its own. A wrong one lists what there is.")]
     WhatIf(WhatIfArgs),
+
+    /// Measure the memory of real browsers: many windows, many pages, and what is left of them
+    #[command(after_help = crate::tabs::HELP)]
+    Tabs(crate::tabs::TabsArgs),
 }
 
 /// What follows the options of `exec`: examples, and the allocator's variables out of their one table.

@@ -30,6 +30,7 @@ use crate::fit;
 use crate::import;
 use crate::launch::{self, Outcome};
 use crate::processes;
+use crate::tabs;
 use crate::top;
 use crate::what_if;
 
@@ -55,6 +56,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
         Command::WhatIf(args) => what_if::what_if(&args),
+        Command::Tabs(args) => tabs::tabs(&args),
     }
 }
 

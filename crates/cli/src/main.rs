@@ -7,6 +7,7 @@
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
 //!   export: trace ► analysis (+ symbols) ► export ► a file of another tool's format
 //!   compare: a program or traces ► compare (+ probe, replay) ► table, page
+//!   tabs: browsers and pages ► browser ► table, picture
 //!   exec: the program itself, on libskinflint.so
 //! ```
 //!
@@ -37,6 +38,7 @@ mod import;
 mod launch;
 mod preflight;
 mod processes;
+mod tabs;
 mod top;
 mod what_if;
 
