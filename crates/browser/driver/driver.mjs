@@ -62,7 +62,9 @@ async function open({ kind, url, ready, timeout_ms }) {
 async function close({ tab: id }) {
   const page = tab(id);
   tabs.delete(id);
-  await page.close({ runBeforeUnload: false });
+  // A page that hangs may never say that it is closed; skinflint counts those.
+  const limit = new Promise((_, fail) => setTimeout(() => fail(new Error('not closed for 20 s')), 20000));
+  await Promise.race([page.close({ runBeforeUnload: false }), limit]);
   return {};
 }
 

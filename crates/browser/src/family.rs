@@ -142,13 +142,23 @@ fn wait_until_gone(child: &mut Child, tree: &mut Tree, limit: Duration) {
 
 /// Takes leave of dead orphans that have come to us: zombies of a tree that has ended. Children that are waited for
 /// elsewhere have groups of their own, of which they are leaders; orphans have not, as a rule, and a leader is left alone.
+/// A process whose first thread is dead can be waited for only when its other threads are: that is given two seconds.
 fn reap() {
+    let until = Instant::now() + Duration::from_secs(2);
+    while reap_once() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many are left that could not be waited for.
+fn reap_once() -> usize {
     let own = std::process::id();
+    let mut left = 0;
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry
             .file_name()
             .to_str()
-            .and_then(|n| n.parse::<u32>().ok())
+            .and_then(|name| name.parse::<u32>().ok())
         else {
             continue;
         };
@@ -156,9 +166,11 @@ fn reap() {
         // SAFETY: numbers only.
         if dead && unsafe { libc::getpgid(pid as i32) } != pid as i32 {
             // SAFETY: a zombie that is our child, of nobody's `Child`; no status is wanted.
-            unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
+            let done = unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
+            left += usize::from(done == 0);
         }
     }
+    left
 }
 
 /// How a program ended, in words; `None` while it runs.

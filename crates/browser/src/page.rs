@@ -142,18 +142,21 @@ fn lines(series: &Series, out: &Path) -> Vec<Line> {
             "runs/{}-{}/samples.jsonl",
             row.label, run.repetition
         ));
-        let samples = sampler::read(&file).unwrap_or_default();
+        let mut samples = sampler::read(&file).unwrap_or_default();
+        sampler::cut_after_last_checkpoint(&mut samples, run.complete);
+        // How long a browser takes to start is not what is compared: all begin at their first checkpoint.
+        let zero = run.checkpoints.first().map_or(0, |c| c.ms);
+        let seconds = |ms: u64| ms.saturating_sub(zero) as f64 / 1e3;
+        let points = samples.iter().filter(|s| s.ms >= zero);
+        let marks = run.checkpoints.iter();
         lines.push(Line {
             label: row.label.clone(),
             color: color(at),
-            points: samples
-                .iter()
-                .filter_map(|s| Some((s.ms as f64 / 1e3, s.pss()? as f64)))
+            points: points
+                .filter_map(|s| Some((seconds(s.ms), s.pss()? as f64)))
                 .collect(),
-            marks: run
-                .checkpoints
-                .iter()
-                .map(|c| (c.ms as f64 / 1e3, c.pss as f64, c.name.clone()))
+            marks: marks
+                .map(|c| (seconds(c.ms), c.pss as f64, c.name.clone()))
                 .collect(),
         });
     }
@@ -360,6 +363,13 @@ pub fn say_versus(one: &crate::series::Versus) -> String {
     )
 }
 
+fn processes(count: usize) -> String {
+    match count {
+        1 => "1 process".into(),
+        n => format!("{n} processes"),
+    }
+}
+
 /// What of closed pages lives.
 pub fn say_left(run: &Run) -> String {
     let zombies = &run.zombies;
@@ -368,7 +378,7 @@ pub fn say_left(run: &Run) -> String {
         "{} {}: {} for pages ({}) with {} open",
         run.subject.label,
         run.repetition,
-        units::plural(zombies.content_processes.len() as u64, "process"),
+        processes(zombies.content_processes.len()),
         units::bytes(held),
         units::plural(u64::from(zombies.tabs_open), "tab")
     );
@@ -446,7 +456,7 @@ pub fn doubts_of(series: &Series) -> Vec<String> {
         if !run.left_over.is_empty() {
             doubts.push(format!(
                 "{name}: {} had to be killed by their mark",
-                units::plural(run.left_over.len() as u64, "process")
+                processes(run.left_over.len())
             ));
         }
         let outside: u64 = run.outside.values().sum();

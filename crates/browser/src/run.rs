@@ -186,6 +186,8 @@ pub fn run(job: &Job) -> Result<Run> {
         .with_context(|| format!("{}: cannot be made", job.folder.display()))?;
     let token = family::token();
     let mut run = blank(job);
+    // What a browser asked for while it was ending is not this one's.
+    job.site.strays();
     let done = measured(job, &token, &mut run);
     run.left_over = family::sweep(&token);
     run.complete = done.is_ok();
@@ -194,7 +196,8 @@ pub fn run(job: &Job) -> Result<Run> {
         Err(error) => format!("{error:#}"),
     };
     (run.outside, run.missing) = job.site.strays();
-    if let Ok(samples) = sampler::read(&job.folder.join("samples.jsonl")) {
+    if let Ok(mut samples) = sampler::read(&job.folder.join("samples.jsonl")) {
+        sampler::cut_after_last_checkpoint(&mut samples, run.complete);
         run.figures = figures::figures(&samples, &run.checkpoints, run.full);
     }
     if let Err(error) = store(job, &run) {
@@ -263,6 +266,9 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
         let main = main_process(job.subject, &running, &mut whole)?;
         strangers.retain(|pid| *pid != main);
         run.driven_version = drive.version();
+        if run.version.is_empty() {
+            run.version = drive.version().unwrap_or_default();
+        }
         let sampler = Sampler::start(
             Tree::new(main, token, &strangers),
             job.interval,

@@ -226,6 +226,17 @@ fn thread_cpu_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
+/// What came after a complete run's last checkpoint is the browser's answer to being asked for its reports.
+pub fn cut_after_last_checkpoint(samples: &mut Vec<Sample>, complete: bool) {
+    if let Some(last) = samples
+        .iter()
+        .rposition(|s| s.checkpoint.is_some())
+        .filter(|_| complete)
+    {
+        samples.truncate(last + 1);
+    }
+}
+
 /// Reads the samples that a run has left. A last line that was cut off is left out.
 ///
 /// # Errors

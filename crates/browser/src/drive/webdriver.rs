@@ -50,12 +50,12 @@ impl WebDriver {
             .http_status_as_error(false)
             .build();
         let agent = ureq::Agent::new_with_config(config);
-        let at = format!("127.0.0.1:{proxy}");
+        // The capability `proxy` has no effect in MiniBrowser 2.50; its own options have.
+        let at = format!("--proxy=http://127.0.0.1:{proxy}");
         let capabilities = json!({"capabilities": {"alwaysMatch": {
             "pageLoadStrategy": "normal",
-            "proxy": {"proxyType": "manual", "httpProxy": at, "sslProxy": at, "noProxy": ["localhost", ".localhost", "127.0.0.1"]},
             "webkitgtk:browserOptions": {"binary": browser, "args": [
-                "--automation", "--javascript-can-open-windows-automatically=true", "--enable-page-cache=false"]}}}});
+                "--automation", at, "--ignore-host=localhost", "--javascript-can-open-windows-automatically=true", "--enable-page-cache=false"]}}}});
         let mut web = WebDriver {
             agent,
             session: format!("{endpoint}/session"),
