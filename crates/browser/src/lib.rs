@@ -23,6 +23,7 @@ pub mod har;
 pub mod page;
 pub mod plan;
 pub mod png;
+pub mod proof;
 pub mod run;
 pub mod sampler;
 pub mod series;

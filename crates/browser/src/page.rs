@@ -413,7 +413,27 @@ fn left(text: &mut String, series: &Series) {
 /// What a reader should know before believing a figure.
 pub fn doubts_of(series: &Series) -> Vec<String> {
     let mut doubts = Vec::new();
+    for proof in &series.proofs {
+        match &proof.in_vain {
+            Some(why) => doubts.push(format!("{}: the preload had no effect: {why}", proof.label)),
+            None => doubts.push(format!(
+                "{}: {} calls of {} were counted, all served by {}",
+                proof.label,
+                units::count(proof.calls),
+                processes(proof.processes as usize),
+                proof.served_by
+            )),
+        }
+    }
     for run in &series.runs {
+        if run.subject.allocator.is_some()
+            && !series.proofs.iter().any(|p| p.label == run.subject.label)
+        {
+            doubts.push(format!(
+                "{}: nobody counted whether the allocator served",
+                run.subject.label
+            ));
+        }
         let name = format!("{} {}", run.subject.label, run.repetition);
         if !run.complete {
             doubts.push(format!("{name}: not complete: {}", run.ended));

@@ -25,6 +25,7 @@ use crate::corpus::{self, Page};
 use crate::drive::Target;
 use crate::har;
 use crate::plan::Plan;
+use crate::proof::{self, Proof};
 use crate::run::{self, Job, Run, write_whole};
 use crate::site::{Mount, Site};
 use crate::start::Subject;
@@ -41,6 +42,8 @@ pub struct Request<'a> {
     pub out: PathBuf,
     /// Packages are here.
     pub cache: PathBuf,
+    /// The library that counts calls; without it nothing is counted, and every output says so.
+    pub probe: Option<PathBuf>,
     /// Recordings that take the place of the plan's pages.
     pub replay: Vec<PathBuf>,
     /// Windows on a display instead of headless.
@@ -125,6 +128,8 @@ pub struct Series {
     pub rows: Vec<Row>,
     /// Of allocators, each against the best of the others after the close.
     pub versus: Vec<Versus>,
+    /// Whether preloaded allocators served.
+    pub proofs: Vec<Proof>,
     /// All runs.
     pub runs: Vec<Run>,
     /// It was ended by a signal.
@@ -146,8 +151,28 @@ pub fn series(request: &Request) -> Result<Series> {
     } else {
         None
     };
+    let job = |subject, folder, repetition| Job {
+        subject,
+        plan: &request.plan,
+        targets: &targets,
+        octane: octane.as_ref(),
+        site: &site,
+        cache: &request.cache,
+        folder,
+        headful: request.headful,
+        interval: request.interval,
+        repetition,
+        progress: request.progress,
+    };
     let mut runs = Vec::new();
+    let mut proofs = Vec::new();
     let mut interrupted = false;
+    for subject in &request.subjects {
+        let folder = request.out.join(format!("checks/{}", subject.label));
+        if let Some(probe) = &request.probe {
+            proofs.extend(proof::prove(&job(subject, folder.as_path(), 0), probe)?);
+        }
+    }
     'all: for repetition in 1..=request.repeat {
         let mut order: Vec<&Subject> = request.subjects.iter().collect();
         if repetition % 2 == 0 {
@@ -166,31 +191,18 @@ pub fn series(request: &Request) -> Result<Series> {
                 runs.push(run);
                 continue;
             }
-            let job = Job {
-                subject,
-                plan: &request.plan,
-                targets: &targets,
-                octane: octane.as_ref(),
-                site: &site,
-                cache: &request.cache,
-                folder: &folder,
-                headful: request.headful,
-                interval: request.interval,
-                repetition,
-                progress: request.progress,
-            };
-            let run = run::run(&job)?;
+            let run = run::run(&job(subject, folder.as_path(), repetition))?;
             (request.progress)(&format!("{} {repetition}: {}", subject.label, run.ended));
             interrupted = crate::family::is_interrupted();
             runs.push(run);
-            let so_far = together(request, &targets, runs.clone(), interrupted);
+            let so_far = together(request, &targets, runs.clone(), proofs.clone(), interrupted);
             write(request, &so_far)?;
             if interrupted {
                 break 'all;
             }
         }
     }
-    let all = together(request, &targets, runs, interrupted);
+    let all = together(request, &targets, runs, proofs, interrupted);
     write(request, &all)?;
     Ok(all)
 }
@@ -381,7 +393,13 @@ fn write(request: &Request, series: &Series) -> Result<()> {
     write_whole(&request.out.join("index.html"), page.as_bytes())
 }
 
-fn together(request: &Request, targets: &[Target], runs: Vec<Run>, interrupted: bool) -> Series {
+fn together(
+    request: &Request,
+    targets: &[Target],
+    runs: Vec<Run>,
+    proofs: Vec<Proof>,
+    interrupted: bool,
+) -> Series {
     let rows: Vec<Row> = request
         .subjects
         .iter()
@@ -402,6 +420,7 @@ fn together(request: &Request, targets: &[Target], runs: Vec<Run>, interrupted: 
         pages: targets.iter().map(|target| target.host.clone()).collect(),
         rows,
         versus,
+        proofs,
         runs,
         interrupted,
     }

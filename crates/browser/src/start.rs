@@ -68,6 +68,9 @@ pub struct Subject {
     pub allocator: Option<(String, PathBuf)>,
     /// Whether `Malloc=1` sends WebKit's own heap to malloc.
     pub system_malloc: bool,
+    /// Set besides, for the run that counts (proof.rs).
+    #[serde(skip)]
+    pub environment: Vec<(String, String)>,
 }
 
 impl Subject {
@@ -128,6 +131,7 @@ impl Subject {
             program,
             allocator: None,
             system_malloc: false,
+            environment: Vec::new(),
         }
     }
 
@@ -407,6 +411,7 @@ fn command(
 }
 
 fn preload(command: &mut Command, subject: &Subject, tmp: &Path) {
+    command.envs(subject.environment.iter().cloned());
     if subject.system_malloc {
         command.env("Malloc", "1");
     }

@@ -16,12 +16,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
+use skinflint_base::env;
 use skinflint_browser::plan::{self, Kind, Plan};
 use skinflint_browser::series::{self, Request, Series};
 use skinflint_browser::start::Subject;
 use skinflint_browser::{corpus, page, png};
 
 use crate::compare::places;
+use crate::launch::find_library;
 
 pub const HELP: &str = "\
 Examples:
@@ -168,6 +170,15 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
         repeat: args.repeat,
         out: std::path::absolute(&output)?,
         cache,
+        probe: probe().map_or_else(
+            |error| {
+                if !args.allocators.is_empty() {
+                    say!("skinflint: calls are not counted: {error:#}");
+                }
+                None
+            },
+            Some,
+        ),
         replay: args.replay.clone(),
         headful: args.headful,
         interval: Duration::from_millis(args.sample),
@@ -200,6 +211,11 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
         (false, true) => 0,
         (false, false) => 1,
     })
+}
+
+/// The library that counts calls.
+fn probe() -> Result<PathBuf> {
+    find_library("libskinflint_probe.so", env::PROBE_LIBRARY.name())
 }
 
 fn planned(args: &TabsArgs) -> Result<Plan> {

@@ -50,8 +50,9 @@
 //! `heap` allocation · `mark` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
 //! when · `world` · `verify` · `typed` the safe side.
 //!
-//! Seams: incremental marking (`mark`), a variable-size space (`space`), heap snapshots ([`Heap::each_object`] with
-//! a listing tracer, as in `verify`), retaining paths ([`Heap::path_to`]).
+//! [`snapshot`] heap snapshots, retaining paths ([`Retainers`]) · [`census`] sums by kind.
+//!
+//! Seams: incremental marking (`mark`), a variable-size space (`space`).
 //!
 //! Not here: moving objects, threads that share a heap, free-list policies, reference counts.
 #![cfg(not(loom))]
@@ -61,6 +62,8 @@ mod backing;
 #[cfg(miri)]
 mod backing_miri;
 mod bits;
+mod cells;
+pub mod census;
 mod chunks;
 mod collect;
 #[cfg(all(not(miri), target_arch = "x86_64"))]
@@ -70,7 +73,11 @@ mod heap;
 mod kind;
 pub mod layout;
 mod mark;
+// Miri has no reservations of address space; the models and properties of `policy` judge it instead.
+#[cfg(not(miri))]
+pub mod policy;
 mod roots;
+pub mod snapshot;
 mod source;
 mod space;
 mod sweep;
@@ -81,14 +88,15 @@ pub mod typed;
 mod verify;
 mod world;
 
+pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
 pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn};
 pub use mark::{Pair, Tracer, WeakCell};
 pub use roots::{From, RootId};
+pub use snapshot::retain::{Path, Retainers, Step, Wanted};
 pub use source::{Source, SourceCounts};
 pub use sweep::Fault;
 pub use trigger::{Collection, Growth, Reason};
-pub use verify::{Path, Step};
 pub use world::{Config, World};

@@ -25,6 +25,7 @@ use core::ptr::NonNull;
 
 use crate::bits::each;
 use crate::layout::{Arena, Chunk};
+use crate::snapshot::tell::{Listener, Strength};
 
 /// Entries of the mark stack: one megabyte of pointers. A deep list needs one, a wide array as many as it has.
 const STACK_MOST: usize = 1 << 17;
@@ -93,6 +94,8 @@ pub struct Tracer {
     pairs: Vec<NonNull<Pair>>,
     /// Where edges are only listed, for the second tracer (`verify`).
     told: Option<Told>,
+    /// Where each edge is told to somebody at once, with its name (`snapshot::tell`).
+    pub(crate) listener: Option<NonNull<dyn Listener>>,
 }
 
 /// Key and value of a pair.
@@ -128,6 +131,7 @@ impl Tracer {
             weak: Vec::new(),
             pairs: Vec::new(),
             told: None,
+            listener: None,
         }
     }
 
@@ -166,6 +170,9 @@ impl Tracer {
     fn edge_slow(&mut self, object: NonNull<u8>) {
         if let Some(told) = &mut self.told {
             told.edges.push(object);
+            return;
+        }
+        if self.heard(Strength::Strong, Some(object)) {
             return;
         }
         // Memory may be short just now: a refusal is one more reason to delay.
@@ -212,7 +219,7 @@ impl Tracer {
 
     /// Tells an edge that keeps nothing alive. The cell is within the object that is traced, or in a root.
     pub fn weak(&mut self, cell: &WeakCell) {
-        if self.told.is_none() && cell.get().is_some() {
+        if self.told.is_none() && cell.get().is_some() && !self.heard(Strength::Weak, cell.get()) {
             self.weak.push(NonNull::from(cell));
         }
     }
@@ -221,6 +228,8 @@ impl Tracer {
     pub fn pair(&mut self, pair: &Pair) {
         if let Some(told) = &mut self.told {
             told.pairs.push((pair.key.get(), pair.value.get()));
+        } else if self.heard(Strength::Key, pair.key.get()) {
+            self.heard(Strength::Value, pair.value.get());
         } else {
             self.pairs.push(NonNull::from(pair));
         }

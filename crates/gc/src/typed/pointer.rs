@@ -183,6 +183,11 @@ unsafe impl<P: Trace + Copy> Trace for Slot<P> {
             pointer.trace(tracer);
         }
     }
+    fn name_edges(&self, tracer: &mut Tracer) {
+        if let Some(pointer) = self.0.get() {
+            pointer.name_edges(tracer);
+        }
+    }
 }
 
 // SAFETY: as what it holds.
@@ -222,6 +227,9 @@ unsafe impl<T: Trace> Trace for Locked<T> {
     const FINALIZE: Finalize = T::FINALIZE;
     fn trace(&self, tracer: &mut Tracer) {
         self.0.borrow().trace(tracer);
+    }
+    fn name_edges(&self, tracer: &mut Tracer) {
+        self.0.borrow().name_edges(tracer);
     }
 }
 
