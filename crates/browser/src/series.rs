@@ -151,17 +151,17 @@ pub fn series(request: &Request) -> Result<Series> {
     } else {
         None
     };
-    let job = |subject, folder, repetition| Job {
-        subject,
+    let usual = Job {
+        subject: request.subjects.first().context("no browser is named")?,
         plan: &request.plan,
         targets: &targets,
         octane: octane.as_ref(),
         site: &site,
         cache: &request.cache,
-        folder,
+        folder: &request.out,
         headful: request.headful,
         interval: request.interval,
-        repetition,
+        repetition: 0,
         progress: request.progress,
     };
     let mut runs = Vec::new();
@@ -170,7 +170,14 @@ pub fn series(request: &Request) -> Result<Series> {
     for subject in &request.subjects {
         let folder = request.out.join(format!("checks/{}", subject.label));
         if let Some(probe) = &request.probe {
-            proofs.extend(proof::prove(&job(subject, folder.as_path(), 0), probe)?);
+            proofs.extend(proof::prove(
+                &Job {
+                    subject,
+                    folder: &folder,
+                    ..usual
+                },
+                probe,
+            )?);
         }
     }
     'all: for repetition in 1..=request.repeat {
@@ -191,7 +198,12 @@ pub fn series(request: &Request) -> Result<Series> {
                 runs.push(run);
                 continue;
             }
-            let run = run::run(&job(subject, folder.as_path(), repetition))?;
+            let run = run::run(&Job {
+                subject,
+                folder: &folder,
+                repetition,
+                ..usual
+            })?;
             (request.progress)(&format!("{} {repetition}: {}", subject.label, run.ended));
             interrupted = crate::family::is_interrupted();
             runs.push(run);
