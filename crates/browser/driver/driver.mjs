@@ -81,13 +81,17 @@ async function evaluate({ tab: id, script }) {
 async function gc() {
   if (!cdp) throw new Error('this protocol has no garbage collection');
   let collected = 0;
+  let silent = 0;
+  // A page that hangs does not collect; the others do.
+  const within = (promise) => Promise.race([promise, new Promise((_, fail) => setTimeout(() => fail(new Error('silent')), 5000))]);
   for (const page of [first, ...tabs.values()]) {
-    const session = await page.createCDPSession();
     try {
-      await session.send('HeapProfiler.collectGarbage');
+      const session = await within(page.createCDPSession());
+      await within(session.send('HeapProfiler.collectGarbage'));
+      await within(session.detach());
       collected++;
-    } finally {
-      await session.detach().catch(() => {});
+    } catch {
+      silent++;
     }
   }
   const session = await browser.target().createCDPSession();
@@ -97,7 +101,7 @@ async function gc() {
   } finally {
     await session.detach().catch(() => {});
   }
-  return { collected };
+  return { collected, silent };
 }
 
 // Chromium's memory-infra: one detailed dump of all its processes, as its trace events.

@@ -580,9 +580,17 @@ impl Runner<'_, '_> {
         if !self.job.plan.gc {
             return Ok(());
         }
-        let done = match self.job.subject.browser {
-            Browser::Firefox => self.firefox_report(name, true)?,
-            _ => self.drive.collect().map_err(|error| self.blame(error))?,
+        let asked = match self.job.subject.browser {
+            Browser::Firefox => self.firefox_report(name, true),
+            _ => self.drive.collect(),
+        };
+        let done = match asked {
+            Ok(done) => done,
+            Err(error) => {
+                self.alive()?;
+                self.run.notes.push(format!("{name}: {error:#}"));
+                return Ok(());
+            }
         };
         if !done {
             return Ok(());

@@ -172,7 +172,7 @@ fn two_windows(browser: &str) {
     // B2. Both stay open: 64 MiB above the start; after the close one of them.
     assert!(pss("tabs-open") >= pss("start") + 64 * MIB, "{run:#}");
     assert!(
-        pss("tabs-closed-gc") + 24 * MIB <= pss("tabs-open"),
+        pss("tabs-closed-gc") + 24 * MIB <= pss("tabs-open-gc"),
         "{run:#}"
     );
     for checkpoint in run["checkpoints"].as_array().expect("checkpoints") {
