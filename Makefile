@@ -10,6 +10,8 @@
 #   make browser-test  the HTML report in Chromium, of a recording of ten million events, and a heap snapshot in its
 #                      DevTools (two minutes; part of `make test`)
 #   make bench-page    the page's bars: opens in 2 s, brushes in 50 ms (on a quiet machine)
+#   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (two minutes;
+#                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test`)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
 #   make js        the JavaScript hosts: Boa on its own heap and on ours (some minutes; needs Rust 1.91)
 #   make js-test   the same results on both, and on node; what the host says (part of `make test`)
@@ -33,6 +35,7 @@ export NODE_EXTRA_CA_CERTS
 
 .PHONY: help shim-test deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean js js-deps js-test js-engine-test
 .PHONY: help deps test-deps parquet-deps metrics-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean
+.PHONY: help deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare tabs-deps tabs-test browser-test bench-page consumers-test screenshots install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -76,6 +79,15 @@ consumers-test: test-deps
 	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
 	$(CARGO) test --locked -p skinflint-cli --features browsers --test browsers
 
+# Browsers, a display for those that need one, and what drives them.
+tabs-deps: deps
+	@sh bench/need.sh chromium:chromium firefox-esr:firefox-esr WebKitWebDriver:webkit2gtk-driver Xvfb:xvfb \
+	  node:nodejs npm:npm pip3:python3-pip tar:tar mount:mount
+
+# Memory tests in real browsers, on pages made by hand; with SKINFLINT_LONG=1 on the corpus too, which is fetched.
+tabs-test: tabs-deps
+	$(CARGO) test --locked -p skinflint-cli --features browsers --test tabs
+
 bench-deps: deps
 	@sh bench/need.sh heaptrack:heaptrack valgrind:valgrind zstd:zstd redis-server:redis-server \
 	  redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs jq:jq xmllint:libxml2-utils
@@ -115,6 +127,7 @@ test: test-deps parquet-deps metrics-deps build
 	@$(MAKE) --no-print-directory js-test
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory browser-test
+	@$(MAKE) --no-print-directory tabs-test
 	@$(MAKE) --no-print-directory check
 	@echo "make test: everything held"
 

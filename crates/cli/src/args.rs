@@ -182,6 +182,9 @@ taken, whether each thread has a heap of its own. A wrong one lists what there i
     /// Run object traces under free-list policies of a garbage-collected heap
     #[command(after_help = crate::gc::HELP)]
     Gc(crate::gc::GcArgs),
+    /// Measure the memory of real browsers: many windows, many pages, and what is left of them
+    #[command(after_help = crate::tabs::HELP)]
+    Tabs(crate::tabs::TabsArgs),
 
     /// Run JavaScript on Boa: a tab for each program, each a tenant of the garbage-collected heap
     #[command(after_help = crate::js_args::HELP)]

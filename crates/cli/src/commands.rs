@@ -34,6 +34,7 @@ use crate::js;
 use crate::launch::{self, Outcome};
 use crate::memory;
 use crate::processes;
+use crate::tabs;
 use crate::top;
 use crate::what_if;
 
@@ -62,6 +63,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Fit(args) => fit::fit(&args),
         Command::WhatIf(args) => what_if::what_if(&args),
         Command::Gc(args) => gc::gc(&args),
+        Command::Tabs(args) => tabs::tabs(&args),
         Command::Js(args) => js::js(&args),
     }
 }

@@ -150,7 +150,8 @@ fn writable(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn places() -> Places {
+/// Where allocators are looked for.
+pub fn places() -> Places {
     let skinflint = find_library("libskinflint.so", env::ALLOCATOR.name()).ok();
     let lists = match std::env::var_os(env::PEERS.name()) {
         Some(list) => vec![PathBuf::from(list)],

@@ -8,6 +8,7 @@
 //!   export: trace ► analysis (+ symbols) ► export ► a file of another tool's format
 //!   compare: a program or traces ► compare (+ probe, replay) ► table, page
 //!   heap: a .heapsnapshot ► snapshot ► sums, dominators, paths, differences
+//!   tabs: browsers and pages ► browser ► table, picture
 //!   exec: the program itself, on libskinflint.so      js: the JavaScript host itself
 //! ```
 //!
@@ -44,6 +45,7 @@ mod launch;
 mod memory;
 mod preflight;
 mod processes;
+mod tabs;
 mod top;
 mod what_if;
 

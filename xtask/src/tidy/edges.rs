@@ -60,11 +60,14 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     // The only crate that draws on a terminal by itself.
     ("top", &["trace", "symbols", "analysis", "view"]),
+    // `compare`: medians and ratios are those of every other comparison; `view`: figures and the page's look.
+    ("browser", &["compare", "view"]),
     (
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
             "compare", "export", "top", "report", "snapshot", "gc", "objects",
+            "compare", "export", "top", "report", "browser",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.

@@ -1,0 +1,236 @@
+//! Chromium by CDP and Firefox by WebDriver BiDi, through puppeteer-core in a small program of ours.
+//!
+//! ```text
+//!   this ── {"id":1,"do":"open",…} ─► stdin  driver.mjs (node) ─► WebSocket ─► browser
+//!        ◄─ {"id":1,"ok":{…}} ─────── stdout
+//! ```
+//!
+//! N1  The program and its lock file are part of this one (`include_str!`); `npm ci` puts the packages, checked by the
+//!     hashes of the lock file, into the cache folder once.
+//! N2  Answers are matched by number: one that comes after its limit is not taken for the next one's.
+//!
+//! Not here: the protocol's meaning (driver.mjs).
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::{Drive, Loaded, Target, wait};
+use crate::family;
+use crate::plan::Kind;
+use crate::start::Driver;
+
+const SCRIPT: &str = include_str!("../../driver/driver.mjs");
+const PACKAGE: &str = include_str!("../../driver/package.json");
+const LOCK: &str = include_str!("../../driver/package-lock.json");
+
+/// What a call may take beyond the time that the page is given.
+const SLACK: Duration = Duration::from_secs(20);
+/// What a call that waits for no page may take.
+const CALL: Duration = Duration::from_secs(60);
+
+/// The program, connected.
+pub struct Node {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    answers: Receiver<Value>,
+    number: u64,
+    version: Option<String>,
+}
+
+/// Puts the driver and its packages into the cache; returns the folder.
+///
+/// # Errors
+/// If npm is not there, or fails.
+pub fn install(cache: &Path) -> Result<PathBuf> {
+    use sha2::{Digest, Sha256};
+    // Another lock file is another folder: versions of skinflint do not disturb each other.
+    let sum = Sha256::digest([SCRIPT, PACKAGE, LOCK].concat());
+    let name: String = sum
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let folder = cache.join(format!("driver-{name}"));
+    if folder.join("ready").exists() {
+        return Ok(folder);
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+    for (file, text) in [
+        ("driver.mjs", SCRIPT),
+        ("package.json", PACKAGE),
+        ("package-lock.json", LOCK),
+    ] {
+        fs::write(folder.join(file), text)
+            .with_context(|| format!("{}/{file}", folder.display()))?;
+    }
+    let done = Command::new("npm")
+        .args([
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+        ])
+        .current_dir(&folder)
+        .output()
+        .context("npm cannot be started; `make tabs-deps` installs it")?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        bail!("npm ci in {} failed: {}", folder.display(), said.trim());
+    }
+    fs::write(folder.join("ready"), "")?;
+    Ok(folder)
+}
+
+impl Node {
+    /// Starts the program and connects it to a browser.
+    ///
+    /// # Errors
+    /// If either fails.
+    pub fn connect(
+        cache: &Path,
+        driver: Driver,
+        endpoint: &str,
+        token: &str,
+        log: &Path,
+    ) -> Result<Node> {
+        let folder = install(cache)?;
+        let said = fs::File::options().append(true).create(true).open(log)?;
+        let mut command = Command::new("node");
+        command.arg(folder.join("driver.mjs")).current_dir(&folder);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said);
+        let mut child =
+            family::start(&mut command, token).context("`make tabs-deps` installs node")?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().context("no pipe from the driver")?;
+        let (send, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let value = serde_json::from_str(&line).unwrap_or(Value::Null);
+                if send.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut node = Node {
+            child,
+            stdin,
+            answers,
+            number: 0,
+            version: None,
+        };
+        let protocol = if driver == Driver::Bidi {
+            "bidi"
+        } else {
+            "cdp"
+        };
+        let answer = node.ask(
+            json!({"do": "connect", "protocol": protocol, "endpoint": endpoint}),
+            CALL,
+        )?;
+        node.version = answer["version"].as_str().map(str::to_owned);
+        Ok(node)
+    }
+
+    /// Asks, and waits for the answer of the same number (N2).
+    ///
+    /// # Errors
+    /// What the driver says, or that it says nothing.
+    pub fn ask(&mut self, mut request: Value, limit: Duration) -> Result<Value> {
+        self.number += 1;
+        request["id"] = self.number.into();
+        let what = request["do"].as_str().unwrap_or("").to_owned();
+        let stdin = self.stdin.as_mut().context("the driver has been ended")?;
+        writeln!(stdin, "{request}").with_context(|| format!("{what}: the driver has ended"))?;
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut answer = wait(&self.answers, left, &what)?;
+            if answer["id"] != self.number {
+                continue;
+            }
+            if let Some(error) = answer["error"].as_str() {
+                bail!("{what}: {error}");
+            }
+            return Ok(answer["ok"].take());
+        }
+    }
+
+    /// Records pages as HAR; the recording, and how many requests had not ended.
+    ///
+    /// # Errors
+    /// If a page cannot be loaded.
+    pub fn record(&mut self, urls: &[String], limit: Duration) -> Result<(Value, u64)> {
+        let all = limit * urls.len() as u32 + SLACK;
+        let request = json!({"do": "record", "urls": urls, "timeout_ms": limit.as_millis() as u64, "settle_ms": 2000});
+        let mut answer = self.ask(request, all)?;
+        let unfinished = answer["unfinished"].as_u64().unwrap_or(0);
+        Ok((answer["har"].take(), unfinished))
+    }
+}
+
+impl Drive for Node {
+    fn open(&mut self, target: &Target, kind: Kind, limit: Duration) -> Result<Loaded> {
+        let request = json!({"do": "open", "kind": kind.name(), "url": target.url, "ready": target.ready,
+                             "timeout_ms": limit.as_millis() as u64});
+        let answer = self.ask(request, limit + SLACK)?;
+        Ok(Loaded {
+            tab: answer["tab"].as_str().unwrap_or_default().to_owned(),
+            load_ms: answer["load_ms"].as_u64().unwrap_or(0),
+            failed: answer["failed"].as_str().map(str::to_owned),
+        })
+    }
+
+    fn close(&mut self, tab: &str) -> Result<()> {
+        self.ask(json!({"do": "close", "tab": tab}), CALL).map(drop)
+    }
+
+    fn collect(&mut self) -> Result<bool> {
+        match self.ask(json!({"do": "gc"}), CALL * 2) {
+            Ok(_) => Ok(true),
+            Err(error) if error.to_string().contains("no garbage collection") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn dump(&mut self) -> Result<Option<Value>> {
+        match self.ask(json!({"do": "dump"}), CALL * 2) {
+            Ok(mut answer) => Ok(Some(answer["events"].take())),
+            Err(error) if error.to_string().contains("no memory dump") => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn helpers(&self) -> Vec<u32> {
+        vec![self.child.id()]
+    }
+
+    fn version(&self) -> Option<String> {
+        self.version.clone()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Its stdin's end is its end (driver.mjs, D3); it is not waited for long.
+        self.stdin = None;
+        for _ in 0..50 {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

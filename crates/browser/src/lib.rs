@@ -1,0 +1,33 @@
+//! Memory tests in real browsers: many windows, many pages, and what is left when they are closed.
+//!
+//! ```text
+//!   plan ─┐                        ┌─► drive: CDP, BiDi (node), Marionette, WebDriver, a page that opens windows
+//!   pages ┼─► run: start, load … ──┤
+//!         │   close, rest          └─► sampler: PSS of every process of the browser ─► samples.jsonl
+//!   site ◄┘ (the pages' server)                 │
+//!                        figures, zombies ◄─────┴──► result.json ─► series ─► page: picture, table, JSON
+//! ```
+//!
+//! B1  Memory is that of the whole process tree, each page of memory once (PSS); a sum of RSS is never a headline.
+//! B2  A run leaves what it has measured on disk as it goes; a run that was complete is not done again.
+//! B3  Nothing that was started is left running, and nothing else is ended (family.rs).
+//! B4  Every output says which browser, version, driver, plan, pages and machine.
+//!
+//! Not here: flags and where output goes (`cli`).
+
+pub mod corpus;
+pub mod drive;
+pub mod family;
+pub mod figures;
+pub mod har;
+pub mod page;
+pub mod plan;
+pub mod png;
+pub mod proof;
+pub mod run;
+pub mod sampler;
+pub mod series;
+pub mod site;
+pub mod start;
+pub mod tree;
+pub mod zombies;

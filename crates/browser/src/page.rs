@@ -1,0 +1,509 @@
+//! The picture: memory over time of all browsers in one graph with its checkpoints, and the table beside it.
+//!
+//! ```text
+//!   PSS │    ╭─╮  ┊ chromium        name, median [least … most] of complete runs
+//!       │  ╭─╯ ╰╮ ┊ ╭ firefox
+//!       └──────── s
+//! ```
+//!
+//! G1  Of each browser the run with the median peak is drawn; the others are in the table.
+//! G2  The axis of bytes begins at 0. Only exact samples are drawn: there is no PSS between them.
+//! G3  The file makes no request and runs nothing; all text is escaped.
+//!
+//! Not here: the look of our pages (`view`), figures (series.rs).
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use skinflint_compare::plot::color;
+use skinflint_view::html::{STYLE, escape};
+use skinflint_view::units;
+
+use crate::run::Run;
+use crate::sampler;
+use crate::series::{Row, Series, Spread};
+
+const WIDTH: f64 = 1180.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 150.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 30.0;
+
+const OWN_STYLE: &str = "
+.chart { min-width: 640px; width: 100%; } svg text { font-size: 11.5px; fill: var(--soft); } svg text.name { font-size: 12.5px; fill: var(--ink); }
+.grid { stroke: var(--line); stroke-width: 1; } td .i { display: block; font-size: 11px; color: var(--soft); }
+";
+
+/// A line of the graph.
+struct Line {
+    label: String,
+    color: String,
+    points: Vec<(f64, f64)>,
+    marks: Vec<(f64, f64, String)>,
+}
+
+/// The whole file.
+pub fn render(series: &Series, out: &Path) -> String {
+    let title = format!(
+        "{} in {}",
+        series.plan.name,
+        units::plural(series.rows.len() as u64, "browser")
+    );
+    let mut text = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
+         http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+         form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta \
+         name=\"color-scheme\" content=\"light dark\">\n<title>{0} · skinflint tabs</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n\
+         </head>\n<body>\n<header>\n<h1>{0}</h1>\n",
+        escape(&title)
+    );
+    head(&mut text, series);
+    text.push_str("</header>\n<main>\n<section><div class=\"head\"><h2>Memory over time</h2></div>\n<p class=\"small soft\">PSS of all \
+                   processes of the browser, each page of memory once. Of each browser the run with the median peak; circles are \
+                   checkpoints.</p><div class=\"scroll\">");
+    text.push_str(&graph(&lines(series, out)));
+    text.push_str("</div></section>\n");
+    table(&mut text, series);
+    left(&mut text, series);
+    doubts(&mut text, series);
+    text.push_str("</main>\n</body>\n</html>\n");
+    text
+}
+
+fn head(text: &mut String, series: &Series) {
+    let plan = &series.plan;
+    let complete: u32 = series.rows.iter().map(|row| row.complete).sum();
+    let all: u32 = series.rows.iter().map(|row| row.runs).sum();
+    let class = if complete == all && !series.interrupted {
+        ""
+    } else {
+        "warn"
+    };
+    let said = if series.interrupted {
+        "; interrupted"
+    } else {
+        ""
+    };
+    let _ = write!(
+        text,
+        "<p class=\"status {class}\"><b>{complete} of {all} runs complete{said}</b></p>\n<dl class=\"facts\">"
+    );
+    let keep = if plan.keep == 0 {
+        "all".to_owned()
+    } else {
+        plan.keep.to_string()
+    };
+    let facts = [
+        ("Pages", series.pages.len().to_string()),
+        ("Cycles", plan.cycles.to_string()),
+        ("Windows kept open", keep),
+        ("Seconds between loads", plan.interval_s.to_string()),
+        ("Machine", series.machine.clone()),
+        ("Skinflint", env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    for (name, value) in facts {
+        let _ = write!(
+            text,
+            "<div><dt>{name}</dt><dd>{}</dd></div>",
+            escape(&value)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "</dl>\n<p class=\"mono soft\">{}</p>",
+        escape(&series.command.join(" "))
+    );
+}
+
+/// The run with the median peak.
+fn typical<'a>(label: &str, runs: &'a [Run]) -> Option<&'a Run> {
+    let own = |complete: bool| {
+        runs.iter()
+            .filter(move |r| r.subject.label == label && (r.complete || !complete))
+    };
+    let mut candidates: Vec<&Run> = own(true).collect();
+    if candidates.is_empty() {
+        candidates = own(false).collect();
+    }
+    candidates.sort_by_key(|run| run.figures.peak_pss);
+    candidates
+        .get(candidates.len().saturating_sub(1) / 2)
+        .copied()
+}
+
+fn lines(series: &Series, out: &Path) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (at, row) in series.rows.iter().enumerate() {
+        let Some(run) = typical(&row.label, &series.runs) else {
+            continue;
+        };
+        let file = out.join(format!(
+            "runs/{}-{}/samples.jsonl",
+            row.label, run.repetition
+        ));
+        let mut samples = sampler::read(&file).unwrap_or_default();
+        sampler::cut_after_last_checkpoint(&mut samples, run.complete);
+        // How long a browser takes to start is not what is compared: all begin at their first checkpoint.
+        let zero = run.checkpoints.first().map_or(0, |c| c.ms);
+        let seconds = |ms: u64| ms.saturating_sub(zero) as f64 / 1e3;
+        let points = samples.iter().filter(|s| s.ms >= zero);
+        let marks = run.checkpoints.iter();
+        lines.push(Line {
+            label: row.label.clone(),
+            color: color(at),
+            points: points
+                .filter_map(|s| Some((seconds(s.ms), s.pss()? as f64)))
+                .collect(),
+            marks: marks
+                .map(|c| (seconds(c.ms), c.pss as f64, c.name.clone()))
+                .collect(),
+        });
+    }
+    lines
+}
+
+/// A round number of bytes above.
+fn ceiling(bytes: f64) -> f64 {
+    let unit = 2f64.powf((bytes.max(4096.0) / 4.0).log2().floor());
+    (bytes.max(4096.0) / unit).ceil() * unit
+}
+
+fn graph(lines: &[Line]) -> String {
+    let last = lines
+        .iter()
+        .flat_map(|line| &line.points)
+        .map(|p| p.0)
+        .fold(1.0, f64::max);
+    let most = ceiling(
+        lines
+            .iter()
+            .flat_map(|line| &line.points)
+            .map(|p| p.1)
+            .fold(0.0, f64::max),
+    );
+    let x = |s: f64| LEFT + (WIDTH - LEFT - RIGHT) * (s / last);
+    let y = |bytes: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - bytes / most);
+    let mut svg = format!(
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"PSS over time\">"
+    );
+    for step in 0..=4 {
+        let bytes = most * f64::from(step) / 4.0;
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{1:.1}\" y2=\"{1:.1}\"/><text x=\"{2:.1}\" y=\"{3:.1}\" text-anchor=\"end\">{4}</text>",
+            WIDTH - RIGHT,
+            y(bytes),
+            LEFT - 8.0,
+            y(bytes) + 4.0,
+            escape(&units::bytes(bytes as u64))
+        );
+        let seconds = last * f64::from(step) / 4.0;
+        let _ = write!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{seconds:.0} s</text>",
+            x(seconds),
+            HEIGHT - 8.0
+        );
+    }
+    let mut names: Vec<(f64, &Line)> = Vec::new();
+    for line in lines {
+        let mut path = String::new();
+        for (at, (s, bytes)) in line.points.iter().enumerate() {
+            let _ = write!(
+                path,
+                "{}{:.1} {:.1}",
+                if at == 0 { 'M' } else { 'L' },
+                x(*s),
+                y(*bytes)
+            );
+        }
+        let _ = write!(
+            svg,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"/>",
+            line.color
+        );
+        for (s, bytes, name) in &line.marks {
+            let _ = write!(
+                svg,
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.4\" fill=\"var(--card)\" stroke=\"{}\" stroke-width=\"1.5\"><title>{}: {}, {}</title></circle>",
+                x(*s),
+                y(*bytes),
+                line.color,
+                escape(&line.label),
+                escape(name),
+                escape(&units::bytes(*bytes as u64))
+            );
+        }
+        if let Some((_, bytes)) = line.points.last() {
+            names.push((y(*bytes), line));
+        }
+    }
+    // Names do not cover each other: from the top, each at least a line below the one before.
+    names.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut lowest = TOP;
+    for (at, line) in names {
+        let at = at.max(lowest);
+        lowest = at + 15.0;
+        let _ = write!(
+            svg,
+            "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\"><tspan fill=\"{}\">● </tspan>{}</text>",
+            WIDTH - RIGHT + 8.0,
+            at + 4.0,
+            line.color,
+            escape(&line.label)
+        );
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+/// A figure as its name wants it said.
+pub fn say(name: &str, value: f64) -> String {
+    if name.contains("share") {
+        return format!("{:.1} %", value * 100.0);
+    }
+    if name.contains("bytes per minute") {
+        let sign = if value < 0.0 { "−" } else { "+" };
+        return format!("{sign}{}/min", units::bytes(value.abs() as u64));
+    }
+    if name.contains("PSS") || name.contains("USS") || name.contains("RSS") || name.contains("AWSY")
+    {
+        return units::bytes(value.max(0.0) as u64);
+    }
+    if name.ends_with(", s") {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+/// Median, and the range if there are several.
+pub fn say_spread(name: &str, spread: &Spread) -> (String, String) {
+    let range = if spread.runs > 1 {
+        format!("{} … {}", say(name, spread.low), say(name, spread.high))
+    } else {
+        String::new()
+    };
+    (say(name, spread.median), range)
+}
+
+/// Names of figures, in the order of their first row.
+pub fn names(rows: &[Row]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in rows.iter().flat_map(|row| &row.figures) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+fn table(text: &mut String, series: &Series) {
+    text.push_str("<section><div class=\"head\"><h2>Figures</h2></div><p class=\"small soft\">Median of complete runs; below it the least and the greatest.</p><div class=\"scroll\"><table class=\"figures\"><thead><tr><th></th>");
+    for row in &series.rows {
+        let _ = write!(
+            text,
+            "<th class=\"n\">{}<br>{}</th>",
+            escape(&row.label),
+            escape(&row.version)
+        );
+    }
+    text.push_str("</tr></thead><tbody>\n<tr><td>complete runs</td>");
+    for row in &series.rows {
+        let _ = write!(
+            text,
+            "<td class=\"n\">{} of {}</td>",
+            row.complete, row.runs
+        );
+    }
+    text.push_str("</tr><tr><td>failed loads</td>");
+    for row in &series.rows {
+        let _ = write!(
+            text,
+            "<td class=\"n\">{} of {}</td>",
+            row.failed_loads, row.loads
+        );
+    }
+    text.push_str("</tr>");
+    for name in names(&series.rows) {
+        let _ = write!(text, "<tr><td>{}</td>", escape(&name));
+        for row in &series.rows {
+            match row.figure(&name) {
+                Some(spread) => {
+                    let (mid, range) = say_spread(&name, spread);
+                    let _ = write!(
+                        text,
+                        "<td class=\"n\">{}<span class=\"i\">{}</span></td>",
+                        escape(&mid),
+                        escape(&range)
+                    );
+                }
+                None => text.push_str("<td class=\"n\">–</td>"),
+            }
+        }
+        text.push_str("</tr>\n");
+    }
+    text.push_str("</tbody></table></div>");
+    for one in &series.versus {
+        let _ = write!(text, "<p>{}</p>", escape(&say_versus(one)));
+    }
+    text.push_str("</section>\n");
+}
+
+/// A ratio in words.
+pub fn say_versus(one: &crate::series::Versus) -> String {
+    let interval = match one.interval {
+        Some((low, high)) => format!(" (95 %: {low:.2} to {high:.2})"),
+        None => " (too few repetitions for an interval)".into(),
+    };
+    format!(
+        "{}: {:.2} × {}, the best of the others{interval}, {}",
+        one.label, one.ratio, one.reference, one.figure
+    )
+}
+
+fn processes(count: usize) -> String {
+    match count {
+        1 => "1 process".into(),
+        n => format!("{n} processes"),
+    }
+}
+
+/// What of closed pages lives.
+pub fn say_left(run: &Run) -> String {
+    let zombies = &run.zombies;
+    let held: u64 = zombies.content_processes.iter().map(|(_, pss)| pss).sum();
+    let mut said = format!(
+        "{} {}: {} for pages ({}) with {} open",
+        run.subject.label,
+        run.repetition,
+        processes(zombies.content_processes.len()),
+        units::bytes(held),
+        units::plural(u64::from(zombies.tabs_open), "tab")
+    );
+    if let Some(ghosts) = zombies.ghost_windows {
+        let detached = zombies
+            .windows
+            .values()
+            .filter(|kinds| kinds.contains_key("detached"))
+            .count();
+        let _ = write!(
+            said,
+            "; {} by Firefox's own count, windows of {detached} pages detached",
+            units::plural(ghosts, "ghost window")
+        );
+    }
+    for kind in ["Document", "Frame", "DetachedScriptState", "Node"] {
+        if let Some(count) = zombies.objects.get(kind) {
+            let _ = write!(said, "; {kind}: {}", units::count(*count));
+        }
+    }
+    said
+}
+
+fn left(text: &mut String, series: &Series) {
+    text.push_str("<section><div class=\"head\"><h2>What is left of closed pages</h2></div><p class=\"small soft\">Browsers keep spare and cached processes on purpose; ghost windows are what Firefox itself calls leaked.</p><ul class=\"plain\">");
+    for run in series.runs.iter().filter(|run| run.complete) {
+        let _ = write!(text, "<li>{}</li>", escape(&say_left(run)));
+    }
+    text.push_str("</ul></section>\n");
+}
+
+/// What a reader should know before believing a figure.
+pub fn doubts_of(series: &Series) -> Vec<String> {
+    let mut doubts = Vec::new();
+    for proof in &series.proofs {
+        match &proof.in_vain {
+            Some(why) => doubts.push(format!("{}: the preload had no effect: {why}", proof.label)),
+            None => doubts.push(format!(
+                "{}: {} calls of {} were counted, all served by {}",
+                proof.label,
+                units::count(proof.calls),
+                processes(proof.processes as usize),
+                proof.served_by
+            )),
+        }
+    }
+    for run in &series.runs {
+        if run.subject.allocator.is_some()
+            && !series.proofs.iter().any(|p| p.label == run.subject.label)
+        {
+            doubts.push(format!(
+                "{}: nobody counted whether the allocator served",
+                run.subject.label
+            ));
+        }
+        let name = format!("{} {}", run.subject.label, run.repetition);
+        if !run.complete {
+            doubts.push(format!("{name}: not complete: {}", run.ended));
+        }
+        for load in run
+            .loads
+            .iter()
+            .filter(|load| load.failed.is_some())
+            .take(5)
+        {
+            doubts.push(format!(
+                "{name}: {} did not load: {}",
+                load.page,
+                load.failed.as_deref().unwrap_or("")
+            ));
+        }
+        let figures = &run.figures;
+        if figures.late > 0 {
+            doubts.push(format!(
+                "{name}: {} of {} samples were late",
+                figures.late, figures.samples
+            ));
+        }
+        if figures.sampler_share_median > 0.02 {
+            doubts.push(format!(
+                "{name}: the sampler took {:.1} % of a core",
+                figures.sampler_share_median * 100.0
+            ));
+        }
+        if let Some(preload) = run
+            .preload
+            .as_ref()
+            .filter(|p| p.content == 0 || p.content_mapped < p.content)
+        {
+            doubts.push(format!(
+                "{name}: the allocator was mapped in {} of {} processes for pages",
+                preload.content_mapped, preload.content
+            ));
+        }
+        if !run.left_over.is_empty() {
+            doubts.push(format!(
+                "{name}: {} had to be killed by their mark",
+                processes(run.left_over.len())
+            ));
+        }
+        let outside: u64 = run.outside.values().sum();
+        if outside > 0 {
+            let hosts: Vec<&str> = run.outside.keys().take(6).map(String::as_str).collect();
+            doubts.push(format!(
+                "{name}: {} to the outside refused ({}{})",
+                units::plural(outside, "request"),
+                hosts.join(", "),
+                if run.outside.len() > 6 { ", …" } else { "" }
+            ));
+        }
+        doubts.extend(run.notes.iter().map(|note| format!("{name}: {note}")));
+    }
+    doubts
+}
+
+fn doubts(text: &mut String, series: &Series) {
+    let doubts = doubts_of(series);
+    if doubts.is_empty() {
+        return;
+    }
+    text.push_str(
+        "<section><div class=\"head\"><h2>Notes on the measurement</h2></div><ul class=\"plain\">",
+    );
+    for doubt in doubts {
+        let _ = write!(text, "<li>{}</li>", escape(&doubt));
+    }
+    text.push_str("</ul></section>\n");
+}

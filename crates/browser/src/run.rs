@@ -1,0 +1,741 @@
+//! One run: a plan on one browser, from its start to the last of its processes.
+//!
+//! ```text
+//!   start.rs ─► browser ─► drive ─► loads, closes, rests ─► checkpoints ─► run.json (after each one)
+//!                  └─────► sampler ─────────────────────────────────────► samples.jsonl (each sample)
+//! ```
+//!
+//! R1  However it ends (complete, interrupted, crashed, no answer, full disk), what was measured is in the run's folder,
+//!     `ended` says how, and nothing of the browser is left running: `left_over` lists what had to be swept up.
+//! R2  A page that does not load is counted and the rest goes on; three windows that will not close end the run.
+//! R3  Every wait is bounded and looks at the signal flag, the browser and the sampler.
+//!
+//! Not here: several runs (series.rs), what the steps mean (plan.rs).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::drive::{
+    Drive, Target, marionette::Marionette, node::Node, opener::Opener, webdriver::WebDriver,
+};
+use crate::family;
+use crate::figures::{self, Checkpoint, Figures};
+use crate::plan::{Kind, Plan};
+use crate::sampler::{self, Sampler};
+use crate::site::Site;
+use crate::start::{self, Browser, Driver, Running, Subject};
+use crate::tree::{self, Tree};
+use crate::zombies::{self, Zombies};
+
+/// What a run needs.
+pub struct Job<'a> {
+    /// What is measured.
+    pub subject: &'a Subject,
+    /// What is done.
+    pub plan: &'a Plan,
+    /// The pages, in order.
+    pub targets: &'a [Target],
+    /// The benchmark's page.
+    pub octane: Option<&'a Target>,
+    /// Their server.
+    pub site: &'a Arc<Site>,
+    /// Where packages are.
+    pub cache: &'a Path,
+    /// The run's folder.
+    pub folder: &'a Path,
+    /// Windows on a display of its own instead of headless.
+    pub headful: bool,
+    /// Between samples.
+    pub interval: Duration,
+    /// Its number among those of its subject, from 1.
+    pub repetition: u32,
+    /// Says how it goes on.
+    pub progress: &'a dyn Fn(&str),
+}
+
+/// One load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// Name of the page.
+    pub page: String,
+    /// When it began, ms.
+    pub ms: u64,
+    /// How long it took, ms.
+    pub load_ms: u64,
+    /// Windows open afterwards, the first one not counted.
+    pub open: u32,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// A run of the benchmark.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Tabs of the plan that were open.
+    pub open: u32,
+    /// Octane's score; more is better.
+    pub score: Option<f64>,
+    /// By program.
+    pub parts: Value,
+}
+
+/// Whether the preloaded allocator was there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Preload {
+    /// Processes at `tabs-open`, and those of them that had the library mapped.
+    pub processes: u32,
+    /// See `processes`.
+    pub mapped: u32,
+    /// The same of processes for pages.
+    pub content: u32,
+    /// See `content`.
+    pub content_mapped: u32,
+    /// Bytes that skinflint's allocator says it had mapped when processes ended; absent of others.
+    pub counted: Option<u64>,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was measured.
+    pub subject: Subject,
+    /// Its number among those of its subject.
+    pub repetition: u32,
+    /// The plan as it was run.
+    pub plan: Plan,
+    /// Version of the program, and what it said of itself when driven.
+    pub version: String,
+    /// See `version`.
+    pub driven_version: Option<String>,
+    /// The command line.
+    pub command: Vec<String>,
+    /// When it began, seconds since 1970.
+    pub began_unix_s: u64,
+    /// Everything was done.
+    pub complete: bool,
+    /// How it ended, in words.
+    pub ended: String,
+    /// All loads.
+    pub loads: Vec<Load>,
+    /// All checkpoints.
+    pub checkpoints: Vec<Checkpoint>,
+    /// From when to when all windows were open, ms.
+    pub full: Option<(u64, u64)>,
+    /// Figures.
+    pub figures: Figures,
+    /// What is left of closed pages.
+    pub zombies: Zombies,
+    /// The benchmark.
+    pub scores: Vec<Score>,
+    /// The preload.
+    pub preload: Option<Preload>,
+    /// Requests to the outside, by host; all were refused at once.
+    pub outside: BTreeMap<String, u64>,
+    /// Files of pages that were not there.
+    pub missing: BTreeMap<String, u64>,
+    /// The browser's own reports, files in the run's folder.
+    pub reports: Vec<String>,
+    /// Anything that went otherwise than planned.
+    pub notes: Vec<String>,
+    /// Processes that outlived the orderly end and were killed by their mark.
+    pub left_over: Vec<u32>,
+}
+
+impl Run {
+    /// The checkpoint of a name, the last if there are several.
+    pub fn checkpoint(&self, name: &str) -> Option<&Checkpoint> {
+        self.checkpoints
+            .iter()
+            .rfind(|checkpoint| checkpoint.name == name)
+    }
+
+    /// Loads that failed.
+    pub fn failed_loads(&self) -> usize {
+        self.loads
+            .iter()
+            .filter(|load| load.failed.is_some())
+            .count()
+    }
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// If there is no room.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = path.with_extension("part");
+    fs::write(&beside, bytes)
+        .with_context(|| format!("{}: cannot be written", beside.display()))?;
+    fs::rename(&beside, path).with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+/// Runs. Errors are of what comes before the browser; how a browser fails is in the result (R1).
+///
+/// # Errors
+/// If the folder cannot be made.
+pub fn run(job: &Job) -> Result<Run> {
+    fs::create_dir_all(job.folder)
+        .with_context(|| format!("{}: cannot be made", job.folder.display()))?;
+    let token = family::token();
+    let mut run = blank(job);
+    // What a browser asked for while it was ending is not this one's.
+    job.site.strays();
+    let done = measured(job, &token, &mut run);
+    run.left_over = family::sweep(&token);
+    run.complete = done.is_ok();
+    run.ended = match &done {
+        Ok(()) => "complete".into(),
+        Err(error) => format!("{error:#}"),
+    };
+    (run.outside, run.missing) = job.site.strays();
+    if let Ok(mut samples) = sampler::read(&job.folder.join("samples.jsonl")) {
+        sampler::cut_after_last_checkpoint(&mut samples, run.complete);
+        run.figures = figures::figures(&samples, &run.checkpoints, run.full);
+    }
+    if let Err(error) = store(job, &run) {
+        run.complete = false;
+        run.notes.push(format!("{error:#}"));
+    }
+    Ok(run)
+}
+
+fn store(job: &Job, run: &Run) -> Result<()> {
+    write_whole(
+        &job.folder.join("run.json"),
+        &serde_json::to_vec_pretty(run)?,
+    )
+}
+
+fn blank(job: &Job) -> Run {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Run {
+        subject: job.subject.clone(),
+        repetition: job.repetition,
+        plan: job.plan.clone(),
+        version: job.subject.version(),
+        driven_version: None,
+        command: Vec::new(),
+        began_unix_s: since.map_or(0, |since| since.as_secs()),
+        complete: false,
+        ended: "under way, or cut off".into(),
+        loads: Vec::new(),
+        checkpoints: Vec::new(),
+        full: None,
+        figures: Figures::default(),
+        zombies: Zombies::default(),
+        scores: Vec::new(),
+        preload: None,
+        outside: BTreeMap::new(),
+        missing: BTreeMap::new(),
+        reports: Vec::new(),
+        notes: Vec::new(),
+        left_over: Vec::new(),
+    }
+}
+
+/// Starts, runs the plan, ends: whatever comes of the plan, the browser is ended.
+fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
+    let samples = job.folder.join("samples.jsonl");
+    let file =
+        File::create(&samples).with_context(|| format!("{}: cannot be made", samples.display()))?;
+    let log = job.folder.join("browser.log");
+    let opener = opener_of(job);
+    let began = Instant::now();
+    let mut running = start::start(
+        job.subject,
+        job.site.port(),
+        &opener,
+        job.headful,
+        token,
+        &log,
+    )?;
+    run.command = running.command.clone();
+    // Everything that was started for this run, to be ended; the measured tree is less.
+    let mut whole = Tree::new(running.child.id(), token, &[]);
+    let done = drive(job, token, &running, &opener, &log).and_then(|drive| {
+        let mut strangers = drive.helpers();
+        strangers.extend(running.display.as_ref().map(std::process::Child::id));
+        let main = main_process(job.subject, &running, &mut whole)?;
+        strangers.retain(|pid| *pid != main);
+        run.driven_version = drive.version();
+        if run.version.is_empty() {
+            run.version = drive.version().unwrap_or_default();
+        }
+        let sampler = Sampler::start(
+            Tree::new(main, token, &strangers),
+            job.interval,
+            began,
+            file,
+        );
+        let mut runner = Runner {
+            job,
+            drive,
+            sampler,
+            tree: Tree::new(main, token, &strangers),
+            main,
+            folder: running.folder.path().to_owned(),
+            began,
+            open: VecDeque::new(),
+            unclosed: 0,
+            looked: began,
+            next_load: Instant::now(),
+            run: &mut *run,
+        };
+        let done = runner.plan();
+        // A signal comes first: what else went wrong then is its consequence.
+        if family::is_interrupted() {
+            Err(anyhow::anyhow!("interrupted"))
+        } else {
+            done
+        }
+    });
+    family::end(&mut running.child, &mut whole, Duration::from_secs(5));
+    start::end_display(running.display.take());
+    if let Some(stats) = counted(job, running.folder.path())
+        && let Some(preload) = &mut run.preload
+    {
+        preload.counted = Some(stats);
+    }
+    done
+}
+
+/// The page that opens the others, where one does.
+fn opener_of(job: &Job) -> String {
+    if job.plan.one_origin {
+        return job.site.address("one", "opener/skinflint-opener.html");
+    }
+    job.site.address("opener", "")
+}
+
+fn drive(
+    job: &Job,
+    token: &str,
+    running: &Running,
+    opener: &str,
+    log: &Path,
+) -> Result<Box<dyn Drive>> {
+    let subject = job.subject;
+    Ok(match subject.driver {
+        Driver::Cdp | Driver::Bidi => Box::new(Node::connect(
+            job.cache,
+            subject.driver,
+            &running.endpoint,
+            token,
+            log,
+        )?),
+        Driver::Marionette => Box::new(Marionette::connect(&running.endpoint)?),
+        Driver::Webdriver => {
+            let opener = job.plan.one_origin.then_some(opener);
+            let program = subject.program.first().map_or("", String::as_str);
+            let driver = running.child.id();
+            Box::new(WebDriver::connect(
+                &running.endpoint,
+                program,
+                driver,
+                job.site.port(),
+                opener,
+            )?)
+        }
+        Driver::Page => Box::new(Opener::connect(job.site.clone())?),
+    })
+}
+
+/// The browser's first process: what we started, or what the driver has.
+fn main_process(subject: &Subject, running: &Running, whole: &mut Tree) -> Result<u32> {
+    let started = running.child.id();
+    if subject.driver != Driver::Webdriver {
+        return Ok(started);
+    }
+    let members = whole.members();
+    let below = members.iter().find(|(_, stat)| stat.parent == started);
+    below
+        .map(|(pid, _)| *pid)
+        .context("the driver has started no browser")
+}
+
+/// What skinflint's allocator says that it had mapped when a process ended: the sum over processes that have said so.
+fn counted(job: &Job, folder: &Path) -> Option<u64> {
+    let mut sum = None;
+    for entry in fs::read_dir(folder.join("tmp")).ok()?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with("skinflint-stats-") {
+            continue;
+        }
+        let _ = fs::copy(entry.path(), job.folder.join(&name));
+        for line in fs::read_to_string(entry.path()).unwrap_or_default().lines() {
+            let value: Value = serde_json::from_str(line).unwrap_or_default();
+            *sum.get_or_insert(0) += value["mapped_bytes"].as_u64().unwrap_or(0);
+        }
+    }
+    sum
+}
+
+struct Runner<'a, 'r> {
+    job: &'a Job<'a>,
+    drive: Box<dyn Drive>,
+    sampler: Sampler,
+    tree: Tree,
+    main: u32,
+    folder: PathBuf,
+    began: Instant,
+    open: VecDeque<String>,
+    unclosed: u32,
+    looked: Instant,
+    next_load: Instant,
+    run: &'r mut Run,
+}
+
+impl Runner<'_, '_> {
+    fn plan(&mut self) -> Result<()> {
+        let plan = self.job.plan;
+        let settle = Duration::from_secs_f64(plan.settle_s);
+        self.checkpoint("start")?;
+        self.rest(settle)?;
+        self.checkpoint("start-settled")?;
+        for iteration in 0..plan.iterations {
+            if iteration > 0 {
+                // Checkpoints of the last time count; `start` is of the first.
+                self.run.checkpoints.retain(|c| c.name.starts_with("start"));
+            }
+            self.loads()?;
+            self.checkpoint("tabs-open")?;
+            self.look_for_preload();
+            self.rest(settle)?;
+            self.checkpoint("tabs-open-settled")?;
+            self.forced("tabs-open-gc")?;
+            if plan.benchmark {
+                self.benchmark()?;
+            }
+            while self.open.len() > plan.leave as usize {
+                self.close_oldest()?;
+            }
+            self.checkpoint("tabs-closed")?;
+            self.rest(settle)?;
+            self.checkpoint("tabs-closed-settled")?;
+            self.rest(Duration::from_secs_f64(plan.rest_s))?;
+            if plan.rest_s > 0.0 {
+                self.checkpoint("rested")?;
+            }
+        }
+        self.forced("tabs-closed-gc")?;
+        self.left()
+    }
+
+    fn loads(&mut self) -> Result<()> {
+        let plan = self.job.plan;
+        let order = plan.order(self.job.targets.len());
+        let most = if plan.keep == 0 {
+            order.len()
+        } else {
+            (plan.keep as usize).min(order.len())
+        };
+        for (number, at) in order.iter().enumerate() {
+            if plan.keep > 0 && self.open.len() >= plan.keep as usize {
+                self.close_oldest()?;
+            }
+            self.load(&self.job.targets[*at])?;
+            if number == 0 && plan.benchmark {
+                self.benchmark()?;
+            }
+            if self.open.len() == most && self.run.full.is_none() {
+                self.run.full = Some((self.ms(), self.ms()));
+            }
+            if (number + 1) % self.job.targets.len() == 0 {
+                let cycle = (number + 1) / self.job.targets.len();
+                (self.job.progress)(&format!(
+                    "{}: cycle {cycle} of {}",
+                    self.job.subject.label, plan.cycles
+                ));
+                if plan.cycles > 1 {
+                    self.checkpoint(&format!("cycle-{cycle}"))?;
+                }
+            }
+        }
+        if let Some((_, end)) = &mut self.run.full {
+            *end = self.began.elapsed().as_millis() as u64;
+        }
+        Ok(())
+    }
+
+    fn ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    fn load(&mut self, target: &Target) -> Result<()> {
+        let plan = self.job.plan;
+        let wait = self.next_load.saturating_duration_since(Instant::now());
+        self.rest(wait)?;
+        self.next_load = Instant::now() + Duration::from_secs_f64(plan.interval_s);
+        let ms = self.ms();
+        let loaded = self.drive.open(
+            target,
+            plan.kind,
+            Duration::from_secs_f64(plan.load_timeout_s),
+        );
+        let loaded = loaded.map_err(|error| self.blame(error))?;
+        self.open.push_back(loaded.tab);
+        if let Some(why) = &loaded.failed {
+            (self.job.progress)(&format!(
+                "{}: {} did not load: {why}",
+                self.job.subject.label, target.host
+            ));
+        }
+        self.run.loads.push(Load {
+            page: target.host.clone(),
+            ms,
+            load_ms: loaded.load_ms,
+            open: self.open.len() as u32,
+            failed: loaded.failed,
+        });
+        self.alive()
+    }
+
+    fn close_oldest(&mut self) -> Result<()> {
+        let Some(tab) = self.open.pop_front() else {
+            return Ok(());
+        };
+        if let Err(error) = self.drive.close(&tab) {
+            self.alive()?;
+            self.unclosed += 1;
+            self.run
+                .notes
+                .push(format!("window {tab} would not close: {error:#}"));
+            if self.unclosed >= 3 {
+                bail!("three windows would not close, the last: {error:#}");
+            }
+        }
+        self.alive()
+    }
+
+    /// An error of the driver is the browser's end, if it has ended.
+    fn blame(&mut self, error: anyhow::Error) -> anyhow::Error {
+        // The end of a process and of its connection are seen in either order.
+        for _ in 0..20 {
+            if let Err(end) = self.alive() {
+                return end;
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        error
+    }
+
+    /// R3.
+    fn alive(&mut self) -> Result<()> {
+        if family::is_interrupted() {
+            bail!("interrupted");
+        }
+        if let Some(why) = self.sampler.failed() {
+            bail!(
+                "samples can no longer be written to {}: {why}",
+                self.job.folder.display()
+            );
+        }
+        if tree::stat(self.main).is_none_or(|stat| matches!(stat.state, b'Z' | b'X')) {
+            bail!(
+                "the browser has ended by itself; what it said is in {}/browser.log",
+                self.job.folder.display()
+            );
+        }
+        if self.looked.elapsed() > Duration::from_secs(1) {
+            // So that its processes are known when it is gone (tree.rs, T1).
+            self.tree.members();
+            self.looked = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        loop {
+            self.alive()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+
+    fn checkpoint(&mut self, name: &str) -> Result<()> {
+        self.alive()?;
+        let sample = self.sampler.checkpoint(name);
+        self.alive()?;
+        let sample = sample.context("the sampler does not answer")?;
+        let checkpoint =
+            Checkpoint::of(name, &sample).context("the browser has no process that can be read")?;
+        self.run.checkpoints.push(checkpoint);
+        store(self.job, self.run)
+    }
+
+    /// Has the browser collect and minimize, and look again; its own report with it.
+    fn forced(&mut self, name: &str) -> Result<()> {
+        if !self.job.plan.gc {
+            return Ok(());
+        }
+        let asked = match self.job.subject.browser {
+            Browser::Firefox => self.firefox_report(name, true),
+            _ => self.drive.collect(),
+        };
+        let done = match asked {
+            Ok(done) => done,
+            Err(error) => {
+                self.alive()?;
+                self.run.notes.push(format!("{name}: {error:#}"));
+                return Ok(());
+            }
+        };
+        if !done {
+            return Ok(());
+        }
+        self.rest(Duration::from_secs_f64(self.job.plan.settle_s.min(10.0)))?;
+        self.checkpoint(name)
+    }
+
+    /// Firefox writes a memory report when it gets a signal; with `minimize` it collects three times before.
+    fn firefox_report(&mut self, name: &str, minimize: bool) -> Result<bool> {
+        let signal = libc::SIGRTMIN() + i32::from(minimize);
+        // SAFETY: no memory is involved; `main` was alive a moment ago and is ours.
+        unsafe { libc::kill(self.main as i32, signal) };
+        let until = Instant::now() + Duration::from_secs(90);
+        while Instant::now() < until {
+            self.rest(Duration::from_millis(200))?;
+            let found = fs::read_dir(self.folder.join("tmp"))
+                .into_iter()
+                .flatten()
+                .flatten()
+                .find(|entry| {
+                    let name = entry.file_name();
+                    name.to_string_lossy().starts_with("unified-memory-report-")
+                });
+            if let Some(entry) = found {
+                let report = format!("memory-report-{name}.json.gz");
+                let to = self.job.folder.join(&report);
+                fs::copy(entry.path(), &to)
+                    .with_context(|| format!("{}: cannot be written", to.display()))?;
+                fs::remove_file(entry.path())?;
+                self.run.reports.push(report);
+                return Ok(true);
+            }
+        }
+        self.run
+            .notes
+            .push(format!("{name}: Firefox wrote no memory report in 90 s"));
+        Ok(false)
+    }
+
+    fn benchmark(&mut self) -> Result<()> {
+        let Some(target) = self.job.octane else {
+            return Ok(());
+        };
+        let open = self.open.len() as u32;
+        (self.job.progress)(&format!(
+            "{}: Octane with {open} open",
+            self.job.subject.label
+        ));
+        self.job.site.scores();
+        let limit = Duration::from_secs_f64(self.job.plan.load_timeout_s);
+        let loaded = self
+            .drive
+            .open(target, Kind::Tab, limit)
+            .map_err(|error| self.blame(error))?;
+        let until = Instant::now() + Duration::from_secs(600);
+        let mut score = Score {
+            open,
+            score: None,
+            parts: Value::Null,
+        };
+        while Instant::now() < until {
+            self.rest(Duration::from_millis(200))?;
+            if let Some(mut said) = self.job.site.scores().pop() {
+                score.score = said["score"].as_f64();
+                if let Some(error) = said["error"].as_str() {
+                    self.run
+                        .notes
+                        .push(format!("Octane with {open} open: {error}"));
+                }
+                score.parts = said["scores"].take();
+                break;
+            }
+        }
+        if score.score.is_none() {
+            self.run
+                .notes
+                .push(format!("Octane with {open} open gave no score in 600 s"));
+        }
+        self.run.scores.push(score);
+        self.open.push_front(loaded.tab);
+        self.close_oldest()
+    }
+
+    fn look_for_preload(&mut self) {
+        let Some((_, library)) = &self.job.subject.allocator else {
+            return;
+        };
+        let file = library
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let mut preload = Preload::default();
+        for held in self.tree.look(false) {
+            let maps = fs::read_to_string(format!("/proc/{}/maps", held.pid)).unwrap_or_default();
+            let mapped = u32::from(maps.contains(&file));
+            preload.processes += 1;
+            preload.mapped += mapped;
+            if figures::is_content(&held.role) {
+                preload.content += 1;
+                preload.content_mapped += mapped;
+            }
+        }
+        self.run.preload = Some(preload);
+    }
+
+    /// What is left of closed pages.
+    fn left(&mut self) -> Result<()> {
+        let last = self.tree.look(true);
+        let content = last.iter().filter(|held| figures::is_content(&held.role));
+        self.run.zombies = Zombies {
+            tabs_open: self.open.len() as u32,
+            content_processes: content
+                .map(|held| (held.pid, held.pss.unwrap_or(0)))
+                .collect(),
+            ..Zombies::default()
+        };
+        if self.job.subject.browser == Browser::Firefox {
+            if !self.job.plan.gc {
+                self.firefox_report("end", false)?;
+            }
+            if let Some(report) = self.run.reports.last() {
+                let file = self.job.folder.join(report);
+                if let Err(error) = zombies::firefox(&file, &mut self.run.zombies) {
+                    self.run.notes.push(format!("{error:#}"));
+                }
+            }
+        }
+        match self.drive.dump() {
+            Ok(Some(events)) => {
+                zombies::chromium(&events, &mut self.run.zombies);
+                let file = "memory-infra-end.json";
+                write_whole(
+                    &self.job.folder.join(file),
+                    &serde_json::to_vec(&serde_json::json!({"traceEvents": events}))?,
+                )?;
+                self.run.reports.push(file.into());
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.alive()?;
+                self.run.notes.push(format!("memory dump: {error:#}"));
+            }
+        }
+        Ok(())
+    }
+}

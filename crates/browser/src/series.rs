@@ -1,0 +1,589 @@
+//! Several runs: every browser as often as asked, their order turned round each time; and what they say together.
+//!
+//! ```text
+//!   OUT/plan.json                         another plan in the same folder is refused
+//!   OUT/runs/LABEL-N/run.json, samples.jsonl, browser.log, reports      complete ones are not done again
+//!   OUT/result.json, index.html           written anew after each run
+//! ```
+//!
+//! E1  Medians are over complete runs, and every table says how many of how many that were.
+//! E2  Odd repetitions go through the browsers in one order, even ones in the other.
+//! E3  One browser at a time.
+//!
+//! Not here: one run (run.rs), the picture (page.rs).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use skinflint_compare::stats::{self, median};
+
+use crate::corpus::{self, Page};
+use crate::drive::Target;
+use crate::har;
+use crate::plan::Plan;
+use crate::proof::{self, Proof};
+use crate::run::{self, Job, Run, write_whole};
+use crate::site::{Mount, Site};
+use crate::start::Subject;
+
+/// What is asked for.
+pub struct Request<'a> {
+    /// The plan.
+    pub plan: Plan,
+    /// Browsers, in order.
+    pub subjects: Vec<Subject>,
+    /// How often each.
+    pub repeat: u32,
+    /// Results go here.
+    pub out: PathBuf,
+    /// Packages are here.
+    pub cache: PathBuf,
+    /// The library that counts calls; without it nothing is counted, and every output says so.
+    pub probe: Option<PathBuf>,
+    /// Recordings that take the place of the plan's pages.
+    pub replay: Vec<PathBuf>,
+    /// Windows on a display instead of headless.
+    pub headful: bool,
+    /// Between samples.
+    pub interval: Duration,
+    /// Skinflint's version and the command line.
+    pub command: Vec<String>,
+    /// Says how it goes on.
+    pub progress: &'a dyn Fn(&str),
+}
+
+/// Median and range of complete runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Median.
+    pub median: f64,
+    /// Least.
+    pub low: f64,
+    /// Most.
+    pub high: f64,
+    /// Of how many runs.
+    pub runs: u32,
+}
+
+/// A browser's row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Name.
+    pub label: String,
+    /// Version, of the first run.
+    pub version: String,
+    /// Complete runs.
+    pub complete: u32,
+    /// All runs.
+    pub runs: u32,
+    /// Loads of all runs, and failed ones.
+    pub loads: u32,
+    /// See `loads`.
+    pub failed_loads: u32,
+    /// Figures by name, in the order of the table.
+    pub figures: Vec<(String, Spread)>,
+}
+
+impl Row {
+    /// A figure by name.
+    pub fn figure(&self, name: &str) -> Option<&Spread> {
+        self.figures
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, spread)| spread)
+    }
+}
+
+/// A ratio between two rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Versus {
+    /// Whose figure.
+    pub label: String,
+    /// Over whose.
+    pub reference: String,
+    /// Which.
+    pub figure: String,
+    /// Median over median.
+    pub ratio: f64,
+    /// Its interval of 95 % (bootstrap over repetitions), with enough repetitions.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// The command.
+    pub command: Vec<String>,
+    /// The plan.
+    pub plan: Plan,
+    /// The machine.
+    pub machine: String,
+    /// Names of the pages.
+    pub pages: Vec<String>,
+    /// One row for each browser.
+    pub rows: Vec<Row>,
+    /// Of allocators, each against the best of the others after the close.
+    pub versus: Vec<Versus>,
+    /// Whether preloaded allocators served.
+    pub proofs: Vec<Proof>,
+    /// All runs.
+    pub runs: Vec<Run>,
+    /// It was ended by a signal.
+    pub interrupted: bool,
+}
+
+/// Runs what is missing.
+///
+/// # Errors
+/// If pages cannot be had, or results not written.
+pub fn series(request: &Request) -> Result<Series> {
+    crate::family::prepare();
+    request.plan.check()?;
+    claim(request)?;
+    let site = Arc::new(Site::start()?);
+    let targets = targets(request, &site)?;
+    let octane = if request.plan.benchmark {
+        Some(octane(request, &site)?)
+    } else {
+        None
+    };
+    let usual = Job {
+        subject: request.subjects.first().context("no browser is named")?,
+        plan: &request.plan,
+        targets: &targets,
+        octane: octane.as_ref(),
+        site: &site,
+        cache: &request.cache,
+        folder: &request.out,
+        headful: request.headful,
+        interval: request.interval,
+        repetition: 0,
+        progress: request.progress,
+    };
+    let mut runs = Vec::new();
+    let mut proofs = Vec::new();
+    let mut interrupted = false;
+    for subject in &request.subjects {
+        let folder = request.out.join(format!("checks/{}", subject.label));
+        if let Some(probe) = &request.probe {
+            proofs.extend(proof::prove(
+                &Job {
+                    subject,
+                    folder: &folder,
+                    ..usual
+                },
+                probe,
+            )?);
+        }
+    }
+    'all: for repetition in 1..=request.repeat {
+        let mut order: Vec<&Subject> = request.subjects.iter().collect();
+        if repetition % 2 == 0 {
+            order.reverse();
+        }
+        for subject in order {
+            if crate::family::is_interrupted() {
+                interrupted = true;
+                break 'all;
+            }
+            let folder = request
+                .out
+                .join(format!("runs/{}-{repetition}", subject.label));
+            if let Some(run) = finished(&folder, request, subject) {
+                (request.progress)(&format!("{} {repetition}: done before", subject.label));
+                runs.push(run);
+                continue;
+            }
+            let run = run::run(&Job {
+                subject,
+                folder: &folder,
+                repetition,
+                ..usual
+            })?;
+            (request.progress)(&format!("{} {repetition}: {}", subject.label, run.ended));
+            interrupted = crate::family::is_interrupted();
+            runs.push(run);
+            let so_far = together(request, &targets, runs.clone(), proofs.clone(), interrupted);
+            write(request, &so_far)?;
+            if interrupted {
+                break 'all;
+            }
+        }
+    }
+    let all = together(request, &targets, runs, proofs, interrupted);
+    write(request, &all)?;
+    Ok(all)
+}
+
+/// One folder, one plan: its figures are of the same thing.
+fn claim(request: &Request) -> Result<()> {
+    let out = &request.out;
+    fs::create_dir_all(out).with_context(|| format!("{}: cannot be made", out.display()))?;
+    let file = out.join("plan.json");
+    let own = serde_json::to_value(&request.plan)?;
+    if let Ok(text) = fs::read(&file) {
+        let there: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        if there != own {
+            bail!(
+                "{}: holds results of another plan ({}); name another folder with -o",
+                out.display(),
+                file.display()
+            );
+        }
+        return Ok(());
+    }
+    write_whole(&file, &serde_json::to_vec_pretty(&own)?)
+}
+
+/// A run that was complete.
+fn finished(folder: &Path, request: &Request, subject: &Subject) -> Option<Run> {
+    let text = fs::read(folder.join("run.json")).ok()?;
+    let run: Run = serde_json::from_slice(&text).ok()?;
+    (run.complete && run.plan == request.plan && run.subject == *subject).then_some(run)
+}
+
+/// The pages of the plan, on the server.
+fn targets(request: &Request, site: &Arc<Site>) -> Result<Vec<Target>> {
+    if !request.replay.is_empty() {
+        return replayed(request, site);
+    }
+    let mut targets = Vec::new();
+    for page in chosen(&request.plan)? {
+        match page {
+            Chosen::Address(url) => {
+                let host = url.split('/').nth(2).unwrap_or("").to_owned();
+                targets.push(Target {
+                    url,
+                    host,
+                    ready: None,
+                });
+            }
+            Chosen::Page(page) => targets.push(mounted(&page, request, site)?),
+        }
+    }
+    if targets.is_empty() {
+        bail!("the plan {} has no pages", request.plan.name);
+    }
+    Ok(targets)
+}
+
+enum Chosen {
+    Page(Box<Page>),
+    Address(String),
+}
+
+fn chosen(plan: &Plan) -> Result<Vec<Chosen>> {
+    let all = corpus::pages()?;
+    let mut chosen = Vec::new();
+    for name in &plan.pages {
+        let of = |what: fn(&Page) -> bool| all.iter().filter(move |page| what(page));
+        let mut some: Vec<&Page> = match name.as_str() {
+            "corpus" => of(|page| page.cycle).collect(),
+            "light" => of(|page| page.light).collect(),
+            "shared" => of(|page| page.shared).collect(),
+            name if name.starts_with("http://") || name.starts_with("https://") => {
+                chosen.push(Chosen::Address(name.into()));
+                continue;
+            }
+            name => all.iter().filter(|page| page.name == name).collect(),
+        };
+        if some.is_empty() {
+            let names: Vec<&str> = all
+                .iter()
+                .filter(|page| page.cycle)
+                .map(|page| page.name.as_str())
+                .collect();
+            bail!(
+                "pages: no page {name:?}; corpus, light, shared, an http address, or one of {} …",
+                names.join(", ")
+            );
+        }
+        if plan.one_origin && some.iter().any(|page| !page.shared) {
+            bail!(
+                "pages: {name:?} has pages that cannot be served below a common origin (one_origin); take \"shared\""
+            );
+        }
+        chosen.extend(
+            some.drain(..)
+                .map(|page| Chosen::Page(Box::new(page.clone()))),
+        );
+    }
+    if plan.page_count > 0 {
+        chosen.truncate(plan.page_count as usize);
+    }
+    Ok(chosen)
+}
+
+/// The packages that a plan's pages come from, each once; Octane's with them if the plan runs it.
+///
+/// # Errors
+/// If the plan names a page that is not there.
+pub fn packages(plan: &Plan) -> Result<Vec<corpus::Package>> {
+    let mut packages: Vec<corpus::Package> = Vec::new();
+    let mut pages: Vec<Page> = Vec::new();
+    for one in chosen(plan)? {
+        if let Chosen::Page(page) = one {
+            pages.push(*page);
+        }
+    }
+    if plan.benchmark {
+        pages.push(corpus::octane()?);
+    }
+    for page in pages {
+        if !packages.iter().any(|known| known.name == page.package.name) {
+            packages.push(page.package);
+        }
+    }
+    Ok(packages)
+}
+
+/// Fetches a page's files and serves them.
+fn mounted(page: &Page, request: &Request, site: &Arc<Site>) -> Result<Target> {
+    let folder = corpus::fetch(&page.package, &request.cache)?;
+    let mount = Mount {
+        folder: folder.join(&page.root),
+        own: page.own,
+    };
+    let file = mount.folder.join(&page.entry);
+    if page.own.is_none() && !file.is_file() {
+        bail!(
+            "corpus.toml: {}: no {} in {}",
+            page.name,
+            page.entry,
+            mount.folder.display()
+        );
+    }
+    site.mount(&page.name, mount);
+    let url = if request.plan.one_origin {
+        site.address("one", &format!("{}/{}", page.name, page.entry))
+    } else {
+        site.address(&page.name, &page.entry)
+    };
+    Ok(Target {
+        url,
+        host: page.name.clone(),
+        ready: page.ready.clone(),
+    })
+}
+
+fn octane(request: &Request, site: &Arc<Site>) -> Result<Target> {
+    mounted(&corpus::octane()?, request, site).map(|target| Target {
+        url: site.address("octane", corpus::OWN_PATH),
+        ..target
+    })
+}
+
+fn replayed(request: &Request, site: &Arc<Site>) -> Result<Vec<Target>> {
+    let [file] = request.replay.as_slice() else {
+        bail!(
+            "--replay: one recording at a time; several pages are recorded into one with --record"
+        );
+    };
+    let recorded = har::read(file, site.port())?;
+    let starts = recorded.starts.clone();
+    site.replay(recorded);
+    Ok(starts
+        .into_iter()
+        .map(|start| Target {
+            url: site.address(&start.host, start.path.trim_start_matches('/')),
+            host: start.host,
+            ready: None,
+        })
+        .collect())
+}
+
+fn write(request: &Request, series: &Series) -> Result<()> {
+    write_whole(
+        &request.out.join("result.json"),
+        &serde_json::to_vec_pretty(series)?,
+    )?;
+    let page = crate::page::render(series, &request.out);
+    write_whole(&request.out.join("index.html"), page.as_bytes())
+}
+
+fn together(
+    request: &Request,
+    targets: &[Target],
+    runs: Vec<Run>,
+    proofs: Vec<Proof>,
+    interrupted: bool,
+) -> Series {
+    let rows: Vec<Row> = request
+        .subjects
+        .iter()
+        .map(|subject| row(&subject.label, &runs))
+        .collect();
+    let machine = skinflint_compare::machine::machine();
+    let versus = versus(&request.subjects, &runs);
+    Series {
+        command: request.command.clone(),
+        plan: request.plan.clone(),
+        machine: format!(
+            "{} × {}, {}, Linux {}",
+            machine.cpus,
+            machine.cpu,
+            skinflint_view::units::bytes(machine.memory_bytes),
+            machine.kernel
+        ),
+        pages: targets.iter().map(|target| target.host.clone()).collect(),
+        rows,
+        versus,
+        proofs,
+        runs,
+        interrupted,
+    }
+}
+
+/// The figures of a run, in the order of the table; bytes unless the name says otherwise.
+pub fn figures_of(run: &Run) -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    for checkpoint in &run.checkpoints {
+        all.push((format!("PSS {}", checkpoint.name), checkpoint.pss as f64));
+    }
+    let f = &run.figures;
+    let mut add = |name: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            all.push((name.to_owned(), value));
+        }
+    };
+    add("PSS peak", Some(f.peak_pss as f64));
+    add("given back, share", f.given_back);
+    add(
+        "slope, bytes per minute",
+        f.slope.map(|slope| slope.bytes_per_minute),
+    );
+    if let Some(open) = run.checkpoint("tabs-open") {
+        add("USS tabs-open", Some(open.uss as f64));
+        add("RSS sum tabs-open (over-counts)", Some(open.rss as f64));
+        add("AWSY resident tabs-open", Some(open.awsy as f64));
+        add("processes tabs-open", Some(f64::from(open.processes)));
+        add("threads tabs-open", Some(f64::from(open.threads)));
+    }
+    if let Some(last) = run.checkpoints.last() {
+        add("USS at the end", Some(last.uss as f64));
+        add("processes at the end", Some(f64::from(last.processes)));
+    }
+    let loads: Vec<f64> = run
+        .loads
+        .iter()
+        .filter(|l| l.failed.is_none())
+        .map(|l| l.load_ms as f64)
+        .collect();
+    add("load, median ms", median(&loads));
+    add("real, s", Some(f.real_ms as f64 / 1e3));
+    add("user, s", Some(f.user_ms as f64 / 1e3));
+    add("sys, s", Some(f.system_ms as f64 / 1e3));
+    for score in &run.scores {
+        add(&format!("Octane with {} open", score.open), score.score);
+    }
+    add("sampler, share of a core", Some(f.sampler_share_median));
+    all
+}
+
+fn row(label: &str, runs: &[Run]) -> Row {
+    let own: Vec<&Run> = runs
+        .iter()
+        .filter(|run| run.subject.label == label)
+        .collect();
+    let complete: Vec<&Run> = own.iter().filter(|run| run.complete).copied().collect();
+    let mut figures = Vec::new();
+    for (name, _) in complete.first().map_or(Vec::new(), |run| figures_of(run)) {
+        let values = values(&complete, &name);
+        if let Some(mid) = median(&values) {
+            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            figures.push((
+                name,
+                Spread {
+                    median: mid,
+                    low,
+                    high,
+                    runs: values.len() as u32,
+                },
+            ));
+        }
+    }
+    Row {
+        label: label.into(),
+        version: own.first().map_or(String::new(), |run| run.version.clone()),
+        complete: complete.len() as u32,
+        runs: own.len() as u32,
+        loads: own.iter().map(|run| run.loads.len() as u32).sum(),
+        failed_loads: own.iter().map(|run| run.failed_loads() as u32).sum(),
+        figures,
+    }
+}
+
+fn values(runs: &[&Run], name: &str) -> Vec<f64> {
+    let of = |run: &&Run| {
+        figures_of(run)
+            .into_iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
+    };
+    runs.iter().filter_map(of).collect()
+}
+
+/// Each allocator against the best of the others, in memory after the close (bootstrap as in `compare`).
+fn versus(subjects: &[Subject], runs: &[Run]) -> Vec<Versus> {
+    const FIGURE: &str = "PSS tabs-closed-settled";
+    use skinflint_compare::model::Measure;
+    let allocated: Vec<&Subject> = subjects
+        .iter()
+        .filter(|s| s.allocator.is_some() || s.system_malloc)
+        .collect();
+    let most = runs.iter().map(|run| run.repetition).max().unwrap_or(0);
+    // By repetition, so that pairs are of the same time.
+    let by_round = |label: &str| -> Vec<f64> {
+        let at = |round: u32| {
+            let found = runs
+                .iter()
+                .find(|r| r.complete && r.subject.label == label && r.repetition == round)?;
+            figures_of(found)
+                .into_iter()
+                .find(|(name, _)| name == FIGURE)
+                .map(|(_, value)| value)
+        };
+        (1..=most)
+            .map(|round| at(round).unwrap_or(f64::NAN))
+            .collect()
+    };
+    let mid = |label: &str| {
+        median(
+            &by_round(label)
+                .into_iter()
+                .filter(|v| v.is_finite())
+                .collect::<Vec<_>>(),
+        )
+    };
+    let mut all = Vec::new();
+    for subject in &allocated {
+        let others = allocated
+            .iter()
+            .filter(|other| other.label != subject.label);
+        let best = others
+            .filter_map(|other| Some((mid(&other.label)?, other.label.clone())))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((_, reference)) = best else { continue };
+        let cell = stats::cell(
+            Measure::PeakBytes,
+            &by_round(&subject.label),
+            Some(&by_round(&reference)),
+            1,
+        );
+        if let Some((ratio, interval)) = cell.and_then(|cell| Some((cell.ratio?, cell.interval))) {
+            all.push(Versus {
+                label: subject.label.clone(),
+                reference,
+                figure: FIGURE.into(),
+                ratio,
+                interval,
+            });
+        }
+    }
+    all
+}

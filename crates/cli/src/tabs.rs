@@ -1,0 +1,380 @@
+//! `skinflint tabs`: memory tests in real browsers.
+//!
+//! ```text
+//!   plan, browsers, pages ─► browser::series ─► DIR: run.json, samples.jsonl of each run, result.json, index.html, .png
+//!                                          └──► stdout: the table, or --json
+//! ```
+//!
+//! T1  Run again with the same folder, it goes on where it was: complete runs are not repeated.
+//! T2  Status 0: all runs complete; 1: some not; 2: wrong use, or nothing could be begun; 130: interrupted.
+//!
+//! Not here: doing it (`browser`).
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
+use skinflint_base::env;
+use skinflint_browser::plan::{self, Kind, Plan};
+use skinflint_browser::series::{self, Request, Series};
+use skinflint_browser::start::Subject;
+use skinflint_browser::{corpus, page, png};
+
+use crate::compare::places;
+use crate::launch::find_library;
+
+pub const HELP: &str = "\
+Examples:
+  skinflint tabs                                        # 29 pages, 30 windows, 319 loads, in Chromium and Firefox, 5 times
+  skinflint tabs --cycles 2 --repeat 1 --rest 30        # the same, small
+  skinflint tabs --plan scale --repeat 3 -o scale       # 150 tabs, and Octane with 1 and with 150
+  skinflint tabs --plan shared --browser webkit --allocators glibc,jemalloc,mimalloc,skinflint
+  skinflint tabs --browser mine='./app --open {url}'    # any program: a page opens the windows
+  skinflint tabs --record mine.har https://example.org/ && skinflint tabs --replay mine.har --keep 10 --cycles 20
+
+Plans: cycle, scale, slim, shared, or a TOML file (docs/tabs.md). Browsers: chromium, firefox, webkit; the driver follows
+after a slash: chromium/cdp, chromium/page, firefox/marionette, firefox/bidi, firefox/page. Run again with the same -o, it
+goes on where it was. `make tabs-deps` installs browsers and what drives them.";
+
+#[derive(ClapArgs, Debug)]
+pub struct TabsArgs {
+    /// What to do: cycle, scale, slim, shared, or a TOML file
+    #[arg(long, value_name = "PLAN", default_value = "cycle")]
+    pub plan: String,
+
+    /// Browsers, with commas or repeated
+    #[arg(
+        long,
+        value_name = "B,C",
+        value_delimiter = ',',
+        default_value = "chromium,firefox"
+    )]
+    pub browser: Vec<String>,
+
+    /// Run each browser under these allocators (webkit, and programs): names, own, or paths
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub allocators: Vec<String>,
+
+    /// How often each
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// Folder for results [default: tabs-PLAN]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+
+    /// Pages instead of the plan's: corpus, light, shared, names, addresses
+    #[arg(long, value_name = "P,Q", value_delimiter = ',')]
+    pub pages: Vec<String>,
+
+    /// Only so many pages; 0 is all
+    #[arg(long, value_name = "N")]
+    pub page_count: Option<u32>,
+
+    /// How often the pages are gone through
+    #[arg(long, value_name = "N")]
+    pub cycles: Option<u32>,
+
+    /// Windows that stay open; 0 keeps all
+    #[arg(long, value_name = "N")]
+    pub keep: Option<u32>,
+
+    /// Between the beginnings of two loads
+    #[arg(long, value_name = "SECONDS")]
+    pub interval: Option<f64>,
+
+    /// After start, last load and close
+    #[arg(long, value_name = "SECONDS")]
+    pub settle: Option<f64>,
+
+    /// After the close, besides
+    #[arg(long, value_name = "SECONDS")]
+    pub rest: Option<f64>,
+
+    /// A load that takes longer has failed
+    #[arg(long, value_name = "SECONDS")]
+    pub load_timeout: Option<f64>,
+
+    /// Windows or tabs
+    #[arg(long, value_name = "KIND", value_parser = ["window", "tab"])]
+    pub kind: Option<String>,
+
+    /// Between two samples
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
+    pub sample: u64,
+
+    /// Show windows on a display of their own (Xvfb) instead of headless
+    #[arg(long)]
+    pub headful: bool,
+
+    /// Pages out of a HAR recording
+    #[arg(long, value_name = "HAR", conflicts_with = "pages")]
+    pub replay: Vec<PathBuf>,
+
+    /// Record pages of the web into this HAR file, and do nothing else
+    #[arg(long, value_name = "HAR", requires = "urls")]
+    pub record: Option<PathBuf>,
+
+    /// Addresses to record
+    #[arg(value_name = "URL", requires = "record")]
+    pub urls: Vec<String>,
+
+    /// Folder for pages and drivers [default: ~/.cache/skinflint/tabs]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+
+    /// Fetch the plan's pages and the driver, and do nothing else
+    #[arg(long)]
+    pub fetch: bool,
+
+    /// Write everything as JSON to stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Does what was asked. The status to end with.
+///
+/// # Errors
+/// Whatever keeps it from being begun.
+pub fn tabs(args: &TabsArgs) -> Result<u8> {
+    let cache = match &args.cache {
+        Some(folder) => std::path::absolute(folder)?,
+        None => corpus::default_cache()?,
+    };
+    if let Some(file) = &args.record {
+        return record(args, file, &cache);
+    }
+    let plan = planned(args)?;
+    if args.fetch {
+        return fetch(args, &plan, &cache);
+    }
+    let output = args
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("tabs-{}", plan.name)));
+    let quiet = args.quiet;
+    let progress = move |text: &str| {
+        if !quiet {
+            say!("skinflint: {text}");
+        }
+    };
+    let request = Request {
+        plan,
+        subjects: subjects(args)?,
+        repeat: args.repeat,
+        out: std::path::absolute(&output)?,
+        cache,
+        probe: probe().map_or_else(
+            |error| {
+                if !args.allocators.is_empty() {
+                    say!("skinflint: calls are not counted: {error:#}");
+                }
+                None
+            },
+            Some,
+        ),
+        replay: args.replay.clone(),
+        headful: args.headful,
+        interval: Duration::from_millis(args.sample),
+        command: std::env::args_os()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        progress: &progress,
+    };
+    let series = series::series(&request)?;
+    let picture = output.join("index.png");
+    if !series.interrupted
+        && let Err(error) = png::draw(&output.join("index.html"), &picture)
+    {
+        say!("skinflint: no PNG: {error:#}");
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &series)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(table(&series).as_bytes())?;
+    }
+    progress(&format!(
+        "{}, index.png, result.json, runs/",
+        output.join("index.html").display()
+    ));
+    let complete = series.runs.iter().all(|run| run.complete);
+    Ok(match (series.interrupted, complete) {
+        (true, _) => 130,
+        (false, true) => 0,
+        (false, false) => 1,
+    })
+}
+
+/// The library that counts calls.
+fn probe() -> Result<PathBuf> {
+    find_library("libskinflint_probe.so", env::PROBE_LIBRARY.name())
+}
+
+fn planned(args: &TabsArgs) -> Result<Plan> {
+    let mut plan = plan::load(&args.plan)?;
+    if !args.replay.is_empty() {
+        plan.pages = args
+            .replay
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect();
+        plan.page_count = 0;
+    } else if !args.pages.is_empty() {
+        plan.pages.clone_from(&args.pages);
+        plan.page_count = 0;
+    }
+    let set = |to: &mut u32, from: Option<u32>| *to = from.unwrap_or(*to);
+    set(&mut plan.page_count, args.page_count);
+    set(&mut plan.cycles, args.cycles);
+    set(&mut plan.keep, args.keep);
+    let set = |to: &mut f64, from: Option<f64>| *to = from.unwrap_or(*to);
+    set(&mut plan.interval_s, args.interval);
+    set(&mut plan.settle_s, args.settle);
+    set(&mut plan.rest_s, args.rest);
+    set(&mut plan.load_timeout_s, args.load_timeout);
+    match args.kind.as_deref() {
+        Some("tab") => plan.kind = Kind::Tab,
+        Some(_) => plan.kind = Kind::Window,
+        None => {}
+    }
+    plan.check()?;
+    Ok(plan)
+}
+
+fn subjects(args: &TabsArgs) -> Result<Vec<Subject>> {
+    let mut subjects: Vec<Subject> = Vec::new();
+    for name in &args.browser {
+        let browser = Subject::parse(name)?;
+        if args.allocators.is_empty() {
+            subjects.push(browser);
+            continue;
+        }
+        for allocator in &args.allocators {
+            subjects.push(on(&browser, allocator)?);
+        }
+    }
+    for (at, subject) in subjects.iter().enumerate() {
+        if subjects[..at]
+            .iter()
+            .any(|other| other.label == subject.label)
+        {
+            bail!("--browser: {} is named twice", subject.label);
+        }
+    }
+    Ok(subjects)
+}
+
+fn on(browser: &Subject, name: &str) -> Result<Subject> {
+    // WebKit's own heap over the system's malloc, which is how it comes.
+    if name == "own" {
+        return browser.on("own", None);
+    }
+    let found = match places().find(name) {
+        Ok(found) => found,
+        Err(missing) => bail!("--allocators {name}: {}; {}", missing.why, missing.get),
+    };
+    browser.on(&found.name, found.library.map(PathBuf::from))
+}
+
+fn record(args: &TabsArgs, file: &Path, cache: &Path) -> Result<u8> {
+    let unfinished = png::record(&args.urls, file, cache)
+        .with_context(|| format!("--record {}", file.display()))?;
+    if unfinished > 0 {
+        say!(
+            "skinflint: {unfinished} requests had not ended when their page was left; they are not in the recording"
+        );
+    }
+    Ok(0)
+}
+
+fn fetch(args: &TabsArgs, plan: &Plan, cache: &Path) -> Result<u8> {
+    for package in series::packages(plan)? {
+        if !args.quiet {
+            say!(
+                "skinflint: {} {} ({})",
+                package.name,
+                package.version,
+                package.licence
+            );
+        }
+        corpus::fetch(&package, cache)?;
+    }
+    skinflint_browser::drive::node::install(cache)?;
+    Ok(0)
+}
+
+/// The table for a terminal: one row for each figure, one column for each browser.
+fn table(series: &Series) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let heads = |first: &str, of: &dyn Fn(&series::Row) -> String| -> Vec<String> {
+        std::iter::once(first.to_owned())
+            .chain(series.rows.iter().map(of))
+            .collect()
+    };
+    rows.push(heads("", &|row| row.label.clone()));
+    rows.push(heads("complete runs", &|row| {
+        format!("{} of {}", row.complete, row.runs)
+    }));
+    rows.push(heads("failed loads", &|row| {
+        format!("{} of {}", row.failed_loads, row.loads)
+    }));
+    for name in page::names(&series.rows) {
+        rows.push(heads(&name, &|row| match row.figure(&name) {
+            Some(spread) => match page::say_spread(&name, spread) {
+                (mid, range) if range.is_empty() => mid,
+                (mid, range) => format!("{mid} [{range}]"),
+            },
+            None => "–".into(),
+        }));
+    }
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |at: usize| {
+        rows.iter()
+            .map(|row| row[at].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = format!(
+        "{} · {} · {}\n",
+        series.plan.name,
+        series.machine,
+        versions(series)
+    );
+    for row in &rows {
+        for (at, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[at] - cell.chars().count());
+            out += &if at == 0 {
+                format!("{cell}{pad}")
+            } else {
+                format!("  {pad}{cell}")
+            };
+        }
+        out.push('\n');
+    }
+    for one in &series.versus {
+        out += &format!("{}\n", page::say_versus(one));
+    }
+    for run in series.runs.iter().filter(|run| run.complete) {
+        out += &format!("left: {}\n", page::say_left(run));
+    }
+    for doubt in page::doubts_of(series) {
+        out += &format!("note: {doubt}\n");
+    }
+    out
+}
+
+fn versions(series: &Series) -> String {
+    let versions: Vec<&str> = series.rows.iter().map(|row| row.version.as_str()).collect();
+    let mut distinct = versions.clone();
+    distinct.dedup();
+    distinct.join("; ")
+}
