@@ -33,9 +33,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help shim-test deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean js js-deps js-test js-engine-test
-.PHONY: help deps test-deps parquet-deps metrics-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean
-.PHONY: help deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare tabs-deps tabs-test browser-test bench-page consumers-test screenshots install clean
+.PHONY: help shim-test deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile

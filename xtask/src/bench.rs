@@ -3,7 +3,6 @@
 //! ```text
 //!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
 //!   bench gc ──► `make js` unless --no-build ──► python3 bench/gc/run.py ARGS ──► a script for each part
-//!   bench gc ──► python3 bench/gc/trees.py ARGS, which builds its own workspace
 //!   bench cache ──► the allocator ──► python3 bench/cache/run.py ARGS, which builds a workspace of its own
 //!   bench suite ──► cargo build --release of the tool and its libraries ──► python3 bench/suite/run.py ARGS
 //!   peers ──► python3 bench/alloc/peers.py ──► TARGET/bench/alloc/peers/peers.json and libraries
@@ -84,8 +83,6 @@ pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     let (no_build, options, packages, script) = match bench {
         Bench::Alloc { no_build, options } => (no_build, options, ALLOC, "bench/alloc/run.py"),
         Bench::Gc { no_build, options } => (no_build, options, GC, "bench/gc/run.py"),
-        // It builds what it runs: a workspace of its own, since it depends on the other collector.
-        Bench::Gc { options } => (&true, options, [].as_slice(), "bench/gc/trees.py"),
         Bench::Cache { options } => (&false, options, ALLOC, "bench/cache/run.py"),
         Bench::Suite { no_build, options } => (no_build, options, SUITE, "bench/suite/run.py"),
     };

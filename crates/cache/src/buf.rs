@@ -26,7 +26,6 @@ use std::marker::PhantomData;
 
 use crate::fill::Block;
 pub use crate::fill::Refused;
-use crate::measure::HeapBytes;
 use crate::measure::{HeapBytes, owned};
 
 /// Bytes of a first block at least; four items, if they are not large, as `Vec` has them.

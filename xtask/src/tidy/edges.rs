@@ -66,8 +66,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top", "report", "snapshot", "gc", "objects",
-            "compare", "export", "top", "report", "browser",
+            "compare", "export", "top", "report", "snapshot", "gc", "objects", "browser",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.

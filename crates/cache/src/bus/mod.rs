@@ -388,13 +388,6 @@ impl Loop {
     fn round(&mut self, signal: Signal) {
         self.rounds += 1;
         let listeners = self.listeners();
-        let event = round::run(
-            &listeners,
-            signal,
-            self.shared.trim,
-            self.now_ms(),
-            self.rounds,
-        );
         let waiting = self.shared.bell.waiting();
         let what = round::What {
             signal,

@@ -32,14 +32,6 @@ pub fn is_little(event: &Event) -> bool {
     event.came_back_bytes() < least
 }
 
-/// Runs one. `at_ms`, `number`: for the log.
-pub fn run(
-    listeners: &[Arc<dyn Listener>],
-    signal: Signal,
-    trim: Trim,
-    at_ms: u64,
-    number: u64,
-) -> Event {
 /// What a round is about.
 #[derive(Clone, Copy, Debug)]
 pub struct What {
