@@ -47,10 +47,10 @@
 //! "GhostCell" (Yanovski et al., 2021).
 //!
 //! Files: [`layout`] where things lie · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells ·
-//! `heap` allocation · `mark` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
+//! `heap` allocation · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
 //! when · `world` · `verify` · `typed` the safe side.
 //!
-//! Seams: incremental marking (`mark`), a variable-size space (`space`), heap snapshots ([`Heap::each_object`] with
+//! Seams: a variable-size space (`space`), heap snapshots ([`Heap::each_object`] with
 //! a listing tracer, as in `verify`), retaining paths ([`Heap::path_to`]).
 //!
 //! Not here: moving objects, threads that share a heap, free-list policies, reference counts.
@@ -61,12 +61,14 @@ mod backing;
 #[cfg(miri)]
 mod backing_miri;
 mod bits;
+mod cc;
 mod chunks;
 mod collect;
 #[cfg(all(not(miri), target_arch = "x86_64"))]
 pub mod conservative;
 mod handover;
 mod heap;
+mod incremental;
 mod kind;
 pub mod layout;
 mod mark;
@@ -84,6 +86,7 @@ mod world;
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
+pub use incremental::{Budget, Incremental, Progress};
 pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn};
 pub use mark::{Pair, Tracer, WeakCell};
 pub use roots::{From, RootId};

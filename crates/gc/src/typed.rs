@@ -14,7 +14,7 @@
 //! F3  A value in a heap is [`Trace`], which tells all its edges; types with edges have no `Drop` of their own, since
 //!     what they lead to may have ended before them.
 //! F4  Objects of the shared heap have no edges to a tenant's ([`System`]), so tenants are collected without it.
-//! F5  Edges change only through [`Slot`] and [`Locked`], which want a [`Cx`]: the place of a write barrier.
+//! F5  Edges change only through [`Slot`] and [`Locked`], which want a [`Cx`] and have the write barrier.
 //!
 //! What does not compile. A pointer that leaves its closure:
 //!
@@ -132,6 +132,6 @@ mod std_types;
 mod tenant;
 mod trace;
 
-pub use pointer::{Gc, Locked, Slot, Sys, Weak};
+pub use pointer::{Gc, Locked, LockedMut, Slot, Sys, Weak};
 pub use tenant::{Cross, Cx, Ended, Foreign, Handle, Row, Runtime, Survivors, Tenant};
 pub use trace::{Edge, Family, Sent, Static, System, Trace};

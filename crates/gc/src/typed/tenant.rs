@@ -25,13 +25,14 @@ use super::pointer::{Brand, Gc, Sys};
 use super::trace::{Family, KindOf, System, Trace};
 use crate::collect::{Busy, collect};
 use crate::heap::{Heap, Holds, OutOfMemory};
+use crate::incremental::{Budget, Progress};
 use crate::kind::{Finalize, Origin};
 use crate::mark::Tracer;
 use crate::roots::{From, RootId};
 use crate::source::Source;
 use crate::trigger::Reason;
 use crate::verify::{Path, path};
-use crate::world::{Config, World};
+use crate::world::{Config, Shared, World};
 
 /// Tenants and what they share.
 pub struct Runtime {
@@ -50,13 +51,19 @@ impl Runtime {
     pub fn new(config: Config) -> Runtime {
         let world = World::new(config);
         let shared = world.heap("shared", usize::MAX);
+        // It is collected only together with all others (X2).
+        shared.set_incremental(None);
         Runtime { world, shared }
     }
 
     /// A new tenant. `limit_bytes`: the most that its heap may hold.
     pub fn tenant(&self, name: &str, limit_bytes: usize) -> Tenant {
+        let heap = self.world.heap(name, limit_bytes);
+        // SAFETY: objects are written at once, exclusive references into them are those of `Locked`, which a trace
+        // meets with care, and edges are written with barriers (F5).
+        unsafe { heap.set_slices_at_alloc(true) };
         Tenant {
-            heap: self.world.heap(name, limit_bytes),
+            heap,
             shared: self.shared.clone(),
         }
     }
@@ -164,10 +171,9 @@ impl Tenant {
                 brand: PhantomData,
             })
         };
-        if let Some(reason) = self.heap.due() {
-            // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
-            let _ = self.collect_for(reason);
-        }
+        // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
+        // SAFETY: as in `collect_for`; edges are written with barriers (F5).
+        let _ = unsafe { self.heap.advance(&mut ()) };
         if let Some(reason) = self.shared.due() {
             // The same; it needs every tenant to be at rest.
             let _ = collect_world(&self.heap.world.heaps(), reason);
@@ -187,6 +193,19 @@ impl Tenant {
     /// A closure of it runs, or a finalizer asked.
     pub fn collect(&self) -> Result<(), Busy> {
         self.collect_for(Reason::Asked)
+    }
+
+    /// Does a slice of marking, if marking is on, and ends it if nothing is left and no closure runs. For a host with
+    /// time to spare; slices that are due are done by allocations and at the ends of closures.
+    pub fn mark_step(&self, budget: Budget) -> Progress {
+        // SAFETY: as in `enter`.
+        let progress = unsafe { self.heap.mark_step(budget) };
+        if progress == Progress::Ready {
+            // Refused within a closure: it is done at its end.
+            // SAFETY: as in `collect_for`.
+            let _ = unsafe { self.heap.finish_marking(&mut ()) };
+        }
+        self.heap.progress()
     }
 
     /// For a timer: collects what is due, a rest of the length that the table says included, and gives free memory
@@ -333,6 +352,17 @@ impl<'gc> Cx<'gc> {
             brand: PhantomData,
             to: PhantomData,
         }
+    }
+
+    /// The world, for barriers.
+    pub(crate) fn world(self) -> &'gc Shared {
+        &self.heap.world
+    }
+
+    /// An edge to `target` is written into an object of the tenant.
+    #[inline]
+    pub(crate) fn barrier(self, target: NonNull<u8>) {
+        self.heap.barrier(target);
     }
 
     /// Why the tenant should be collected, if it should: a long closure may want to end. Cost: a load.
