@@ -61,7 +61,7 @@ mod backing;
 #[cfg(miri)]
 mod backing_miri;
 mod bits;
-mod cc;
+pub mod cc;
 mod chunks;
 mod collect;
 #[cfg(all(not(miri), target_arch = "x86_64"))]

@@ -96,7 +96,6 @@ pub struct Tracer {
     /// Where the program runs on between steps (`incremental`).
     pub(crate) steps: Option<Box<Steps>>,
     /// Where counted pointers are told (`cc`).
-    #[allow(dead_code)]
     pub(crate) natives: Option<Box<Natives>>,
 }
 
@@ -243,6 +242,11 @@ impl Tracer {
         let arena = Arena::of(object);
         let cell = arena.cell_of(object.as_ptr().addr());
         !self.reach(heap).collected || arena.head().marks.has(cell)
+    }
+
+    /// Whether it only lists counted pointers.
+    pub(crate) fn lists_natives(&self) -> bool {
+        self.told.is_some() && self.natives.is_some()
     }
 
     /// Objects that were marked, where one heap is collected.

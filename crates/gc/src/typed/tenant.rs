@@ -23,6 +23,7 @@ use std::rc::Rc;
 
 use super::pointer::{Brand, Gc, Sys};
 use super::trace::{Family, KindOf, System, Trace};
+use crate::cc::Cycles;
 use crate::collect::{Busy, collect};
 use crate::heap::{Heap, Holds, OutOfMemory};
 use crate::incremental::{Budget, Progress};
@@ -71,6 +72,16 @@ impl Runtime {
     /// The heap of system objects.
     pub fn shared(&self) -> &Heap {
         &self.shared
+    }
+
+    /// A collector of counted values that may have edges to and from objects of this runtime's tenants.
+    pub fn cycles(&self) -> Cycles {
+        let number = self.world.0.source.take_number();
+        Cycles::of(&self.world.0, number)
+    }
+
+    pub(crate) fn heaps(&self) -> Vec<Rc<Heap>> {
+        self.world.heaps()
     }
 
     /// Where its chunks come from.
@@ -352,6 +363,16 @@ impl<'gc> Cx<'gc> {
             brand: PhantomData,
             to: PhantomData,
         }
+    }
+
+    /// Its heap.
+    pub(crate) fn own(self) -> &'gc Heap {
+        self.heap
+    }
+
+    /// Whether it is for this heap.
+    pub(crate) fn is_of(self, heap: &Rc<Heap>) -> bool {
+        core::ptr::eq(Rc::as_ptr(heap), self.heap)
     }
 
     /// The world, for barriers.

@@ -20,8 +20,8 @@ use crate::mark::Tracer;
 /// A value that may lie in a heap. [`object!`](crate::object) implements it.
 ///
 /// # Safety
-/// J1; each counted pointer is told once, not twice; edges that change do so only within
-/// [`Slot`](super::Slot) or [`Locked`](super::Locked), which have barriers; and its own
+/// J1; each counted pointer ([`Cc`](crate::cc::Cc)) is told once, not twice; edges that change do so only within
+/// [`Slot`](super::Slot), [`Locked`](super::Locked) or [`Field`](crate::cc::Field), which have barriers; and its own
 /// `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it
 /// on another thread is sound.
 pub unsafe trait Trace {
