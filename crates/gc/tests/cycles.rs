@@ -353,6 +353,45 @@ fn a_field_that_is_being_written_hides_nothing() {
 }
 
 #[test]
+fn a_locked_part_of_a_native_is_left_alone_and_has_the_barrier() {
+    counted! { struct Mixed { all: Locked<Vec<Cc<Mixed>>> } }
+    let runtime = Runtime::new(config());
+    let cycles = runtime.cycles();
+    let make = || {
+        cycles.cc(Mixed {
+            all: Locked::default(),
+        })
+    };
+    let (x, a, b) = (make(), make(), make());
+    let tenant = runtime.tenant("a", usize::MAX);
+    tenant.enter(|cx| {
+        x.all.borrow_mut(cx).extend([a.clone(), b.clone()]);
+        a.all.borrow_mut(cx).push(x.clone());
+        let guard = a.all.borrow_mut(cx);
+        for node in [&a, &b, &x] {
+            drop(node.clone());
+        }
+        while !cycles.step(edges(1)) {}
+        assert_eq!(guard.len(), 1);
+    });
+    // As in `a_pointer_that_moves_between_two_slices_keeps_what_it_leads_to`.
+    for node in [&a, &b, &x] {
+        drop(node.clone());
+    }
+    drop((a, b));
+    assert!(!cycles.step(edges(1)), "one node was looked at");
+    tenant.enter(|cx| {
+        let all = x.all.borrow();
+        let moved = all[0].all.borrow_mut(cx).pop().expect("x");
+        all[1].all.borrow_mut(cx).push(moved);
+    });
+    while !cycles.step(edges(1)) {}
+    assert_eq!(x.all.borrow().len(), 2);
+    drop(x);
+    assert_eq!(cycles.collect(), 3);
+}
+
+#[test]
 fn weak_pointers_find_nothing_that_is_condemned() {
     let cycles = Cycles::new();
     let (a, b, dropped) = pair(&cycles);
