@@ -106,7 +106,8 @@ fn main() {
 
 /// Processor time of this thread, in microseconds: other programs do not count.
 fn cpu_us() -> u64 {
-    let mut time: libc::timespec = unsafe { std::mem::zeroed() }; // SAFETY: plain numbers
+    // SAFETY: plain numbers.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: it is ours to be written.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000

@@ -33,7 +33,7 @@ use crate::roots::{From, RootId, RootTable};
 use crate::space::Space;
 use crate::sweep::{Fault, POISON, Tally, sweep};
 use crate::sweeper;
-use crate::trigger::{Collection, Growth, Reason, Triggers};
+use crate::trigger::{Collection, Growth, Reason, Rest, Triggers};
 use crate::world::Shared;
 
 /// Arenas that one slow allocation sweeps at most before it takes a fresh one: twenty microseconds.
@@ -550,7 +550,7 @@ impl Heap {
     /// For a timer: makes a collection due if nothing was allocated for as long as the table says and something
     /// since the last collection. `now_ns` is any clock that does not go back.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
-        if self.triggers.is_idle(now_ns) {
+        if self.triggers.rest(now_ns) == Rest::Collect {
             self.triggers.raise(Reason::Idle);
         }
         self.due()

@@ -48,12 +48,12 @@
 //!
 //! Files: [`layout`] where things lie · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells ·
 //! `heap` allocation · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
-//! when · `world` · `verify` · `typed` the safe side.
+//! when · `timer` rest and pressure · `cc` counted natives · `world` · `verify` · `typed` the safe side.
 //!
 //! Seams: a variable-size space (`space`), heap snapshots ([`Heap::each_object`] with
 //! a listing tracer, as in `verify`), retaining paths ([`Heap::path_to`]).
 //!
-//! Not here: moving objects, threads that share a heap, free-list policies, reference counts.
+//! Not here: moving objects, threads that share a heap, free-list policies.
 #![cfg(not(loom))]
 
 #[cfg(not(miri))]
@@ -78,6 +78,7 @@ mod space;
 mod sweep;
 mod sweeper;
 mod sync;
+pub mod timer;
 pub mod trigger;
 pub mod typed;
 mod verify;
@@ -92,6 +93,7 @@ pub use mark::{Pair, Tracer, WeakCell};
 pub use roots::{From, RootId};
 pub use source::{Source, SourceCounts};
 pub use sweep::Fault;
+pub use timer::{Asker, Pressure, Relief};
 pub use trigger::{Collection, Growth, Reason};
 pub use verify::{Path, Step};
 pub use world::{Config, World};

@@ -164,6 +164,17 @@ pub struct Collection {
     pub overflows: u64,
 }
 
+/// What a heap's rest asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing: it is none, or all was done.
+    No,
+    /// A collection: something was taken since the last.
+    Collect,
+    /// Free memory is kept for allocations that do not come.
+    GiveBack,
+}
+
 /// The most that a heap remembers of its collections.
 pub const LOG: usize = 256;
 
@@ -187,6 +198,7 @@ pub(crate) struct Triggers {
     taken_total: Cell<u64>,
     looked: Cell<(u64, u64)>,
     collected_total: Cell<u64>,
+    given_total: Cell<Option<u64>>,
     pub(crate) log: std::cell::RefCell<VecDeque<Collection>>,
     pub(crate) collections: Cell<u64>,
 }
@@ -209,6 +221,7 @@ impl Triggers {
             taken_total: Cell::new(0),
             looked: Cell::new((0, 0)),
             collected_total: Cell::new(0),
+            given_total: Cell::new(Some(0)),
             log: std::cell::RefCell::default(),
             collections: Cell::new(0),
         }
@@ -305,17 +318,28 @@ impl Triggers {
         }
     }
 
-    /// Whether nothing was taken between a look at least `idle_ns` ago and now, and something since the last
-    /// collection.
-    pub(crate) fn is_idle(&self, now_ns: u64) -> bool {
+    /// What a rest asks for: whether nothing was taken between a look at least `idle_ns` ago and now.
+    pub(crate) fn rest(&self, now_ns: u64) -> Rest {
         let taken = self.taken_total.get();
         let (since_ns, then) = self.looked.get();
         if since_ns == 0 || then != taken {
             self.looked.set((now_ns.max(1), taken));
-            return false;
+            return Rest::No;
         }
-        let long = now_ns.saturating_sub(since_ns) >= self.growth.get().idle_ns;
-        long && taken != self.collected_total.get()
+        if now_ns.saturating_sub(since_ns) < self.growth.get().idle_ns {
+            Rest::No
+        } else if taken != self.collected_total.get() {
+            Rest::Collect
+        } else if self.given_total.get() != Some(taken) {
+            Rest::GiveBack
+        } else {
+            Rest::No
+        }
+    }
+
+    /// Everything that is free was given back.
+    pub(crate) fn gave_back(&self) {
+        self.given_total.set(Some(self.taken_total.get()));
     }
 
     /// After a collection: new thresholds, nothing due. The record gets its threshold.
@@ -379,11 +403,11 @@ mod tests {
         triggers.took(1);
         assert_eq!(triggers.due(), Some(Reason::ClientBytes));
         let second = |n: u64| n * SECOND_NS;
-        assert!(!triggers.is_idle(second(100)), "the first look");
-        assert!(!triggers.is_idle(second(119)));
-        assert!(triggers.is_idle(second(120)));
+        assert_eq!(triggers.rest(second(100)), Rest::No, "the first look");
+        assert_eq!(triggers.rest(second(119)), Rest::No);
+        assert_eq!(triggers.rest(second(120)), Rest::Collect);
         triggers.took(1);
-        assert!(!triggers.is_idle(second(121)), "something was taken");
-        assert!(triggers.is_idle(second(141)));
+        assert_eq!(triggers.rest(second(121)), Rest::No, "something was taken");
+        assert_eq!(triggers.rest(second(141)), Rest::Collect);
     }
 }

@@ -437,7 +437,7 @@ fn weak_pointers_may_move_and_grow_in_number() {
             let number = number as u64;
             assert_eq!(
                 weak.get().map(|node| node.number),
-                (number % 3 == 0).then_some(number)
+                number.is_multiple_of(3).then_some(number)
             );
         }
     });
@@ -603,7 +603,7 @@ fn each_way_to_write_an_edge_has_its_barrier() {
             .expect("written")
             .number
     };
-    assert_eq!(tenant.enter(|cx| next(cx)), 1);
+    assert_eq!(tenant.enter(next), 1);
     let (tenant, root) = after_marking(|tenant, cx, root| {
         let mut list = root.list.borrow_mut(cx);
         list.push(node(cx, 2));
@@ -616,11 +616,11 @@ fn each_way_to_write_an_edge_has_its_barrier() {
         assert_eq!(tenant.heap().progress(), Progress::More);
     });
     let first = |cx: Cx<'_>| root.open(cx).expect("its own").list.borrow()[0].number;
-    assert_eq!(tenant.enter(|cx| first(cx)), 2);
+    assert_eq!(tenant.enter(first), 2);
     let (tenant, root) =
         after_marking(|_, cx, root| root.boxed[1].borrow_mut(cx).push(node(cx, 3)));
     let boxed = |cx: Cx<'_>| root.open(cx).expect("its own").boxed[1].borrow()[0].number;
-    assert_eq!(tenant.enter(|cx| boxed(cx)), 3);
+    assert_eq!(tenant.enter(boxed), 3);
     let kept = Cell::new(None);
     let (tenant, _root) =
         after_marking(|_, cx, _| kept.set(Some(cx.keep::<Node<'static>>(node(cx, 4), "new"))));

@@ -71,8 +71,10 @@ impl<T: Trace> WaysOf<T> {
 }
 
 unsafe fn end<T>(header: NonNull<Header>) {
-    // SAFETY: the box is of this type, and its value is dropped once (Z1).
-    unsafe { ManuallyDrop::drop(&mut header.cast::<CcBox<T>>().as_mut().value) };
+    let this = header.cast::<CcBox<T>>().as_ptr();
+    // SAFETY: the box is of this type, and its value is dropped once (Z1). The header is used meanwhile: only the value
+    // is borrowed.
+    unsafe { ManuallyDrop::drop(&mut (*this).value) };
 }
 
 unsafe fn trace<T: Trace>(header: NonNull<Header>, tracer: &mut Tracer) {

@@ -193,7 +193,7 @@ impl<T: Trace> Deref for Cc<T> {
     fn deref(&self) -> &T {
         // SAFETY: Z1: the value is dropped when no pointer is left, or only those within destroyed values, which
         // nobody can use (Z3).
-        unsafe { &self.to.as_ref().value }
+        unsafe { &(*self.to.as_ptr()).value }
     }
 }
 

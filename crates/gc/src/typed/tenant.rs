@@ -31,6 +31,7 @@ use crate::kind::{Finalize, Origin};
 use crate::mark::Tracer;
 use crate::roots::{From, RootId};
 use crate::source::Source;
+use crate::timer::{Pressure, Relief, collect_due};
 use crate::trigger::Reason;
 use crate::verify::{Path, path};
 use crate::world::{Config, Shared, World};
@@ -103,6 +104,66 @@ impl Runtime {
         let heaps = self.world.heaps();
         let unswept = heaps.iter().filter(|heap| !heap.poll()).count();
         unswept == 0
+    }
+
+    /// For the loop of a host, once in some seconds: collects what is due in heaps at rest, and gives back what they
+    /// keep. `now_ns` is any clock that does not go back. Heaps in which closures run are left as they are.
+    pub fn tick(&self, now_ns: u64) -> Relief {
+        let before = self.world.resident_bytes();
+        let due = self.world.tick(now_ns);
+        let mut relief = self.collect_all_due(&due);
+        for heap in due
+            .iter()
+            .filter(|heap| relief.collected.contains(&heap.name().to_owned()))
+        {
+            // What was collected for another reason is wanted again soon, perhaps.
+            if heap
+                .log()
+                .last()
+                .is_some_and(|last| last.reason == Reason::Idle)
+            {
+                heap.give_back();
+            }
+        }
+        relief.returned_bytes = before.saturating_sub(self.world.resident_bytes());
+        relief
+    }
+
+    /// Memory is short: gives back what is free in all heaps, and if it is critical collects them all before that.
+    pub fn pressure(&self, level: Pressure) -> Relief {
+        let before = self.world.resident_bytes();
+        let mut relief = Relief::default();
+        if level == Pressure::Critical {
+            match self.collect_all(Reason::Pressure) {
+                Ok(()) => {
+                    relief.collected = self.heaps().iter().map(|h| h.name().to_owned()).collect()
+                }
+                Err(busy) => {
+                    // Those that can be, alone; the others when their closures end.
+                    self.heaps().iter().for_each(|heap| heap.pressure());
+                    relief = self.collect_all_due(&self.heaps());
+                    relief.refused = Some(busy);
+                }
+            }
+        }
+        self.world.pressure(Pressure::Moderate);
+        relief.returned_bytes = before.saturating_sub(self.world.resident_bytes());
+        relief
+    }
+
+    fn collect_all_due(&self, heaps: &[Rc<Heap>]) -> Relief {
+        let mut relief = Relief::default();
+        for heap in heaps {
+            let shared = Rc::ptr_eq(heap, &self.shared);
+            collect_due(heap, &mut relief, |reason| {
+                if shared {
+                    return self.collect_all(reason);
+                }
+                // SAFETY: as in `Tenant::collect_for`.
+                unsafe { collect(&[heap], reason, &mut ()) }
+            });
+        }
+        relief
     }
 
     /// Gives back everything that is free, in all heaps. For pressure, and for hosts that go to sleep.
@@ -225,7 +286,7 @@ impl Tenant {
         let reason = self.heap.tick(now_ns)?;
         self.collect_for(reason).ok()?;
         if reason == Reason::Idle {
-            self.heap.shrink();
+            self.heap.give_back();
         }
         Some(reason)
     }
