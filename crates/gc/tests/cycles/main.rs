@@ -318,11 +318,11 @@ fn moving_pointers<T: skinflint_gc::typed::Trace + 'static>(
     link: impl Fn(&Cc<T>, Cc<T>),
     shift: impl Fn(&Cc<T>, usize),
 ) {
-    for slices in 0..16 {
+    for (slices, from) in (0..16).flat_map(|slices| [(slices, 0), (slices, 1)]) {
         let (x, a, b) = (make(), make(), make());
         link(&x, a.clone());
         link(&x, b.clone());
-        link(&a, x.clone());
+        link([&a, &b][from], x.clone());
         for node in [&a, &b, &x] {
             drop(node.clone());
         }
@@ -330,7 +330,7 @@ fn moving_pointers<T: skinflint_gc::typed::Trace + 'static>(
         for _ in 0..slices {
             cycles.step(edges(1));
         }
-        shift(&x, 0);
+        shift(&x, from);
         while !cycles.step(edges(1)) {}
         assert_eq!(cycles.counts().values, 3, "after {slices} slices");
         drop(x);
