@@ -114,6 +114,27 @@
 //! });
 //! ```
 //!
+//! A write without the barrier: a pointer changes only where the tenant's leave is shown, and not behind a shared
+//! reference to an object.
+//!
+//! ```compile_fail,E0061
+//! # use skinflint_gc::{object, typed::{Gc, Runtime, Slot}};
+//! object! { struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>> } }
+//! Runtime::default().tenant("a", usize::MAX).enter(|cx| {
+//!     let one = cx.alloc(Node { next: Slot::new(None) }).unwrap();
+//!     one.next.set(Some(one));
+//! });
+//! ```
+//!
+//! ```compile_fail,E0594
+//! # use skinflint_gc::{object, typed::{Gc, Runtime}};
+//! object! { struct Node<'gc> { next: Option<Gc<'gc, Node<'gc>>> } }
+//! Runtime::default().tenant("a", usize::MAX).enter(|cx| {
+//!     let one = cx.alloc(Node { next: None }).unwrap();
+//!     one.next = Some(one);
+//! });
+//! ```
+//!
 //! A pointer on another thread:
 //!
 //! ```compile_fail,E0277
