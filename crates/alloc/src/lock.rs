@@ -29,6 +29,9 @@ pub const NOBODY: Who = Who(4);
 /// The thread that forks.
 pub const FORKER: Who = Who(6);
 
+/// The thread that answers questions from outside.
+pub const ASKER: Who = Who(8);
+
 /// Rounds of looking before sleeping: meant to outlast a slow path that does not call the kernel. Not tuned.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 64 };
 

@@ -151,6 +151,9 @@ fn parse(settings: &mut Settings, name: &str, text: &'static CStr) -> Option<()>
         settings.reserve_bytes = bytes(value)?;
     } else if name == env::FIT.name() {
         settings.profile = Some(text);
+    } else if name == env::MEMORY.name() {
+        // The drop-in follows it; here it is only judged.
+        (value.first() == Some(&b'/') || switch(value).is_some()).then_some(())?;
     }
     Some(())
 }

@@ -6,9 +6,8 @@
 //!                            holes of every heap, free runs older than the decay
 //! ```
 //!
-//! U1  It is no thread of the C library's: made by `clone`, with its own stack and thread block, all
-//!     signals blocked. So `pthread_exit` in `main` still ends the process with the last real thread, and
-//!     no handler of the program's ever runs on it. It calls nothing that uses thread-local storage.
+//! U1  It is no thread of the C library's (`hidden`): the program does not see it, and no handler of the
+//!     program's ever runs on it. It calls nothing that uses thread-local storage.
 //! U2  There is at most one, and it ends when a few ticks brought nothing: an idle process that is clean
 //!     has no thread of ours and spends nothing.
 //! U3  PURGE_LOCK is held for every pass, and taken before any other lock: a fork waits for the pass, so
@@ -17,7 +16,6 @@
 //!
 //! Not here: what may be purged (`holes`, `pages`).
 
-use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 
 use skinflint_base::sync::{AtomicU32, Ordering};
@@ -26,8 +24,9 @@ use skinflint_pages::Run;
 use skinflint_pages::purge::Batch;
 
 use crate::check;
+use crate::hidden;
 use crate::holes::{self, Zeal};
-use crate::lock::{Lock, PURGER, Who};
+use crate::lock::{ASKER, Lock, PURGER, Who};
 use crate::state::{heaps, with_pool};
 
 /// Pages that must be reclaimable, by the hints, for the purger to be started: 512 KiB. Small programs
@@ -152,66 +151,8 @@ unsafe fn spawn() -> bool {
         }
         STACK.store(stack, Ordering::Relaxed); // ORDER: as above
     }
-    // The thread block lies at the top: a pointer to itself, and whatever a compiler may look for.
-    let block = (stack + STACK_BYTES - 1024) as *mut usize;
-    // SAFETY: within our own mapping.
-    unsafe {
-        block.write(block as usize);
-        block.add(2).write(block as usize);
-    }
-    let all: u64 = u64::MAX;
-    let mut old: u64 = 0;
-    let flags = libc::CLONE_VM
-        | libc::CLONE_FS
-        | libc::CLONE_FILES
-        | libc::CLONE_SIGHAND
-        | libc::CLONE_THREAD
-        | libc::CLONE_SYSVSEM
-        | libc::CLONE_SETTLS
-        | libc::CLONE_PARENT_SETTID
-        | libc::CLONE_CHILD_CLEARTID;
-    // SAFETY: the masks are ours; the stack is used by nobody (RUNNING, TID).
-    unsafe {
-        let set = |how: i32, new: *const u64, old: *mut u64| {
-            sys::syscall(
-                libc::SYS_rt_sigprocmask,
-                [how as u64, new as u64, old as u64, 8, 0, 0],
-            )
-        };
-        if set(libc::SIG_BLOCK, &all, &mut old) != 0 {
-            return false;
-        }
-        let tid = clone_thread(
-            flags as u64,
-            (block as usize - 64) & !15,
-            TID.as_ptr() as usize,
-            block as usize,
-        );
-        set(libc::SIG_SETMASK, &old, core::ptr::null_mut());
-        tid > 0
-    }
-}
-
-/// `clone(flags, stack, tid, tid, tls)`; the child runs [`main`] and exits.
-#[unsafe(naked)]
-unsafe extern "C" fn clone_thread(flags: u64, stack: usize, tid: usize, tls: usize) -> i64 {
-    naked_asm!(
-        "mov r8, rcx",      // thread block
-        "mov r10, rdx",     // where the kernel clears the id at the end
-        "mov eax, 56",
-        "syscall",
-        "test eax, eax",
-        "jz 2f",
-        "ret",
-        "2:",
-        "xor ebp, ebp",
-        "call {main}",
-        "xor edi, edi",
-        "mov eax, 60",
-        "syscall",
-        "ud2",
-        main = sym main,
-    )
+    // SAFETY: the stack is used by nobody (RUNNING, TID); `main` keeps V2 of `hidden` (U1).
+    unsafe { hidden::begin(libc::CLONE_FILES, stack, STACK_BYTES, &TID, main) }
 }
 
 /// What the thread does.
@@ -346,11 +287,18 @@ pub fn trim() -> bool {
     if crate::state::base() == 0 {
         return false;
     }
-    let who = crate::large::who();
+    trim_of(crate::large::who(), crate::tls::get())
+}
+
+/// As [`trim`], for a thread that has no thread-local storage: what each thread keeps for itself stays.
+pub fn trim_hidden() -> bool {
+    crate::state::base() != 0 && trim_of(ASKER, core::ptr::null_mut())
+}
+
+fn trim_of(who: Who, mine: *mut crate::heap::Heap) -> bool {
     if !PURGE_LOCK.lock(who) {
         return false;
     }
-    let mine = crate::tls::get();
     // SAFETY: the lock is held.
     let batch = unsafe { batch() };
     let mut purged = 0;

@@ -29,6 +29,7 @@ use skinflint_pages::{Free, PAGE, Pool};
 use crate::class::{self, MAX_CLASSES};
 use crate::heap::{Heap, usage};
 use crate::large::{self, Large};
+use crate::lock::{ASKER, Who};
 use crate::sample::{self, Estimate};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{HEAPS, base, descriptor, heaps, heaps_from, with_pool};
@@ -283,8 +284,7 @@ impl Snapshot {
 
 /// Runs `work` while all slow paths stand still (B1). `None`: this thread is in the middle of one (a
 /// signal handler).
-fn standing_still<R>(work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
-    let who = large::who_named();
+fn standing_still<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     if !purger::PURGE_LOCK.lock(who) {
         return None;
     }
@@ -324,13 +324,21 @@ fn standing_still<R>(work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
 /// Fills a snapshot. `residency`: also measures what is resident. `false`: there is none to be had, since
 /// this thread is in the middle of a call of ours (a signal handler), or there is no memory to begin with.
 pub fn snapshot(into: &mut Snapshot, residency: bool) -> bool {
-    *into = Snapshot::new();
     // There is something to look at from then on.
-    large::who_named();
+    snapshot_as(large::who_named(), into, residency)
+}
+
+/// As [`snapshot`], for a thread that has no thread-local storage. `false`: nothing has been allocated yet.
+pub fn snapshot_hidden(into: &mut Snapshot, residency: bool) -> bool {
+    snapshot_as(ASKER, into, residency)
+}
+
+fn snapshot_as(who: Who, into: &mut Snapshot, residency: bool) -> bool {
+    *into = Snapshot::new();
     if base() == 0 {
         return false;
     }
-    let done = standing_still(|pool| {
+    let done = standing_still(who, |pool| {
         into.measured = residency;
         into.mapped_bytes = pool.region.heap_bytes();
         into.classes = class::count();

@@ -183,6 +183,15 @@ pub const RESERVE: Variable = Variable {
     default: "0",
 };
 
+/// Figures while the program runs.
+pub const MEMORY: Variable = Variable {
+    name_z: b"SKINFLINT_MEMORY\0",
+    reader: Reader::Allocator,
+    meaning: "whether `skinflint memory` of the same user may ask for figures while the program runs; set to on by `skinflint exec --memory`",
+    values: "off, on (a socket in XDG_RUNTIME_DIR/skinflint or /tmp/skinflint-USER), or another folder",
+    default: "off",
+};
+
 /// The page of counted calls.
 pub const PROBE: Variable = Variable {
     name_z: b"SKINFLINT_PROBE\0",
@@ -219,6 +228,15 @@ pub const PEERS: Variable = Variable {
     default: "../bench/alloc/peers/peers.json or ../lib/skinflint/peers/peers.json, from the program",
 };
 
+/// Where the programs of `skinflint js` are, if not beside it.
+pub const JS: Variable = Variable {
+    name_z: b"SKINFLINT_JS\0",
+    reader: Reader::Tool,
+    meaning: "folder of the programs of `skinflint js`",
+    values: "a path",
+    default: "beside the program, in ../lib/skinflint, or ../js/release",
+};
+
 /// All of them.
 pub const ALL: &[Variable] = &[
     SOCKET,
@@ -236,10 +254,12 @@ pub const ALL: &[Variable] = &[
     THP,
     FIT,
     RESERVE,
+    MEMORY,
     PROBE,
     PROBE_LIBRARY,
     REPLAYER,
     PEERS,
+    JS,
 ];
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ Environment:
   SKINFLINT_REPLAYER, SKINFLINT_PROBE_LIBRARY, SKINFLINT_PEERS
                        the same for what compare needs: skinflint-replay,
                        libskinflint_probe.so, peers.json
+  SKINFLINT_JS         folder of the programs of skinflint js
   SKINFLINT_FIT        fit profile that the allocator reads at its start (skinflint fit)
   NO_COLOR, COLUMNS    no colour; width of the text report")]
 pub struct Args {
@@ -134,6 +135,10 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = exec_help())]
     Exec(ExecArgs),
 
+    /// Show where a running program's memory is, by its own reporters and the kernel
+    #[command(after_help = crate::memory::HELP)]
+    Memory(crate::memory::MemoryArgs),
+
     /// Run a program, or replay traces, under several allocators
     #[command(after_help = "\
 Examples:
@@ -169,6 +174,10 @@ Examples:
 A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free slot is
 taken, whether each thread has a heap of its own. A wrong one lists what there is.")]
     WhatIf(WhatIfArgs),
+
+    /// Run JavaScript on Boa: a tab for each program, each a tenant of the garbage-collected heap
+    #[command(after_help = crate::js_args::HELP)]
+    Js(crate::js_args::JsArgs),
 }
 
 /// What follows the options of `exec`: examples, and the allocator's variables out of their one table.
@@ -205,6 +214,10 @@ pub struct ExecArgs {
     /// Have each process print its totals to stderr when it ends
     #[arg(long)]
     pub stats: bool,
+
+    /// Let `skinflint memory` ask each process for its figures while it runs
+    #[arg(long)]
+    pub memory: bool,
 
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]

@@ -28,7 +28,9 @@ use crate::exec;
 use crate::export;
 use crate::fit;
 use crate::import;
+use crate::js;
 use crate::launch::{self, Outcome};
+use crate::memory;
 use crate::processes;
 use crate::top;
 use crate::what_if;
@@ -52,9 +54,11 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
         Command::Exec(args) => exec::exec(&args),
+        Command::Memory(args) => memory::memory(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
         Command::WhatIf(args) => what_if::what_if(&args),
+        Command::Js(args) => js::js(&args),
     }
 }
 
@@ -64,6 +68,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         || error.is::<fit::Unfit>()
         || error.is::<CompileError>()
         || import::is_of_log(error)
+        || memory::is_of_subject(error)
     {
         1
     } else {

@@ -46,6 +46,9 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     if args.stats {
         command.env(skinflint_base::env::STATS.name(), "1");
     }
+    if args.memory {
+        command.env(skinflint_base::env::MEMORY.name(), "on");
+    }
     let error = command.exec();
     Err(error).with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
 }

@@ -7,7 +7,7 @@
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
 //!   export: trace ► analysis (+ symbols) ► export ► a file of another tool's format
 //!   compare: a program or traces ► compare (+ probe, replay) ► table, page
-//!   exec: the program itself, on libskinflint.so
+//!   exec: the program itself, on libskinflint.so      js: the JavaScript host itself
 //! ```
 //!
 //! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
@@ -34,7 +34,11 @@ mod exec;
 mod export;
 mod fit;
 mod import;
+mod js;
+#[path = "../../../js/host/src/args.rs"]
+mod js_args;
 mod launch;
+mod memory;
 mod preflight;
 mod processes;
 mod top;

@@ -15,41 +15,21 @@
 //! J5  `resident-unique`, which the reader adds up over processes, is written where the private pages of
 //!     the books' own snapshot are known.
 //!
-//! The format: nsIMemoryReporter.idl and aboutMemory.js of Firefox. Not here: reading one (`reported.rs`).
+//! The format: nsIMemoryReporter.idl and aboutMemory.js of Firefox. Not here: the file itself (`report::file`), reading one (`reported.rs`).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde::Serialize;
 use skinflint_analysis::model::{BookRow, Books, Frame};
+use skinflint_report::entry::ALLOCATED;
+use skinflint_report::file::Writer;
+use skinflint_report::tree::Presence;
+use skinflint_report::{Entry, Kind, Units};
 use skinflint_trace::{Mapping, Snapshot};
 use skinflint_view::stack::telling;
 
 use crate::source::{NO_STACK, Source, name};
-
-const NONHEAP: u8 = 0;
-const HEAP: u8 = 1;
-const OTHER: u8 = 2;
-const BYTES: u8 = 0;
-const COUNT: u8 = 1;
-
-#[derive(Serialize)]
-struct File {
-    version: u32,
-    #[serde(rename = "hasMozMallocUsableSize")]
-    has_usable_size: bool,
-    reports: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    process: String,
-    path: String,
-    kind: u8,
-    units: u8,
-    amount: u64,
-    description: String,
-}
 
 /// Paths of one kind, each once (J3).
 #[derive(Default)]
@@ -64,22 +44,17 @@ impl Paths {
     }
 }
 
-/// A component of a path: one line, no `/`, never empty.
-fn component(text: &str) -> String {
-    let clean = |c: char| match c {
-        '/' => '\\',
-        c if c.is_control() => ' ',
-        c => c,
-    };
+/// A component of a path; what has no name has no stack.
+fn component(text: &str) -> Cow<'_, str> {
     match text {
-        "" => NO_STACK.into(),
-        text => text.chars().map(clean).collect(),
+        "" => Cow::Borrowed(NO_STACK),
+        text => skinflint_report::component(text),
     }
 }
 
 fn components(frames: &[&Frame]) -> String {
     let names = frames.iter().rev().map(|frame| component(name(frame)));
-    let path: Vec<String> = names.collect();
+    let path: Vec<Cow<'_, str>> = names.collect();
     match path.is_empty() {
         true => NO_STACK.into(),
         false => path.join("/"),
@@ -129,52 +104,49 @@ pub fn write(source: Source<'_>, unique_bytes: Option<u64>, out: &mut dyn Write)
         blocks = blocks.saturating_add(site.live_blocks);
         allocated = allocated.saturating_add(site.live_usable_bytes);
     }
-    let mut reports = Vec::new();
-    let mut push = |path: String, kind, units, amount, description: String| {
-        let process = process.clone();
-        reports.push(Entry {
-            process,
+    let mut file = Writer::new(out)?;
+    let mut push = |path: &str, kind, units, amount: u64, description: &str| {
+        let entry = Entry {
+            process: &process,
             path,
             kind,
             units,
-            amount,
+            amount: i64::try_from(amount).unwrap_or(i64::MAX),
             description,
-        });
+        };
+        file.line(&entry, Presence::Both)
     };
     for (path, (amount, said)) in heap.0 {
-        push(path, HEAP, BYTES, amount, said);
+        push(&path, Kind::Heap, Units::Bytes, amount, &said)?;
     }
-    let said = "Usable bytes of live blocks, as the allocator said.".to_owned();
-    push("heap-allocated".into(), OTHER, BYTES, allocated, said);
+    let said = "Usable bytes of live blocks, as the allocator said.";
+    push(ALLOCATED, Kind::Other, Units::Bytes, allocated, said)?;
     push(
-        "heap-blocks".into(),
-        OTHER,
-        COUNT,
+        "heap-blocks",
+        Kind::Other,
+        Units::Count,
         blocks,
-        "Live blocks.".into(),
-    );
+        "Live blocks.",
+    )?;
     if let Some(books) = source.instant().and_then(|one| one.books.as_ref()) {
         for (path, (amount, said)) in explicit_rows(books).0 {
-            push(path, NONHEAP, BYTES, amount, said);
+            push(&path, Kind::Nonheap, Units::Bytes, amount, &said)?;
         }
         for (path, (amount, said)) in all_rows(books).0 {
-            push(path, OTHER, BYTES, amount, said);
+            push(&path, Kind::Other, Units::Bytes, amount, &said)?;
         }
-        let said = "Resident memory: the sum of Rss over all mappings.".to_owned();
-        push("resident".into(), OTHER, BYTES, books.resident_bytes, said);
+        let (bytes, said) = (
+            books.resident_bytes,
+            "Resident memory: the sum of Rss over all mappings.",
+        );
+        push("resident", Kind::Other, Units::Bytes, bytes, said)?;
         if let Some(bytes) = unique_bytes {
-            let said = "Pages that are of this process alone.".to_owned();
-            push("resident-unique".into(), OTHER, BYTES, bytes, said);
+            let said = "Pages that are of this process alone.";
+            push("resident-unique", Kind::Other, Units::Bytes, bytes, said)?;
         }
     }
-    let file = File {
-        version: 1,
-        has_usable_size: true,
-        reports,
-    };
-    serde_json::to_writer(&mut *out, &file)?;
-    out.write_all(b"\n")?;
-    out.flush()
+    file.finish()?;
+    Ok(())
 }
 
 /// A row by its parts, or as a whole where they do not add up to it.

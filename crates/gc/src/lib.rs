@@ -50,8 +50,9 @@
 //! `heap` allocation · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
 //! when · `timer` rest and pressure · `cc` counted natives · `world` · `verify` · `typed` the safe side.
 //!
-//! Seams: a variable-size space (`space`), heap snapshots ([`Heap::each_object`] with
-//! a listing tracer, as in `verify`), retaining paths ([`Heap::path_to`]).
+//! [`snapshot`] heap snapshots, retaining paths ([`Retainers`]) · [`census`] sums by kind.
+//!
+//! Seams: a variable-size space (`space`).
 //!
 //! Not here: moving objects, threads that share a heap, free-list policies.
 #![cfg(not(loom))]
@@ -62,6 +63,8 @@ mod backing;
 mod backing_miri;
 mod bits;
 pub mod cc;
+mod cells;
+pub mod census;
 mod chunks;
 mod collect;
 #[cfg(all(not(miri), target_arch = "x86_64"))]
@@ -72,7 +75,11 @@ mod incremental;
 mod kind;
 pub mod layout;
 mod mark;
+// Miri has no reservations of address space; the models and properties of `policy` judge it instead.
+#[cfg(not(miri))]
+pub mod policy;
 mod roots;
+pub mod snapshot;
 mod source;
 mod space;
 mod sweep;
@@ -84,6 +91,7 @@ pub mod typed;
 mod verify;
 mod world;
 
+pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
@@ -91,9 +99,9 @@ pub use incremental::{Budget, Incremental, Progress};
 pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn};
 pub use mark::{Pair, Tracer, WeakCell};
 pub use roots::{From, RootId};
+pub use snapshot::retain::{Path, Retainers, Step, Wanted};
 pub use source::{Source, SourceCounts};
 pub use sweep::Fault;
 pub use timer::{Asker, Pressure, Relief};
 pub use trigger::{Collection, Growth, Reason};
-pub use verify::{Path, Step};
 pub use world::{Config, World};

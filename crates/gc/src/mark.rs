@@ -25,6 +25,7 @@ use crate::bits::each;
 use crate::cc::Natives;
 use crate::incremental::{Note, Steps};
 use crate::layout::{Arena, Chunk};
+use crate::snapshot::tell::{Listener, Strength};
 
 /// Entries of the mark stack: one megabyte of pointers. A deep list needs one, a wide array as many as it has.
 const STACK_MOST: usize = 1 << 17;
@@ -97,6 +98,8 @@ pub struct Tracer {
     pub(crate) steps: Option<Box<Steps>>,
     /// Where counted pointers are told (`cc`).
     pub(crate) natives: Option<Box<Natives>>,
+    /// Where each edge is told to somebody at once, with its name (`snapshot::tell`).
+    pub(crate) listener: Option<NonNull<dyn Listener>>,
 }
 
 /// Key and value of a pair.
@@ -134,6 +137,7 @@ impl Tracer {
             told: None,
             steps: None,
             natives: None,
+            listener: None,
         }
     }
 
@@ -172,6 +176,9 @@ impl Tracer {
     fn edge_slow(&mut self, object: NonNull<u8>) {
         if let Some(told) = &mut self.told {
             told.edges.push(object);
+            return;
+        }
+        if self.heard(Strength::Strong, Some(object)) {
             return;
         }
         // Memory may be short just now: a refusal is one more reason to delay.
@@ -220,7 +227,10 @@ impl Tracer {
     pub fn weak(&mut self, cell: &WeakCell) {
         if let Some(steps) = &mut self.steps {
             steps.note(Note::Weak);
-        } else if self.told.is_none() && cell.get().is_some() {
+        } else if self.told.is_none()
+            && cell.get().is_some()
+            && !self.heard(Strength::Weak, cell.get())
+        {
             self.weak.push(NonNull::from(cell));
         }
     }
@@ -231,6 +241,8 @@ impl Tracer {
             steps.pair(pair.key.get(), pair.value.get());
         } else if let Some(told) = &mut self.told {
             told.pairs.push((pair.key.get(), pair.value.get()));
+        } else if self.heard(Strength::Key, pair.key.get()) {
+            self.heard(Strength::Value, pair.value.get());
         } else {
             self.pairs.push(NonNull::from(pair));
         }

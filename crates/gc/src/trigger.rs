@@ -293,6 +293,12 @@ impl Triggers {
         self.taken_total.get()
     }
 
+    /// A cell was freed.
+    pub(crate) fn freed(&self, bytes: usize) {
+        let used = self.used_bytes.get();
+        self.used_bytes.set(used.saturating_sub(bytes));
+    }
+
     /// Cells were taken and not used.
     pub(crate) fn returned(&self, bytes: usize) {
         self.used_bytes

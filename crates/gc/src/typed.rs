@@ -147,6 +147,7 @@
 //!
 //! Not here: clients that must collect in the middle of things (they use the core: `collect`, `conservative`).
 
+mod look;
 mod object;
 mod pointer;
 mod std_types;

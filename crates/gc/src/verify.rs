@@ -1,4 +1,4 @@
-//! The second tracer, the invariants by brute force, and who keeps an object alive.
+//! The second tracer, and the invariants by brute force.
 //!
 //! ```text
 //!   roots ─► a set of addresses ─► each object tells its edges ─► … ─► the same set as the marked ones, or a panic
@@ -13,14 +13,13 @@
 //! Not here: what is done about it.
 
 use core::ptr::NonNull;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use crate::bits::each;
 use crate::collect::{Roots, tell_roots};
 use crate::heap::Heap;
 use crate::layout::{ARENA_BYTES, Arena, Chunk};
 use crate::mark::{Told, Tracer};
-use crate::roots::From;
 
 /// What an object tells.
 fn told_by(object: NonNull<u8>) -> Told {
@@ -213,108 +212,4 @@ fn check_arena(arena: Arena, origin: u8, marking: bool) {
     assert!(head.live.get() > 0, "an empty arena was kept");
     let beyond = each(head.allocated.words()).find(|&cell| cell >= cells);
     assert_eq!(beyond, None, "an allocated cell beyond the last");
-}
-
-/// One step of a path that keeps an object alive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The heap's name.
-    pub heap: String,
-    /// Kind of the object.
-    pub kind: &'static str,
-    /// Where it is; good for telling objects apart.
-    pub address: usize,
-}
-
-/// Why an object is alive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
-    /// The root.
-    pub root: String,
-    /// From the root's object to the object that was asked for.
-    pub steps: Vec<Step>,
-}
-
-impl std::fmt::Display for Path {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.root)?;
-        for step in &self.steps {
-            write!(f, " -> {} ({})", step.kind, step.heap)?;
-        }
-        Ok(())
-    }
-}
-
-fn step(heaps: &[&Heap], object: NonNull<u8>) -> Step {
-    let heap = heaps.iter().find(|heap| heap.id == heap_of(object));
-    Step {
-        heap: heap.map_or_else(String::new, |heap| heap.name().to_owned()),
-        kind: (Arena::of(object).head().kind.get().name)(),
-        address: object.as_ptr().addr(),
-    }
-}
-
-/// The shortest path from a root of these heaps to an object that `wanted` chooses. Edges from other heaps are
-/// named after them. Cost: a map entry for each object on the way.
-pub(crate) fn path(
-    heaps: &[&Heap],
-    names: &dyn Fn(u32) -> String,
-    wanted: &dyn Fn(NonNull<u8>) -> bool,
-) -> Option<Path> {
-    let mut parent: HashMap<NonNull<u8>, Option<NonNull<u8>>> = HashMap::new();
-    let mut root_of: HashMap<NonNull<u8>, String> = HashMap::new();
-    let mut queue = VecDeque::new();
-    for heap in heaps {
-        for (object, from) in heap.roots.borrow().all() {
-            let name = match from {
-                From::Host(what) => format!("handle \"{what}\""),
-                From::Heap(id) => format!("an edge from heap \"{}\"", names(id)),
-            };
-            if parent.insert(object, None).is_none() {
-                root_of.insert(object, name);
-                queue.push_back(object);
-            }
-        }
-    }
-    while let Some(object) = queue.pop_front() {
-        if wanted(object) {
-            let mut steps = vec![step(heaps, object)];
-            let mut at = object;
-            while let Some(&Some(before)) = parent.get(&at) {
-                steps.push(step(heaps, before));
-                at = before;
-            }
-            steps.reverse();
-            let root = root_of.remove(&at).unwrap_or_default();
-            return Some(Path { root, steps });
-        }
-        let told = told_by(object);
-        let values = told.pairs.into_iter().filter_map(|(_, value)| value);
-        for next in told.edges.into_iter().chain(values) {
-            let ours = heaps.iter().any(|heap| heap.id == heap_of(next));
-            if ours && !parent.contains_key(&next) {
-                parent.insert(next, Some(object));
-                queue.push_back(next);
-            }
-        }
-    }
-    None
-}
-
-impl Heap {
-    /// Why an object of this heap is alive, as far as its own roots tell: the shortest path from a handle, or from
-    /// an edge out of another heap. `None`: nothing of that leads there.
-    ///
-    /// # Panics
-    /// If a finalizer or a trace function of this heap calls it.
-    pub fn path_to(&self, object: NonNull<u8>) -> Option<Path> {
-        self.settle_all();
-        path(&[self], &|id| self.name_of(id), &|at| at == object)
-    }
-
-    pub(crate) fn name_of(&self, id: u32) -> String {
-        let heaps = self.world.heaps();
-        let heap = heaps.iter().find(|heap| heap.id == id);
-        heap.map_or_else(|| format!("{id}"), |heap| heap.name().to_owned())
-    }
 }

@@ -53,14 +53,24 @@ pub unsafe fn remember(value: *const c_char) {
 }
 
 /// Bytes on their way to a file.
-struct Out {
+pub struct Out {
     file: i32,
     room: [u8; OUT],
     used: usize,
 }
 
 impl Out {
-    fn add(&mut self, bytes: &[u8]) {
+    /// To this descriptor.
+    pub fn to(file: i32) -> Out {
+        Out {
+            file,
+            room: [0; OUT],
+            used: 0,
+        }
+    }
+
+    /// Adds bytes; what cannot be written is lost.
+    pub fn add(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             if self.used == OUT {
                 self.flush();
@@ -72,7 +82,8 @@ impl Out {
         }
     }
 
-    fn flush(&mut self) {
+    /// Writes what is there.
+    pub fn flush(&mut self) {
         let mut rest = self.room.get(..self.used).unwrap_or(&[]);
         while !rest.is_empty() {
             // SAFETY: the slice is valid for reading.
@@ -119,11 +130,7 @@ pub fn at_exit() {
     };
     let mut figures = Snapshot::new();
     if snapshot(&mut figures, true) {
-        let mut out = Out {
-            file,
-            room: [0; OUT],
-            used: 0,
-        };
+        let mut out = Out::to(file);
         alloc::write_json(&figures, |bytes| out.add(bytes));
         out.add(b"\n");
         out.flush();

@@ -18,7 +18,7 @@ use core::ffi::{c_char, c_int};
 use skinflint_alloc as alloc;
 use skinflint_base::env;
 
-use crate::accounts;
+use crate::{accounts, desk};
 
 type Handler = unsafe extern "C" fn();
 
@@ -41,13 +41,20 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
         pthread_atfork(
             Some(alloc::fork::prepare),
             Some(alloc::fork::parent),
-            Some(alloc::fork::child),
+            Some(in_child),
         );
     }
     // SAFETY: as the caller promises; the loader calls before there are threads.
     unsafe { alloc::options::begin(envp) };
     // SAFETY: as above; the value is a C string.
     unsafe { accounts::remember(variable(envp, env::STATS.name().as_bytes())) };
+    // SAFETY: as above.
+    unsafe {
+        desk::remember(
+            variable(envp, env::MEMORY.name().as_bytes()),
+            variable(envp, b"XDG_RUNTIME_DIR"),
+        );
+    }
     match alloc::options::reserve_bytes() {
         0 => {}
         // What is not there yet comes later.
@@ -55,6 +62,17 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
             alloc::set_reserve(bytes);
         }
     }
+    desk::open();
+}
+
+/// In the child of a fork: the engine first, then what needs it.
+///
+/// # Safety
+/// To be called by `pthread_atfork` only.
+unsafe extern "C" fn in_child() {
+    // SAFETY: as the caller promises.
+    unsafe { alloc::fork::child() };
+    desk::open_again();
 }
 
 /// The value of an environment variable, or null (B3). By hand: before libc's own constructor its
@@ -83,6 +101,7 @@ unsafe fn variable(envp: *const *const c_char, name: &[u8]) -> *const c_char {
 }
 
 unsafe extern "C" fn end() {
+    desk::close();
     accounts::at_exit();
     alloc::check::say();
 }

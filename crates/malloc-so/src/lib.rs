@@ -6,6 +6,7 @@
 //!                     ──mallinfo, malloc_info► reports ────┤
 //!   program with skinflint.h ────────────► accounts ───┘
 //!   loader ──constructor──► begin: fork handlers, figures at exit
+//!   skinflint memory ──socket──► desk (if SKINFLINT_MEMORY says so)
 //! ```
 //!
 //! M1  Everything that glibc exports to acquire, release or measure a block is here: one name missing,
@@ -21,6 +22,7 @@
 
 mod accounts;
 mod begin;
+mod desk;
 mod family;
 mod operators;
 mod reports;

@@ -29,15 +29,20 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("pages", &["base"]),
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
-    ("gc", &["base", "pages"]),
+    // What a program says of its own memory. Engines take the trait from it, and nothing else.
+    ("report", &["base"]),
+    ("gc", &["base", "pages", "report"]),
+    // `report` for the reporter trait only.
+    ("cache", &["base", "report"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
+    ("objects", &[]),
     ("trace", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
     ("view", &["analysis"]),
     // `view`: figures and stacks are said as in every other output.
-    ("export", &["trace", "analysis", "view"]),
+    ("export", &["trace", "analysis", "view", "report"]),
     ("collect", &["base", "trace"]),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),
@@ -54,7 +59,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top",
+            "compare", "export", "top", "report",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.

@@ -40,10 +40,10 @@ use crate::world::Shared;
 /// Candidates that make a collection due, at least.
 const FLOOR: usize = 1024;
 /// Nodes that the last collection looked at for each candidate of the next: so many are paid for by one fall of a count.
-const NODES_PER_CANDIDATE: usize = 8;
-/// Boxes made between two slices of a collection that is due, and units of each: eight for a box.
+const NODES_PER_CANDIDATE: usize = 16;
+/// Boxes made between two slices of a collection that is due, and units of each: 24 for a box.
 const EVERY: u32 = 64;
-const UNITS: u64 = 512;
+const UNITS: u64 = 1536;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -59,14 +59,16 @@ pub(super) struct Node {
     /// Edges of nodes that lead to it.
     pub(super) inner: u32,
     /// Where its own edges end; they begin where those of the node before it end.
-    end: usize,
-    pub(super) alive: bool,
+    end: u32,
 }
+
+const _: () = assert!(size_of::<Node>() == 16);
 
 /// See the picture.
 #[derive(Default)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
+    alive: Vec<bool>,
     edges: Vec<u32>,
     /// Alive, and what they lead to is not looked at yet.
     open: Vec<u32>,
@@ -78,14 +80,13 @@ impl Graph {
     fn edges_of(&self, node: usize) -> core::ops::Range<usize> {
         let from = match node {
             0 => 0,
-            _ => self.nodes[node - 1].end,
+            _ => self.nodes[node - 1].end as usize,
         };
-        from..self.nodes[node].end
+        from..self.nodes[node].end as usize
     }
 
     pub(super) fn live(&mut self, node: usize) -> bool {
-        let entry = &mut self.nodes[node];
-        let new = !core::mem::replace(&mut entry.alive, true);
+        let new = !core::mem::replace(&mut self.alive[node], true);
         if new {
             self.open.push(node as u32);
         }
@@ -122,7 +123,7 @@ pub struct CycleCounts {
     pub destroyed: u64,
     /// Slices.
     pub slices: u64,
-    /// The longest of them.
+    /// The longest of those that had a bound.
     pub longest_ns: u64,
     /// Destructors that panicked.
     pub panics: u64,
@@ -154,7 +155,7 @@ pub(crate) struct Inner {
 impl Inner {
     /// Whether a node will be destroyed.
     pub(super) fn is_condemned(&self, node: usize) -> bool {
-        self.phase.get() == Phase::Destroy && !self.graph.borrow().nodes[node].alive
+        self.phase.get() == Phase::Destroy && !self.graph.borrow().alive[node]
     }
 
     pub(super) fn touched(&self, node: usize) {
@@ -265,8 +266,8 @@ impl Inner {
             header: Some(this),
             inner: 0,
             end: 0,
-            alive: false,
         });
+        graph.alive.push(false);
         header.set_index(index);
         header.set(NODE);
         index
@@ -298,9 +299,11 @@ impl Inner {
                 unsafe { trace(this, &mut tracer) };
             }
         }
-        let natives = tracer.take_natives();
+        let mut natives = tracer.take_natives();
         look(number, &natives);
+        let mut units = 1;
         for &to in &natives.counted {
+            units += 1;
             // SAFETY: told pointers are counted.
             let header = unsafe { to.as_ref() };
             // Values without pointers are in no cycle; another collector's boxes are its own.
@@ -309,16 +312,22 @@ impl Inner {
             }
             let node = self.node(to);
             let mut graph = self.graph.borrow_mut();
-            graph.nodes[node].inner += 1;
-            graph.edges.push(node as u32);
+            // Beyond four billion edges they are not counted: what they lead to is held from outside, so to say.
+            if graph.edges.len() < u32::MAX as usize {
+                graph.nodes[node].inner += 1;
+                graph.edges.push(node as u32);
+            }
         }
+        natives.counted.clear();
+        natives.anchors.clear();
+        tracer.natives = Some(natives);
         tracer.forget_told();
         *self.tracer.borrow_mut() = Some(tracer);
         let mut graph = self.graph.borrow_mut();
-        let end = graph.edges.len();
+        let end = graph.edges.len() as u32;
         graph.nodes[number].end = end;
         graph.next += 1;
-        Some(1 + natives.counted.len() as u64)
+        Some(units)
     }
 
     /// Nodes that were touched are alive.
@@ -374,7 +383,7 @@ impl Inner {
             let Some(node) = graph.nodes.get(next) else {
                 return false;
             };
-            let found = (node.header, node.alive);
+            let found = (node.header, graph.alive[next]);
             graph.next += 1;
             found
         };
@@ -458,7 +467,9 @@ impl Inner {
         self.stepping.set(false);
         let mut counts = self.counts.borrow_mut();
         counts.slices += 1;
-        counts.longest_ns = counts.longest_ns.max(monotonic_ns() - began_ns);
+        if budget.edges != u64::MAX {
+            counts.longest_ns = counts.longest_ns.max(monotonic_ns() - began_ns);
+        }
         done
     }
 

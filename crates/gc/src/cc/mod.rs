@@ -127,11 +127,8 @@ impl Tracer {
     }
 
     /// What was told since the last time.
-    pub(crate) fn take_natives(&mut self) -> Natives {
-        self.natives
-            .as_deref_mut()
-            .map(std::mem::take)
-            .unwrap_or_default()
+    pub(crate) fn take_natives(&mut self) -> Box<Natives> {
+        self.natives.take().unwrap_or_default()
     }
 }
 

@@ -175,7 +175,9 @@ impl Roots for Both<'_> {
     }
 
     fn reached(&mut self, tracer: &mut Tracer) -> bool {
-        for header in tracer.take_natives().counted {
+        let told = tracer.take_natives();
+        tracer.natives = Some(Box::default());
+        for header in told.counted {
             // SAFETY: told pointers are counted. Boxes that nothing in a heap held are no nodes, perhaps.
             let header = unsafe { header.as_ref() };
             if header.has(super::boxes::NODE) && header.is_of(self.inner) {

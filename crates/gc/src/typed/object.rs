@@ -54,6 +54,12 @@ macro_rules! object {
             fn trace(&self, tracer: &mut $crate::Tracer) {
                 $($crate::typed::Trace::trace(&self.$field, tracer);)*
             }
+            #[allow(unused_variables)]
+            fn name_edges(&self, tracer: &mut $crate::Tracer) {
+                $(tracer.named(stringify!($field), |tracer| {
+                    $crate::typed::Trace::name_edges(&self.$field, tracer);
+                });)*
+            }
         }
 
         $crate::object!(@rest $name);
@@ -84,6 +90,12 @@ macro_rules! object {
             fn trace(&self, tracer: &mut $crate::Tracer) {
                 $($(if let $name::$variant(part) = self {
                     <$type as $crate::typed::Trace>::trace(part, tracer);
+                })?)*
+            }
+            #[allow(unused_variables, irrefutable_let_patterns)]
+            fn name_edges(&self, tracer: &mut $crate::Tracer) {
+                $($(if let $name::$variant(part) = self {
+                    <$type as $crate::typed::Trace>::name_edges(part, tracer);
                 })?)*
             }
         }

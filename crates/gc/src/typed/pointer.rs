@@ -193,6 +193,11 @@ unsafe impl<P: Trace + Copy> Trace for Slot<P> {
             pointer.trace(tracer);
         }
     }
+    fn name_edges(&self, tracer: &mut Tracer) {
+        if let Some(pointer) = self.0.get() {
+            pointer.name_edges(tracer);
+        }
+    }
 }
 
 // SAFETY: as what it holds.
@@ -277,6 +282,9 @@ unsafe impl<T: Trace> Trace for Locked<T> {
             Ok(value) => value.trace(tracer),
             Err(_) => tracer.locked(),
         }
+    }
+    fn name_edges(&self, tracer: &mut Tracer) {
+        self.0.borrow().name_edges(tracer);
     }
 }
 

@@ -61,10 +61,35 @@ unsafe impl<T: Trace> Trace for Option<T> {
             part.trace(tracer);
         }
     }
+    fn name_edges(&self, tracer: &mut Tracer) {
+        if let Some(part) = self {
+            part.name_edges(tracer);
+        }
+    }
+}
+
+/// The parts of a list, by number.
+fn number_each<'a, T: Trace + 'a>(parts: impl IntoIterator<Item = &'a T>, tracer: &mut Tracer) {
+    for (index, part) in parts.into_iter().enumerate() {
+        tracer.numbered(index, |tracer| part.name_edges(tracer));
+    }
+}
+
+/// Those of a map, by number, key and value.
+fn number_pairs<'a, K: Trace + 'a, V: Trace + 'a>(
+    pairs: impl IntoIterator<Item = (&'a K, &'a V)>,
+    tracer: &mut Tracer,
+) {
+    for (index, (key, value)) in pairs.into_iter().enumerate() {
+        tracer.numbered(index, |tracer| {
+            tracer.named("key", |tracer| key.name_edges(tracer));
+            tracer.named("value", |tracer| value.name_edges(tracer));
+        });
+    }
 }
 
 macro_rules! wholes {
-    ($($finalize:expr, [$($parts:tt)*] $name:ty, $first:ident $(, $more:ident)* => $tell:expr;)*) => {$(
+    ($($finalize:expr, [$($parts:tt)*] $name:ty, $first:ident $(, $more:ident)* => $tell:expr $(, $names:expr)?;)*) => {$(
         // SAFETY: J1: every part is told; I1.
         unsafe impl<$($parts)*> Trace for $name {
             const EDGES: bool = $first::EDGES $(|| $more::EDGES)*;
@@ -76,6 +101,12 @@ macro_rules! wholes {
                     tell(self, tracer);
                 }
             }
+            $(fn name_edges(&self, tracer: &mut Tracer) {
+                if Self::EDGES {
+                    let tell: fn(&Self, &mut Tracer) = $names;
+                    tell(self, tracer);
+                }
+            })?
         }
     )*};
 }
@@ -86,30 +117,40 @@ wholes! {
     Nothing, [T: Trace, E: Trace] Result<T, E>, T, E => |whole, t| match whole {
         Ok(part) => part.trace(t),
         Err(part) => part.trace(t),
+    }, |whole, t| match whole {
+        Ok(part) => part.name_edges(t),
+        Err(part) => part.name_edges(t),
     };
-    Nothing, [T: Trace, const N: usize] [T; N], T => |whole, t| whole.iter().for_each(|part| part.trace(t));
-    Any, [T: Trace] Vec<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t));
-    Any, [T: Trace] VecDeque<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t));
-    Any, [T: Trace] Box<T>, T => |whole, t| (**whole).trace(t);
-    Any, [T: Trace] Box<[T]>, T => |whole, t| whole.iter().for_each(|part| part.trace(t));
-    Any, [T: Trace] BTreeSet<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t));
+    Nothing, [T: Trace, const N: usize] [T; N], T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
+    Any, [T: Trace] Vec<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
+    Any, [T: Trace] VecDeque<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
+    Any, [T: Trace] Box<T>, T => |whole, t| (**whole).trace(t), |whole, t| (**whole).name_edges(t);
+    Any, [T: Trace] Box<[T]>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
+    Any, [T: Trace] BTreeSet<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
     Any, [K: Trace, V: Trace] BTreeMap<K, V>, K, V => |whole, t| whole.iter().for_each(|(key, value)| {
         key.trace(t);
         value.trace(t);
-    });
-    Any, [T: Trace, S: BuildHasher + Send + 'static] HashSet<T, S>, T => |whole, t| whole.iter().for_each(|part| part.trace(t));
+    }), |whole, t| number_pairs(whole, t);
+    Any, [T: Trace, S: BuildHasher + Send + 'static] HashSet<T, S>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
     Any, [K: Trace, V: Trace, S: BuildHasher + Send + 'static] HashMap<K, V, S>, K, V => |whole, t| whole.iter().for_each(|(key, value)| {
         key.trace(t);
         value.trace(t);
-    });
+    }), |whole, t| number_pairs(whole, t);
     Nothing, [A: Trace, B: Trace] (A, B), A, B => |whole, t| {
         whole.0.trace(t);
         whole.1.trace(t);
+    }, |whole, t| {
+        t.named("0", |t| whole.0.name_edges(t));
+        t.named("1", |t| whole.1.name_edges(t));
     };
     Nothing, [A: Trace, B: Trace, C: Trace] (A, B, C), A, B, C => |whole, t| {
         whole.0.trace(t);
         whole.1.trace(t);
         whole.2.trace(t);
+    }, |whole, t| {
+        t.named("0", |t| whole.0.name_edges(t));
+        t.named("1", |t| whole.1.name_edges(t));
+        t.named("2", |t| whole.2.name_edges(t));
     };
 }
 

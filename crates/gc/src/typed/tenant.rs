@@ -30,10 +30,10 @@ use crate::incremental::{Budget, Progress};
 use crate::kind::{Finalize, Origin};
 use crate::mark::Tracer;
 use crate::roots::{From, RootId};
+use crate::snapshot::retain::{Path, Retainers, Wanted};
 use crate::source::Source;
 use crate::timer::{Pressure, Relief, collect_due};
 use crate::trigger::Reason;
-use crate::verify::{Path, path};
 use crate::world::{Config, Shared, World};
 
 /// Tenants and what they share.
@@ -313,15 +313,19 @@ impl Tenant {
         if kinds.is_empty() {
             return Ok(Ended::Clean);
         }
+        let set = [&*self.heap];
+        let wanted: Vec<Wanted<'_>> = kinds.keys().map(|kind| Wanted::Nearest(kind)).collect();
+        // Refused to finalizers, which cannot end a tenant.
+        let paths = Retainers::of(&set).paths(&wanted).unwrap_or_default();
+        let paths = paths.into_iter().chain(std::iter::repeat(None));
         let survivors = kinds
             .into_iter()
-            .map(|(kind, (objects, bytes))| Survivors {
+            .zip(paths)
+            .map(|((kind, (objects, bytes)), path)| Survivors {
                 kind,
                 objects,
                 bytes,
-                path: path(&[&self.heap], &|id| self.heap.name_of(id), &|object| {
-                    (crate::layout::Arena::of(object).head().kind.get().name)() == kind
-                }),
+                path,
             })
             .collect();
         Ok(Ended::Zombie(survivors))

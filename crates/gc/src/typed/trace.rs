@@ -32,6 +32,11 @@ pub unsafe trait Trace {
 
     /// Tells each edge. It does not panic.
     fn trace(&self, tracer: &mut Tracer);
+
+    /// The same with names ([`Tracer::named`]), for snapshots and retaining paths: the same edges in the same order.
+    fn name_edges(&self, tracer: &mut Tracer) {
+        self.trace(tracer);
+    }
 }
 
 /// A value without edges to a tenant's objects: it may lie in the shared heap.
@@ -130,7 +135,12 @@ const fn kind<T: Trace>(origin: Origin) -> Kind {
 
 unsafe fn trace<T: Trace>(object: NonNull<u8>, tracer: &mut Tracer) {
     // SAFETY: objects of this kind are values of `T` (K1).
-    unsafe { object.cast::<T>().as_ref() }.trace(tracer);
+    let value = unsafe { object.cast::<T>().as_ref() };
+    if tracer.wants_names() {
+        value.name_edges(tracer);
+    } else {
+        value.trace(tracer);
+    }
 }
 
 unsafe fn end<T>(object: NonNull<u8>) {

@@ -1,0 +1,330 @@
+//! A growable buffer whose capacity is all that its size class has.
+//!
+//! ```text
+//!   push ─► room? ─► write                  capacity × size_of(T) == block.bytes() − less than one T
+//!             │ no                          growth: twice the capacity, then up to the end of the class
+//!             ▼
+//!           Block::grow(max(needed, 2 × capacity))
+//! ```
+//!
+//! V1  `items[..len]` are initialised; `len <= capacity`; the block has room for `capacity` items.
+//! V2  Growth is exponential: n pushes move at most 2 n items. `reserve_exact` is too, when it is asked again and again.
+//! V3  No memory is an error of `try_` functions; the others end the program as `Vec` does, by `handle_alloc_error`.
+//!
+//! What is different from `Vec`: `Vec` asks for 8, 16, 32 … items, and where items are not powers of two, or a
+//! capacity was given, what its class has beyond that is lost (the nsTArray lesson). Memory that `Vec` asks for
+//! by `reserve_exact` grows just-enough, one copy for each call; here it does not.
+//!
+//! Not here: sizes (`fill`), insertion in the middle, drains: `as_mut_slice` and `Vec` are there for those.
+
+use core::alloc::Layout;
+use core::mem::{self, MaybeUninit, size_of};
+use core::ops::{Deref, DerefMut};
+use core::{fmt, ptr, slice};
+use std::io;
+use std::marker::PhantomData;
+
+pub use crate::fill::Refused;
+use crate::fill::Block;
+use crate::measure::HeapBytes;
+
+/// Bytes of a first block: the smallest class of most allocators that is not for one or two words.
+const FIRST: usize = 64;
+
+/// A buffer of items, as `Vec`. Threads: as `Vec<T>`.
+///
+/// ```
+/// use skinflint_cache::Buf;
+///
+/// let mut buf = Buf::new();
+/// buf.extend_from_slice(b"as long as ");
+/// buf.extend_from_slice(b"a piece of string");
+/// assert_eq!(buf.as_slice(), b"as long as a piece of string");
+/// assert_eq!(buf.slop_bytes(), 0);
+/// ```
+pub struct Buf<T> {
+    block: Option<Block>,
+    len: usize,
+    items: PhantomData<T>,
+}
+
+impl<T> Buf<T> {
+    /// One without a block.
+    pub const fn new() -> Buf<T> {
+        Buf {
+            block: None,
+            len: 0,
+            items: PhantomData,
+        }
+    }
+
+    /// One with room for so many items, and for what else its class has.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn try_with_capacity(items: usize) -> Result<Buf<T>, Refused> {
+        let mut buf = Buf::new();
+        if items > 0 && size_of::<T>() > 0 {
+            buf.block = Some(Block::take(bytes_of::<T>(items)?, align_of::<T>())?);
+        }
+        Ok(buf)
+    }
+
+    /// The same; without memory the program ends (V3).
+    pub fn with_capacity(items: usize) -> Buf<T> {
+        or_end(Buf::try_with_capacity(items))
+    }
+
+    /// Items that there is room for.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        if size_of::<T>() == 0 {
+            return usize::MAX;
+        }
+        self.block.as_ref().map_or(0, |b| b.bytes() / size_of::<T>())
+    }
+
+    #[inline]
+    fn start(&self) -> *mut T {
+        match &self.block {
+            Some(block) => block.start().as_ptr().cast(),
+            None => ptr::dangling_mut(),
+        }
+    }
+
+    /// Adds an item. Cost: a comparison and a write; now and then a block (V2).
+    #[inline]
+    pub fn push(&mut self, item: T) {
+        if self.len == self.capacity() {
+            or_end(self.grow(1));
+        }
+        // SAFETY: there is room for one more (V1).
+        unsafe { self.start().add(self.len).write(item) };
+        self.len += 1;
+    }
+
+    /// Takes the last item.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        // SAFETY: it was initialised, and no longer counts (V1).
+        Some(unsafe { self.start().add(self.len).read() })
+    }
+
+    /// Makes room for so many more items; capacity at least doubles if there was too little.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn try_reserve(&mut self, more: usize) -> Result<(), Refused> {
+        if self.capacity() - self.len < more {
+            self.grow(more)?;
+        }
+        Ok(())
+    }
+
+    /// The same; without memory the program ends (V3).
+    pub fn reserve(&mut self, more: usize) {
+        or_end(self.try_reserve(more));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, more: usize) -> Result<(), Refused> {
+        let needed = self.len.checked_add(more).ok_or(Refused { bytes: usize::MAX })?;
+        let needed = bytes_of::<T>(needed)?;
+        match &mut self.block {
+            Some(block) => {
+                let bytes = needed.max(block.bytes().saturating_mul(2));
+                // Where twice as much cannot be had, enough may be.
+                block.grow(bytes).or_else(|_| block.grow(needed))
+            }
+            none => {
+                *none = Some(Block::take(needed.max(FIRST), align_of::<T>())?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives back what is not used, to the end of the class.
+    pub fn shrink_to_fit(&mut self) {
+        if self.len == 0 {
+            self.block = None;
+        } else if let (Some(block), Ok(bytes)) = (&mut self.block, bytes_of::<T>(self.len)) {
+            block.shrink(bytes);
+        }
+    }
+
+    /// Keeps the first `len` items.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            let rest = ptr::slice_from_raw_parts_mut(self.start().wrapping_add(len), self.len - len);
+            self.len = len;
+            // SAFETY: initialised, and no longer counted: a panic in a drop leaks, and drops nothing twice.
+            unsafe { ptr::drop_in_place(rest) };
+        }
+    }
+
+    /// Drops all items; the block stays.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// The items.
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: V1.
+        unsafe { slice::from_raw_parts(self.start(), self.len) }
+    }
+
+    /// The items.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: V1.
+        unsafe { slice::from_raw_parts_mut(self.start(), self.len) }
+    }
+
+    /// The room behind the items.
+    pub fn spare(&mut self) -> &mut [MaybeUninit<T>] {
+        let room = self.capacity() - self.len;
+        // SAFETY: V1; what is behind the items may hold anything.
+        unsafe { slice::from_raw_parts_mut(self.start().add(self.len).cast(), room) }
+    }
+
+    /// Says how many items there are.
+    ///
+    /// # Safety
+    /// So many are initialised.
+    pub unsafe fn set_len(&mut self, len: usize) {
+        debug_assert!(len <= self.capacity());
+        self.len = len;
+    }
+
+    /// Bytes of the block by the allocator's count.
+    pub fn usable_bytes(&self) -> usize {
+        self.block.as_ref().map_or(0, Block::usable)
+    }
+
+    /// Bytes that the allocator gave and that no item can have.
+    pub fn slop_bytes(&self) -> usize {
+        match &self.block {
+            Some(block) => block.usable() - self.capacity() * size_of::<T>(),
+            None => 0,
+        }
+    }
+}
+
+impl<T: Copy> Buf<T> {
+    /// Adds items.
+    pub fn extend_from_slice(&mut self, items: &[T]) {
+        self.reserve(items.len());
+        // SAFETY: there is room (V1), and a borrow of a slice is not of our block.
+        unsafe {
+            ptr::copy_nonoverlapping(items.as_ptr(), self.start().add(self.len), items.len());
+        }
+        self.len += items.len();
+    }
+
+    /// Becomes so many items long; new ones are copies of `item`.
+    pub fn resize(&mut self, len: usize, item: T) {
+        self.truncate(len);
+        self.reserve(len - self.len);
+        let more = len - self.len;
+        for room in &mut self.spare()[..more] {
+            room.write(item);
+        }
+        self.len = len;
+    }
+}
+
+/// Bytes of so many items.
+fn bytes_of<T>(items: usize) -> Result<usize, Refused> {
+    items
+        .checked_mul(size_of::<T>())
+        .filter(|bytes| *bytes <= isize::MAX as usize)
+        .ok_or(Refused { bytes: usize::MAX })
+}
+
+fn or_end<R>(result: Result<R, Refused>) -> R {
+    result.unwrap_or_else(|refused| {
+        let layout = Layout::from_size_align(refused.bytes, 1).unwrap_or(Layout::new::<u8>());
+        std::alloc::handle_alloc_error(layout)
+    })
+}
+
+impl<T> Drop for Buf<T> {
+    fn drop(&mut self) {
+        if mem::needs_drop::<T>() {
+            self.clear();
+        }
+    }
+}
+
+impl<T> Default for Buf<T> {
+    fn default() -> Self {
+        Buf::new()
+    }
+}
+
+impl<T> Deref for Buf<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl<T> DerefMut for Buf<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.as_mut_slice()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Buf<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<T: Clone> Clone for Buf<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Buf::with_capacity(self.len);
+        copy.extend(self.iter().cloned());
+        copy
+    }
+}
+
+impl<T> Extend<T> for Buf<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        let items = items.into_iter();
+        self.reserve(items.size_hint().0);
+        for item in items {
+            self.push(item);
+        }
+    }
+}
+
+impl<T> FromIterator<T> for Buf<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        let mut buf = Buf::new();
+        buf.extend(items);
+        buf
+    }
+}
+
+impl<T: HeapBytes> HeapBytes for Buf<T> {
+    fn heap_bytes(&self) -> usize {
+        self.usable_bytes() + self.iter().map(HeapBytes::heap_bytes).sum::<usize>()
+    }
+}
+
+impl io::Write for Buf<u8> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_reserve(bytes.len())
+            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        self.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

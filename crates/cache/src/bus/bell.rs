@@ -1,0 +1,216 @@
+//! How a thread in the middle of an allocation tells the bus, and waits a little.
+//!
+//! ```text
+//!   refused thread: level, wanted ─► post ─► eventfd ─► bus thread: take ─► round ─► answer ─► futex
+//!        └── waits for the answer, at most PATIENCE_NS ◄──────────────────────────────────────────┘
+//! ```
+//!
+//! H1  Nothing here allocates, locks, or touches thread-local storage: it runs inside malloc.
+//! H2  A bell is never freed, since the allocator may call it a moment after it was taken away; the next bus gets it
+//!     ([`Bell::get`]). So there are as many as there ever were buses at once.
+//! H3  `answered >= ticket` means that a round began after the ticket was drawn, and ended.
+//! H4  The wait is bounded: the refused thread may hold the very lock that a listener wants. Listeners, too, wait for
+//!     locks with a bound only (`listener`, N1).
+//! H5  The bus's own thread does not wait for itself, and a child of fork, which has no such thread, does not wait.
+//!
+//! Not here: what a round is.
+
+use core::ffi::c_void;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Mutex;
+
+use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use skinflint_base::sys;
+
+use super::level::Level;
+
+/// How long a refused thread waits for a round: longer than rounds take (bar: a second, for all of them), and short
+/// enough for a thread that holds a lock.
+pub const PATIENCE_NS: u64 = 500_000_000;
+
+/// One bus's bell.
+#[derive(Debug)]
+pub struct Bell {
+    wake: OwnedFd,
+    /// The bus's thread and its process; 0: nobody answers.
+    thread: AtomicU32,
+    process: AtomicU32,
+    level: AtomicU32,
+    wanted: AtomicUsize,
+    tickets: AtomicU64,
+    answered: AtomicU64,
+    /// Rounds so far, to wait at.
+    rounds: core::sync::atomic::AtomicU32,
+    calls: AtomicU64,
+    waits_in_vain: AtomicU64,
+}
+
+/// Bells without a bus (H2).
+static IDLE: Mutex<Vec<&'static Bell>> = Mutex::new(Vec::new());
+
+/// What was asked since the last look.
+#[derive(Clone, Copy, Debug)]
+pub struct Rung {
+    /// The highest level.
+    pub level: Level,
+    /// The most that was wanted.
+    pub wanted_bytes: usize,
+    /// Tickets up to this one are in.
+    pub ticket: u64,
+}
+
+impl Bell {
+    /// One that nobody has.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub fn get() -> io::Result<&'static Bell> {
+        if let Some(bell) = IDLE.lock().unwrap_or_else(|e| e.into_inner()).pop() {
+            return Ok(bell);
+        }
+        // SAFETY: no memory of ours is touched.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Box::leak(Box::new(Bell {
+            // SAFETY: a new descriptor of nobody else.
+            wake: unsafe { OwnedFd::from_raw_fd(fd) },
+            thread: AtomicU32::new(0),
+            process: AtomicU32::new(0),
+            level: AtomicU32::new(0),
+            wanted: AtomicUsize::new(0),
+            tickets: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            rounds: core::sync::atomic::AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+            waits_in_vain: AtomicU64::new(0),
+        })))
+    }
+
+    /// The bus's thread says that it answers.
+    pub fn serve(&self) {
+        self.calls.store(0, Ordering::Relaxed); // ORDER: statistics of this bus
+        self.waits_in_vain.store(0, Ordering::Relaxed); // ORDER: as above
+        // ORDER: a thread that sees 0 does not wait, which is always right.
+        self.process.store(sys::getpid(), Ordering::Relaxed);
+        self.thread.store(sys::gettid(), Ordering::Relaxed); // ORDER: as above
+    }
+
+    /// The bus has ended: nobody answers, and whoever waits goes on.
+    pub fn retire(&'static self) {
+        self.thread.store(0, Ordering::Relaxed); // ORDER: as in `serve`
+        let all = self.tickets.load(Ordering::Relaxed); // ORDER: a bound; later ones do not wait
+        self.answer(all);
+        IDLE.lock().unwrap_or_else(|e| e.into_inner()).push(self);
+    }
+
+    /// To poll for reading.
+    pub fn fd(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+
+    /// Wakes the bus's thread.
+    pub fn wake(&self) {
+        // SAFETY: eight bytes of ours are read. Full is woken already.
+        unsafe {
+            let one = 1u64;
+            let args = [self.fd() as u64, &raw const one as u64, 8, 0, 0, 0];
+            sys::syscall(libc::SYS_write, args);
+        }
+    }
+
+    /// Posts, and draws a ticket.
+    pub fn post(&self, level: Level, wanted_bytes: usize) -> u64 {
+        // ORDER: Release by the ticket, below, which `take` acquires: a ticket's level and wish are in the round that
+        // answers it (H3).
+        self.level.fetch_max(level as u32, Ordering::Relaxed);
+        self.wanted.fetch_max(wanted_bytes, Ordering::Relaxed); // ORDER: as above
+        let ticket = self.tickets.fetch_add(1, Ordering::Release) + 1; // ORDER: as above
+        self.wake();
+        ticket
+    }
+
+    /// Takes what was posted. `None`: nothing was.
+    pub fn take(&self) -> Option<Rung> {
+        let mut count = [0u8; 8];
+        sys::read(self.fd(), &mut count);
+        // ORDER: Acquire with `post`: what came with these tickets is seen by the swaps.
+        let ticket = self.tickets.load(Ordering::Acquire);
+        let level = self.level.swap(0, Ordering::Relaxed); // ORDER: as above
+        let wanted_bytes = self.wanted.swap(0, Ordering::Relaxed); // ORDER: as above
+        (level > 0).then(|| Rung {
+            level: Level::from_number(level),
+            wanted_bytes,
+            ticket,
+        })
+    }
+
+    /// Answers all tickets up to this one.
+    pub fn answer(&self, ticket: u64) {
+        // ORDER: Release with the Acquire of `wait`: what the round dropped was dropped before.
+        self.answered.fetch_max(ticket, Ordering::Release);
+        // ORDER: Release with the Acquire of `wait`, which looks at `answered` after it.
+        self.rounds.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&self.rounds);
+    }
+
+    /// Waits until the ticket is answered. `false`: it was not, within the time.
+    pub fn wait(&self, ticket: u64, patience_ns: u64) -> bool {
+        let end = sys::monotonic_ns().saturating_add(patience_ns);
+        loop {
+            // ORDER: Acquire with `answer`.
+            let rounds = self.rounds.load(Ordering::Acquire);
+            // ORDER: Acquire with `answer`.
+            if self.answered.load(Ordering::Acquire) >= ticket {
+                return true;
+            }
+            // ORDER: as in `serve`.
+            let served = self.thread.load(Ordering::Relaxed) != 0;
+            let now = sys::monotonic_ns();
+            if !served || now >= end {
+                self.waits_in_vain.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+                return false;
+            }
+            sys::futex_wait(&self.rounds, rounds, end - now);
+        }
+    }
+
+    /// Calls by allocators, and waits that ended without an answer.
+    pub fn counts(&self) -> (u64, u64) {
+        // ORDER: statistics.
+        (
+            self.calls.load(Ordering::Relaxed),
+            self.waits_in_vain.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Whether the calling thread may wait (H5).
+    pub fn may_wait(&self) -> bool {
+        // ORDER: as in `serve`.
+        let thread = self.thread.load(Ordering::Relaxed);
+        let process = self.process.load(Ordering::Relaxed); // ORDER: as in `serve`
+        thread != 0 && thread != sys::gettid() && process == sys::getpid()
+    }
+}
+
+/// What an allocator calls when it is short: `skinflint_listener` of `skinflint.h`.
+///
+/// # Safety
+/// `bell` is a [`Bell`].
+pub unsafe extern "C" fn short(bell: *mut c_void, level: i32, wanted_bytes: usize) {
+    // SAFETY: as the caller promises; it is never freed (H2).
+    let bell = unsafe { &*bell.cast::<Bell>() };
+    bell.calls.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+    if !bell.may_wait() {
+        return;
+    }
+    // The allocator's 1 is "a limit is near", and the next pages may be the last: no time for small steps.
+    let level = match level {
+        1 | 2 => Level::High,
+        _ => Level::Critical,
+    };
+    let ticket = bell.post(level, wanted_bytes);
+    bell.wait(ticket, PATIENCE_NS);
+}

@@ -1,0 +1,88 @@
+//! Who can give memory back, and what he is asked.
+//!
+//! ```text
+//!   Bus ──Ask──► Listener::release ──► bytes dropped, by his own count
+//!    order: Free ─► Decode ─► Compute ─► Fetch ─► Lose
+//! ```
+//!
+//! N1  A listener runs on the bus's thread (a [`super::Mailbox`]: on its owner's). It takes locks with a bound only, and
+//!     allocates little: it may have been called because a thread waits in malloc with that very lock.
+//! N2  What it says that it dropped is bytes as the allocator counts them. What came back is measured by the bus.
+//!
+//! Not here: measuring, order, log (`round`).
+
+use core::fmt;
+use std::time::Instant;
+
+use super::level::Level;
+
+/// What it costs to get back what a listener drops: the order in which listeners are asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Rebuild {
+    /// Nothing: spare room, free lists, dead objects that await collection.
+    Free,
+    /// Microseconds to milliseconds, from what stays in memory: decoded images, computed metrics.
+    Decode,
+    /// Milliseconds and more of computing: layout, compiled code, query results.
+    Compute,
+    /// Disk or network: documents, pages.
+    Fetch,
+    /// It cannot be had again, or the user sees that it went: undo steps, background tabs.
+    Lose,
+}
+
+impl fmt::Display for Rebuild {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Rebuild::Free => "free",
+            Rebuild::Decode => "decode",
+            Rebuild::Compute => "compute",
+            Rebuild::Fetch => "fetch",
+            Rebuild::Lose => "lose",
+        })
+    }
+}
+
+/// What is asked of a listener.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// How short memory is.
+    pub level: Level,
+    /// Bytes still wanted of all listeners; 0: unknown.
+    pub wanted_bytes: usize,
+    /// When the listener should be done, whatever it still has.
+    pub until: Instant,
+}
+
+impl Ask {
+    /// Bytes that a listener with so many should drop: all of them when it is critical; else what is wanted, or if
+    /// that is not known a quarter ([`Level::Near`]) or half ([`Level::High`]).
+    pub fn of(&self, holds_bytes: usize) -> usize {
+        match (self.level, self.wanted_bytes) {
+            (Level::Calm, _) => 0,
+            (Level::Critical, _) => holds_bytes,
+            (_, wanted) if wanted > 0 => wanted.min(holds_bytes),
+            (Level::Near, _) => holds_bytes / 4,
+            (Level::High, _) => holds_bytes / 2,
+        }
+    }
+}
+
+/// Somebody who can give memory back.
+pub trait Listener: Send + Sync {
+    /// What the log calls it.
+    fn name(&self) -> &str;
+
+    /// What it costs to rebuild what it drops.
+    fn rebuild(&self) -> Rebuild;
+
+    /// Drops what is asked; returns bytes dropped, as the allocator counts them.
+    fn release(&self, ask: Ask) -> usize;
+
+    /// Called now and then, with the level: for what expires by itself and, while it is calm, for limits that go up
+    /// again. Returns bytes dropped.
+    fn tick(&self, level: Level) -> usize {
+        let _ = level;
+        0
+    }
+}

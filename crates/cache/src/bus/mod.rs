@@ -1,0 +1,407 @@
+//! One place where pressure arrives, and from which memory is asked back.
+//!
+//! ```text
+//!   kernel (watch) ──────────┐
+//!   allocator (bell: short) ─┼─► the thread "skinflint-bus": Gauge ─► round ─► Log
+//!   press(), relieve() ──────┘        └─ between: ticks (expiry; limits go up again while it is calm)
+//! ```
+//!
+//! B1  One thread, with all signals blocked; it sleeps in poll, ends when the [`Bus`] is dropped, and is waited for.
+//! B2  Listeners are held weakly: one that was dropped is not asked any more.
+//! B3  Rounds never overlap; all who asked while one ran are answered by the next.
+//! B4  Where a source is missing (no PSI, no control group, no right to watch), the bus works with the others and
+//!     says so ([`Bus::sources`]).
+//! B5  The caller of [`Bus::press`] and [`Bus::relieve`] waits for a bounded time.
+//!
+//! Cost at rest: a look at the group's room each second, where there is a limit; a tick each half second. No memory
+//! but the log and the listeners' list.
+//!
+//! Sources: the order by cost of rebuilding, and one place for all of it, are Mozilla's "memory-pressure" notifications
+//! and its AvailableMemoryWatcher; thresholds on stall time are PSI's (Weiner, 2018), as used by systemd and lmkd.
+//!
+//! Not here: what caches do (`store`, `discard`), the allocator's reserve (`alloc`).
+
+mod bell;
+mod event;
+mod giveback;
+mod group;
+mod level;
+mod listener;
+mod mailbox;
+mod round;
+mod watch;
+
+use std::ffi::c_void;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+
+use bell::Bell;
+pub use event::{Event, KEPT, Row, Source};
+pub use giveback::{Trim, resident};
+pub use group::{Groups, Room, Version};
+pub use level::{Gauge, Level, PAUSE_MS};
+pub use listener::{Ask, Listener, Rebuild};
+pub use mailbox::Mailbox;
+pub use watch::{Signal, SourceState, Watch};
+
+/// Time between ticks: text metrics that expire after seconds are late by a tenth.
+const TICK: Duration = Duration::from_millis(500);
+/// How often the process's groups are looked up again.
+const FOLLOW_TICKS: u32 = 10;
+
+/// What a bus is to watch, and how it gives back.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Gives what is free to the system; found by its name unless the program says ([`Trim::find`]).
+    pub trim: Option<Trim>,
+    /// How long a level lasts after its last signal.
+    pub calm: Duration,
+    /// Whether the kernel's stall information is watched.
+    pub stalls: bool,
+    /// Whether control groups are watched.
+    pub groups: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            trim: None,
+            calm: Duration::from_secs(10),
+            stalls: true,
+            groups: true,
+        }
+    }
+}
+
+type OnEvent = Box<dyn Fn(&Event) + Send + Sync>;
+
+struct Shared {
+    bell: &'static Bell,
+    trim: Trim,
+    begin: Instant,
+    ending: AtomicU32,
+    level: AtomicU32,
+    listeners: Mutex<Vec<Weak<dyn Listener>>>,
+    log: Mutex<event::Log>,
+    sources: Mutex<Vec<SourceState>>,
+    /// Signals of `press` and `relieve`, whose source is to be in the log.
+    said: Mutex<Option<Source>>,
+    on_event: Mutex<Option<OnEvent>>,
+}
+
+/// The bus. Any thread may use it; dropping it ends its thread.
+pub struct Bus {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Bus {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// No file descriptor or no thread can be had. A source that cannot be watched is no error (B4).
+    pub fn start(options: Options) -> io::Result<Bus> {
+        let bell = Bell::get()?;
+        let shared = Arc::new(Shared {
+            bell,
+            trim: options.trim.unwrap_or_else(Trim::find),
+            begin: Instant::now(),
+            ending: AtomicU32::new(0),
+            level: AtomicU32::new(0),
+            listeners: Mutex::default(),
+            log: Mutex::default(),
+            sources: Mutex::default(),
+            said: Mutex::default(),
+            on_event: Mutex::default(),
+        });
+        let watch = options.groups.then(|| Watch::new(options.stalls));
+        if let Some(watch) = &watch {
+            *locked(&shared.sources) = watch.state().to_vec();
+        }
+        let own = Arc::clone(&shared);
+        let gauge = Gauge::new(options.calm.as_millis() as u64);
+        let (serves, is_served) = std::sync::mpsc::sync_channel::<()>(1);
+        let blocked = Blocked::all();
+        let thread = std::thread::Builder::new()
+            .name("skinflint-bus".into())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                own.bell.serve();
+                let _ = serves.send(());
+                Loop::new(own, watch, gauge).run();
+            });
+        drop(blocked);
+        // From here on whoever asks is answered. An error: there is no thread, which is told below.
+        let _ = is_served.recv();
+        match thread {
+            Ok(thread) => Ok(Bus {
+                shared,
+                thread: Some(thread),
+            }),
+            Err(error) => {
+                bell.retire();
+                Err(error)
+            }
+        }
+    }
+
+    /// Adds a listener; it stays until it is dropped (B2).
+    pub fn join<L: Listener + 'static>(&self, listener: &Arc<L>) {
+        let weak: Weak<L> = Arc::downgrade(listener);
+        locked(&self.shared.listeners).push(weak);
+    }
+
+    /// The button: a round at this level, whatever came before. Returns what it brought. `None`: it did not end
+    /// within `patience`; it goes on, and will be in the log.
+    pub fn press(&self, level: Level, patience: Duration) -> Option<Event> {
+        self.ask(Source::Button, level, 0, patience)
+    }
+
+    /// For a program that needs so many bytes, or was refused them: a round, as critical as that is.
+    pub fn relieve(&self, wanted_bytes: usize, patience: Duration) -> Option<Event> {
+        self.ask(Source::Program, Level::Critical, wanted_bytes, patience)
+    }
+
+    fn ask(&self, source: Source, level: Level, wanted: usize, patience: Duration) -> Option<Event> {
+        let bell = self.shared.bell;
+        if level == Level::Calm || !bell.may_wait() {
+            return None;
+        }
+        *locked(&self.shared.said) = Some(source);
+        let ticket = bell.post(level, wanted);
+        bell.wait(ticket, patience.as_nanos() as u64)
+            .then(|| locked(&self.shared.log).events().pop())
+            .flatten()
+    }
+
+    /// How short memory is.
+    pub fn level(&self) -> Level {
+        // ORDER: a figure.
+        Level::from_number(self.shared.level.load(Ordering::Relaxed))
+    }
+
+    /// The last rounds, oldest first, and how many are forgotten.
+    pub fn events(&self) -> (Vec<Event>, u64) {
+        let log = locked(&self.shared.log);
+        (log.events(), log.forgotten())
+    }
+
+    /// What is watched, and what not, and why.
+    pub fn sources(&self) -> Vec<SourceState> {
+        locked(&self.shared.sources).clone()
+    }
+
+    /// Which function gives memory back.
+    pub fn trim(&self) -> &'static str {
+        self.shared.trim.name()
+    }
+
+    /// Calls by an allocator, and how many of those who asked were not answered in time.
+    pub fn calls(&self) -> (u64, u64) {
+        self.shared.bell.counts()
+    }
+
+    /// Called with each round, on the bus's thread: for a log file or a page.
+    pub fn on_event(&self, act: impl Fn(&Event) + Send + Sync + 'static) {
+        *locked(&self.shared.on_event) = Some(Box::new(act));
+    }
+
+    /// A function and its context for an allocator's list of listeners: `skinflint_alloc::on_pressure`, or
+    /// `skinflint_on_pressure` of `skinflint.h`. It stays valid when the bus is gone, and then does nothing.
+    pub fn hook(&self) -> (unsafe extern "C" fn(*mut c_void, i32, usize), *mut c_void) {
+        let bell: *const Bell = self.shared.bell;
+        (bell::short, bell.cast_mut().cast())
+    }
+
+    /// Tells a preloaded or linked `libskinflint.so`, if there is one. `false`: there is none.
+    pub fn hook_preloaded(&self) -> bool {
+        type Add = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void, i32, usize), *mut c_void) -> i32;
+        // SAFETY: a name closed by a zero; nothing is called.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"skinflint_on_pressure".as_ptr()) };
+        if found.is_null() {
+            return false;
+        }
+        let (function, context) = self.hook();
+        // SAFETY: the type is that of skinflint.h, and the hook may be called at any time (H2).
+        unsafe { core::mem::transmute::<*mut c_void, Add>(found)(function, context) == 1 }
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        // ORDER: the wake-up, a system call, comes after it; the thread looks after each.
+        self.shared.ending.store(1, Ordering::Release);
+        self.shared.bell.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic of the thread was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// All signals, blocked while it lives: a thread that is made meanwhile has them blocked for ever (B1).
+struct Blocked(libc::sigset_t);
+
+impl Blocked {
+    fn all() -> Blocked {
+        // SAFETY: both sets are ours.
+        unsafe {
+            let mut all = core::mem::zeroed();
+            let mut before = core::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            Blocked(before)
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: as it was.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, core::ptr::null_mut()) };
+    }
+}
+
+/// What the thread has.
+struct Loop {
+    shared: Arc<Shared>,
+    watch: Option<Watch>,
+    gauge: Gauge,
+    rounds: u64,
+    ticks: u32,
+    next_tick: Instant,
+    next_look: Instant,
+}
+
+impl Loop {
+    fn new(shared: Arc<Shared>, watch: Option<Watch>, gauge: Gauge) -> Loop {
+        let now = Instant::now();
+        Loop {
+            shared,
+            watch,
+            gauge,
+            rounds: 0,
+            ticks: 0,
+            next_tick: now + TICK,
+            next_look: now,
+        }
+    }
+
+    fn run(mut self) {
+        // ORDER: Acquire with `drop`.
+        while self.shared.ending.load(Ordering::Acquire) == 0 {
+            let ready = self.sleep();
+            // Answered before it is looked at: who asked while a round ran is in the next one (B3).
+            if let Some(rung) = self.shared.bell.take() {
+                let said = locked(&self.shared.said).take();
+                let signal = Signal {
+                    source: said.unwrap_or(Source::Allocator),
+                    level: rung.level,
+                    wanted_bytes: rung.wanted_bytes,
+                };
+                let now_ms = self.now_ms();
+                self.gauge.signal(signal.level, now_ms);
+                self.round(signal);
+                self.shared.bell.answer(rung.ticket);
+            }
+            self.look(&ready);
+            self.tick();
+            // ORDER: a figure.
+            self.shared.level.store(self.gauge.level() as u32, Ordering::Relaxed);
+        }
+        self.shared.bell.retire();
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.shared.begin.elapsed().as_millis() as u64
+    }
+
+    /// Sleeps until something is to be done; says which files are ready.
+    fn sleep(&self) -> Vec<bool> {
+        let poll_of = |(fd, events)| libc::pollfd { fd, events, revents: 0 };
+        let mut polled = vec![poll_of((self.shared.bell.fd(), libc::POLLIN))];
+        if let Some(watch) = &self.watch {
+            polled.extend(watch.polled().map(poll_of));
+        }
+        let until = match self.watch {
+            Some(_) => self.next_tick.min(self.next_look),
+            None => self.next_tick,
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        let left_ms = left.as_micros().div_ceil(1_000) as i32;
+        // SAFETY: the array is ours, and as long as it says.
+        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, left_ms) };
+        polled[1..]
+            .iter()
+            .map(|one| one.revents & (libc::POLLIN | libc::POLLPRI) != 0)
+            .collect()
+    }
+
+    fn look(&mut self, ready: &[bool]) {
+        let Some(watch) = &mut self.watch else { return };
+        let now = Instant::now();
+        if now < self.next_look && !ready.contains(&true) {
+            return;
+        }
+        let signals = watch.signals(ready);
+        self.next_look = now + Duration::from_millis(watch.look_again_ms());
+        let Some(worst) = signals.into_iter().max_by_key(|s| (s.level, s.wanted_bytes)) else {
+            return;
+        };
+        let now_ms = self.now_ms();
+        if self.gauge.signal(worst.level, now_ms) {
+            self.round(worst);
+        }
+    }
+
+    fn listeners(&self) -> Vec<Arc<dyn Listener>> {
+        let mut listeners = locked(&self.shared.listeners);
+        listeners.retain(|one| one.strong_count() > 0);
+        listeners.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn round(&mut self, signal: Signal) {
+        self.rounds += 1;
+        let listeners = self.listeners();
+        let event = round::run(&listeners, signal, self.shared.trim, self.now_ms(), self.rounds);
+        let now_ms = self.now_ms();
+        self.gauge.round(signal.level, round::is_little(&event), now_ms);
+        if let Some(act) = &*locked(&self.shared.on_event) {
+            act(&event);
+        }
+        locked(&self.shared.log).add(event);
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if now < self.next_tick {
+            return;
+        }
+        self.next_tick = now + TICK;
+        self.ticks = self.ticks.wrapping_add(1);
+        if let Some(watch) = &mut self.watch
+            && self.ticks % FOLLOW_TICKS == 0
+            && watch.follow()
+        {
+            *locked(&self.shared.sources) = watch.state().to_vec();
+        }
+        let now_ms = self.now_ms();
+        self.gauge.pass(now_ms);
+        let level = self.gauge.level();
+        for listener in self.listeners() {
+            let ticked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.tick(level)));
+            // Its panic was printed; the others have their turn (Q2).
+            drop(ticked);
+        }
+    }
+}

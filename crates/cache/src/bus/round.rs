@@ -1,0 +1,93 @@
+//! A round: listeners are asked, cheapest first, until enough has come back.
+//!
+//! ```text
+//!   for each listener, by Rebuild, then by order of joining:
+//!       release ─► dropped ─► trim ─► resident now      enough? the others are spared
+//! ```
+//!
+//! Q1  At [`Level::Critical`] everybody is asked. Below, listeners beyond the one that made it enough are not; if it
+//!     is unknown what is enough, listeners of the last two sorts are not asked.
+//! Q2  A listener that panics is named, and the round goes on.
+//! Q3  Whoever dropped nothing is neither trimmed nor measured: his row says 0.
+//!
+//! Not here: when (`level`), who signals (`watch`, `bell`).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::event::{Event, Row};
+use super::giveback::{Trim, resident};
+use super::level::Level;
+use super::listener::{Ask, Listener, Rebuild};
+use super::watch::Signal;
+
+/// How long a round may take; listeners are told.
+const BOUND: Duration = Duration::from_millis(800);
+
+/// Below so much a round brought little: a 256th of what is resident, 256 KiB at least.
+pub fn is_little(event: &Event) -> bool {
+    let least = (event.before_bytes / 256).max(256 << 10) as i64;
+    event.came_back_bytes() < least
+}
+
+/// Runs one. `at_ms`, `number`: for the log.
+pub fn run(listeners: &[Arc<dyn Listener>], signal: Signal, trim: Trim, at_ms: u64, number: u64) -> Event {
+    let begin = Instant::now();
+    let mut order: Vec<&Arc<dyn Listener>> = listeners.iter().collect();
+    order.sort_by_key(|listener| listener.rebuild());
+    let before = resident().unwrap_or(0);
+    let mut now = before;
+    let mut rows: Vec<Row> = Vec::with_capacity(order.len());
+    let mut spared = 0;
+    for listener in order {
+        let back = before.saturating_sub(now);
+        let enough = match signal.wanted_bytes {
+            _ if signal.level == Level::Critical => false,
+            0 => listener.rebuild() >= Rebuild::Fetch,
+            wanted => back >= wanted,
+        };
+        if enough {
+            spared += 1;
+            continue;
+        }
+        let ask = Ask {
+            level: signal.level,
+            wanted_bytes: signal.wanted_bytes.saturating_sub(back),
+            until: begin + BOUND,
+        };
+        let asked = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(|| listener.release(ask)));
+        let took = asked.elapsed();
+        let mut row = Row {
+            listener: listener.name().to_owned(),
+            rebuild: listener.rebuild(),
+            dropped_bytes: *result.as_ref().unwrap_or(&0),
+            came_back_bytes: 0,
+            took_ns: took.as_nanos() as u64,
+            trim_ns: 0,
+            panicked: result.is_err(),
+        };
+        if row.dropped_bytes > 0 || row.panicked {
+            let trimmed = Instant::now();
+            trim.run();
+            row.trim_ns = trimmed.elapsed().as_nanos() as u64;
+            let after = resident().unwrap_or(now);
+            row.came_back_bytes = now as i64 - after as i64;
+            now = after;
+        }
+        rows.push(row);
+    }
+    Event {
+        number,
+        at_ms,
+        source: signal.source,
+        level: signal.level,
+        wanted_bytes: signal.wanted_bytes,
+        before_bytes: before,
+        after_bytes: now,
+        rows,
+        spared,
+        took_ns: begin.elapsed().as_nanos() as u64,
+    }
+}

@@ -1,0 +1,373 @@
+//! Decoded forms that go after a while; their compressed sources stay.
+//!
+//! ```text
+//!   add(source) ─► Discardable ─► pin() ─► decode, or what is decoded ─► Pinned: &Output
+//!                                   ▲                │ unpinned, for as long as `keep`, or pressure
+//!                                   └── source ◄─────┘ gone
+//! ```
+//!
+//! P1  What is pinned stays decoded. The last pin notes the time; from then on the wait runs.
+//! P2  One thread decodes; others that want the same wait for it. If it fails or panics, the next one tries.
+//! P3  `decoded_bytes` of the set is the sum over its decoded items, by [`HeapBytes`]; sources are counted apart.
+//! P4  The set knows its decoded items only: a tick costs what is decoded, not what there is.
+//! P5  A decoded form is dropped with no lock held.
+//!
+//! Source: Firefox 3 and later, which drop decoded images after a short time and keep the compressed data; 10 s is
+//! Firefox's wait (`image.mem.discardable`, `image.mem.surfacecache.min_expiration_ms` are its settings).
+//!
+//! Not here: decoders (`pictures`).
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use skinflint_base::sync::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::bus::{Ask, Level, Listener, Rebuild};
+use crate::measure::HeapBytes;
+use crate::store::Clock;
+
+/// How a source becomes what is used.
+pub trait Decode: Send + Sync + 'static {
+    /// What is used.
+    type Output: HeapBytes + Send + Sync + 'static;
+    /// Why it may fail.
+    type Error;
+
+    /// Decodes. Runs without a lock, on the thread that pins.
+    ///
+    /// # Errors
+    /// The source is no such thing.
+    fn decode(&self, source: &[u8]) -> Result<Self::Output, Self::Error>;
+}
+
+struct State<T> {
+    decoded: Option<Arc<T>>,
+    bytes: usize,
+    decoding: bool,
+    pins: usize,
+    used_ms: u64,
+}
+
+struct Item<D: Decode> {
+    source: Box<[u8]>,
+    how: D,
+    set: Arc<Inner>,
+    state: Mutex<State<D::Output>>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Counts {
+    items: AtomicUsize,
+    source_bytes: AtomicUsize,
+    decoded_bytes: AtomicUsize,
+    decodes: AtomicU64,
+    decode_ns: AtomicU64,
+    pins: AtomicU64,
+    discarded: AtomicU64,
+}
+
+struct Inner {
+    name: String,
+    keep: Duration,
+    clock: Clock,
+    counts: Counts,
+    decoded: Mutex<Vec<Weak<dyn Sweep>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An item, as its set sees it.
+trait Sweep: Send + Sync {
+    /// When it was last used; `None`: it is pinned, or not decoded. Does not wait.
+    fn idle_since_ms(&self) -> Option<u64>;
+    /// Whether it is decoded.
+    fn is_decoded(&self) -> bool;
+    /// Drops what is decoded, unless it is pinned; returns its bytes.
+    fn discard(&self) -> usize;
+}
+
+/// A set of items with one rule: what a page's images are. Join it to the bus.
+pub struct Discards(Arc<Inner>);
+
+/// Figures of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DiscardStats {
+    /// Items.
+    pub items: usize,
+    /// Bytes of compressed sources.
+    pub source_bytes: usize,
+    /// Bytes of decoded forms now.
+    pub decoded_bytes: usize,
+    /// Times that something was decoded.
+    pub decodes: u64,
+    /// Wall time that took.
+    pub decode_ns: u64,
+    /// Pins ever: those beyond `decodes` found a decoded form.
+    pub pins: u64,
+    /// Decoded forms dropped while their item lived.
+    pub discarded: u64,
+}
+
+/// How long a decoded form stays after its last use: long enough to scroll back, short beside a visit.
+pub const KEEP: Duration = Duration::from_secs(10);
+
+impl Discards {
+    /// A set whose decoded forms stay for so long after their last use.
+    pub fn new(name: impl Into<String>, keep: Duration, clock: Clock) -> Arc<Discards> {
+        Arc::new(Discards(Arc::new(Inner {
+            name: name.into(),
+            keep,
+            clock,
+            counts: Counts::default(),
+            decoded: Mutex::default(),
+        })))
+    }
+
+    /// Adds a source, which is copied into a block of its length.
+    pub fn add<D: Decode>(&self, source: &[u8], how: D) -> Discardable<D> {
+        let source: Box<[u8]> = source.into();
+        let counts = &self.0.counts;
+        counts.items.fetch_add(1, Ordering::Relaxed); // ORDER: statistics, here and below
+        counts.source_bytes.fetch_add(source.heap_bytes(), Ordering::Relaxed); // ORDER: as above
+        Discardable(Arc::new(Item {
+            source,
+            how,
+            set: Arc::clone(&self.0),
+            state: Mutex::new(State {
+                decoded: None,
+                bytes: 0,
+                decoding: false,
+                pins: 0,
+                used_ms: 0,
+            }),
+            changed: Condvar::new(),
+        }))
+    }
+
+    /// Drops what was not used for the time; returns its bytes. The bus does this.
+    pub fn sweep(&self) -> usize {
+        let now_ms = self.0.clock.now_ms();
+        let keep_ms = self.0.keep.as_millis() as u64;
+        self.discard_while(|since_ms, _| since_ms + keep_ms <= now_ms)
+    }
+
+    /// Drops what is not pinned, oldest use first, until so many bytes went; returns how many.
+    pub fn discard_bytes(&self, bytes: usize) -> usize {
+        self.discard_while(|_, dropped| dropped < bytes)
+    }
+
+    fn discard_while(&self, mut go_on: impl FnMut(u64, usize) -> bool) -> usize {
+        let mut idle: Vec<(u64, Arc<dyn Sweep>)> = {
+            let mut decoded = locked(&self.0.decoded);
+            let all: Vec<Arc<dyn Sweep>> = decoded.iter().filter_map(Weak::upgrade).collect();
+            decoded.retain(|item| item.upgrade().is_some_and(|item| item.is_decoded()));
+            all.into_iter()
+                .filter_map(|item| Some((item.idle_since_ms()?, item)))
+                .collect()
+        };
+        idle.sort_by_key(|(since_ms, _)| *since_ms);
+        let mut dropped = 0;
+        for (since_ms, item) in idle {
+            if !go_on(since_ms, dropped) {
+                break;
+            }
+            dropped += item.discard();
+        }
+        dropped
+    }
+
+    /// Figures.
+    pub fn stats(&self) -> DiscardStats {
+        let counts = &self.0.counts;
+        // ORDER: statistics.
+        DiscardStats {
+            items: counts.items.load(Ordering::Relaxed),
+            source_bytes: counts.source_bytes.load(Ordering::Relaxed),
+            decoded_bytes: counts.decoded_bytes.load(Ordering::Relaxed),
+            decodes: counts.decodes.load(Ordering::Relaxed),
+            decode_ns: counts.decode_ns.load(Ordering::Relaxed), // ORDER: as above
+            pins: counts.pins.load(Ordering::Relaxed),           // ORDER: as above
+            discarded: counts.discarded.load(Ordering::Relaxed), // ORDER: as above
+        }
+    }
+}
+
+impl Listener for Discards {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn rebuild(&self) -> Rebuild {
+        Rebuild::Decode
+    }
+
+    fn release(&self, ask: Ask) -> usize {
+        self.discard_bytes(ask.of(self.stats().decoded_bytes))
+    }
+
+    fn tick(&self, _: Level) -> usize {
+        self.sweep()
+    }
+}
+
+/// A source, and what it decodes to while that is used. Any thread may pin it; a clone is the same item.
+pub struct Discardable<D: Decode>(Arc<Item<D>>);
+
+impl<D: Decode> Clone for Discardable<D> {
+    fn clone(&self) -> Self {
+        Discardable(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Decode> Discardable<D> {
+    /// The decoded form, which stays as long as the pin. Decodes if it must, and then takes as long as that.
+    ///
+    /// # Errors
+    /// What the decoder says of the source.
+    pub fn pin(&self) -> Result<Pinned<D>, D::Error> {
+        let item = &self.0;
+        item.set.counts.pins.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        let mut state = locked(&item.state);
+        loop {
+            if let Some(value) = &state.decoded {
+                let value = Arc::clone(value);
+                state.pins += 1;
+                return Ok(Pinned {
+                    item: Arc::clone(item),
+                    value: Some(value),
+                });
+            }
+            if !state.decoding {
+                break;
+            }
+            state = item.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.decoding = true;
+        drop(state);
+        let turn = Turn(item);
+        let begin = Instant::now();
+        let value = Arc::new(item.how.decode(&item.source)?);
+        drop(turn.decoded(value.clone(), begin.elapsed()));
+        Ok(Pinned {
+            item: Arc::clone(item),
+            value: Some(value),
+        })
+    }
+
+    /// The compressed source.
+    pub fn source(&self) -> &[u8] {
+        &self.0.source
+    }
+
+    /// Whether it is decoded now.
+    pub fn is_decoded(&self) -> bool {
+        self.0.is_decoded()
+    }
+}
+
+/// The right to decode, which ends however decoding ends (P2).
+struct Turn<'a, D: Decode>(&'a Arc<Item<D>>);
+
+impl<D: Decode> Turn<'_, D> {
+    /// It went well: the form is there, with a first pin.
+    fn decoded(self, value: Arc<D::Output>, took: Duration) -> Self {
+        let item = self.0;
+        let bytes = value.heap_bytes();
+        let counts = &item.set.counts;
+        counts.decodes.fetch_add(1, Ordering::Relaxed); // ORDER: statistics, here and below
+        counts.decode_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed); // ORDER: as above
+        counts.decoded_bytes.fetch_add(bytes, Ordering::Relaxed); // ORDER: as above
+        let mut state = locked(&item.state);
+        state.decoded = Some(value);
+        state.bytes = bytes;
+        state.pins += 1;
+        drop(state);
+        let weak: Weak<Item<D>> = Arc::downgrade(item);
+        locked(&item.set.decoded).push(weak);
+        self
+    }
+}
+
+impl<D: Decode> Drop for Turn<'_, D> {
+    fn drop(&mut self) {
+        locked(&self.0.state).decoding = false;
+        self.0.changed.notify_all();
+    }
+}
+
+impl<D: Decode> Sweep for Item<D> {
+    fn idle_since_ms(&self) -> Option<u64> {
+        let state = self.state.try_lock().ok()?;
+        (state.pins == 0 && state.decoded.is_some()).then_some(state.used_ms)
+    }
+
+    fn is_decoded(&self) -> bool {
+        // Somebody is at it: it is or will be.
+        self.state.try_lock().map_or(true, |state| state.decoded.is_some())
+    }
+
+    fn discard(&self) -> usize {
+        let mut state = locked(&self.state);
+        if state.pins > 0 {
+            return 0;
+        }
+        let Some(value) = state.decoded.take() else {
+            return 0;
+        };
+        let bytes = core::mem::take(&mut state.bytes);
+        drop(state);
+        drop(value);
+        let counts = &self.set.counts;
+        counts.decoded_bytes.fetch_sub(bytes, Ordering::Relaxed); // ORDER: a statistic
+        counts.discarded.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        bytes
+    }
+}
+
+impl<D: Decode> Drop for Item<D> {
+    fn drop(&mut self) {
+        let bytes = locked(&self.state).bytes;
+        let counts = &self.set.counts;
+        counts.items.fetch_sub(1, Ordering::Relaxed); // ORDER: statistics, here and below
+        counts.source_bytes.fetch_sub(self.source.heap_bytes(), Ordering::Relaxed); // ORDER: as above
+        counts.decoded_bytes.fetch_sub(bytes, Ordering::Relaxed); // ORDER: as above
+    }
+}
+
+/// A decoded form in use.
+pub struct Pinned<D: Decode> {
+    item: Arc<Item<D>>,
+    /// There until the drop, which gives it back before the item is told.
+    value: Option<Arc<D::Output>>,
+}
+
+impl<D: Decode> Deref for Pinned<D> {
+    type Target = D::Output;
+    fn deref(&self) -> &D::Output {
+        match &self.value {
+            Some(value) => value,
+            None => unreachable!("taken by the drop alone"),
+        }
+    }
+}
+
+impl<D: Decode> fmt::Debug for Pinned<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a form of {} bytes", self.item.source.len())
+    }
+}
+
+impl<D: Decode> Drop for Pinned<D> {
+    fn drop(&mut self) {
+        // The item's own reference is the last one then, and a discard frees.
+        self.value = None;
+        let mut state = locked(&self.item.state);
+        state.pins -= 1;
+        state.used_ms = self.item.set.clock.now_ms();
+    }
+}

@@ -1,0 +1,145 @@
+//! From a hash to a slot: open addressing over numbers of slots.
+//!
+//! ```text
+//!   hash ─► place ─► place + 1 ─► … ─► empty            a place holds slot + 1; 0: empty
+//! ```
+//!
+//! I1  A search ends at the first empty place: removal moves later ones back, so there are no tombstones, and a cache
+//!     that runs for months does not fill up with them.
+//! I2  At most three quarters of the places are used.
+//! I3  4 bytes a place, in one block whose size the allocator says: nothing of it is guessed (a hash map of the
+//!     standard library does not tell its block).
+//!
+//! Not here: keys, which the caller compares.
+
+use crate::buf::Buf;
+
+/// The places.
+#[derive(Debug, Default)]
+pub struct Index {
+    places: Buf<u32>,
+    used: usize,
+}
+
+impl Index {
+    fn home(&self, hash: u64) -> usize {
+        // Low bits choose the sketch's words and the shard takes the top: the middle is left.
+        (hash >> 20) as usize & (self.places.len() - 1)
+    }
+
+    /// The slot of a hash for which `is` holds.
+    pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let mut at = self.home(hash);
+        loop {
+            match self.places[at] {
+                0 => return None,
+                slot if is(slot - 1) => return Some(slot - 1),
+                _ => at = (at + 1) & (self.places.len() - 1),
+            }
+        }
+    }
+
+    /// Adds a slot that is not in it. `hash_of`: the hash of any slot that is, for when the table grows.
+    pub fn add(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
+        if (self.used + 1) * 4 > self.places.len() * 3 {
+            self.resize((self.places.len() * 2).max(16), hash_of);
+        }
+        self.put(hash, slot);
+        self.used += 1;
+    }
+
+    fn put(&mut self, hash: u64, slot: u32) {
+        let mut at = self.home(hash);
+        while self.places[at] != 0 {
+            at = (at + 1) & (self.places.len() - 1);
+        }
+        self.places[at] = slot + 1;
+    }
+
+    fn resize(&mut self, places: usize, hash_of: impl Fn(u32) -> u64) {
+        let mut old = core::mem::take(&mut self.places);
+        self.places = Buf::with_capacity(places);
+        self.places.resize(places, 0);
+        for slot in old.iter().filter(|slot| **slot != 0) {
+            self.put(hash_of(slot - 1), slot - 1);
+        }
+        old.clear();
+    }
+
+    /// Takes a slot out.
+    pub fn remove(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
+        let mask = self.places.len() - 1;
+        let mut at = self.home(hash);
+        while self.places[at] != slot + 1 {
+            debug_assert!(self.places[at] != 0, "a slot that is not in the index");
+            at = (at + 1) & mask;
+        }
+        // Later ones move into the gap, unless their home lies behind it (I1).
+        let mut gap = at;
+        loop {
+            at = (at + 1) & mask;
+            let Some(next) = self.places[at].checked_sub(1) else {
+                break;
+            };
+            let home = self.home(hash_of(next));
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(gap) & mask) {
+                self.places[gap] = next + 1;
+                gap = at;
+            }
+        }
+        self.places[gap] = 0;
+        self.used -= 1;
+    }
+
+    /// Gives back what so few slots do not need.
+    pub fn shrink(&mut self, hash_of: impl Fn(u32) -> u64) {
+        let places = (self.used * 2).next_power_of_two().max(16);
+        if self.used == 0 {
+            *self = Index::default();
+        } else if places * 2 <= self.places.len() {
+            self.resize(places, hash_of);
+        }
+    }
+
+    /// Bytes by the allocator's count.
+    pub fn bytes(&self) -> usize {
+        self.places.usable_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// Against a map, with hashes that collide on purpose.
+    #[test]
+    fn it_finds_what_a_map_finds() {
+        let (mut index, mut judge) = (Index::default(), HashMap::<u32, u64>::new());
+        let mut seed = 42u64;
+        for step in 0..40_000u32 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            let slot = (seed >> 40) as u32 % 700;
+            let hash = u64::from(slot % 90) << 20;
+            if judge.contains_key(&slot) {
+                judge.remove(&slot);
+                index.remove(hash, slot, |s| u64::from(s % 90) << 20);
+            } else {
+                index.add(hash, slot, |s| u64::from(s % 90) << 20);
+                judge.insert(slot, hash);
+            }
+            if step % 1_000 == 0 {
+                index.shrink(|s| u64::from(s % 90) << 20);
+            }
+            if step % 97 == 0 {
+                for slot in 0..700u32 {
+                    let found = index.find(u64::from(slot % 90) << 20, |s| s == slot);
+                    assert_eq!(found.is_some(), judge.contains_key(&slot), "step {step}, slot {slot}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,554 @@
+//! Caches that are bounded in bytes, forget what is not used, and say what they are good for.
+//!
+//! ```text
+//!   get ─► hit: saved += what it cost          get_or_make ─► miss ─► make (timed, no lock) ─► insert ─► others go
+//!   idle time ─┐
+//!   pressure ──┼─► entries go, cold ones first; after pressure the limit stays low, and rises while it is calm
+//!   budget ────┘
+//! ```
+//!
+//! X1  `bytes + own_bytes <= allowed <= limit` after each call: entries as [`HeapBytes`] counts them, and the tables of
+//!     the cache by the allocator's count.
+//! X2  After pressure `allowed` is what was left; it rises by an eighth of the limit with each tick while the level is
+//!     calm. So a cache is not emptied, filled and emptied again.
+//! X3  No lock is held while a value is made, cloned for anybody else, or dropped; a clone under the lock is the
+//!     caller's `V::clone`, which should be an `Arc`'s.
+//! X4  `lookups == hits + misses`; `inserted == entries + evicted + expired + released + removed + refused`: what came in
+//!     is in, or went by one of these ways.
+//! X5  A listener waits for a shard's lock until [`bus::Ask::until`] at most: whoever has it may be waiting for the bus.
+//!
+//! Threads: a cache is shared by reference; each shard has a lock, held for some hundred nanoseconds, or while entries
+//! go. Two threads that miss the same key at once may both make it; the second one's replaces the first one's.
+//!
+//! Beside kept crates: moka and quick_cache take a weight from the caller and do not count their tables (tens of bytes
+//! an entry), give back only by waiting or clearing, and cannot be asked for so many bytes; quick_cache knows no
+//! idle time. Their hit ratios are compared with ours in `bench/cache`.
+//!
+//! Not here: who stays (`shard`), sharing among caches (`budget`).
+
+mod budget;
+mod clock;
+mod index;
+mod shard;
+mod sketch;
+mod stats;
+
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
+
+use skinflint_base::sync::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::bus::{self, Ask, Level, Listener, Rebuild};
+use crate::measure::HeapBytes;
+pub use budget::{Budget, Member};
+pub use clock::Clock;
+use shard::{Inserted, Shard, Trash};
+pub use stats::{PLACEBO_LOOKUPS, Stats, Verdict};
+
+/// Entries that go under one hold of the lock.
+const BATCH: usize = 64;
+/// How much of the limit comes back with each tick in calm times (X2).
+const RISE: usize = 8;
+
+/// What a cache is to be.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    name: String,
+    limit: usize,
+    idle: Option<Duration>,
+    rebuild: Rebuild,
+    shards: usize,
+    clock: Clock,
+    budget: Option<Arc<Budget>>,
+    floor: usize,
+}
+
+impl Builder {
+    /// Bytes that the cache may have at most, its tables included. Without it: 64 MiB, or the budget's.
+    pub fn limit_bytes(mut self, bytes: usize) -> Builder {
+        self.limit = bytes;
+        self
+    }
+
+    /// Entries that were not used for so long go. Without it: only others displace them.
+    pub fn idle(mut self, time: Duration) -> Builder {
+        self.idle = Some(time);
+        self
+    }
+
+    /// What it costs to make an entry again: when pressure asks this cache. Without it: [`Rebuild::Compute`].
+    pub fn rebuild(mut self, rebuild: Rebuild) -> Builder {
+        self.rebuild = rebuild;
+        self
+    }
+
+    /// Locks that the cache is divided among, a power of two. Each has its share of the limit, so an entry may be at
+    /// most half of that. Without it: one.
+    pub fn shards(mut self, shards: usize) -> Builder {
+        self.shards = shards.next_power_of_two().clamp(1, 256);
+        self
+    }
+
+    /// Where the time comes from.
+    pub fn clock(mut self, clock: Clock) -> Builder {
+        self.clock = clock;
+        self
+    }
+
+    /// Shares a budget with other caches; `floor_bytes` are never taken for the others.
+    pub fn budget(mut self, budget: &Arc<Budget>, floor_bytes: usize) -> Builder {
+        self.budget = Some(Arc::clone(budget));
+        self.floor = floor_bytes;
+        self
+    }
+
+    /// Makes it.
+    pub fn build<K, V>(self) -> Arc<Cache<K, V>>
+    where
+        K: Eq + Hash + HeapBytes + Send + 'static,
+        V: HeapBytes + Send + 'static,
+    {
+        let limit = match &self.budget {
+            Some(budget) => self.limit.min(budget.limit_bytes()),
+            None => self.limit,
+        };
+        let each = limit / self.shards;
+        let cache = Arc::new(Cache {
+            shards: (0..self.shards).map(|_| Mutex::new(Shard::new(each))).collect(),
+            allowed: AtomicUsize::new(limit),
+            limit,
+            counts: Counts::default(),
+            hasher: RandomState::new(),
+            how: self,
+        });
+        if let Some(budget) = &cache.how.budget {
+            let member: Weak<Cache<K, V>> = Arc::downgrade(&cache);
+            budget.add(member);
+        }
+        cache
+    }
+}
+
+/// Counts since the start.
+#[derive(Debug, Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    inserted: AtomicU64,
+    refused: AtomicU64,
+    evicted: AtomicU64,
+    expired: AtomicU64,
+    released: AtomicU64,
+    removed: AtomicU64,
+    made_ns: AtomicU64,
+    saved_ns: AtomicU64,
+    recent_ns: AtomicU64,
+    busy: AtomicU64,
+}
+
+fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed); // ORDER: a statistic
+}
+
+/// A cache.
+///
+/// ```
+/// use std::sync::Arc;
+/// use skinflint_cache::Cache;
+///
+/// let pages: Arc<Cache<u32, Arc<str>>> = Cache::named("pages").limit_bytes(1 << 20).build();
+/// let page = pages.get_or_make(7, |n| format!("page {n}").into());
+/// assert_eq!(&*page, "page 7");
+/// assert_eq!(pages.get(&7), Some(page));
+/// assert_eq!((pages.stats().hits, pages.stats().misses), (1, 1));
+/// ```
+pub struct Cache<K, V> {
+    shards: Box<[Mutex<Shard<K, V>>]>,
+    allowed: AtomicUsize,
+    limit: usize,
+    counts: Counts,
+    hasher: RandomState,
+    how: Builder,
+}
+
+impl Cache<(), ()> {
+    /// Begins one, with the name by which logs and reports call it.
+    pub fn named(name: impl Into<String>) -> Builder {
+        Builder {
+            name: name.into(),
+            limit: 64 << 20,
+            idle: None,
+            rebuild: Rebuild::Compute,
+            shards: 1,
+            clock: Clock::real(),
+            budget: None,
+            floor: 0,
+        }
+    }
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: Eq + Hash + HeapBytes,
+    V: HeapBytes,
+{
+    fn lock(&self, hash: u64) -> MutexGuard<'_, Shard<K, V>> {
+        // The top bits: the others are the sketch's and the index's.
+        let at = (hash >> 32 >> 24) as usize & (self.shards.len() - 1);
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value of a key. Cost: a hash, a lock, five words of counts.
+    pub fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        V: Clone,
+    {
+        self.with(key, V::clone)
+    }
+
+    /// The same, without a clone: `look` runs under the shard's lock, and must not use the cache.
+    pub fn with<Q, R>(&self, key: &Q, look: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let now_ms = self.how.clock.now_ms();
+        let mut shard = self.lock(hash);
+        let found = shard.get(hash, now_ms, |other| other.borrow() == key);
+        let result = found.map(|(value, cost_ns)| {
+            count(&self.counts.saved_ns, cost_ns);
+            count(&self.counts.recent_ns, cost_ns);
+            look(value)
+        });
+        drop(shard);
+        match result {
+            Some(_) => count(&self.counts.hits, 1),
+            None => count(&self.counts.misses, 1),
+        }
+        result
+    }
+
+    /// The value of a key, made if it is not there; how long that takes is what later hits save.
+    pub fn get_or_make(&self, key: K, make: impl FnOnce(&K) -> V) -> V
+    where
+        V: Clone,
+    {
+        match self.get_or_try_make(key, |key| Ok::<V, core::convert::Infallible>(make(key))) {
+            Ok(value) => value,
+        }
+    }
+
+    /// The same for what may fail; an error is not kept.
+    ///
+    /// # Errors
+    /// `make`'s.
+    pub fn get_or_try_make<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E>
+    where
+        V: Clone,
+    {
+        if let Some(value) = self.get(&key) {
+            return Ok(value);
+        }
+        let begin = Instant::now();
+        let value = make(&key)?;
+        self.insert(key, value.clone(), begin.elapsed());
+        Ok(value)
+    }
+
+    /// Puts a value in, in place of one of this key. `cost`: what it took to make. `false`: it was refused, since others
+    /// were asked for more often, or it is too large.
+    pub fn insert(&self, key: K, value: V, cost: Duration) -> bool {
+        let cost_ns = cost.as_nanos() as u64;
+        let bytes = key.heap_bytes() + value.heap_bytes();
+        let hash = self.hasher.hash_one(&key);
+        let now_ms = self.how.clock.now_ms();
+        let mut trash = Trash::new();
+        let (inserted, change) = {
+            let mut shard = self.lock(hash);
+            let before = shard.bytes + shard.own_bytes();
+            let inserted = shard.insert(hash, (key, value), (bytes, cost_ns, now_ms), &mut trash);
+            (inserted, (shard.bytes + shard.own_bytes()) as isize - before as isize)
+        };
+        count(&self.counts.inserted, 1);
+        count(&self.counts.made_ns, cost_ns);
+        let refused = u64::from(inserted != Inserted::Kept);
+        count(&self.counts.refused, refused);
+        count(&self.counts.evicted, trash.0.len() as u64 - refused);
+        drop(trash);
+        if let Some(budget) = &self.how.budget {
+            budget.change(change);
+        }
+        inserted == Inserted::Kept
+    }
+
+    /// Takes an entry out. `true`: it was there.
+    pub fn remove<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let mut trash = Trash::new();
+        self.lock(hash).remove(hash, |other| other.borrow() == key, &mut trash);
+        let there = !trash.0.is_empty();
+        count(&self.counts.removed, u64::from(there));
+        self.went(&trash);
+        there
+    }
+
+    fn went(&self, trash: &Trash<K, V>) {
+        if let Some(budget) = &self.how.budget {
+            budget.change(-(trash.bytes() as isize));
+        }
+    }
+
+    /// Drops so many bytes of entries, cold ones first, and what tables have too much; returns bytes dropped.
+    pub fn release_bytes(&self, bytes: usize) -> usize {
+        self.release_until(bytes, self.bytes(), None)
+    }
+
+    /// `all`: what the cache has.
+    fn release_until(&self, bytes: usize, all: usize, until: Option<Instant>) -> usize {
+        let all = all.max(1);
+        let mut dropped = 0;
+        for shard in &self.shards {
+            let Some(held) = lock_until(shard, until) else {
+                count(&self.counts.busy, 1);
+                continue;
+            };
+            // Each shard's part of it, by what it has.
+            let has = held.bytes + held.own_bytes();
+            let part = (bytes as u128 * has as u128).div_ceil(all as u128) as usize;
+            drop(held);
+            dropped += self.release_shard(shard, part, until);
+        }
+        dropped
+    }
+
+    fn release_shard(&self, shard: &Mutex<Shard<K, V>>, part: usize, until: Option<Instant>) -> usize {
+        let mut dropped = 0;
+        loop {
+            let mut trash = Trash::new();
+            let Some(mut held) = lock_until(shard, until) else {
+                count(&self.counts.busy, 1);
+                return dropped;
+            };
+            let own = held.own_bytes();
+            let more = held.release(part.saturating_sub(dropped), BATCH, &mut trash);
+            if !more {
+                held.shrink();
+            }
+            let shrunk = own.saturating_sub(held.own_bytes());
+            drop(held);
+            dropped += trash.bytes() + shrunk;
+            count(&self.counts.released, trash.0.len() as u64);
+            self.went(&trash);
+            if let Some(budget) = &self.how.budget {
+                budget.change(-(shrunk as isize));
+            }
+            if !more {
+                return dropped;
+            }
+        }
+    }
+
+    /// Drops what was not used for the idle time; returns bytes dropped. The bus does this; without one, a timer of the
+    /// program's.
+    pub fn expire(&self) -> usize {
+        let Some(idle) = self.how.idle else { return 0 };
+        let Some(before_ms) = self.how.clock.now_ms().checked_sub(idle.as_millis() as u64) else {
+            return 0;
+        };
+        let mut dropped = 0;
+        for shard in &self.shards {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let mut trash = Trash::new();
+                let mut held = shard.lock().unwrap_or_else(PoisonError::into_inner);
+                from = held.expire(before_ms, at, BATCH, &mut trash);
+                let own = held.own_bytes();
+                if from.is_none() {
+                    held.shrink();
+                }
+                let shrunk = own.saturating_sub(held.own_bytes());
+                drop(held);
+                dropped += trash.bytes() + shrunk;
+                count(&self.counts.expired, trash.0.len() as u64);
+                self.went(&trash);
+                if let Some(budget) = &self.how.budget {
+                    budget.change(-(shrunk as isize));
+                }
+            }
+        }
+        dropped
+    }
+
+    /// Drops everything; returns bytes dropped.
+    pub fn clear(&self) -> usize {
+        self.release_bytes(usize::MAX >> 8)
+    }
+
+    /// Bytes that it has: entries and tables.
+    pub fn bytes(&self) -> usize {
+        self.sum(|shard| shard.bytes + shard.own_bytes())
+    }
+
+    fn sum(&self, of: impl Fn(&Shard<K, V>) -> usize) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| of(&shard.lock().unwrap_or_else(PoisonError::into_inner)))
+            .sum()
+    }
+
+    /// What it has, and what it was good for.
+    pub fn stats(&self) -> Stats {
+        // ORDER: statistics.
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            name: self.how.name.clone(),
+            entries: self.sum(Shard::count),
+            bytes: self.sum(|shard| shard.bytes),
+            own_bytes: self.sum(Shard::own_bytes),
+            limit_bytes: self.limit,
+            allowed_bytes: self.allowed.load(Ordering::Relaxed), // ORDER: a statistic
+            hits: of(&self.counts.hits),
+            misses: of(&self.counts.misses),
+            inserted: of(&self.counts.inserted),
+            refused: of(&self.counts.refused),
+            evicted: of(&self.counts.evicted),
+            expired: of(&self.counts.expired),
+            released: of(&self.counts.released),
+            removed: of(&self.counts.removed),
+            made_ns: of(&self.counts.made_ns),
+            saved_ns: of(&self.counts.saved_ns),
+            busy: of(&self.counts.busy),
+        }
+    }
+
+    /// Whether the sums hold (X1, and D1 of `shard`).
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), String> {
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.check()?;
+            if shard.count() > 0 && shard.bytes + shard.own_bytes() > shard.allowed {
+                let (bytes, own) = (shard.bytes, shard.own_bytes());
+                return Err(format!("{bytes} bytes and {own} of its own, {} allowed", shard.allowed));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_allowed(&self, allowed: usize, until: Option<Instant>) {
+        let allowed = allowed.min(self.limit);
+        self.allowed.store(allowed, Ordering::Relaxed); // ORDER: a figure; each shard's is under its lock
+        for shard in &self.shards {
+            if let Some(mut shard) = lock_until(shard, until) {
+                // Never below what is there: that would be evicted by the next insertion, all at once.
+                shard.allowed = (allowed / self.shards.len()).max(shard.bytes + shard.own_bytes());
+            }
+        }
+    }
+}
+
+/// A lock, or `None` when the time is over. Short sleeps: the bus's thread has nothing better to do.
+fn lock_until<T>(mutex: &Mutex<T>, until: Option<Instant>) -> Option<MutexGuard<'_, T>> {
+    let Some(until) = until else {
+        return Some(mutex.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    loop {
+        match mutex.try_lock() {
+            Ok(held) => return Some(held),
+            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
+        }
+    }
+}
+
+/// How long a cache waits for one of its locks when pressure asks (X5): a holder that waits for the bus must not be
+/// waited for.
+const LOCK_WAIT: Duration = Duration::from_millis(20);
+
+impl<K, V> Listener for Cache<K, V>
+where
+    K: Eq + Hash + HeapBytes + Send,
+    V: HeapBytes + Send,
+{
+    fn name(&self) -> &str {
+        &self.how.name
+    }
+
+    fn rebuild(&self) -> Rebuild {
+        self.how.rebuild
+    }
+
+    fn release(&self, ask: Ask) -> usize {
+        let until = Some(ask.until.min(Instant::now() + LOCK_WAIT));
+        let has = self.bytes_until(until);
+        let dropped = self.release_until(ask.of(has), has, until);
+        self.set_allowed(has.saturating_sub(dropped).max(self.limit / 64), until);
+        dropped
+    }
+
+    fn tick(&self, level: bus::Level) -> usize {
+        if level == Level::Calm {
+            // ORDER: a figure.
+            let allowed = self.allowed.load(Ordering::Relaxed);
+            if allowed < self.limit {
+                let until = Some(Instant::now() + LOCK_WAIT);
+                self.set_allowed(allowed + self.limit / RISE, until);
+            }
+        }
+        self.expire()
+    }
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: Eq + Hash + HeapBytes,
+    V: HeapBytes,
+{
+    fn bytes_until(&self, until: Option<Instant>) -> usize {
+        self.shards
+            .iter()
+            .filter_map(|shard| lock_until(shard, until))
+            .map(|shard| shard.bytes + shard.own_bytes())
+            .sum()
+    }
+}
+
+impl<K, V> Member for Cache<K, V>
+where
+    K: Eq + Hash + HeapBytes + Send,
+    V: HeapBytes + Send,
+{
+    fn bytes(&self) -> usize {
+        Cache::bytes(self)
+    }
+
+    fn floor_bytes(&self) -> usize {
+        self.how.floor
+    }
+
+    fn recent_ns(&self) -> u64 {
+        self.counts.recent_ns.load(Ordering::Relaxed) // ORDER: a statistic
+    }
+
+    fn fade(&self) {
+        // ORDER: a statistic; a hit that comes between the two is lost to it.
+        let recent = self.counts.recent_ns.load(Ordering::Relaxed);
+        self.counts.recent_ns.fetch_sub(recent / 2, Ordering::Relaxed); // ORDER: as above
+    }
+
+    fn give(&self, bytes: usize) -> usize {
+        self.release_bytes(bytes)
+    }
+}

@@ -1,0 +1,449 @@
+//! One lock's worth of a cache: slots, two queues, who stays and who goes.
+//!
+//! ```text
+//!   insert ─► window (a tenth, first in, first out) ─► asked for more often than main's oldest? ─► main (clock)
+//!                                                          │ no                                      │
+//!                                                          └────────────► out ◄──────────────────────┘
+//! ```
+//!
+//! D1  `bytes` is the sum of all entries' bytes; each entry is in one queue, whose `bytes` and `count` are sums too.
+//! D2  After each call `bytes + own_bytes() <= allowed`, or there is no entry left.
+//! D3  A scan cannot empty the main queue: what was asked for once does not displace what was asked for as often.
+//!     A loop over more than fits keeps what fits, for the same reason.
+//! D4  An entry that is larger than the window is judged when it comes; it may be refused.
+//! D5  What goes is handed out in a [`Trash`], to be dropped without the lock (K4).
+//!
+//! Judged beside it: S3-FIFO (its ghost queue forgets a loop that is twice as long as the cache), LRU; what kept crates
+//! do is compared in `bench/cache`.
+//!
+//! Not here: locks, time, the public face (`mod`).
+
+use crate::buf::Buf;
+use crate::store::index::Index;
+use crate::store::sketch::Sketch;
+
+const NONE: u32 = u32::MAX;
+/// Of what is allowed, the window's share: as much as new keys need to be asked for again.
+const WINDOW: usize = 10;
+/// A key's count in the clock: two bits, as in S3-FIFO.
+const USED_MAX: u8 = 3;
+
+/// An entry that went, with its bytes.
+pub struct Gone<K, V> {
+    /// It, to be dropped without the lock (D5).
+    _entry: (K, V),
+    /// Its bytes.
+    pub bytes: usize,
+}
+
+/// What went.
+pub struct Trash<K, V>(pub Vec<Gone<K, V>>);
+
+impl<K, V> Trash<K, V> {
+    /// Nothing yet; takes no block.
+    pub fn new() -> Trash<K, V> {
+        Trash(Vec::new())
+    }
+
+    /// Sum of the bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|gone| gone.bytes).sum()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Which {
+    Window,
+    Main,
+}
+
+struct Slot<K, V> {
+    entry: Option<(K, V)>,
+    hash: u64,
+    bytes: usize,
+    cost_ns: u64,
+    used_ms: u64,
+    before: u32,
+    after: u32,
+    which: Which,
+    used: u8,
+}
+
+/// First in, first out. `head`: the newest.
+#[derive(Clone, Copy)]
+struct Queue {
+    head: u32,
+    tail: u32,
+    bytes: usize,
+    count: usize,
+}
+
+impl Queue {
+    const EMPTY: Queue = Queue {
+        head: NONE,
+        tail: NONE,
+        bytes: 0,
+        count: 0,
+    };
+}
+
+/// What became of an insertion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    /// It is in.
+    Kept,
+    /// Others were asked for more often (D4).
+    Refused,
+    /// It is larger than half of what is allowed.
+    TooLarge,
+}
+
+/// A shard.
+pub struct Shard<K, V> {
+    slots: Buf<Slot<K, V>>,
+    free: u32,
+    index: Index,
+    sketch: Sketch,
+    window: Queue,
+    main: Queue,
+    /// Bytes that it may have, its own tables included.
+    pub allowed: usize,
+    /// Bytes of entries.
+    pub bytes: usize,
+}
+
+impl<K: Eq, V> Shard<K, V> {
+    /// An empty one.
+    pub fn new(allowed: usize) -> Shard<K, V> {
+        Shard {
+            slots: Buf::new(),
+            free: NONE,
+            index: Index::default(),
+            sketch: Sketch::default(),
+            window: Queue::EMPTY,
+            main: Queue::EMPTY,
+            allowed,
+            bytes: 0,
+        }
+    }
+
+    /// Entries.
+    pub fn count(&self) -> usize {
+        self.window.count + self.main.count
+    }
+
+    /// Bytes of slots, index and sketch, by the allocator's count.
+    pub fn own_bytes(&self) -> usize {
+        self.slots.usable_bytes() + self.index.bytes() + self.sketch.bytes()
+    }
+
+    fn queue(&mut self, which: Which) -> &mut Queue {
+        match which {
+            Which::Window => &mut self.window,
+            Which::Main => &mut self.main,
+        }
+    }
+
+    fn slot(&self, at: u32) -> &Slot<K, V> {
+        &self.slots[at as usize]
+    }
+
+    fn find(&self, hash: u64, is: impl Fn(&K) -> bool) -> Option<u32> {
+        self.index.find(hash, |at| {
+            let slot = self.slot(at);
+            slot.hash == hash && slot.entry.as_ref().is_some_and(|(key, _)| is(key))
+        })
+    }
+
+    fn link(&mut self, at: u32, which: Which) {
+        let head = self.queue(which).head;
+        let slot = &mut self.slots[at as usize];
+        (slot.which, slot.before, slot.after) = (which, NONE, head);
+        let bytes = slot.bytes;
+        match head {
+            NONE => self.queue(which).tail = at,
+            head => self.slots[head as usize].before = at,
+        }
+        let queue = self.queue(which);
+        queue.head = at;
+        queue.bytes += bytes;
+        queue.count += 1;
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let slot = self.slot(at);
+        let (which, before, after, bytes) = (slot.which, slot.before, slot.after, slot.bytes);
+        match before {
+            NONE => self.queue(which).head = after,
+            before => self.slots[before as usize].after = after,
+        }
+        match after {
+            NONE => self.queue(which).tail = before,
+            after => self.slots[after as usize].before = before,
+        }
+        let queue = self.queue(which);
+        queue.bytes -= bytes;
+        queue.count -= 1;
+    }
+
+    /// Takes an entry out of everything.
+    fn take(&mut self, at: u32, trash: &mut Trash<K, V>) {
+        self.unlink(at);
+        let slots = &self.slots;
+        let hash = slots[at as usize].hash;
+        self.index.remove(hash, at, |other| slots[other as usize].hash);
+        let slot = &mut self.slots[at as usize];
+        self.bytes -= slot.bytes;
+        slot.after = self.free;
+        self.free = at;
+        if let Some(entry) = slot.entry.take() {
+            let bytes = slot.bytes;
+            trash.0.push(Gone { _entry: entry, bytes });
+        }
+    }
+
+    /// The value of a key and what it cost, and notes the use.
+    pub fn get(&mut self, hash: u64, now_ms: u64, is: impl Fn(&K) -> bool) -> Option<(&V, u64)> {
+        self.sketch.add(hash);
+        let at = self.find(hash, is)?;
+        let slot = &mut self.slots[at as usize];
+        slot.used = (slot.used + 1).min(USED_MAX);
+        slot.used_ms = now_ms;
+        let cost = slot.cost_ns;
+        slot.entry.as_ref().map(|(_, value)| (value, cost))
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, hash: u64, is: impl Fn(&K) -> bool, trash: &mut Trash<K, V>) {
+        if let Some(at) = self.find(hash, is) {
+            self.take(at, trash);
+        }
+    }
+
+    /// Puts an entry in, in place of one with its key, and makes room for it.
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        entry: (K, V),
+        (bytes, cost_ns, now_ms): (usize, u64, u64),
+        trash: &mut Trash<K, V>,
+    ) -> Inserted {
+        self.remove(hash, |key| *key == entry.0, trash);
+        if bytes > self.allowed / 2 {
+            trash.0.push(Gone { _entry: entry, bytes });
+            return Inserted::TooLarge;
+        }
+        let at = self.room(trash);
+        self.slots[at as usize] = Slot {
+            entry: Some(entry),
+            hash,
+            bytes,
+            cost_ns,
+            used_ms: now_ms,
+            before: NONE,
+            after: NONE,
+            which: Which::Window,
+            used: 0,
+        };
+        self.bytes += bytes;
+        let slots = &self.slots;
+        self.index.add(hash, at, |other| slots[other as usize].hash);
+        self.sketch.reserve(self.window.count + self.main.count + 1);
+        self.link(at, Which::Window);
+        self.settle(at, trash)
+    }
+
+    /// A free slot. Where twice as many slots would be too much, somebody goes instead: a table that doubled at the
+    /// bound would displace half of the entries and stay half empty.
+    fn room(&mut self, trash: &mut Trash<K, V>) -> u32 {
+        let doubled = self.slots.len() == self.slots.capacity() && self.free == NONE;
+        if doubled && self.count() > 0 && self.bytes + self.own_bytes() + self.slots.usable_bytes() > self.allowed {
+            self.evict_one(NONE, trash);
+        }
+        if self.free != NONE {
+            let at = self.free;
+            self.free = self.slots[at as usize].after;
+            return at;
+        }
+        self.slots.push(Slot {
+            entry: None,
+            hash: 0,
+            bytes: 0,
+            cost_ns: 0,
+            used_ms: 0,
+            before: NONE,
+            after: NONE,
+            which: Which::Window,
+            used: 0,
+        });
+        self.slots.len() as u32 - 1
+    }
+
+    fn is_over(&self) -> bool {
+        self.bytes + self.own_bytes() > self.allowed
+    }
+
+    /// Moves what the window cannot hold to main, or out; then makes D2 hold.
+    fn settle(&mut self, new: u32, trash: &mut Trash<K, V>) -> Inserted {
+        let window = self.allowed / WINDOW;
+        if self.slot(new).bytes > window {
+            // D4: it does not wait in the window, where it would displace everything.
+            self.unlink(new);
+            self.link(new, Which::Main);
+            return self.contest(new, trash);
+        }
+        while self.window.bytes > window && self.window.count > 1 {
+            let oldest = self.window.tail;
+            self.unlink(oldest);
+            self.link(oldest, Which::Main);
+            self.contest(oldest, trash);
+        }
+        while self.is_over() && self.evict_one(new, trash) {}
+        Inserted::Kept
+    }
+
+    /// A candidate, linked into main, against main's victims, until there is room.
+    fn contest(&mut self, candidate: u32, trash: &mut Trash<K, V>) -> Inserted {
+        while self.is_over() {
+            let Some(victim) = self.victim(candidate) else {
+                // Nobody else is there: it is the window that has the rest.
+                if self.window.count == 0 {
+                    break;
+                }
+                let oldest = self.window.tail;
+                self.take(oldest, trash);
+                continue;
+            };
+            let (ours, theirs) = (self.slot(candidate), self.slot(victim));
+            if self.sketch.count(ours.hash) > self.sketch.count(theirs.hash) {
+                self.take(victim, trash);
+            } else {
+                self.take(candidate, trash);
+                return Inserted::Refused;
+            }
+        }
+        Inserted::Kept
+    }
+
+    /// Main's next victim by the clock. Bounded: each step takes one from a count, or ends.
+    fn victim(&mut self, but: u32) -> Option<u32> {
+        for _ in 0..self.main.count * (USED_MAX as usize + 1) {
+            let at = self.main.tail;
+            if at == NONE {
+                return None;
+            }
+            let slot = &mut self.slots[at as usize];
+            if at != but && slot.used == 0 {
+                return Some(at);
+            }
+            slot.used = slot.used.saturating_sub(1);
+            self.unlink(at);
+            self.link(at, Which::Main);
+        }
+        None
+    }
+
+    /// Lets one go that is not `but`: main's victim, or else the window's oldest.
+    fn evict_one(&mut self, but: u32, trash: &mut Trash<K, V>) -> bool {
+        let mut at = self.victim(but);
+        if at.is_none() && self.window.tail != NONE && self.window.tail != but {
+            at = Some(self.window.tail);
+        }
+        if at.is_none() && self.is_over() && self.count() > 0 {
+            at = Some(but).filter(|at| self.slots.get(*at as usize).is_some_and(|slot| slot.entry.is_some()));
+        }
+        at.inspect(|at| self.take(*at, trash)).is_some()
+    }
+
+    /// Lets entries go, cold ones first, until so many bytes went; at most `most` entries. `true`: there may be more.
+    pub fn release(&mut self, bytes: usize, most: usize, trash: &mut Trash<K, V>) -> bool {
+        let mut went = trash.bytes();
+        while went < bytes && self.count() > 0 {
+            if trash.0.len() >= most {
+                return true;
+            }
+            let at = self.victim(NONE).unwrap_or(self.window.tail);
+            went += self.slot(at).bytes;
+            self.take(at, trash);
+        }
+        false
+    }
+
+    /// Lets those go that were not used since; looks at slots from `from` on, and takes at most `most`. Returns where
+    /// to go on, if there is more. Cost: a look at each slot.
+    pub fn expire(&mut self, before_ms: u64, from: usize, most: usize, trash: &mut Trash<K, V>) -> Option<usize> {
+        for at in from..self.slots.len() {
+            if trash.0.len() >= most {
+                return Some(at);
+            }
+            let slot = &self.slots[at];
+            if slot.entry.is_some() && slot.used_ms < before_ms {
+                self.take(at as u32, trash);
+            }
+        }
+        None
+    }
+
+    /// Gives back what tables have too much, if that is more than half: entries move together.
+    pub fn shrink(&mut self) {
+        if self.count() == 0 {
+            self.slots = Buf::new();
+            self.free = NONE;
+            self.sketch.forget();
+        } else if self.count() * 2 < self.slots.capacity() {
+            self.sketch.shrink(self.count());
+            let mut order = Vec::with_capacity(self.count());
+            for which in [Which::Main, Which::Window] {
+                let mut at = self.queue(which).tail;
+                while at != NONE {
+                    order.push((at, which));
+                    at = self.slot(at).before;
+                }
+            }
+            let mut old = core::mem::take(&mut self.slots);
+            (self.window, self.main, self.free) = (Queue::EMPTY, Queue::EMPTY, NONE);
+            self.index = Index::default();
+            self.slots = Buf::with_capacity(order.len());
+            for (from, which) in order {
+                let empty = old[from as usize].without();
+                let slot = core::mem::replace(&mut old[from as usize], empty);
+                let (at, hash) = (self.slots.len() as u32, slot.hash);
+                self.slots.push(slot);
+                let slots = &self.slots;
+                self.index.add(hash, at, |other| slots[other as usize].hash);
+                self.link(at, which);
+            }
+        }
+        let slots = &self.slots;
+        self.index.shrink(|other| slots[other as usize].hash);
+    }
+
+    /// Whether D1 holds, by a walk.
+    pub fn check(&self) -> Result<(), String> {
+        let mut all = 0;
+        for (queue, which) in [(self.window, Which::Window), (self.main, Which::Main)] {
+            let (mut at, mut bytes, mut count, mut before) = (queue.head, 0, 0, NONE);
+            while at != NONE {
+                let slot = self.slot(at);
+                if slot.which != which || slot.before != before || slot.entry.is_none() {
+                    return Err(format!("slot {at} is not where its queue says"));
+                }
+                (bytes, count, before, at) = (bytes + slot.bytes, count + 1, at, slot.after);
+            }
+            if (bytes, count, before) != (queue.bytes, queue.count, queue.tail) {
+                return Err(format!("{which:?}: {bytes} bytes, {count} entries, counted {} and {}", queue.bytes, queue.count));
+            }
+            all += bytes;
+        }
+        if all != self.bytes {
+            return Err(format!("{all} bytes in queues, {} counted", self.bytes));
+        }
+        Ok(())
+    }
+}
+
+impl<K, V> Slot<K, V> {
+    fn without(&self) -> Slot<K, V> {
+        Slot { entry: None, ..*self }
+    }
+}

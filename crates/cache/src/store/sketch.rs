@@ -1,0 +1,164 @@
+//! How often a key was asked for lately, whether or not it is in the cache.
+//!
+//! ```text
+//!   hash ─► 4 counters of 4 bits in 4 words ─► the least of them        every 10 × words × … additions: all halved
+//! ```
+//!
+//! S1  An estimate is never below the truth since the last halving (capped at 15), and seldom above.
+//! S2  8 bytes for each entry that the cache can hold; doubled with it, its counts kept: the word of a key is chosen by
+//!     low bits of its hash, so a table twice as long has each word twice.
+//!
+//! Source: TinyLFU (Einziger, Friedman and Manes, 2017).
+//!
+//! Not here: who is admitted (`shard`).
+
+use crate::buf::Buf;
+
+/// Additions for each word until all counters are halved.
+const SAMPLE: usize = 10;
+
+/// The counters.
+#[derive(Debug, Default)]
+pub struct Sketch {
+    words: Buf<u64>,
+    additions: usize,
+}
+
+fn mixed(hash: u64, row: u64) -> u64 {
+    let mixed = hash.wrapping_add(row.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed ^ (mixed >> 31)
+}
+
+impl Sketch {
+    /// Word and shift of a row's counter.
+    fn place(&self, hash: u64, row: u64) -> (usize, u32) {
+        let index = mixed(hash, row) as usize & (self.words.len() - 1);
+        (index, ((hash >> 60) as u32 & 3) * 16 + row as u32 * 4)
+    }
+
+    /// Makes room for so many entries; at least twice what it was, or nothing.
+    pub fn reserve(&mut self, entries: usize) {
+        let words = entries.next_power_of_two().max(16);
+        if self.words.is_empty() {
+            self.words.resize(words, 0);
+        }
+        while self.words.len() < words {
+            let half = self.words.len();
+            self.words.resize(2 * half, 0);
+            let (low, high) = self.words.split_at_mut(half);
+            high.copy_from_slice(low);
+        }
+    }
+
+    /// Counts a request.
+    pub fn add(&mut self, hash: u64) {
+        if self.words.is_empty() {
+            return;
+        }
+        let mut added = false;
+        for row in 0..4 {
+            let (index, shift) = self.place(hash, row);
+            let word = &mut self.words[index];
+            if *word >> shift & 15 < 15 {
+                *word += 1 << shift;
+                added = true;
+            }
+        }
+        if added {
+            self.additions += 1;
+            if self.additions >= SAMPLE * self.words.len() {
+                self.halve();
+            }
+        }
+    }
+
+    fn halve(&mut self) {
+        for word in self.words.iter_mut() {
+            *word = *word >> 1 & 0x7777_7777_7777_7777;
+        }
+        self.additions /= 2;
+    }
+
+    /// Requests lately.
+    pub fn count(&self, hash: u64) -> u8 {
+        if self.words.is_empty() {
+            return 0;
+        }
+        (0..4)
+            .map(|row| {
+                let (index, shift) = self.place(hash, row);
+                (self.words[index] >> shift & 15) as u8
+            })
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// Gives back what so few entries do not need: two words become one, with the greater of their counts (S1).
+    pub fn shrink(&mut self, entries: usize) {
+        let wanted = entries.next_power_of_two().max(16);
+        while self.words.len() >= 2 * wanted {
+            let half = self.words.len() / 2;
+            let (low, high) = self.words.split_at_mut(half);
+            for (low, high) in low.iter_mut().zip(high) {
+                let greater = |shift: u32| (*low >> shift & 15).max(*high >> shift & 15) << shift;
+                *low = (0..16).map(|at| greater(at * 4)).sum();
+            }
+            self.words.truncate(half);
+            self.words.shrink_to_fit();
+        }
+    }
+
+    /// Forgets everything, and its memory.
+    pub fn forget(&mut self) {
+        *self = Sketch::default();
+    }
+
+    /// Bytes by the allocator's count.
+    pub fn bytes(&self) -> usize {
+        self.words.usable_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_never_below_the_truth_and_seldom_above() {
+        let mut sketch = Sketch::default();
+        sketch.reserve(1_000);
+        let hash = |key: u64| mixed(key, 9);
+        for key in 0..500u64 {
+            for _ in 0..key % 8 {
+                sketch.add(hash(key));
+            }
+        }
+        let over = (0..500).filter(|key| {
+            let (count, truth) = (u64::from(sketch.count(hash(*key))), key % 8);
+            assert!(count >= truth, "{key}: {count} < {truth}");
+            count > truth
+        });
+        assert!(over.count() < 25);
+        // Doubled, every count is as it was.
+        let before: Vec<u8> = (0..500).map(|key| sketch.count(hash(key))).collect();
+        sketch.reserve(4_000);
+        assert_eq!(before, (0..500).map(|key| sketch.count(hash(key))).collect::<Vec<_>>());
+        // Halved, none is below what it was.
+        sketch.shrink(500);
+        assert!(sketch.bytes() <= 4_200);
+        assert!(before.iter().zip(0..).all(|(count, key)| sketch.count(hash(key)) >= *count));
+    }
+
+    #[test]
+    fn what_was_long_ago_fades() {
+        let mut sketch = Sketch::default();
+        sketch.reserve(16);
+        for _ in 0..15 {
+            sketch.add(7);
+        }
+        for key in 0..2_000u64 {
+            sketch.add(mixed(key, 3));
+        }
+        assert!(sketch.count(7) < 15);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a cache has, and what it was good for.
+//!
+//! ```text
+//!   hits × what each cost to make = saved        saved against made: is it worth its bytes?
+//! ```
+//!
+//! V1  A cache that was asked [`PLACEBO_LOOKUPS`] times and never hit is a [`Verdict::Placebo`]: it costs memory and
+//!     saves nothing. Fewer questions prove nothing, and the verdict says that.
+//! V2  Times are wall time of making, on the machine that ran: an entry's own, not an average.
+//!
+//! Not here: counting (`mod`).
+
+use core::fmt;
+
+/// Lookups from which on a cache without a hit is called a placebo.
+pub const PLACEBO_LOOKUPS: u64 = 64;
+
+/// Figures of a cache. Counts are since it was made, bytes are now.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Its name.
+    pub name: String,
+    /// Entries now.
+    pub entries: usize,
+    /// Bytes of keys and values.
+    pub bytes: usize,
+    /// Bytes of its tables.
+    pub own_bytes: usize,
+    /// What it may have at most, and what it may have now.
+    pub limit_bytes: usize,
+    /// See `limit_bytes`.
+    pub allowed_bytes: usize,
+    /// Lookups that found something.
+    pub hits: u64,
+    /// Lookups that did not.
+    pub misses: u64,
+    /// Entries that came (X4: those that are in, and the next five).
+    pub inserted: u64,
+    /// Of these, refused at once: they were asked for less than who would have had to go.
+    pub refused: u64,
+    /// Displaced by others, or replaced.
+    pub evicted: u64,
+    /// Gone after the idle time.
+    pub expired: u64,
+    /// Given back: pressure, budget, clear.
+    pub released: u64,
+    /// Taken out by the program.
+    pub removed: u64,
+    /// Wall time that making took.
+    pub made_ns: u64,
+    /// Wall time that hits saved: what their entries had cost.
+    pub saved_ns: u64,
+    /// Times that a lock could not be had under pressure.
+    pub busy: u64,
+}
+
+/// What is to be thought of a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Too few lookups to say.
+    Unknown,
+    /// It never hit (V1).
+    Placebo,
+    /// It hits.
+    Useful,
+}
+
+impl Stats {
+    /// Hits of lookups; 0 without one.
+    pub fn hit_ratio(&self) -> f64 {
+        match self.hits + self.misses {
+            0 => 0.0,
+            lookups => self.hits as f64 / lookups as f64,
+        }
+    }
+
+    /// What is to be thought of it.
+    pub fn verdict(&self) -> Verdict {
+        match (self.hits, self.hits + self.misses) {
+            (0, lookups) if lookups < PLACEBO_LOOKUPS => Verdict::Unknown,
+            (0, _) => Verdict::Placebo,
+            _ => Verdict::Useful,
+        }
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} entries, {} + {} bytes of {} (limit {}); {:.1} % of {} lookups hit, saved {:.1} ms, making took {:.1} ms",
+            self.name,
+            self.entries,
+            self.bytes,
+            self.own_bytes,
+            self.allowed_bytes,
+            self.limit_bytes,
+            self.hit_ratio() * 100.0,
+            self.hits + self.misses,
+            self.saved_ns as f64 / 1e6,
+            self.made_ns as f64 / 1e6,
+        )?;
+        match self.verdict() {
+            Verdict::Placebo => f.write_str("; a placebo: it never hit"),
+            Verdict::Unknown | Verdict::Useful => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The bus: order, sums, bounds, ends.
+//!
+//! ```text
+//!   listeners with real ballast ─► press ─► events: order, dropped, came back
+//! ```
+//!
+//! P1  What came back is compared with what was really resident: ballast is written to, and is large enough for the
+//!     allocator to map it.
+//!
+//! Not here: the kernel's signals (`squeeze`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use skinflint_cache::bus::{Ask, Bus, Options, Source};
+use skinflint_cache::{Cache, Level, Listener, Mailbox, Rebuild};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Ballast {
+    name: &'static str,
+    rebuild: Rebuild,
+    held: Mutex<Vec<Vec<u8>>>,
+    asked: AtomicUsize,
+}
+
+impl Ballast {
+    fn new(name: &'static str, rebuild: Rebuild, mebibytes: usize) -> Arc<Ballast> {
+        Arc::new(Ballast {
+            name,
+            rebuild,
+            held: Mutex::new((0..mebibytes).map(|_| vec![1; 1 << 20]).collect()),
+            asked: AtomicUsize::new(0),
+        })
+    }
+}
+
+impl Listener for Ballast {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn rebuild(&self) -> Rebuild {
+        self.rebuild
+    }
+
+    fn release(&self, ask: Ask) -> usize {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let mut held = self.held.lock().unwrap();
+        let part = ask.of(held.len() << 20) >> 20;
+        let keep = held.len() - part;
+        held.truncate(keep);
+        part << 20
+    }
+}
+
+fn quiet() -> Options {
+    Options {
+        stalls: false,
+        groups: false,
+        ..Options::default()
+    }
+}
+
+/// One at a time: each measures the memory of the whole process.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+#[test]
+fn listeners_are_asked_cheapest_first_and_what_came_back_adds_up() {
+    let _one = alone();
+    let bus = Bus::start(quiet()).unwrap();
+    let lose = Ballast::new("undo", Rebuild::Lose, 16);
+    let decode = Ballast::new("images", Rebuild::Decode, 64);
+    let compute = Ballast::new("layout", Rebuild::Compute, 32);
+    bus.join(&lose);
+    bus.join(&decode);
+    bus.join(&compute);
+    let event = bus.press(Level::Near, 5 * SECOND).unwrap();
+    let names: Vec<&str> = event.rows.iter().map(|row| row.listener.as_str()).collect();
+    // What the user would see goes only when it must.
+    assert_eq!((names, event.spared), (vec!["images", "layout"], 1));
+    assert_eq!((event.source, event.level), (Source::Button, Level::Near));
+    let dropped: Vec<usize> = event.rows.iter().map(|row| row.dropped_bytes >> 20).collect();
+    assert_eq!(dropped, [16, 8]);
+    let event = bus.press(Level::Critical, 5 * SECOND).unwrap();
+    let came: i64 = event.rows.iter().map(|row| row.came_back_bytes).sum();
+    assert_eq!(came, event.came_back_bytes(), "{event}");
+    for row in &event.rows {
+        let missing = row.dropped_bytes as i64 - row.came_back_bytes;
+        assert!(missing.abs() < 2 << 20, "{event}");
+    }
+    assert_eq!(event.rows.len(), 3);
+    assert!(event.came_back_bytes() > 85 << 20, "{event}");
+    assert_eq!(bus.events().0.len(), 2);
+    // Who is gone is not asked.
+    drop(lose);
+    assert_eq!(bus.press(Level::Critical, 5 * SECOND).unwrap().rows.len(), 2);
+}
+
+#[test]
+fn a_known_wish_is_enough_and_spares_the_dear_ones() {
+    let _one = alone();
+    let bus = Bus::start(quiet()).unwrap();
+    let cheap = Ballast::new("cheap", Rebuild::Free, 8);
+    let dear = Ballast::new("dear", Rebuild::Fetch, 8);
+    bus.join(&dear);
+    bus.join(&cheap);
+    // The program's own wish is critical: everybody. That of a level below would end with the first.
+    let event = bus.relieve(4 << 20, 5 * SECOND).unwrap();
+    assert_eq!((event.source, event.rows.len(), event.wanted_bytes), (Source::Program, 2, 4 << 20));
+    assert_eq!(cheap.held.lock().unwrap().len() + dear.held.lock().unwrap().len(), 0);
+}
+
+struct Panics;
+
+impl Listener for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+    fn rebuild(&self) -> Rebuild {
+        Rebuild::Free
+    }
+    fn release(&self, _: Ask) -> usize {
+        panic!("on purpose")
+    }
+    fn tick(&self, _: Level) -> usize {
+        panic!("on purpose, too")
+    }
+}
+
+#[test]
+fn a_listener_that_panics_is_named_and_the_round_goes_on() {
+    let _one = alone();
+    let bus = Bus::start(quiet()).unwrap();
+    let (bad, good) = (Arc::new(Panics), Ballast::new("good", Rebuild::Decode, 8));
+    bus.join(&bad);
+    bus.join(&good);
+    let event = bus.press(Level::Critical, 5 * SECOND).unwrap();
+    assert!(event.rows[0].panicked && event.rows[0].listener == "panics");
+    assert_eq!(event.rows[1].dropped_bytes, 8 << 20);
+    assert!(event.to_string().contains("(panicked)"));
+    std::thread::sleep(SECOND);
+    assert!(bus.press(Level::Critical, 5 * SECOND).is_some(), "its ticks panic, too");
+}
+
+/// Who holds a cache's lock and is refused memory waits for the bus, which wants that lock: both waits end.
+#[test]
+fn a_refusal_under_a_caches_lock_ends() {
+    let _one = alone();
+    let bus = Bus::start(quiet()).unwrap();
+    let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("held").build();
+    cache.insert(1, vec![0; 1 << 20], SECOND);
+    bus.join(&cache);
+    let begin = Instant::now();
+    let (hook, context) = bus.hook();
+    cache.with(&1, |_| unsafe { hook(context, 3, 4_096) });
+    let took = begin.elapsed();
+    assert!(took < SECOND, "{took:?}");
+    assert_eq!(bus.calls(), (1, 0), "it was answered, with what could be had");
+    assert!(cache.stats().busy > 0);
+    assert_eq!(cache.stats().entries, 1);
+    // Free again, it gives.
+    bus.press(Level::Critical, 5 * SECOND).unwrap();
+    assert_eq!(cache.stats().entries, 0);
+}
+
+#[test]
+fn an_owner_is_asked_on_his_thread_and_one_who_sleeps_is_not_waited_for() {
+    let _one = alone();
+    let bus = Bus::start(quiet()).unwrap();
+    let (wake, woken) = std::sync::mpsc::channel();
+    let mailbox = Arc::new(Mailbox::new("heap", Rebuild::Free, SECOND / 4, move || {
+        let _ = wake.send(());
+    }));
+    bus.join(&mailbox);
+    let mut ballast = vec![vec![1u8; 1 << 20]; 16];
+    std::thread::scope(|scope| {
+        let pressed = scope.spawn(|| bus.press(Level::Critical, 5 * SECOND).unwrap());
+        woken.recv_timeout(5 * SECOND).unwrap();
+        mailbox.serve(|ask| {
+            assert_eq!(ask.level, Level::Critical);
+            ballast.clear();
+            16 << 20
+        });
+        let event = pressed.join().unwrap();
+        assert_eq!(event.rows[0].dropped_bytes, 16 << 20);
+        assert!(event.came_back_bytes() > 14 << 20, "{event}");
+    });
+    let begin = Instant::now();
+    let event = bus.press(Level::Critical, 5 * SECOND).unwrap();
+    assert_eq!((event.rows[0].dropped_bytes, mailbox.late()), (0, 1));
+    assert!(begin.elapsed() < SECOND);
+    // Late is better than never.
+    let mut served = false;
+    mailbox.serve(|_| {
+        served = true;
+        0
+    });
+    assert!(served);
+}
+
+/// Threads of this process by that name, with their blocked signals.
+fn threads() -> Vec<u64> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let text = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let of = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or("").trim();
+        if of("Name:") == "skinflint-bus" {
+            found.push(u64::from_str_radix(of("SigBlk:"), 16).unwrap());
+        }
+    }
+    found
+}
+
+#[test]
+fn its_thread_takes_no_signal_ends_with_it_and_leaves_nothing_open() {
+    let _one = alone();
+    let bus = Bus::start(Options::default()).unwrap();
+    bus.press(Level::Near, 5 * SECOND).unwrap();
+    let blocked = threads();
+    assert_eq!(blocked.len(), 1);
+    // All that can be blocked: not KILL and STOP, nor the two that glibc keeps for itself.
+    let may_not = 1 << 8 | 1 << 18 | 1 << 31 | 1 << 32;
+    assert_eq!(blocked[0] | may_not, u64::MAX);
+    // The starting thread's own are as they were.
+    let mine = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    assert!(mine.lines().any(|l| l.starts_with("SigBlk:") && l.trim_end().ends_with("0000000000000000")));
+    drop(bus);
+    assert_eq!(threads().len(), 0);
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    for _ in 0..100 {
+        let bus = Bus::start(Options::default()).unwrap();
+        drop(bus);
+    }
+    assert_eq!(open(), before);
+    // A hook that an allocator still has does nothing then.
+    let (hook, context) = Bus::start(quiet()).unwrap().hook();
+    let begin = Instant::now();
+    // SAFETY: a hook stays valid.
+    unsafe { hook(context, 3, 1) };
+    assert!(begin.elapsed() < SECOND / 10);
+}
+
+#[test]
+fn many_ask_at_once_and_all_are_answered() {
+    let _one = alone();
+    let bus = Bus::start(quiet()).unwrap();
+    let (hook, context) = bus.hook();
+    let context = context as usize;
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    // SAFETY: as above.
+                    unsafe { hook(context as *mut _, 1, 100) };
+                }
+            });
+        }
+    });
+    assert_eq!(bus.calls(), (400, 0));
+    let (events, forgotten) = bus.events();
+    assert!(events.len() as u64 + forgotten <= 400);
+    assert!(events.iter().all(|e| e.source == Source::Allocator && e.level == Level::High));
+    assert_eq!(events.last().unwrap().number, events.len() as u64 + forgotten);
+}

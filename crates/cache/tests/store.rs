@@ -1,0 +1,300 @@
+//! Caches: bounds in bytes, expiry, pressure, budgets, sums, threads.
+//!
+//! ```text
+//!   seeded traces ─► Cache ─► check(): sums and bounds      clock moved by hand
+//! ```
+//!
+//! P1  Seeds are fixed; sums are checked after each phase, by a walk.
+//!
+//! Not here: hit ratios beside other crates (`bench/cache`), the bus with a real kernel (`squeeze`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use skinflint_cache::bus::Ask;
+use skinflint_cache::store::{Clock, PLACEBO_LOOKUPS};
+use skinflint_cache::{Budget, Cache, HeapBytes, Level, Listener, Verdict};
+
+type Bytes = Arc<[u8]>;
+
+fn value(bytes: usize) -> Bytes {
+    vec![7u8; bytes].into()
+}
+
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *seed >> 33
+}
+
+/// Keys of which key n is asked for about 1/n as often as the first.
+fn zipf(seed: &mut u64, keys: u64) -> u64 {
+    let at = (next(seed) % (1 << 30)) as f64 / (1u64 << 30) as f64;
+    ((keys as f64).powf(at) - 1.0) as u64
+}
+
+fn sums(cache: &Cache<u64, Bytes>) {
+    cache.check().unwrap();
+    let s = cache.stats();
+    let gone = s.evicted + s.expired + s.released + s.removed + s.refused;
+    assert_eq!(s.inserted, s.entries as u64 + gone, "{s:?}");
+    assert!(s.bytes + s.own_bytes <= s.allowed_bytes || s.entries == 0, "{s:?}");
+}
+
+fn ask(level: Level) -> Ask {
+    Ask {
+        level,
+        wanted_bytes: 0,
+        until: Instant::now() + Duration::from_secs(1),
+    }
+}
+
+#[test]
+fn the_bound_is_in_bytes_and_holds_after_each_insertion() {
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("bytes").limit_bytes(1 << 20).build();
+    let mut seed = 1;
+    for step in 0..20_000u64 {
+        let size = match next(&mut seed) % 100 {
+            0 => 200_000,
+            1..10 => 20_000,
+            _ => next(&mut seed) as usize % 2_000,
+        };
+        cache.get_or_make(zipf(&mut seed, 5_000), |_| value(size));
+        let s = cache.stats();
+        assert!(s.bytes + s.own_bytes <= 1 << 20, "step {step}: {s:?}");
+        if step % 1_000 == 0 {
+            sums(&cache);
+        }
+    }
+    sums(&cache);
+    let s = cache.stats();
+    // It is used: more than half is there, and it hits.
+    assert!(s.bytes > 512 << 10 && s.hit_ratio() > 0.2, "{s}");
+    assert_eq!(s.hits + s.misses, 20_000);
+    // What is larger than half is not taken in, and displaces nobody.
+    let entries = s.entries;
+    assert!(!cache.insert(1 << 40, value(600 << 10), Duration::ZERO));
+    assert_eq!(cache.stats().entries, entries);
+    sums(&cache);
+}
+
+#[test]
+fn a_scan_displaces_little_and_a_loop_keeps_what_fits() {
+    // 1,000 entries of about 1,000 bytes fit.
+    let of = |cache: &Cache<u64, Bytes>, key| {
+        let before = cache.stats().hits;
+        cache.get_or_make(key, |_| value(900));
+        cache.stats().hits > before
+    };
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("scan").limit_bytes(1_100_000).build();
+    for _ in 0..5 {
+        for key in 0..800 {
+            of(&cache, key);
+        }
+    }
+    for key in 1_000_000..1_020_000 {
+        of(&cache, key);
+    }
+    let kept = (0..800).filter(|key| of(&cache, *key)).count();
+    assert!(kept > 700, "{kept} of 800 outlived a scan of 20,000");
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("loop").limit_bytes(1_100_000).build();
+    let mut hits = 0;
+    for round in 0..20 {
+        let hit = (0..2_000).filter(|key| of(&cache, *key)).count();
+        hits += if round >= 10 { hit } else { 0 };
+    }
+    // LRU has none.
+    assert!(hits > 2_000 * 10 / 4, "{hits} of 20,000");
+    sums(&cache);
+}
+
+#[test]
+fn what_is_not_used_goes_after_its_time_and_not_before() {
+    let clock = Clock::by_hand();
+    let documents: Arc<Cache<u64, Bytes>> = Cache::named("documents")
+        .limit_bytes(64 << 20)
+        .idle(Duration::from_secs(30 * 60))
+        .clock(clock.clone())
+        .build();
+    for key in 0..1_000 {
+        documents.insert(key, value(10_000), Duration::from_millis(3));
+    }
+    let full = documents.bytes();
+    clock.advance(Duration::from_secs(29 * 60));
+    assert_eq!(documents.expire(), 0);
+    for key in 0..10 {
+        assert!(documents.get(&key).is_some());
+    }
+    clock.advance(Duration::from_secs(61));
+    let dropped = documents.expire();
+    assert_eq!(documents.stats().entries, 10);
+    assert_eq!(documents.stats().expired, 990);
+    // Tables went with them.
+    assert_eq!(full - documents.bytes(), dropped);
+    assert!(documents.bytes() < 10 * 11_000, "{}", documents.stats());
+    assert!((0..10).all(|key| documents.get(&key).is_some()), "found after the slots moved");
+    sums(&documents);
+    clock.advance(Duration::from_secs(31 * 60));
+    documents.tick(Level::Calm);
+    assert_eq!((documents.stats().entries, documents.bytes()), (0, 0));
+    sums(&documents);
+}
+
+#[test]
+fn pressure_takes_the_cold_ones_and_the_limit_rises_slowly() {
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("pressure").limit_bytes(8 << 20).build();
+    for key in 0..700 {
+        cache.insert(key, value(10_000), Duration::ZERO);
+    }
+    for _ in 0..3 {
+        for key in 0..50 {
+            cache.get(&key);
+        }
+    }
+    let before = cache.bytes();
+    let dropped = cache.release(ask(Level::High));
+    assert_eq!(before - cache.bytes(), dropped);
+    assert!((before / 2..before * 6 / 10).contains(&dropped), "{dropped} of {before}");
+    let warm = (0..50).filter(|key| cache.get(key).is_some()).count();
+    assert!(warm >= 48, "{warm} of 50");
+    sums(&cache);
+    // The limit is what was left, and new entries displace others.
+    let allowed = cache.stats().allowed_bytes;
+    assert!(allowed < 5 << 20, "{allowed}");
+    for key in 10_000..11_000 {
+        cache.insert(key, value(10_000), Duration::ZERO);
+    }
+    assert!(cache.bytes() <= allowed);
+    cache.tick(Level::Near);
+    assert_eq!(cache.stats().allowed_bytes, allowed, "no rise while it is not calm");
+    let mut ticks = 0;
+    while cache.stats().allowed_bytes < 8 << 20 {
+        cache.tick(Level::Calm);
+        ticks += 1;
+    }
+    assert!((3..=8).contains(&ticks), "{ticks}");
+    cache.release(ask(Level::Critical));
+    assert_eq!((cache.stats().entries, cache.bytes()), (0, 0));
+    cache.insert(1, value(10_000), Duration::ZERO);
+    sums(&cache);
+}
+
+#[test]
+fn a_cache_that_never_hits_is_named() {
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("thumbnails").build();
+    for key in 0..PLACEBO_LOOKUPS - 1 {
+        cache.get_or_make(key, |_| value(100));
+    }
+    assert_eq!(cache.stats().verdict(), Verdict::Unknown);
+    cache.get_or_make(9_999, |_| value(100));
+    assert_eq!(cache.stats().verdict(), Verdict::Placebo);
+    assert!(cache.stats().to_string().contains("placebo"));
+    cache.get(&1);
+    assert_eq!(cache.stats().verdict(), Verdict::Useful);
+}
+
+#[test]
+fn a_budget_goes_to_the_cache_that_saves_most_and_floors_hold() {
+    let budget = Budget::new(8 << 20);
+    let make = |name: &str| -> Arc<Cache<u64, Bytes>> {
+        Cache::named(name).budget(&budget, 512 << 10).build()
+    };
+    let (useful, scanned) = (make("useful"), make("scanned"));
+    let mut seed = 5;
+    for step in 0..60_000u64 {
+        let key = zipf(&mut seed, 2_000);
+        if useful.get(&key).is_none() {
+            useful.insert(key, value(4_000), Duration::from_millis(5));
+        }
+        scanned.insert(step, value(4_000), Duration::from_micros(5));
+        assert!(budget.used_bytes() <= (8 << 20) + 8_192, "step {step}: {budget:?}");
+    }
+    let (a, b) = (useful.bytes(), scanned.bytes());
+    assert!(a > 6 << 20, "useful {a}, scanned {b}");
+    assert!(b >= 448 << 10, "the floor: {b}");
+    assert!(a + b <= 8 << 20, "{a} + {b}");
+    assert_eq!(budget.used_bytes(), a + b);
+    sums(&useful);
+    sums(&scanned);
+    // Who wants it now gets it: the useful one is not asked for anything any more.
+    for step in 0..100_000u64 {
+        let key = zipf(&mut seed, 2_000);
+        if scanned.get(&(key + 1_000_000)).is_none() {
+            scanned.insert(key + 1_000_000, value(4_000), Duration::from_millis(5));
+        }
+        if step % 10 == 0 {
+            useful.insert(step + 5_000_000, value(4_000), Duration::from_micros(5));
+        }
+    }
+    let (a, b) = (useful.bytes(), scanned.bytes());
+    assert!(b > a, "useful {a}, scanned {b}");
+}
+
+/// A value whose end uses the cache that it was in.
+struct Nosy(Arc<AtomicUsize>, std::sync::Weak<Cache<u64, Arc<Nosy>>>);
+
+impl HeapBytes for Nosy {
+    fn heap_bytes(&self) -> usize {
+        50_000
+    }
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        if let Some(cache) = self.1.upgrade() {
+            cache.get(&1);
+        }
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn values_are_dropped_without_the_lock() {
+    let cache: Arc<Cache<u64, Arc<Nosy>>> = Cache::named("nosy").limit_bytes(1 << 20).build();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    for key in 0..200 {
+        cache.insert(key, Arc::new(Nosy(dropped.clone(), Arc::downgrade(&cache))), Duration::ZERO);
+    }
+    cache.clear();
+    assert_eq!(dropped.load(Ordering::Relaxed), 200);
+}
+
+#[test]
+fn threads_insert_look_and_squeeze_at_once() {
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("threads")
+        .limit_bytes(4 << 20)
+        .idle(Duration::from_millis(5))
+        .shards(4)
+        .build();
+    let wrong = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (cache, wrong) = (&cache, &wrong);
+            scope.spawn(move || {
+                let mut seed = thread;
+                for _ in 0..30_000 {
+                    let key = zipf(&mut seed, 3_000);
+                    let got = cache.get_or_make(key, |key| vec![*key as u8; 500 + *key as usize].into());
+                    let right = got.len() == 500 + key as usize && got[0] == key as u8;
+                    wrong.fetch_add(usize::from(!right), Ordering::Relaxed);
+                    if key == 7 {
+                        cache.remove(&key);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for step in 0..200 {
+                cache.release(ask(Level::ALL[step % 3 + 1]));
+                cache.tick(Level::Calm);
+                std::thread::yield_now();
+            }
+        });
+    });
+    assert_eq!(wrong.into_inner(), 0);
+    sums(&cache);
+    let s = cache.stats();
+    assert_eq!(s.hits + s.misses, 120_000);
+    cache.clear();
+    assert_eq!(cache.bytes(), 0);
+}

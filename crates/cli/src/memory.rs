@@ -1,0 +1,453 @@
+//! `skinflint memory`: where a process's memory is, by its own reporters, its allocator and the kernel.
+//!
+//! ```text
+//!   PID ─┬─ socket PID.report ─► a file of about:memory ─┐
+//!        ├─ socket PID.heap ───► figures + /proc/PID ────┼─► lines ─► tree │ difference │ JSON │ OpenMetrics │ file
+//!        └─ none ──────────────► /proc/PID ──────────────┤
+//!   FILE, URL ───────────────────────────────────────────┘
+//! ```
+//!
+//! M1  What is not known is said and never shown as 0: a process without a socket has no heap rows, and a line on
+//!     stderr says how to get them.
+//! M2  A process that ends while it is measured is an error; of a frame that was cut short nothing is shown.
+//! M3  A reporter that was left out is named on stderr, whatever the output is.
+//!
+//! Not here: what a line or a tree is (`report`).
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args as ClapArgs;
+use serde_json::{Value, json};
+use skinflint_report::desk::{self, Answer};
+use skinflint_report::diff::{Diff, Side};
+use skinflint_report::file::ReadError;
+use skinflint_report::process::NoFigures;
+use skinflint_report::store::Store;
+use skinflint_report::text::{self, Style};
+use skinflint_report::tree::{Builder, Node, Presence, Process};
+use skinflint_report::{Action, Entry, Units, file, heap, openmetrics, process};
+
+pub const HELP: &str = "\
+Examples:
+  skinflint memory 4711
+  skinflint memory 4711 --watch=5               # until it ends, or Ctrl-C
+  skinflint memory 4711 --save before.json.gz   # Firefox's about:memory opens it
+  skinflint memory 4711 --diff before.json.gz   # what has changed since
+  skinflint memory 4711 --openmetrics           # for a collector of Prometheus
+  skinflint memory                              # who can be asked
+
+Of any process of yours it is shown what is resident, by the kernel's word. A program started by `skinflint
+exec --memory` also tells what its heap holds; one that links the reporters tells everything. Files are
+Firefox's (about:memory, version 1). [2] behind a name: two lines of that path; [+] and [-]: only in the
+second or first of two reports.";
+
+#[derive(ClapArgs, Debug)]
+pub struct MemoryArgs {
+    /// A process, the URL of its page, or a file of about:memory [default: lists who can be asked]
+    #[arg(value_name = "PID|URL|FILE")]
+    pub what: Option<String>,
+
+    /// Show what has changed since this file
+    #[arg(long, value_name = "FILE")]
+    pub diff: Option<PathBuf>,
+
+    /// Show it again every so many seconds, until the process ends
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
+          value_parser = seconds, conflicts_with_all = ["save"])]
+    pub watch: Option<f64>,
+
+    /// Put rows together that are less than this part of their tree; 0 shows all
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
+    pub threshold: f64,
+
+    /// Bytes instead of MB
+    #[arg(long)]
+    pub exact: bool,
+
+    /// Print the trees as JSON, a line for each time
+    #[arg(long, conflicts_with_all = ["openmetrics"])]
+    pub json: bool,
+
+    /// Print OpenMetrics text, for Prometheus
+    #[arg(long)]
+    pub openmetrics: bool,
+
+    /// Write a file of about:memory instead; gzipped if it ends in .gz
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "openmetrics"])]
+    pub save: Option<PathBuf>,
+
+    /// Before: have the program give back what it can have again
+    #[arg(long)]
+    pub minimize: bool,
+
+    /// Before: have it collect garbage
+    #[arg(long)]
+    pub gc: bool,
+
+    /// Before: have it collect cycles
+    #[arg(long)]
+    pub cc: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds, from 0.1 to 86400".into()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("a percentage, from 0 to 100".into()),
+    }
+}
+
+/// What is looked at.
+enum Target {
+    Pid(u32),
+    Url(String),
+    File(PathBuf),
+}
+
+impl Target {
+    fn of(text: &str) -> Result<Target> {
+        if text.starts_with("http://") {
+            return Ok(Target::Url(text.to_owned()));
+        }
+        match text.parse::<u32>() {
+            Ok(0) => bail!("0 is no process; `skinflint memory` lists who can be asked"),
+            Ok(pid) => Ok(Target::Pid(pid)),
+            Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bail!("{text} is no process: numbers of processes are smaller")
+            }
+            Err(_) => Ok(Target::File(PathBuf::from(text))),
+        }
+    }
+}
+
+/// Lines, and what is to be said beside them.
+#[derive(Default)]
+struct Gathered {
+    lines: Store,
+    notes: Vec<String>,
+}
+
+/// Does what was asked. The status to end with.
+///
+/// # Errors
+/// Whatever keeps it from being done.
+pub fn memory(args: &MemoryArgs) -> Result<u8> {
+    let Some(what) = &args.what else {
+        return list();
+    };
+    let target = Target::of(what)?;
+    act(args, &target)?;
+    let Some(every) = args.watch else {
+        let gathered = gather(&target)?;
+        gathered
+            .notes
+            .iter()
+            .for_each(|note| say!("skinflint: {note}"));
+        return show(args, &gathered);
+    };
+    watch(args, &target, Duration::from_secs_f64(every))
+}
+
+/// Again and again (M2).
+fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
+    let mut said: Vec<String> = Vec::new();
+    let mut first = true;
+    loop {
+        let gathered = match gather(target) {
+            Err(error) if !first && ended(&error) => {
+                say!("skinflint: the process has ended");
+                return Ok(0);
+            }
+            other => other?,
+        };
+        if !args.json && !args.openmetrics && io::stdout().is_terminal() {
+            // Home, and clear what is below: less flicker than to clear all.
+            print_all("\x1b[H\x1b[J")?;
+        } else if !first && !args.json {
+            print_all("\n")?;
+        }
+        show(args, &gathered)?;
+        for note in gathered.notes {
+            if !said.contains(&note) {
+                say!("skinflint: {note}");
+                said.push(note);
+            }
+        }
+        first = false;
+        std::thread::sleep(every);
+    }
+}
+
+fn ended(error: &anyhow::Error) -> bool {
+    let gone = error.downcast_ref::<NoFigures>();
+    matches!(gone, Some(NoFigures::Gone | NoFigures::Empty))
+}
+
+/// Whether the file or process is at fault, and not the command line.
+pub fn is_of_subject(error: &anyhow::Error) -> bool {
+    error.is::<NoFigures>() || error.is::<ReadError>()
+}
+
+fn print_all(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Has the program do what was asked for, and says what came of it.
+fn act(args: &MemoryArgs, target: &Target) -> Result<()> {
+    let wanted = [
+        (args.minimize, Action::Minimize),
+        (args.gc, Action::Gc),
+        (args.cc, Action::Cc),
+    ];
+    for (_, action) in wanted.into_iter().filter(|(wanted, _)| *wanted) {
+        let name = action.name();
+        let Target::Pid(pid) = target else {
+            bail!("--{name} is for a process: give its number");
+        };
+        let sockets = desk::sockets_of(*pid);
+        let Some(socket) = sockets.first() else {
+            bail!("--{name}: process {pid} cannot be asked: {HOW}");
+        };
+        let answer = desk::ask(socket, *pid, name)
+            .with_context(|| format!("{}: --{name}", socket.display()))?;
+        match answer {
+            Answer::Done(said) => said
+                .trim_end()
+                .lines()
+                .for_each(|line| say!("{name}: {line}")),
+            Answer::No(said) => bail!("--{name}: process {pid}: {said}"),
+            _ => bail!("--{name}: process {pid} gave another answer than was asked for"),
+        }
+    }
+    Ok(())
+}
+
+const HOW: &str = "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
+
+fn gather(target: &Target) -> Result<Gathered> {
+    match target {
+        Target::Pid(pid) => of_process(*pid),
+        Target::Url(url) => of_url(url),
+        Target::File(path) => {
+            let mut gathered = Gathered::default();
+            read_file(path, |entry, _| {
+                // A full memory is noticed by the missing lines' sums; there is no better place.
+                let _ = gathered.lines.push(entry);
+            })?;
+            Ok(gathered)
+        }
+    }
+}
+
+fn read_file(path: &Path, each: impl FnMut(&Entry<'_>, Presence)) -> Result<()> {
+    if path.is_dir() {
+        bail!("{}: a folder, and no file of about:memory", path.display());
+    }
+    let opened = File::open(path).with_context(|| {
+        format!(
+            "{}: cannot be opened; give a process's number, a URL or a file",
+            path.display()
+        )
+    })?;
+    file::read(opened, each).with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+fn of_process(pid: u32) -> Result<Gathered> {
+    let named = || format!("process {pid}");
+    let title = process::title(pid).with_context(named)?;
+    let mut gathered = Gathered::default();
+    let mut allocator = None;
+    for socket in desk::sockets_of(pid) {
+        match desk::ask(&socket, pid, "measure") {
+            Ok(Answer::Report { faults, json }) => {
+                gathered.notes.extend(faults);
+                file::read(&json[..], |entry, _| {
+                    // As above.
+                    let _ = gathered.lines.push(entry);
+                })
+                .with_context(|| format!("{}: its answer", socket.display()))?;
+                return Ok(gathered);
+            }
+            Ok(Answer::Figures(text)) => {
+                allocator = heap::from_text(&title, &text, &mut gathered.lines);
+                if allocator.is_some() {
+                    break;
+                }
+                let shown = socket.display();
+                gathered
+                    .notes
+                    .push(format!("{shown}: an answer of another version; ignored"));
+            }
+            Ok(Answer::No(said)) => gathered.notes.push(said),
+            Ok(Answer::Done(_)) => {}
+            // It may have ended, or closed its socket: /proc says which.
+            Err(error) => gathered
+                .notes
+                .push(format!("{}: {error}", socket.display())),
+        }
+    }
+    if allocator.is_none() {
+        let note =
+            format!("only what the kernel says of process {pid} is known; for its heap, {HOW}");
+        gathered.notes.push(note);
+    }
+    process::of(pid, &title, allocator.as_ref(), &mut gathered.lines).with_context(named)?;
+    Ok(gathered)
+}
+
+/// The page's address: what it saves is asked for, by curl, as debug files are.
+fn of_url(url: &str) -> Result<Gathered> {
+    let (page, query) = url.split_once('?').unwrap_or((url, ""));
+    let asked = format!("{}/save?{query}", page.trim_end_matches('/'));
+    let done = Command::new("curl")
+        .args([
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--noproxy",
+            "*",
+            "--max-time",
+            "60",
+            "--",
+            &asked,
+        ])
+        .output()
+        .context("curl is needed to ask a URL: apt-get install curl")?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        bail!(
+            "{page}: {}; is the program still running, and the address whole, with its token?",
+            said.trim()
+        );
+    }
+    let mut gathered = Gathered::default();
+    file::read(&done.stdout[..], |entry, _| {
+        // As above.
+        let _ = gathered.lines.push(entry);
+    })
+    .with_context(|| page.to_owned())?;
+    Ok(gathered)
+}
+
+/// Processes that can be asked.
+fn list() -> Result<u8> {
+    desk::clear_stale();
+    let found = desk::listening();
+    if found.is_empty() {
+        say!("skinflint: nobody can be asked; {HOW}");
+        return Ok(0);
+    }
+    let mut out = String::new();
+    for (pid, socket) in found {
+        // It may have ended since.
+        if let Ok(title) = process::title(pid) {
+            out += &format!("{pid}\t{title}\t{}\n", socket.display());
+        }
+    }
+    print_all(&out)?;
+    Ok(0)
+}
+
+/// The trees, or those of the difference.
+fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
+    let mut differing: Option<Diff> = None;
+    if let Some(first) = &args.diff {
+        let mut diff = Diff::new();
+        read_file(first, |entry, _| diff.add(Side::First, entry))?;
+        gathered
+            .lines
+            .iter()
+            .for_each(|entry| diff.add(Side::Second, &entry));
+        differing = Some(diff);
+    }
+    let mut lines = Store::new();
+    let mut presences = Vec::new();
+    if let Some(diff) = differing {
+        diff.each(|entry, presence| {
+            presences.push(presence);
+            // As above.
+            let _ = lines.push(entry);
+        });
+    }
+    let lines = if args.diff.is_some() {
+        &lines
+    } else {
+        &gathered.lines
+    };
+    let presences = presences
+        .into_iter()
+        .chain(std::iter::repeat(Presence::Both));
+    let both = lines.iter().zip(presences);
+    if let Some(path) = &args.save {
+        let both: Vec<(Entry<'_>, Presence)> = both.collect();
+        file::save(path, "(no process)", both.into_iter())
+            .with_context(|| format!("{}: cannot be written", path.display()))?;
+        return Ok(0);
+    }
+    let mut builder = Builder::new();
+    both.for_each(|(entry, presence)| builder.add(&entry, presence));
+    let processes = builder.finish();
+    let text = if args.json {
+        format!("{}\n", as_json(&processes, &gathered.notes))
+    } else if args.openmetrics {
+        openmetrics::render(&processes)
+    } else if processes.is_empty() {
+        "nothing has changed\n".to_owned()
+    } else {
+        let style = Style {
+            threshold_percent: args.threshold,
+            exact: args.exact,
+        };
+        text::render(&processes, style)
+    };
+    print_all(&text)?;
+    Ok(0)
+}
+
+fn as_json(processes: &[Process], notes: &[String]) -> Value {
+    let one = |process: &Process| {
+        json!({
+            "process": process.name,
+            "overclaimed_bytes": process.overclaimed,
+            "trees": process.trees.iter().map(node).collect::<Vec<Value>>(),
+        })
+    };
+    json!({
+        "version": 1,
+        "notes": notes,
+        "processes": processes.iter().map(one).collect::<Vec<Value>>(),
+    })
+}
+
+fn node(node: &Node) -> Value {
+    let units = match node.units {
+        Units::Bytes => "bytes",
+        Units::Count => "count",
+        Units::Cumulative => "cumulative",
+        Units::Percent => "hundredths-of-a-percent",
+    };
+    let amount = i64::try_from(node.amount).map_or_else(|_| json!(node.amount as f64), Value::from);
+    let mut value = json!({ "name": node.name, "amount": amount, "units": units });
+    if node.kids.is_empty() {
+        value["description"] = json!(node.description);
+        value["kind"] = json!(node.kind as u8);
+        value["lines"] = json!(node.lines);
+    } else {
+        value["kids"] = node.kids.iter().map(self::node).collect();
+    }
+    value
+}

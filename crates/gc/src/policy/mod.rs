@@ -1,0 +1,190 @@
+//! Free-list policies: which hole of a heap the next objects go into.
+//!
+//! ```text
+//!   alloc ─► area [top, limit) ── used up ──► FreeList::take(bytes, origin) ─► a whole block is the next area
+//!                                                │ none: sweep a page, again; a fresh page
+//!   collection ─► reset ─► sweep, the emptiest page first ─► FreeList::free(hole)
+//!
+//!   lists: classes × pages     strategies: which class is asked when     space: pages, area, sweeping, moving
+//! ```
+//!
+//! The setting is V8's old space: pages of 256 KiB, objects of any size up to half a page side by side, and a bump
+//! pointer that gets whole free blocks. Which block it gets decides both how often the slow path runs and how much
+//! of the pages is of use. The strategies are those of Mercadier's study of V8's lists (2019, with Payer and
+//! Lippautz), described from it and from what shipped, not taken from its code. `tight` is ours.
+//!
+//! F1  A block is free memory of one page; blocks of a list do not overlap, and `take` unlinks what it returns.
+//! F2  What a list does not keep it says: words given to `free` are either in the list or counted as wasted, so that
+//!     for every page wasted + free + allocated = its size (asserted by [`VarSpace::check`]).
+//! F3  Variants that differ only in how empty classes are skipped (plain, cached, mask) take the same blocks.
+//! F4  A space and its list belong to one thread.
+//!
+//! Files: `table` classes · `memory` words · `lists`, `light` the two-level list · `strategies` the search orders ·
+//! `others` what has no classes · `space` · `sweep` · `replay` a trace on it.
+//!
+//! Not here: marking (the client marks), objects above half a page.
+
+mod lists;
+mod memory;
+mod others;
+pub mod replay;
+mod space;
+mod strategies;
+mod sweep;
+pub mod table;
+
+#[cfg(test)]
+mod by_hand;
+#[cfg(test)]
+mod model;
+
+pub use space::{Compaction, Figures, Settings, VarSpace};
+
+use memory::Memory;
+
+/// Who asks for room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Origin {
+    /// Compiled code of the program in the runtime.
+    GeneratedCode = 0,
+    /// The runtime.
+    #[default]
+    Runtime = 1,
+    /// The collector, for what it promotes or moves.
+    Gc = 2,
+}
+
+impl Origin {
+    /// All of them.
+    pub const ALL: [Origin; 3] = [Origin::GeneratedCode, Origin::Runtime, Origin::Gc];
+}
+
+/// A run of free words.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Block {
+    /// Number of its first word in the space's memory.
+    pub word: u32,
+    /// How many.
+    pub words: u32,
+}
+
+/// Why words become free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Freed {
+    /// A page was just taken.
+    Page,
+    /// The rest of an area that is given up.
+    Rest,
+    /// Nothing in it was marked.
+    Sweep,
+}
+
+/// Which pages are swept first when room is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SweepOrder {
+    /// With the least live bytes: room is found soon, and moving finds it early.
+    Emptiest,
+    /// With the most: the emptiest have until the next collection to lose the rest.
+    Fullest,
+}
+
+/// A strategy at work: the free blocks of one space.
+pub trait FreeList {
+    /// Strategy and variant, as on the command line.
+    fn name(&self) -> &'static str;
+
+    /// A page belongs to the space from now on. None of it is free yet.
+    fn add_page(&mut self, page: u32);
+
+    /// A page goes: its blocks are forgotten.
+    fn remove_page(&mut self, page: u32);
+
+    /// All blocks are forgotten: a collection begins.
+    fn reset(&mut self);
+
+    /// A block is free. Returns what is not kept: this one, or another that it takes the place of. Those words are
+    /// wasted until the next collection.
+    fn free(&mut self, block: Block, why: Freed) -> Option<Block>;
+
+    /// A block of at least `bytes`, taken out of the list.
+    fn take(&mut self, bytes: u32, origin: Origin) -> Option<Block>;
+
+    /// After the largest block freed in a page had `bytes`: the largest request that is sure to succeed.
+    /// 0: none is.
+    fn guaranteed(&self, bytes: u32) -> u32;
+
+    /// A page that has a block which may hold `bytes` (by class; not looked at).
+    fn page_for(&self, bytes: u32) -> Option<u32>;
+
+    /// All blocks, for checks. Cost: all of them.
+    fn blocks(&self) -> Vec<Block>;
+
+    /// Bytes of descriptors for each page.
+    fn table_bytes(&self) -> usize;
+
+    /// Number of areas: 1, or one for each size of cell and one for the rest, which is the first.
+    fn areas(&self) -> usize {
+        1
+    }
+
+    /// The area that serves a request, and the words that it takes there.
+    fn area(&self, words: u32) -> (usize, u32) {
+        (0, words)
+    }
+
+    /// A page was swept, all its holes were told, and this many bytes of it are live.
+    fn swept(&mut self, page: u32, live_bytes: u32) {
+        let _ = (page, live_bytes);
+    }
+
+    /// All pages are swept; `live_bytes` of each.
+    fn all_swept(&mut self, live_bytes: &dyn Fn(u32) -> u32) {
+        let _ = live_bytes;
+    }
+
+    /// Which pages it wants swept first.
+    fn order(&self) -> SweepOrder {
+        SweepOrder::Emptiest
+    }
+
+    /// Whether a fresh page is taken only when no page is left to sweep (the study's slow path sweeps one).
+    fn sweeps_all(&self) -> bool {
+        false
+    }
+}
+
+type Make = fn(&Memory) -> Box<dyn FreeList>;
+
+/// A strategy that can be chosen by name.
+#[derive(Clone, Copy)]
+pub struct Strategy {
+    /// As on the command line.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Whether it is one of the twelve that the study compared.
+    pub studied: bool,
+    pub(crate) make: Make,
+}
+
+impl core::fmt::Debug for Strategy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Strategy {
+    /// All there are, the study's first.
+    pub fn all() -> &'static [Strategy] {
+        strategies::ALL
+    }
+
+    /// By name.
+    pub fn by_name(name: &str) -> Option<Strategy> {
+        Strategy::all()
+            .iter()
+            .copied()
+            .find(|strategy| strategy.name == name)
+    }
+}

@@ -1,0 +1,459 @@
+//! A trace on a space: what a policy costs and holds, figure by figure.
+//!
+//! ```text
+//!   events ─► Script (slots instead of ids, a word each) ─► run(strategy) ─► alloc, write, die │ collection │ … ─► Run
+//! ```
+//!
+//! Y1  A collection comes after so many bytes of objects were allocated since the last one: the live bytes after that
+//!     one (as the script has them), times growth - 1, and at least `least_bytes`. That is a matter of the script alone,
+//!     so all strategies collect at the same events. (V8 counts an area as allocated when it is taken; its collections
+//!     move with the policy, by less than an area each.)
+//! Y2  Each object is written whole when it is allocated, and its first word holds its slot: every collection reads the
+//!     first word of everything that lives, and a wrong one is an overlap ([`Fault`]).
+//! Y3  Time is this thread's processor time. `mutator` is the steps with their refills and lazy sweeping, collections
+//!     not included; `marking` is the replay's own setting of marks, the same for all, and in no other figure.
+//! Y4  Memory is sampled before and after each collection and every `SAMPLE` bytes allocated; means are over samples.
+//!     `needed` is what no policy that does not move can do without: bytes of objects not yet found dead.
+//! Y5  V8 sweeps on other threads while the mutator runs, and is done after a few milliseconds. The replay has one
+//!     thread and must be the same every time: it sweeps a page after every `background_bytes` allocated. That time is
+//!     in `background`, not in `mutator`.
+//!
+//! Not here: files (`objects`), tables (`cli`).
+
+use std::time::Duration;
+
+use super::space::{Figures, MAX_BYTES, Settings, VarSpace};
+use super::{Origin, Strategy};
+
+/// Bytes between two samples.
+const SAMPLE: u64 = 256 << 10;
+
+/// What happens to an object of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// It is allocated: ids are new.
+    Alloc {
+        /// Its number.
+        id: u64,
+        /// Its size.
+        bytes: u64,
+        /// Who asks.
+        origin: Origin,
+    },
+    /// It dies: a later collection does not find it.
+    Death {
+        /// Its number.
+        id: u64,
+    },
+}
+
+/// A step packed: tag (2 bits), words (30), slot (32).
+#[derive(Clone, Copy)]
+struct Packed(u64);
+
+const DEATH: u64 = 3;
+
+impl Packed {
+    /// Who allocates: 0 the mutator, 1 the collector; `None`: nobody.
+    fn side(self) -> Option<usize> {
+        let tag = self.0 & 3;
+        (tag != DEATH).then_some(usize::from(tag == Origin::Gc as u64))
+    }
+}
+
+/// A trace, ready to be run many times.
+#[derive(Default)]
+pub struct Script {
+    steps: Vec<Packed>,
+    slots: u32,
+    /// Objects above [`MAX_BYTES`], and their bytes: they have mappings of their own, whatever the policy.
+    pub large_objects: u64,
+    /// Their bytes.
+    pub large_bytes: u64,
+    /// Objects.
+    pub objects: u64,
+    /// Their bytes, rounded up to words.
+    pub bytes: u64,
+    /// Most bytes of them that lived at once.
+    pub peak_live_bytes: u64,
+}
+
+impl Script {
+    /// Packs a trace, at most `most` allocations of it. A death of what is not known is skipped.
+    pub fn new(trace: impl Iterator<Item = Step>, most: u64) -> Script {
+        let mut script = Script::default();
+        let mut slot_of = std::collections::HashMap::new();
+        let mut vacant = Vec::new();
+        let mut live = 0;
+        for step in trace {
+            match step {
+                Step::Alloc { .. } if script.objects >= most => break,
+                Step::Alloc { bytes, .. } if bytes > u64::from(MAX_BYTES) => {
+                    script.large_objects += 1;
+                    script.large_bytes += bytes;
+                }
+                Step::Alloc { id, bytes, origin } => {
+                    let slot = vacant.pop().unwrap_or_else(|| {
+                        script.slots += 1;
+                        script.slots - 1
+                    });
+                    let words = bytes.div_ceil(8).max(2);
+                    script
+                        .steps
+                        .push(Packed(origin as u64 | words << 2 | u64::from(slot) << 32));
+                    slot_of.insert(id, (slot, words));
+                    script.objects += 1;
+                    script.bytes += words * 8;
+                    live += words * 8;
+                    script.peak_live_bytes = script.peak_live_bytes.max(live);
+                }
+                Step::Death { id } => {
+                    if let Some((slot, words)) = slot_of.remove(&id) {
+                        script.steps.push(Packed(DEATH | u64::from(slot) << 32));
+                        vacant.push(slot);
+                        live -= words * 8;
+                    }
+                }
+            }
+        }
+        script
+    }
+
+    /// Steps.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+/// How a script is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Y1: what is allocated may grow to this many times what lived.
+    pub growth: f64,
+    /// Y1: bytes between collections, at least.
+    pub least_bytes: u64,
+    /// Y5: bytes allocated for each page that is swept beside the mutator. 0: none is.
+    pub background_bytes: u64,
+    /// Of the space.
+    pub settings: Settings,
+    /// Assert all invariants after each collection. Times are worth nothing then.
+    pub check: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            growth: 2.0,
+            least_bytes: 2 << 20,
+            background_bytes: 16 << 10,
+            settings: Settings::default(),
+            check: false,
+        }
+    }
+}
+
+/// Memory over the samples, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Size {
+    /// Mean over the samples.
+    pub mean: f64,
+    /// The most.
+    pub peak: u64,
+    /// Mean over the samples right after collections.
+    pub after: f64,
+}
+
+/// What a strategy did with a script.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Of the steps with refills and lazy sweeping (Y3): what the mutator allocates.
+    pub mutator: Duration,
+    /// The same of what the collector allocates (promotion), which V8 does on other threads.
+    pub promotion: Duration,
+    /// Of sweeping beside the mutator (Y5).
+    pub background: Duration,
+    /// Of sweeping, wherever it happened.
+    pub sweeping: Duration,
+    /// Finishing the last cycle's sweeping, at the beginnings of collections.
+    pub finishing: Duration,
+    /// From the end of marking until allocation can go on: empty pages given back, sorting, evacuation, purging.
+    pub ending: Duration,
+    /// The longest `finishing` + `ending`: end-of-cycle latency.
+    pub latency_max: Duration,
+    /// Collections.
+    pub collections: u64,
+    /// Pages of the space.
+    pub committed: Size,
+    /// The same with descriptors.
+    pub with_tables: Size,
+    /// Kernel pages that were written to.
+    pub resident: Size,
+    /// Y4.
+    pub needed: Size,
+    /// Wasted words, as bytes.
+    pub wasted: Size,
+    /// At the end.
+    pub figures: Figures,
+}
+
+impl Run {
+    /// All processor time but that of marking.
+    pub fn total(&self) -> Duration {
+        self.mutator + self.promotion + self.background + self.finishing + self.ending
+    }
+}
+
+/// Why a run has no figures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The kernel refused address space.
+    Refused,
+    /// The limit is too small for the script.
+    Limit,
+    /// Something was written over an object: a strategy handed out a block twice (Y2).
+    Overlap,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Fault::Refused => "the kernel refused the address space; lower --heap-limit",
+            Fault::Limit => "what lives does not fit into the limit; raise --heap-limit",
+            Fault::Overlap => {
+                "an object was overwritten: this is a fault of Skinflint, please report it"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Fault {}
+
+fn cpu_now() -> Duration {
+    Duration::from_nanos(cpu_ns())
+}
+
+/// Processor time of this thread.
+fn cpu_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a pointer to a value of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+#[derive(Default)]
+struct Sampled {
+    sum: f64,
+    peak: u64,
+    after_sum: f64,
+}
+
+impl Sampled {
+    fn add(&mut self, bytes: u64, after: bool) {
+        self.sum += bytes as f64;
+        self.peak = self.peak.max(bytes);
+        if after {
+            self.after_sum += bytes as f64;
+        }
+    }
+
+    fn size(&self, samples: u64, collections: u64) -> Size {
+        Size {
+            mean: self.sum / samples.max(1) as f64,
+            peak: self.peak,
+            after: self.after_sum / collections.max(1) as f64,
+        }
+    }
+}
+
+struct Player {
+    space: VarSpace,
+    /// Of each slot: its object's first word; 0: none.
+    at: Vec<u32>,
+    plan: Plan,
+    since: u64,
+    due_at: u64,
+    since_sample: u64,
+    since_sweep: u64,
+    /// Of the mutator's steps and the collector's.
+    background_ns: [u64; 2],
+    spent: [Duration; 2],
+    side: usize,
+    /// Y4.
+    undead: u64,
+    samples: u64,
+    sizes: [Sampled; 5],
+    run: Run,
+}
+
+impl Player {
+    fn sample(&mut self, after: bool) {
+        let figures = self.space.figures();
+        self.since_sample = 0;
+        self.samples += 1;
+        let all = [
+            figures.committed_bytes as u64,
+            (figures.committed_bytes + figures.table_bytes) as u64,
+            figures.resident_bytes as u64,
+            self.undead,
+            figures.wasted_bytes as u64,
+        ];
+        for (size, bytes) in self.sizes.iter_mut().zip(all) {
+            size.add(bytes, after);
+        }
+    }
+
+    fn collect(&mut self) -> Result<(), Fault> {
+        self.sample(false);
+        let start = cpu_now();
+        self.space.begin();
+        let finished = cpu_now() - start;
+        for (slot, word) in self.at.iter().enumerate().filter(|(_, word)| **word != 0) {
+            // SAFETY: the object was allocated and has two words; Y2.
+            let told = unsafe { self.space.address(*word).cast::<u32>().add(1).read() };
+            if told != slot as u32 || !self.space.mark(*word) {
+                return Err(Fault::Overlap);
+            }
+        }
+        let start = cpu_now();
+        let (at, space) = (&mut self.at, &mut self.space);
+        let base = space.address(0);
+        // The live bytes are not known yet; what was allocated in the last cycle is the best guess.
+        let wanted = self.since as usize;
+        let live = space.end(wanted, &mut |_, to| {
+            // SAFETY: the object was just copied there, its second number is its slot.
+            let slot = unsafe { base.add(to as usize * 8).cast::<u32>().add(1).read() };
+            at[slot as usize] = to;
+        });
+        let ended = cpu_now() - start;
+        self.run.finishing += finished;
+        self.run.ending += ended;
+        self.run.latency_max = self.run.latency_max.max(finished + ended);
+        self.run.collections += 1;
+        if self.plan.check {
+            self.space.check();
+            self.space.check_marked();
+        }
+        self.undead = live as u64;
+        self.since = 0;
+        let grown = (live as f64 * (self.plan.growth - 1.0)) as u64;
+        self.due_at = grown.max(self.plan.least_bytes);
+        self.sample(true);
+        Ok(())
+    }
+
+    fn step(&mut self, step: Packed) -> Result<(), Fault> {
+        let slot = (step.0 >> 32) as usize;
+        let tag = step.0 & 3;
+        if tag == DEATH {
+            self.at[slot] = 0;
+            return Ok(());
+        }
+        let words = (step.0 as u32) >> 2;
+        let origin = Origin::ALL[tag as usize % 3];
+        let bytes = words * 8;
+        let object = match self.space.alloc(bytes, origin) {
+            Some(object) => object,
+            None => {
+                self.collect()?;
+                self.space.alloc(bytes, origin).ok_or(Fault::Limit)?
+            }
+        };
+        // SAFETY: the space gave so many words, of which the first four bytes are its own.
+        unsafe {
+            let start = object.as_ptr();
+            start.cast::<u32>().add(1).write(slot as u32);
+            start.add(8).write_bytes(slot as u8, bytes as usize - 8);
+        }
+        self.at[slot] = self.space.word_of(object);
+        self.undead += u64::from(bytes);
+        self.since += u64::from(bytes);
+        self.since_sample += u64::from(bytes);
+        self.since_sweep += u64::from(bytes);
+        if self.since_sweep >= self.plan.background_bytes && self.plan.background_bytes > 0 {
+            self.since_sweep = 0;
+            let before = self.space.sweeping_ns();
+            self.space.sweep_next();
+            self.background_ns[self.side] += self.space.sweeping_ns() - before;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a script under a strategy.
+///
+/// # Errors
+/// If the limit is too small, or something is wrong with the strategy.
+pub fn run(script: &Script, strategy: Strategy, plan: Plan) -> Result<Run, Fault> {
+    let settings = Settings {
+        clock: Some(cpu_ns),
+        ..plan.settings
+    };
+    let space = VarSpace::new(strategy, settings).ok_or(Fault::Refused)?;
+    let mut player = Player {
+        space,
+        at: vec![0; script.slots as usize],
+        plan,
+        since: 0,
+        due_at: plan.least_bytes,
+        since_sample: 0,
+        since_sweep: 0,
+        background_ns: [0; 2],
+        spent: [Duration::ZERO; 2],
+        side: 0,
+        undead: 0,
+        samples: 0,
+        sizes: Default::default(),
+        run: Run::default(),
+    };
+    let mut started = cpu_now();
+    for step in &script.steps {
+        if let Some(side) = step.side()
+            && side != player.side
+        {
+            let now = cpu_now();
+            player.spent[player.side] += now - started;
+            (player.side, started) = (side, now);
+        }
+        player.step(*step)?;
+        if player.since_sample >= SAMPLE {
+            player.spent[player.side] += cpu_now() - started;
+            if player.since >= player.due_at {
+                player.collect()?;
+            } else {
+                player.sample(false);
+            }
+            started = cpu_now();
+        }
+    }
+    player.spent[player.side] += cpu_now() - started;
+    player.collect()?;
+    player.space.finish_sweep();
+    if plan.check {
+        player.space.check();
+    }
+    let sweeping = Duration::from_nanos(player.space.figures().sweeping_ns_total);
+    player.run.sweeping = sweeping;
+    let [mutator, promotion] = player.background_ns.map(Duration::from_nanos);
+    player.run.background = mutator + promotion;
+    player.run.mutator = player.spent[0].saturating_sub(mutator);
+    player.run.promotion = player.spent[1].saturating_sub(promotion);
+    let (samples, collections) = (player.samples, player.run.collections);
+    let size = |index: usize| player.sizes[index].size(samples, collections);
+    Ok(Run {
+        committed: size(0),
+        with_tables: size(1),
+        resident: size(2),
+        needed: size(3),
+        wasted: size(4),
+        figures: player.space.figures(),
+        ..player.run
+    })
+}

@@ -1,0 +1,463 @@
+//! The search orders: which class is asked for a block, and when.
+//!
+//! ```text
+//!   Legacy      surplus class … large ► walk huge ► exact                 (small holes are the last resort)
+//!   Many        exact … ► walk last                                       (best fit by class)
+//!   ManyFast    2 KB of surplus … last ► (tiny: 256 … 2 KB) ► walk last ► exact …
+//!   ManyOrigin  the collector as Many, everybody else as ManyFast
+//! ```
+//!
+//! S1  A strategy takes the first block that its order comes to, and nothing decides but sizes, lists and the origin.
+//! S2  `page_for` is the worst fit of the Legacy family (largest class downwards) and the best fit of the Many family
+//!     (the next class upwards; the class itself last, whose head may be too small).
+//! S3  With one class, or where the last class is walked, a block that is large enough in the last class is found.
+//!
+//! Not here: lists (`lists`), what has no classes (`others`).
+
+use core::marker::PhantomData;
+
+use super::lists::{Cached, Heavy, Index, Light, Lists, Mask, Plain, Search, Store};
+use super::memory::Memory;
+use super::others::{FullPages, MapSpace, Tuned};
+use super::table::{
+    FAST, HALF_MANY, LEGACY, MANY, MORE_1K, MORE_2K, MORE_SMALLS, SINGLE, TIGHT, Table,
+};
+use super::{Block, FreeList, Freed, Origin, Strategy, SweepOrder};
+
+/// A search order over a table.
+pub(crate) trait FreeListPolicy {
+    const TABLE: &'static Table;
+    fn find<L: Search>(lists: &mut L, bytes: u32, origin: Origin) -> Option<Block>;
+
+    /// S2; the Many family's.
+    fn page_for<L: Search>(lists: &L, bytes: u32) -> Option<u32> {
+        let class = (Self::TABLE.class)(bytes);
+        let above = (class + 1..Self::TABLE.len()).find_map(|class| lists.head(class));
+        above.or_else(|| lists.head(class))
+    }
+
+    /// The largest request that a block of `bytes` is sure to serve.
+    fn guaranteed(bytes: u32) -> u32 {
+        let table = Self::TABLE;
+        let class = (table.class)(bytes);
+        match class {
+            _ if bytes < table.min[0] => 0,
+            // Walked.
+            class if class == table.last() => bytes,
+            class => table.min[class],
+        }
+    }
+}
+
+/// S2 of the Legacy family.
+fn worst_fit<L: Search>(lists: &L, table: &Table, bytes: u32) -> Option<u32> {
+    let class = (table.class)(bytes);
+    (class..table.len())
+        .rev()
+        .find_map(|class| lists.head(class))
+}
+
+pub(crate) struct Legacy;
+
+impl FreeListPolicy for Legacy {
+    const TABLE: &'static Table = &LEGACY;
+
+    fn find<L: Search>(lists: &mut L, bytes: u32, _: Origin) -> Option<Block> {
+        const HUGE: usize = 5;
+        // A class above the request's own: what is left of the block will do for the next ones.
+        let fast = match bytes {
+            0..=248 => 2,
+            249..=2040 => 3,
+            2041..=16_376 => 4,
+            _ => HUGE,
+        };
+        let surplus = lists.upwards(fast, HUGE, bytes);
+        if let Some(block) = surplus.or_else(|| lists.walk(HUGE, bytes)) {
+            return Some(block);
+        }
+        if fast == HUGE {
+            return None;
+        }
+        let class = (LEGACY.class)(bytes);
+        if class == 0
+            && let Some(block) = lists.try_top(1, bytes)
+        {
+            return Some(block);
+        }
+        lists.try_top(class, bytes)
+    }
+
+    fn page_for<L: Search>(lists: &L, bytes: u32) -> Option<u32> {
+        worst_fit(lists, Self::TABLE, bytes)
+    }
+
+    /// The largest request whose fast class is at most the block's; the tiniest promise nothing.
+    fn guaranteed(bytes: u32) -> u32 {
+        match (LEGACY.class)(bytes) {
+            _ if bytes < 24 => 0,
+            0 => 0,
+            1 => 80,
+            2 => 248,
+            3 => 2040,
+            4 => 16_376,
+            _ => bytes,
+        }
+    }
+}
+
+pub(crate) struct MoreSmalls;
+
+impl FreeListPolicy for MoreSmalls {
+    const TABLE: &'static Table = &MORE_SMALLS;
+
+    fn find<L: Search>(lists: &mut L, bytes: u32, _: Origin) -> Option<Block> {
+        const LAST: usize = 32;
+        let fast = match bytes {
+            0..=248 => 29,
+            249..=2048 => 30,
+            2049..=16_376 => 31,
+            _ => LAST,
+        };
+        lists
+            .upwards(fast, LAST, bytes)
+            .or_else(|| lists.walk(LAST, bytes))
+            .or_else(|| lists.upwards((MORE_SMALLS.class)(bytes), fast, bytes))
+    }
+}
+
+pub(crate) struct FastAlloc;
+
+impl FreeListPolicy for FastAlloc {
+    const TABLE: &'static Table = &FAST;
+
+    fn find<L: Search>(lists: &mut L, bytes: u32, _: Origin) -> Option<Block> {
+        let class = (FAST.class)(bytes);
+        (class..FAST.len())
+            .rev()
+            .find_map(|class| lists.try_top(class, bytes))
+    }
+
+    fn page_for<L: Search>(lists: &L, bytes: u32) -> Option<u32> {
+        worst_fit(lists, Self::TABLE, bytes)
+    }
+
+    fn guaranteed(bytes: u32) -> u32 {
+        match bytes {
+            0..2040 => 0,
+            // The last class is not walked: only its lower bound is sure.
+            bytes => FAST.min[(FAST.class)(bytes)],
+        }
+    }
+}
+
+/// Best fit by class.
+fn best_fit<L: Search>(lists: &mut L, table: &Table, bytes: u32) -> Option<Block> {
+    let last = table.last();
+    lists
+        .upwards((table.class)(bytes), last, bytes)
+        .or_else(|| lists.walk(last, bytes))
+}
+
+/// What a fast order needs of its table.
+struct Fast {
+    table: &'static Table,
+    /// The classes of 256 and 2048 bytes.
+    of_256: usize,
+    of_2048: usize,
+    /// The class to begin with for more than 128 bytes.
+    first: fn(u32) -> usize,
+}
+
+/// A, B, C, D: surplus; for tiny requests a smaller one; the last class; exact.
+fn fast_fit<L: Search>(lists: &mut L, fast: &Fast, bytes: u32) -> Option<Block> {
+    let last = fast.table.last();
+    let tiny = bytes <= 128;
+    let first = if tiny {
+        fast.of_2048
+    } else {
+        (fast.first)(bytes)
+    };
+    // A: the last class by its top only.
+    if let Some(block) = lists.upwards(first, last + 1, bytes) {
+        return Some(block);
+    }
+    // B.
+    if tiny && let Some(block) = lists.upwards(fast.of_256, fast.of_2048, bytes) {
+        return Some(block);
+    }
+    // C.
+    if let Some(block) = lists.walk(last, bytes) {
+        return Some(block);
+    }
+    // D: what A and B have not looked at.
+    let until = if tiny { fast.of_256 } else { first };
+    lists.upwards((fast.table.class)(bytes), until, bytes)
+}
+
+/// The surplus that a request above 128 bytes asks for: 2048 - 128.
+const SURPLUS: u32 = 1920;
+
+/// The first class from that of 2 KB on which is sure to leave the surplus.
+fn with_surplus(table: &'static Table, of_2048: usize, bytes: u32) -> usize {
+    let last = table.last();
+    if bytes >= table.min[last] {
+        return last;
+    }
+    let enough = |class: &usize| table.min[*class] >= bytes + SURPLUS;
+    (of_2048..last).find(enough).unwrap_or(last)
+}
+
+static FAST_MANY: Fast = Fast {
+    table: &MANY,
+    of_256: 29,
+    of_2048: 35,
+    first: |bytes| with_surplus(&MANY, 35, bytes),
+};
+
+static FAST_HALF: Fast = Fast {
+    table: &HALF_MANY,
+    of_256: 15,
+    of_2048: 18,
+    first: |bytes| with_surplus(&HALF_MANY, 18, bytes),
+};
+
+static FAST_2K: Fast = Fast {
+    table: &MORE_2K,
+    of_256: 29,
+    of_2048: 36,
+    first: |bytes| ((MORE_2K.class)(bytes + 2048) + 1).min(99),
+};
+
+macro_rules! best_fits {
+    ($($name:ident: $table:expr;)*) => {$(
+        pub(crate) struct $name;
+
+        impl FreeListPolicy for $name {
+            const TABLE: &'static Table = $table;
+
+            fn find<L: Search>(lists: &mut L, bytes: u32, _: Origin) -> Option<Block> {
+                best_fit(lists, $table, bytes)
+            }
+        }
+    )*};
+}
+
+best_fits! {
+    Many: &MANY;
+    HalfMany: &HALF_MANY;
+    More1k: &MORE_1K;
+    More2k: &MORE_2K;
+    TightFit: &TIGHT;
+    // One class is the last one: walked.
+    SingleList: &SINGLE;
+}
+
+macro_rules! fast_fits {
+    ($($name:ident: $fast:expr;)*) => {$(
+        pub(crate) struct $name;
+
+        impl FreeListPolicy for $name {
+            const TABLE: &'static Table = $fast.table;
+
+            fn find<L: Search>(lists: &mut L, bytes: u32, _: Origin) -> Option<Block> {
+                fast_fit(lists, &$fast, bytes)
+            }
+        }
+    )*};
+}
+
+fast_fits! {
+    ManyFast: FAST_MANY;
+    HalfManyFast: FAST_HALF;
+    More2kFast: FAST_2K;
+}
+
+pub(crate) struct ManyOrigin;
+
+impl FreeListPolicy for ManyOrigin {
+    const TABLE: &'static Table = &MANY;
+
+    fn find<L: Search>(lists: &mut L, bytes: u32, origin: Origin) -> Option<Block> {
+        match origin {
+            Origin::Gc => best_fit(lists, &MANY, bytes),
+            Origin::GeneratedCode | Origin::Runtime => fast_fit(lists, &FAST_MANY, bytes),
+        }
+    }
+}
+
+/// Lists and a search order.
+pub(crate) struct Listed<P, S, I> {
+    name: &'static str,
+    pub(crate) lists: Lists<S, I>,
+    order: PhantomData<P>,
+}
+
+impl<P: FreeListPolicy, S: Store, I: Index> Listed<P, S, I> {
+    pub(crate) fn new(name: &'static str, memory: &Memory) -> Self {
+        Listed {
+            name,
+            lists: Lists::new(memory, P::TABLE),
+            order: PhantomData,
+        }
+    }
+}
+
+impl<P: FreeListPolicy, S: Store, I: Index> FreeList for Listed<P, S, I> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn add_page(&mut self, page: u32) {
+        self.lists.add_page(page);
+    }
+    fn remove_page(&mut self, page: u32) {
+        self.lists.remove_page(page);
+    }
+    fn reset(&mut self) {
+        self.lists.reset();
+    }
+    fn free(&mut self, block: Block, _: Freed) -> Option<Block> {
+        self.lists.free(block)
+    }
+    fn take(&mut self, bytes: u32, origin: Origin) -> Option<Block> {
+        P::find(&mut self.lists, bytes, origin)
+    }
+    fn guaranteed(&self, bytes: u32) -> u32 {
+        P::guaranteed(bytes)
+    }
+    fn page_for(&self, bytes: u32) -> Option<u32> {
+        P::page_for(&self.lists, bytes)
+    }
+    fn blocks(&self) -> Vec<Block> {
+        self.lists.blocks()
+    }
+    fn table_bytes(&self) -> usize {
+        self.lists.table_bytes()
+    }
+}
+
+/// Ours: best fit by class down to 16 bytes, pages in the order of their fullness, sweeping to the end before a page is
+/// added, descriptors of 4 bytes, a mask.
+pub(crate) struct Tight {
+    name: &'static str,
+    lists: Lists<Light, Mask>,
+    order: SweepOrder,
+}
+
+impl Tight {
+    pub(crate) fn new(name: &'static str, memory: &Memory, order: SweepOrder) -> Tight {
+        let lists = Lists::new(memory, &TIGHT);
+        Tight { name, lists, order }
+    }
+}
+
+impl FreeList for Tight {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn add_page(&mut self, page: u32) {
+        self.lists.add_page(page);
+    }
+    fn remove_page(&mut self, page: u32) {
+        self.lists.remove_page(page);
+    }
+    fn reset(&mut self) {
+        self.lists.reset();
+    }
+    fn free(&mut self, block: Block, _: Freed) -> Option<Block> {
+        self.lists.free(block)
+    }
+    fn take(&mut self, bytes: u32, _: Origin) -> Option<Block> {
+        best_fit(&mut self.lists, &TIGHT, bytes)
+    }
+    fn guaranteed(&self, bytes: u32) -> u32 {
+        TightFit::guaranteed(bytes)
+    }
+    fn page_for(&self, bytes: u32) -> Option<u32> {
+        TightFit::page_for(&self.lists, bytes)
+    }
+    fn blocks(&self) -> Vec<Block> {
+        self.lists.blocks()
+    }
+    fn table_bytes(&self) -> usize {
+        self.lists.table_bytes()
+    }
+    fn order(&self) -> SweepOrder {
+        self.order
+    }
+    fn sweeps_all(&self) -> bool {
+        true
+    }
+    fn all_swept(&mut self, live_bytes: &dyn Fn(u32) -> u32) {
+        self.lists.sort_pages(live_bytes);
+    }
+}
+
+macro_rules! strategies {
+    ($($name:literal $studied:literal $policy:ty, $store:ty, $index:ty, $about:literal;)*) => {
+        &[
+            $(Strategy {
+                name: $name,
+                about: $about,
+                studied: $studied,
+                make: |memory| Box::new(Listed::<$policy, $store, $index>::new($name, memory)),
+            },)*
+            Strategy {
+                name: "full-pages",
+                about: "fresh pages only; what is swept is waste: the bound of speed and of memory",
+                studied: true,
+                make: |_| Box::new(FullPages::new()),
+            },
+            Strategy {
+                name: "map-space",
+                about: "one list for objects of one size, the fullest page first",
+                studied: false,
+                make: |memory| Box::new(MapSpace::new(memory)),
+            },
+            Strategy {
+                name: "tuned",
+                about: "many-fast for everybody while waste is low, many while it is high, decided at each collection",
+                studied: false,
+                make: |memory| Box::new(Tuned::new(memory)),
+            },
+            Strategy {
+                name: "tight",
+                about: "ours: best fit down to 16 bytes, fullest pages first, all swept before a page is added",
+                studied: false,
+                make: |memory| Box::new(Tight::new("tight", memory, SweepOrder::Fullest)),
+            },
+            Strategy {
+                name: "tight-emptiest",
+                about: "the same, the emptiest pages swept first",
+                studied: false,
+                make: |memory| Box::new(Tight::new("tight-emptiest", memory, SweepOrder::Emptiest)),
+            },
+        ]
+    };
+}
+
+pub(crate) static ALL: &[Strategy] = strategies! {
+    "legacy" true Legacy, Heavy, Plain, "V8 until 2019: six classes, surplus first";
+    "legacy-more-smalls" true MoreSmalls, Heavy, Plain, "Legacy with a class for each size up to 248";
+    "fast-alloc" true FastAlloc, Heavy, Plain, "three classes, the largest first; below 2040 bytes all is waste";
+    "many" true Many, Heavy, Plain, "46 classes, best fit";
+    "many-fast" true ManyFast, Heavy, Plain, "46 classes, 2 KB of surplus first";
+    "half-many" true HalfMany, Heavy, Plain, "24 classes, best fit";
+    "half-many-fast" true HalfManyFast, Heavy, Plain, "24 classes, 2 KB of surplus first";
+    "more-1k" true More1k, Heavy, Plain, "99 classes, best fit";
+    "more-2k" true More2k, Heavy, Plain, "100 classes, best fit";
+    "more-2k-fast" true More2kFast, Heavy, Plain, "100 classes, 2 KB of surplus first";
+    "many-origin" true ManyOrigin, Heavy, Plain, "the collector as many, everybody else as many-fast: what V8 shipped";
+    "many-cached" false Many, Heavy, Cached, "many, empty classes skipped by a table";
+    "many-fast-cached" false ManyFast, Heavy, Cached, "many-fast, cached";
+    "half-many-cached" false HalfMany, Heavy, Cached, "half-many, cached";
+    "half-many-fast-cached" false HalfManyFast, Heavy, Cached, "half-many-fast, cached";
+    "more-1k-cached" false More1k, Heavy, Cached, "more-1k, cached";
+    "more-2k-cached" false More2k, Heavy, Cached, "more-2k, cached";
+    "more-2k-fast-cached" false More2kFast, Heavy, Cached, "more-2k-fast, cached";
+    "many-origin-cached" false ManyOrigin, Heavy, Cached, "many-origin, cached";
+    "many-mask" false Many, Heavy, Mask, "many, empty classes skipped by a bit mask";
+    "many-origin-mask" false ManyOrigin, Heavy, Mask, "many-origin, by a bit mask";
+    "many-light" false Many, Light, Mask, "many, by a bit mask, with descriptors of 4 bytes";
+    "many-origin-light" false ManyOrigin, Light, Mask, "many-origin, by a bit mask, with descriptors of 4 bytes";
+    "single-list" false SingleList, Heavy, Plain, "one list, first fit";
+};

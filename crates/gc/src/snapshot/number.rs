@@ -1,0 +1,165 @@
+//! Numbers for objects without a table of them: sums of bits up to each arena, and the arena's own bits.
+//!
+//! ```text
+//!   heap, chunk ─► [u32; 256]: objects before arena 6, 7, …      object ─► its arena's entry + set bits before its cell
+//! ```
+//!
+//! Four bytes for each arena of 4 KiB, a thousandth of the heap.
+//!
+//! U1  Between [`Numbering::of`] and the last question nothing is allocated, freed or swept in the heaps: whoever asks
+//!     holds a [`Still`].
+//! U2  Numbers follow the order in which [`each_arena`] goes.
+//!
+//! Not here: numbers of nodes that are no objects (`write`).
+
+use core::ptr::NonNull;
+
+use crate::collect::Busy;
+use crate::heap::Heap;
+use crate::layout::{ARENAS, Arena, Chunk};
+
+/// Heaps that are settled and stay as they are while this lives: no collection, no sweep, no span taken.
+pub(crate) struct Still<'a>(&'a [&'a Heap]);
+
+impl<'a> Still<'a> {
+    /// Sweeps and retires everything.
+    pub(crate) fn new(heaps: &'a [&'a Heap]) -> Result<Still<'a>, Busy> {
+        for heap in heaps {
+            if heap.entered.get() > 0 {
+                return Err(Busy::Entered);
+            }
+            if heap.collecting.get() || heap.is_finalizing() {
+                return Err(Busy::Collecting);
+            }
+        }
+        Ok(Still::settled(heaps))
+    }
+
+    /// The same while closures of safe code run, whose objects may have parts that are being written: one that
+    /// is borrowed for writing panics when it is asked for its edges.
+    ///
+    /// # Panics
+    /// If a finalizer or a trace function of these heaps asks.
+    pub(crate) fn even_entered(heaps: &'a [&'a Heap]) -> Still<'a> {
+        Still::settled(heaps)
+    }
+
+    fn settled(heaps: &'a [&'a Heap]) -> Still<'a> {
+        // Finalizers of one may allocate in another, so spans are retired when all are swept.
+        heaps.iter().for_each(|heap| heap.finish_sweep());
+        heaps.iter().for_each(|heap| heap.settle_all());
+        heaps.iter().for_each(|heap| heap.collecting.set(true));
+        Still(heaps)
+    }
+}
+
+impl Drop for Still<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|heap| heap.collecting.set(false));
+    }
+}
+
+/// Each arena that has objects, in the order of numbers (U2), until one fails.
+pub(crate) fn each_arena<E>(
+    heap: &Heap,
+    mut visit: impl FnMut(Arena) -> Result<(), E>,
+) -> Result<(), E> {
+    // The list is not borrowed while a client's function runs.
+    let chunks: Vec<Chunk> = heap.chunks.borrow().all().collect();
+    for chunk in chunks {
+        for arena in chunk.arenas() {
+            visit(arena)?;
+        }
+    }
+    Ok(())
+}
+
+/// Objects before each arena of a chunk.
+type Firsts = Box<[u32; ARENAS]>;
+
+/// Numbers of a heap's objects, by origin and place of the chunk.
+#[derive(Default)]
+struct OfHeap {
+    known: bool,
+    chunks: [Vec<Option<Firsts>>; 2],
+}
+
+/// A number for each object of some heaps.
+pub(crate) struct Numbering {
+    heaps: Vec<OfHeap>,
+    objects: u32,
+}
+
+/// More objects than numbers.
+pub(crate) struct TooMany;
+
+impl Numbering {
+    pub(crate) fn of(heaps: &[&Heap]) -> Result<Numbering, TooMany> {
+        let mut numbering = Numbering {
+            heaps: Vec::new(),
+            objects: 0,
+        };
+        for heap in heaps {
+            let id = heap.id() as usize;
+            let numbers = numbering.heaps.len().max(id + 1);
+            numbering.heaps.resize_with(numbers, OfHeap::default);
+            numbering.heaps[id].known = true;
+            each_arena(heap, |arena| numbering.add(arena))?;
+        }
+        Ok(numbering)
+    }
+
+    fn add(&mut self, arena: Arena) -> Result<(), TooMany> {
+        let chunk = arena.chunk();
+        let head = chunk.head();
+        let heap = &mut self.heaps[head.heap.get() as usize];
+        let chunks = &mut heap.chunks[usize::from(head.origin.get()) % 2];
+        let place = head.index.get() as usize;
+        if chunks.len() <= place {
+            chunks.resize_with(place + 1, || None);
+        }
+        let firsts = chunks[place].get_or_insert_with(|| Box::new([0; ARENAS]));
+        firsts[arena.index()] = self.objects;
+        let count = arena.head().allocated.count() as u32;
+        self.objects = self.objects.checked_add(count).ok_or(TooMany)?;
+        Ok(())
+    }
+
+    /// How many there are.
+    pub(crate) fn objects(&self) -> u32 {
+        self.objects
+    }
+
+    /// The number of the first object of an arena.
+    pub(crate) fn first(&self, arena: Arena) -> u32 {
+        let chunk = arena.chunk();
+        let head = chunk.head();
+        let heap = self.heaps.get(head.heap.get() as usize);
+        let chunks = heap.map(|heap| &heap.chunks[usize::from(head.origin.get()) % 2]);
+        let firsts = chunks.and_then(|chunks| chunks.get(head.index.get() as usize)?.as_ref());
+        firsts.map_or(0, |firsts| firsts[arena.index()])
+    }
+
+    /// Whether a heap is one of these.
+    pub(crate) fn has(&self, heap: u32) -> bool {
+        self.heaps.get(heap as usize).is_some_and(|h| h.known)
+    }
+
+    /// The heap that an object is in; an error if it is none of these.
+    pub(crate) fn heap_of(&self, object: NonNull<u8>) -> Result<u32, u32> {
+        let heap = Chunk::of(object).head().heap.get();
+        if self.has(heap) { Ok(heap) } else { Err(heap) }
+    }
+
+    /// An object's number, or the heap that it is in if that is none of these.
+    pub(crate) fn number(&self, object: NonNull<u8>) -> Result<u32, u32> {
+        self.heap_of(object)?;
+        let arena = Arena::of(object);
+        let cell = arena.cell_of(object.as_ptr().addr());
+        let words = arena.head().allocated.words();
+        let (word, bit) = (cell / 64, cell % 64);
+        let before: u32 = words[..word].iter().map(|word| word.count_ones()).sum();
+        let here = (words[word] & ((1 << bit) - 1)).count_ones();
+        Ok(self.first(arena) + before + here)
+    }
+}

@@ -1,0 +1,155 @@
+//! From addresses to ids: what a heap's hooks know to what a trace holds.
+//!
+//! ```text
+//!   alloc(addr, bytes, kind) ─► live[addr] = id ─► Writer::alloc
+//!   death(addr)              ─► live.remove(addr) ─► Writer::death
+//! ```
+//!
+//! D1  One live object an address. An allocation where one lives still means that a death was missed: it is written
+//!     first, and counted (`replaced`). A death where nothing lives is counted and not written (`unknown_deaths`).
+//! D2  The order of a trace is the order of the calls. So a heap calls `death` before the room can be used again,
+//!     and `alloc` after it has the room: with several threads that is what keeps an address's objects apart.
+//! D3  Memory: 16 bytes and a share of the table for each live object.
+//!
+//! Not here: hooks without a context (`hooks`).
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::{Info, KindId, Origin, Totals, Writer};
+
+/// Writes a trace by addresses. Single-threaded.
+pub struct Recorder<W: Write = BufWriter<File>> {
+    writer: Writer<W>,
+    live: FxHashMap<usize, u64>,
+}
+
+impl<W: Write> Recorder<W> {
+    /// In front of a writer to which nothing was written yet.
+    pub fn new(writer: Writer<W>) -> Recorder<W> {
+        Recorder {
+            writer,
+            live: FxHashMap::default(),
+        }
+    }
+
+    /// The number of a kind by its name.
+    pub fn kind(&mut self, name: &str) -> KindId {
+        self.writer.kind(name)
+    }
+
+    /// An object came to be. Cost: one insertion into a hash table, and some bytes.
+    pub fn alloc(&mut self, addr: usize, bytes: usize, kind: KindId, origin: Origin) {
+        if let Some(missed) = self.live.remove(&addr) {
+            self.writer.totals.replaced += 1;
+            self.writer.death(missed);
+        }
+        let id = self.writer.alloc(bytes as u64, kind, origin);
+        self.live.insert(addr, id);
+    }
+
+    /// The object at `addr` is dead.
+    pub fn death(&mut self, addr: usize) {
+        match self.live.remove(&addr) {
+            Some(id) => self.writer.death(id),
+            None => self.writer.totals.unknown_deaths += 1,
+        }
+    }
+
+    /// An object was moved: no event, but it is at another address now.
+    pub fn moved(&mut self, from: usize, to: usize) {
+        if let Some(id) = self.live.remove(&from) {
+            self.live.insert(to, id);
+        }
+    }
+
+    /// A collection ended.
+    pub fn collection(&mut self) {
+        self.writer.collection();
+    }
+
+    /// Objects that live.
+    pub fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Ends the trace. What lives still has no death.
+    ///
+    /// # Errors
+    /// As [`Writer::finish`].
+    pub fn finish(self) -> io::Result<(W, Totals)> {
+        self.writer.finish()
+    }
+}
+
+/// A recorder that several threads share: a lock around each call. Clones are the same recorder.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Option<Recorder>>>);
+
+impl Shared {
+    /// Begins a trace in a file, which is emptied.
+    ///
+    /// # Errors
+    /// If it cannot be created or written; the error names the path.
+    pub fn create(path: &Path, info: &Info) -> io::Result<Shared> {
+        let writer = Writer::create(path, info)?;
+        Ok(Shared(Arc::new(Mutex::new(Some(Recorder::new(writer))))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Recorder>> {
+        // A panic between two calls leaves whole events.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T: Default>(&self, act: impl FnOnce(&mut Recorder) -> T) -> T {
+        self.lock().as_mut().map(act).unwrap_or_default()
+    }
+
+    /// The number of a kind by its name. (After [`Shared::finish`]: 0.)
+    pub fn kind(&self, name: &str) -> KindId {
+        self.with(|recorder| recorder.kind(name))
+    }
+
+    /// An object came to be (D2). After [`Shared::finish`] nothing happens.
+    pub fn alloc(&self, addr: usize, bytes: usize, kind: KindId, origin: Origin) {
+        self.with(|recorder| recorder.alloc(addr, bytes, kind, origin));
+    }
+
+    /// The same with the kind's name, which is looked up.
+    pub fn alloc_named(&self, addr: usize, bytes: usize, kind: &str, origin: Origin) {
+        self.with(|recorder| {
+            let kind = recorder.kind(kind);
+            recorder.alloc(addr, bytes, kind, origin);
+        });
+    }
+
+    /// The object at `addr` is dead (D2).
+    pub fn death(&self, addr: usize) {
+        self.with(|recorder| recorder.death(addr));
+    }
+
+    /// An object was moved.
+    pub fn moved(&self, from: usize, to: usize) {
+        self.with(|recorder| recorder.moved(from, to));
+    }
+
+    /// A collection ended.
+    pub fn collection(&self) {
+        self.with(Recorder::collection);
+    }
+
+    /// Ends the trace; all clones are without effect from now on. A second time: empty totals.
+    ///
+    /// # Errors
+    /// As [`Writer::finish`].
+    pub fn finish(&self) -> io::Result<Totals> {
+        let recorder = self.lock().take();
+        recorder.map_or(Ok(Totals::default()), |recorder| {
+            recorder.finish().map(|(_, totals)| totals)
+        })
+    }
+}

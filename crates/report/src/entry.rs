@@ -1,0 +1,252 @@
+//! One line of a memory report, and what makes it a sound one.
+//!
+//! ```text
+//!   process            path                        kind   units   amount   description
+//!   "viewer (pid 42)"  explicit/caches/images      HEAP   BYTES   1048576  "Decoded images."
+//!                      └─ the tree is made of the components; `/` within one is written `\`
+//! ```
+//!
+//! N1  Below `explicit/` an amount is of bytes, and of the heap or beside it: the sums there are the memory that
+//!     the program has asked for, and what is of another kind would falsify them.
+//! N2  A path has no empty component and no control character, so it is a place in a tree and one line of text.
+//! N3  What is left out is said: a check answers with the words that the user reads.
+//!
+//! The numbers of [`Kind`] and [`Units`] are those of Firefox's nsIMemoryReporter.idl, which the file has.
+//! Not here: where lines are kept (`store`), who writes them (`registry`).
+
+use std::borrow::Cow;
+
+/// Longest path or description, bytes.
+pub const LONGEST: usize = 4096;
+
+/// Where the memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// Mapped by other means than the allocator.
+    Nonheap = 0,
+    /// In blocks of the allocator. `heap-unclassified` is what no such line covers.
+    Heap = 1,
+    /// Not to be added to the others: a sum, a count, another view of the same memory.
+    Other = 2,
+}
+
+/// What an amount counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Units {
+    /// Bytes.
+    Bytes = 0,
+    /// Things there are now.
+    Count = 1,
+    /// Things there have been since the start.
+    Cumulative = 2,
+    /// Hundredths of a percent.
+    Percent = 3,
+}
+
+impl Kind {
+    /// The kind of a number in a file.
+    pub fn from_number(number: u64) -> Option<Kind> {
+        [Kind::Nonheap, Kind::Heap, Kind::Other]
+            .into_iter()
+            .find(|kind| *kind as u64 == number)
+    }
+}
+
+impl Units {
+    /// The units of a number in a file.
+    pub fn from_number(number: u64) -> Option<Units> {
+        [
+            Units::Bytes,
+            Units::Count,
+            Units::Cumulative,
+            Units::Percent,
+        ]
+        .into_iter()
+        .find(|units| *units as u64 == number)
+    }
+}
+
+/// One line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// `NAME (pid N)`; empty is the process that measures itself.
+    pub process: &'a str,
+    /// Components with `/` between them.
+    pub path: &'a str,
+    /// Where the memory is.
+    pub kind: Kind,
+    /// What `amount` counts.
+    pub units: Units,
+    /// How much.
+    pub amount: i64,
+    /// A sentence for the user.
+    pub description: &'a str,
+}
+
+/// Root of the tree whose sum is what the program has asked for.
+pub const EXPLICIT: &str = "explicit";
+/// What no reporter covers; computed by whoever reads, and never reported.
+pub const UNCLASSIFIED: &str = "explicit/heap-unclassified";
+/// Usable bytes of all live blocks of the allocator.
+pub const ALLOCATED: &str = "heap-allocated";
+
+/// Whether a path is below `explicit`.
+pub fn is_explicit(path: &str) -> bool {
+    path.strip_prefix(EXPLICIT)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// A name as one component of a path: one line, `/` as `\`, never empty.
+pub fn component(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed("(no name)");
+    }
+    if !name.contains(|c: char| c == '/' || c.is_control()) {
+        return Cow::Borrowed(name);
+    }
+    let clean = |c: char| match c {
+        '/' => '\\',
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    Cow::Owned(name.chars().map(clean).collect())
+}
+
+/// Whose memory it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner<'a> {
+    /// The program itself.
+    System,
+    /// One of those it works for: a tab, a request, a customer.
+    User(&'a str),
+}
+
+impl Owner<'_> {
+    /// `explicit/tenants/user/NAME/REST`, `explicit/tenants/system/REST`: all rows of a tenant in one place.
+    pub fn path(&self, rest: &str) -> String {
+        match self {
+            Owner::System => format!("explicit/tenants/system/{rest}"),
+            Owner::User(name) => format!("explicit/tenants/user/{}/{rest}", component(name)),
+        }
+    }
+}
+
+impl Entry<'_> {
+    /// Whether the line may stand in a report of a process with so much address space (N1, N2).
+    ///
+    /// # Errors
+    /// What is wrong with it (N3).
+    pub fn check(&self, address_space_bytes: u64) -> Result<(), &'static str> {
+        check_text(self.path, self.description)?;
+        if self.path == EXPLICIT || self.path == UNCLASSIFIED {
+            return Err("this row is computed and not reported");
+        }
+        if is_explicit(self.path) {
+            if self.units != Units::Bytes {
+                return Err("below explicit/ units must be bytes");
+            }
+            if self.kind == Kind::Other {
+                return Err("below explicit/ the kind must be heap or nonheap");
+            }
+        }
+        if self.amount < 0 {
+            return Err("a negative amount");
+        }
+        // What lies on a disk, or is another process's, may be larger.
+        let own = self.process.is_empty() && self.kind != Kind::Other;
+        if own && self.units == Units::Bytes && self.amount as u64 > address_space_bytes {
+            return Err("more bytes than the process has addresses for");
+        }
+        Ok(())
+    }
+}
+
+/// N2.
+fn check_text(path: &str, description: &str) -> Result<(), &'static str> {
+    if path.len() > LONGEST || description.len() > LONGEST {
+        return Err("a path or description of more than 4096 bytes");
+    }
+    // By bytes first: nearly all paths are plain, and there may be ten thousand.
+    let mut before = b'/';
+    for &byte in path.as_bytes() {
+        if byte == b'/' && before == b'/' {
+            return Err("an empty component in its path");
+        }
+        if byte < b' ' || byte == 0x7f {
+            return Err("a control character in its path");
+        }
+        before = byte;
+    }
+    if before == b'/' {
+        return Err("an empty component in its path");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(path: &str, kind: Kind, units: Units, amount: i64) -> Entry<'_> {
+        Entry {
+            process: "",
+            path,
+            kind,
+            units,
+            amount,
+            description: "",
+        }
+    }
+
+    #[test]
+    fn names_as_components() {
+        assert_eq!(component("https://a/b"), "https:\\\\a\\b");
+        assert_eq!(component("a\nb"), "a b");
+        assert_eq!(component(""), "(no name)");
+        assert_eq!(
+            Owner::User("a/b").path("dom"),
+            "explicit/tenants/user/a\\b/dom"
+        );
+        assert_eq!(Owner::System.path("dom"), "explicit/tenants/system/dom");
+    }
+
+    #[test]
+    fn sound_lines_and_others() {
+        use Kind::{Heap, Nonheap, Other};
+        use Units::{Bytes, Count, Percent};
+        let space = 1 << 20;
+        for (path, kind, units, amount) in [
+            ("explicit/a", Heap, Bytes, 0),
+            ("explicit/a/b", Nonheap, Bytes, 1 << 20),
+            ("explicitly", Other, Count, i64::MAX),
+            ("a", Other, Percent, 1234),
+        ] {
+            assert_eq!(line(path, kind, units, amount).check(space), Ok(()));
+        }
+        for (path, kind, units, amount, what) in [
+            ("explicit/a", Heap, Count, 1, "bytes"),
+            ("explicit/a", Other, Bytes, 1, "kind"),
+            ("explicit", Heap, Bytes, 1, "computed"),
+            (UNCLASSIFIED, Heap, Bytes, 1, "computed"),
+            ("explicit/a", Heap, Bytes, -1, "negative"),
+            ("a", Other, Count, -1, "negative"),
+            ("explicit/a", Heap, Bytes, (1 << 20) + 1, "addresses"),
+            ("explicit/a", Heap, Bytes, i64::MAX, "addresses"),
+            ("", Other, Count, 1, "empty"),
+            ("/a", Other, Count, 1, "empty"),
+            ("a//b", Other, Count, 1, "empty"),
+            ("a/", Other, Count, 1, "empty"),
+            ("a\nb", Other, Count, 1, "control"),
+        ] {
+            let answer = line(path, kind, units, amount).check(space);
+            assert!(
+                answer.is_err_and(|said| said.contains(what)),
+                "{path}: {answer:?}"
+            );
+        }
+        let long = "x".repeat(LONGEST + 1);
+        assert!(line(&long, Other, Count, 1).check(space).is_err());
+    }
+}

@@ -1,0 +1,414 @@
+//! The file of Firefox's about:memory, written and read as it comes.
+//!
+//! ```text
+//!   {"version":1,"hasMozMallocUsableSize":true,"reports":[
+//!     {"process":"viewer (pid 42)","path":"explicit/a","kind":1,"units":0,"amount":5,"description":"…"
+//!      [,"_presence":1]}, …]}                   gzip if it begins so; a crash dump wraps it: {"memory_report":{…}}
+//! ```
+//!
+//! F1  Reading takes memory for one line, however long the file is. What is kept is the caller's matter.
+//! F2  What Firefox refuses is refused: a missing field, a kind or unit that is none, a line below `explicit/` that
+//!     is not of bytes or is neither heap nor nonheap, another version.
+//! F3  An error names the byte of the JSON (unpacked) at which it was noticed, and the number of the line in
+//!     `reports` where there is one.
+//! F4  Nothing is written in the place of a file before all of it is: a full disk leaves the old one.
+//! F5  A path that is a leaf and a branch at once, over which Firefox stumbles, is written as `PATH/(own)`.
+//!
+//! The format: nsIMemoryInfoDumper.idl, nsIMemoryReporter.idl and aboutMemory.js of Firefox ESR.
+//! Not here: trees, differences.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::rc::Rc;
+
+use flate2::Compression;
+use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use serde::Deserialize;
+use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::entry::{Entry, Kind, Units, is_explicit};
+use crate::tree::{OWN, Presence};
+
+/// The only version there is.
+const VERSION: u64 = 1;
+/// More JSON than this is no memory report: gzip can hold a thousand times what it weighs.
+const LARGEST: u64 = 8 << 30;
+
+/// Writes a file, line by line.
+pub struct Writer<W: Write> {
+    out: W,
+    begun: bool,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the head.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(mut out: W) -> io::Result<Writer<W>> {
+        out.write_all(b"{\"version\":1,\"hasMozMallocUsableSize\":true,\"reports\":[")?;
+        Ok(Writer { out, begun: false })
+    }
+
+    /// Writes a line. Its process must have a name.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn line(&mut self, entry: &Entry<'_>, presence: Presence) -> io::Result<()> {
+        let comma: &[u8] = if self.begun { b",\n" } else { b"\n" };
+        self.begun = true;
+        let out = &mut self.out;
+        out.write_all(comma)?;
+        out.write_all(b"{\"process\":")?;
+        serde_json::to_writer(&mut *out, entry.process)?;
+        out.write_all(b",\"path\":")?;
+        serde_json::to_writer(&mut *out, entry.path)?;
+        write!(
+            out,
+            ",\"kind\":{},\"units\":{},\"amount\":{},\"description\":",
+            entry.kind as u8, entry.units as u8, entry.amount
+        )?;
+        serde_json::to_writer(&mut *out, entry.description)?;
+        if let Some(number) = presence.number() {
+            write!(out, ",\"_presence\":{number}")?;
+        }
+        out.write_all(b"}")
+    }
+
+    /// Writes the end.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.write_all(b"\n]}\n")?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Writes lines; those without a process get this one (F5).
+///
+/// # Errors
+/// Those of `out`.
+pub fn write<'a, W: Write>(
+    out: W,
+    process: &str,
+    lines: impl Iterator<Item = (Entry<'a>, Presence)> + Clone,
+) -> io::Result<W> {
+    let mut branches: HashSet<(&str, &str)> = HashSet::new();
+    for (entry, _) in lines.clone() {
+        for (at, _) in entry.path.match_indices('/') {
+            branches.insert((entry.process, &entry.path[..at]));
+        }
+    }
+    let mut writer = Writer::new(out)?;
+    for (mut entry, presence) in lines {
+        let own;
+        if branches.contains(&(entry.process, entry.path)) {
+            own = format!("{}/{OWN}", entry.path);
+            entry.path = &own;
+        }
+        if entry.process.is_empty() {
+            entry.process = process;
+        }
+        writer.line(&entry, presence)?;
+    }
+    writer.finish()
+}
+
+/// Writes a file; gzipped if its name ends so (F4).
+///
+/// # Errors
+/// If it cannot be written.
+pub fn save<'a>(
+    path: &Path,
+    process: &str,
+    lines: impl Iterator<Item = (Entry<'a>, Presence)> + Clone,
+) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let fresh = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let done = (|| {
+        let file = BufWriter::new(File::create(&fresh)?);
+        if path.extension().is_some_and(|ending| ending == "gz") {
+            let packed = write(GzEncoder::new(file, Compression::default()), process, lines)?;
+            packed.finish()?.flush()?;
+        } else {
+            write(file, process, lines)?;
+        }
+        std::fs::rename(&fresh, path)
+    })();
+    if done.is_err() {
+        // It may not be there.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    done
+}
+
+/// What keeps a file from being read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadError {
+    /// What is wrong.
+    pub what: String,
+    /// Byte of the JSON, unpacked, at which it was noticed.
+    pub offset: u64,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} (at byte {} of the JSON); a memory report of about:memory, version 1, is wanted",
+            self.what, self.offset
+        )
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads a file, packed or not; each line goes to `each`. Returns how many there were (F1).
+///
+/// # Errors
+/// F2, F3.
+pub fn read(
+    input: impl Read,
+    mut each: impl FnMut(&Entry<'_>, Presence),
+) -> Result<u64, ReadError> {
+    let offset = Rc::new(Cell::new(0));
+    let failed = |what: String| ReadError {
+        what,
+        offset: offset.get(),
+    };
+    let mut input = BufReader::with_capacity(64 << 10, input);
+    let packed = input
+        .fill_buf()
+        .map_err(|error| failed(error.to_string()))?
+        .starts_with(&[0x1f, 0x8b]);
+    let unpacked: Box<dyn Read + '_> = match packed {
+        true => Box::new(BufReader::with_capacity(
+            64 << 10,
+            MultiGzDecoder::new(input),
+        )),
+        false => Box::new(input),
+    };
+    let counting = Counting {
+        inner: unpacked,
+        buffer: Box::new([0; 32 << 10]),
+        begin: 0,
+        end: 0,
+        offset: Rc::clone(&offset),
+    };
+    let mut found = Found {
+        version: None,
+        lines: None,
+    };
+    let mut json = serde_json::Deserializer::from_reader(counting);
+    let done = Whole {
+        each: &mut each,
+        found: &mut found,
+        depth: 0,
+    }
+    .deserialize(&mut json)
+    .and_then(|()| json.end());
+    done.map_err(|error| failed(said(&error, packed)))?;
+    match (found.version, found.lines) {
+        (Some(_), Some(lines)) => Ok(lines),
+        (None, _) => Err(failed("there is no \"version\"".into())),
+        (_, None) => Err(failed("there are no \"reports\"".into())),
+    }
+}
+
+/// The library's error without its line and column, which mean little where all is one line.
+fn said(error: &serde_json::Error, packed: bool) -> String {
+    let text = error.to_string();
+    let what = text
+        .find(" at line ")
+        .map_or(text.as_str(), |at| &text[..at]);
+    match error.classify() {
+        serde_json::error::Category::Eof => format!("cut off: {what}"),
+        serde_json::error::Category::Io if packed => format!("the gzip data are damaged: {what}"),
+        serde_json::error::Category::Syntax => format!("not JSON: {what}"),
+        _ => what.to_owned(),
+    }
+}
+
+/// Counts the bytes that the parser has taken, one at a time.
+struct Counting<R> {
+    inner: R,
+    buffer: Box<[u8; 32 << 10]>,
+    begin: usize,
+    end: usize,
+    offset: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.begin == self.end {
+            self.end = self.inner.read(&mut self.buffer[..])?;
+            self.begin = 0;
+            if self.offset.get() > LARGEST {
+                return Err(io::Error::other(format!(
+                    "more than {LARGEST} bytes of JSON"
+                )));
+            }
+        }
+        let bytes = into.len().min(self.end - self.begin);
+        into[..bytes].copy_from_slice(&self.buffer[self.begin..self.begin + bytes]);
+        self.begin += bytes;
+        self.offset.set(self.offset.get() + bytes as u64);
+        Ok(bytes)
+    }
+}
+
+struct Found {
+    version: Option<u64>,
+    lines: Option<u64>,
+}
+
+type Each<'a> = &'a mut dyn FnMut(&Entry<'_>, Presence);
+
+/// The outermost object, and the one in `memory_report`.
+struct Whole<'a, 'b> {
+    each: Each<'a>,
+    found: &'b mut Found,
+    depth: u32,
+}
+
+impl<'de> DeserializeSeed<'de> for Whole<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Whole<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with \"version\" and \"reports\"")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        use de::Error;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "version" => {
+                    let version = map.next_value::<u64>()?;
+                    if version != VERSION {
+                        let what = format!("\"version\" is {version}, and only 1 is known");
+                        return Err(A::Error::custom(what));
+                    }
+                    self.found.version = Some(version);
+                }
+                "reports" => {
+                    let lines = map.next_value_seed(Lines { each: self.each })?;
+                    let sum = self.found.lines.unwrap_or(0) + lines;
+                    self.found.lines = Some(sum);
+                }
+                "memory_report" if self.depth == 0 => map.next_value_seed(Whole {
+                    each: self.each,
+                    found: self.found,
+                    depth: 1,
+                })?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Lines<'a> {
+    each: Each<'a>,
+}
+
+impl<'de> DeserializeSeed<'de> for Lines<'_> {
+    type Value = u64;
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    process: String,
+    path: String,
+    kind: u64,
+    units: u64,
+    amount: i64,
+    description: String,
+    #[serde(rename = "_presence", default)]
+    presence: u64,
+}
+
+impl<'de> Visitor<'de> for Lines<'_> {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of lines")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<u64, A::Error> {
+        use de::Error;
+        let mut lines = 0u64;
+        loop {
+            let raw = match list.next_element::<Raw>() {
+                Ok(Some(raw)) => raw,
+                Ok(None) => return Ok(lines),
+                // The number of the line is put in front; end of file stays what it is.
+                Err(error) => {
+                    let text = error.to_string();
+                    let cut = text.starts_with("EOF")
+                        || text.contains("gzip")
+                        || text.contains("deflate");
+                    return Err(match cut {
+                        true => error,
+                        false => A::Error::custom(format!("\"reports\"[{lines}]: {text}")),
+                    });
+                }
+            };
+            let entry = raw
+                .entry()
+                .map_err(|what| A::Error::custom(format!("\"reports\"[{lines}]: {what}")))?;
+            (self.each)(&entry.0, entry.1);
+            lines += 1;
+        }
+    }
+}
+
+impl Raw {
+    /// F2.
+    fn entry(&self) -> Result<(Entry<'_>, Presence), String> {
+        let shown = || -> String { self.path.chars().take(200).collect() };
+        let bad = |what: &str, value: u64| format!("{what} {value} is none ({})", shown());
+        let kind = Kind::from_number(self.kind).ok_or_else(|| bad("\"kind\"", self.kind))?;
+        let units = Units::from_number(self.units).ok_or_else(|| bad("\"units\"", self.units))?;
+        let presence = Presence::from_number(self.presence)
+            .ok_or_else(|| bad("\"_presence\"", self.presence))?;
+        if self.path.is_empty() || self.process.is_empty() {
+            return Err("an empty \"path\" or \"process\"".into());
+        }
+        if is_explicit(&self.path) && (units != Units::Bytes || kind == Kind::Other) {
+            return Err(format!(
+                "below explicit/ lines must be bytes of heap or nonheap ({})",
+                shown()
+            ));
+        }
+        let entry = Entry {
+            process: &self.process,
+            path: &self.path,
+            kind,
+            units,
+            amount: self.amount,
+            description: &self.description,
+        };
+        Ok((entry, presence))
+    }
+}

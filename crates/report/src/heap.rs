@@ -1,0 +1,381 @@
+//! The allocator that serves this process: its figures, and its offer to give back.
+//!
+//! ```text
+//!   libskinflint.so   skinflint_stats_json ─► every row, with what is resident of it    ┐ explicit/heap-overhead/…
+//!   glibc             mallinfo2 ───────────► in use, free                               ┘ heap-allocated, heap-…
+//!   any other         nothing is known: no `heap-allocated`, so no `heap-unclassified` is made up
+//! ```
+//!
+//! A1  The allocator is found by looking up names in the running process: nothing is linked, nothing preloaded
+//!     shows, and what is found once is not looked for again.
+//! A2  glibc's figures are believed only if its `malloc` is the one that calls reach.
+//! A3  Nothing here allocates, so that the figures are those of before (`registry`, R1).
+//! A4  `heap-allocated` is of live blocks, whatever is resident of them; `heap-overhead` is what is resident beside
+//!     them, except glibc's, which cannot say and gives what is mapped.
+//!
+//! Not here: what the figures mean in the allocator (`alloc::stats`), other heaps.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use skinflint_base::sys;
+
+use crate::entry::{ALLOCATED, Entry, Kind, Units};
+use crate::store::Store;
+
+type StatsJson = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+type Trim = unsafe extern "C" fn() -> c_int;
+type MallocTrim = unsafe extern "C" fn(usize) -> c_int;
+type Mallinfo = unsafe extern "C" fn() -> libc::mallinfo2;
+
+/// What serves `malloc`.
+#[derive(Clone, Copy)]
+enum Served {
+    Skinflint { stats: StatsJson, trim: Trim },
+    Glibc { info: Mallinfo, trim: MallocTrim },
+    Other,
+}
+
+/// Room for the text of all figures: some 12 KiB are used.
+const ROOM: usize = 128 << 10;
+
+fn look_up(name: &CStr) -> *mut c_void {
+    // SAFETY: a C string; nothing is called.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// Where the object begins that an address belongs to.
+fn object_of(address: *const c_void) -> usize {
+    // SAFETY: a structure of pointers; all zero is one.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked about.
+    match unsafe { libc::dladdr(address, &mut info) } {
+        0 => 0,
+        _ => info.dli_fbase.addr(),
+    }
+}
+
+fn served() -> Served {
+    static SERVED: OnceLock<Served> = OnceLock::new();
+    *SERVED.get_or_init(|| {
+        let malloc = object_of(look_up(c"malloc"));
+        let from = |name: &CStr| {
+            let found = look_up(name);
+            (malloc != 0 && !found.is_null() && object_of(found) == malloc).then_some(found)
+        };
+        if let (Some(stats), Some(trim)) = (from(c"skinflint_stats_json"), from(c"skinflint_trim"))
+        {
+            // SAFETY: the names belong to the object that serves malloc, and have these types there (skinflint.h).
+            return unsafe {
+                Served::Skinflint {
+                    stats: std::mem::transmute::<*mut c_void, StatsJson>(stats),
+                    trim: std::mem::transmute::<*mut c_void, Trim>(trim),
+                }
+            };
+        }
+        if let (Some(info), Some(trim)) = (from(c"mallinfo2"), from(c"malloc_trim")) {
+            // SAFETY: glibc's, by <malloc.h> (A2).
+            return unsafe {
+                Served::Glibc {
+                    info: std::mem::transmute::<*mut c_void, Mallinfo>(info),
+                    trim: std::mem::transmute::<*mut c_void, MallocTrim>(trim),
+                }
+            };
+        }
+        Served::Other
+    })
+}
+
+/// The allocator's name, for the user.
+pub fn name() -> &'static str {
+    match served() {
+        Served::Skinflint { .. } => "libskinflint.so",
+        Served::Glibc { .. } => "glibc",
+        Served::Other => "another allocator",
+    }
+}
+
+/// Gives back what is free. Whether anything was.
+pub fn trim() -> bool {
+    // SAFETY: functions that may be called at any time on any thread.
+    unsafe {
+        match served() {
+            Served::Skinflint { trim, .. } => trim() != 0,
+            Served::Glibc { trim, .. } => trim(0) != 0,
+            Served::Other => false,
+        }
+    }
+}
+
+/// Resident bytes of the allocator's own mappings, by row.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Resident {
+    /// Name and bytes.
+    pub rows: [(&'static str, u64); 8],
+}
+
+impl Resident {
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.rows.iter().fold(0, |sum, (_, bytes)| sum + bytes)
+    }
+}
+
+/// Adds the allocator's figures. What is resident of it, if it can say.
+pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
+    match served() {
+        Served::Skinflint { stats, .. } => {
+            let buffer = sys::map_private(ROOM);
+            if buffer.is_null() {
+                return None;
+            }
+            // SAFETY: the buffer is ours and has so much room; the text is ASCII and shorter, or is cut.
+            let text = unsafe {
+                let length = stats(buffer.cast(), ROOM).min(ROOM - 1);
+                std::slice::from_raw_parts(buffer, length)
+            };
+            let text = std::str::from_utf8(text).unwrap_or("");
+            let resident = from_text("", text, store);
+            // SAFETY: ours, and nothing refers to it any more.
+            unsafe { sys::unmap(buffer, ROOM) };
+            resident
+        }
+        Served::Glibc { info, .. } => {
+            // SAFETY: may be called at any time.
+            of_glibc(&unsafe { info() }, store);
+            None
+        }
+        Served::Other => None,
+    }
+}
+
+/// The text of `skinflint_stats_json`: one line, sections one deep.
+struct Figures<'a>(&'a str);
+
+impl Figures<'_> {
+    /// A number of the outermost level, or of a section.
+    fn number(&self, section: &str, name: &str) -> Option<u64> {
+        let mut text = self.0;
+        if !section.is_empty() {
+            text = after(text, section)?.strip_prefix('{')?;
+            text = &text[..text.find('}')?];
+        }
+        let digits = after(text, name)?;
+        let end = digits
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(digits.len());
+        digits[..end].parse().ok()
+    }
+}
+
+/// What follows `"name":`.
+fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = text;
+    loop {
+        let at = rest.find(name)?;
+        let behind = &rest[at + name.len()..];
+        if rest[..at].ends_with('"')
+            && let Some(value) = behind.strip_prefix("\":")
+        {
+            return Some(value);
+        }
+        rest = behind;
+    }
+}
+
+/// Lines of one process.
+struct Out<'a> {
+    store: &'a mut Store,
+    process: &'a str,
+}
+
+impl Out<'_> {
+    fn line(&mut self, path: &str, kind: Kind, units: Units, amount: u64, description: &str) {
+        // Without memory for it the line is missing, as the whole report would be.
+        let _ = self.store.push(&Entry {
+            process: self.process,
+            path,
+            kind,
+            units,
+            amount: i64::try_from(amount).unwrap_or(i64::MAX),
+            description,
+        });
+    }
+
+    fn bytes(&mut self, path: &str, amount: u64, description: &str) {
+        self.line(path, Kind::Other, Units::Bytes, amount, description);
+    }
+}
+
+/// Adds the figures of a text of `skinflint_stats_json`, as those of a process. `None`: it is none.
+pub fn from_text(process: &str, text: &str, store: &mut Store) -> Option<Resident> {
+    let figures = Figures(text);
+    let part = |name: &str| figures.number("resident", name);
+    let rows = [
+        ("live/small", part("small_bytes")?),
+        ("live/large", part("large_bytes")?),
+        ("free/in-spans", part("free_in_spans_bytes")?),
+        ("free/holes", part("holes_bytes")?),
+        ("free/dirty-runs", part("free_dirty_bytes")?),
+        ("free/clean-runs", part("free_clean_bytes")?),
+        ("reserve", part("reserve_bytes")?),
+        ("metadata", figures.number("", "metadata_resident_bytes")?),
+    ];
+    let mut out = Out { store, process };
+    let usable = in_use(&figures, &mut out)?;
+    for (path, amount, said) in [
+        (
+            "explicit/heap-overhead/free-in-spans",
+            rows[2].1 + rows[3].1,
+            "Resident, in spans that hold live blocks, and in no live block.",
+        ),
+        (
+            "explicit/heap-overhead/free-runs",
+            rows[4].1 + rows[5].1,
+            "Resident pages of no span; they go back after a while.",
+        ),
+        (
+            "explicit/heap-overhead/reserve",
+            rows[6].1,
+            "Kept for when the system refuses memory.",
+        ),
+        (
+            "explicit/heap-overhead/metadata",
+            rows[7].1,
+            "Resident pages of the allocator's own records.",
+        ),
+    ] {
+        out.line(path, Kind::Nonheap, Units::Bytes, amount, said);
+    }
+    let overhead = rows[2..].iter().fold(0, |sum, (_, bytes)| sum + bytes);
+    let percent = overhead.saturating_mul(10_000).checked_div(usable);
+    let said = "explicit/heap-overhead in percent of heap-allocated.";
+    let percent = percent.unwrap_or(0);
+    out.line(
+        "heap-overhead-fraction",
+        Kind::Other,
+        Units::Percent,
+        percent,
+        said,
+    );
+    Some(Resident { rows })
+}
+
+/// What is in use, and of how much address space; returns usable bytes of live blocks.
+fn in_use(figures: &Figures<'_>, out: &mut Out<'_>) -> Option<u64> {
+    let live = |name: &str| figures.number("live", name);
+    let usable = live("usable_bytes")?;
+    let blocks = live("small_blocks")? + live("large_blocks")?;
+    let mapped =
+        figures.number("", "mapped_bytes")? + figures.number("", "metadata_mapped_bytes")?;
+    out.bytes(ALLOCATED, usable, SAID_ALLOCATED);
+    let said = "Live blocks.";
+    out.line("heap-blocks", Kind::Other, Units::Count, blocks, said);
+    out.bytes(
+        "heap-mapped",
+        mapped,
+        "Address space of the allocator, resident or not.",
+    );
+    if let Some(slop) = live("slop_bytes") {
+        let said = "Given beyond what was asked for; estimated from samples for small blocks.";
+        out.bytes("heap-slop", slop, said);
+    }
+    if let Some(tenants) = live("tenants").filter(|n| *n > 0) {
+        let bytes = live("tenant_small_bytes")? + live("tenant_large_bytes")?;
+        let said = "Live blocks in heaps of skinflint_heap_create; in heap-allocated.";
+        out.bytes("heap-tenant-blocks", bytes, said);
+        let said = "Heaps of skinflint_heap_create.";
+        out.line("heap-tenants", Kind::Other, Units::Count, tenants, said);
+    }
+    Some(usable)
+}
+
+const SAID_ALLOCATED: &str = "Usable bytes of all live blocks, as the allocator says.";
+
+fn of_glibc(info: &libc::mallinfo2, store: &mut Store) {
+    let mut out = Out { store, process: "" };
+    out.bytes(
+        ALLOCATED,
+        info.uordblks.saturating_add(info.hblkhd) as u64,
+        "Bytes of blocks in use by glibc's mallinfo2: with their headers, and with what its thread caches hold.",
+    );
+    out.bytes(
+        "heap-mapped",
+        info.arena.saturating_add(info.hblkhd) as u64,
+        "Address space of the allocator, resident or not.",
+    );
+    let said = "Free in glibc's arenas, resident or not.";
+    let free = info.fordblks as u64;
+    out.line(
+        "explicit/heap-overhead/free",
+        Kind::Nonheap,
+        Units::Bytes,
+        free,
+        said,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = concat!(
+        r#"{"version":1,"balanced":true,"mapped_bytes":1000,"mapped":{"small_bytes":1,"large_bytes":2},"#,
+        r#""metadata_mapped_bytes":50,"resident_bytes":900,"resident":{"small_bytes":400,"large_bytes":200,"#,
+        r#""free_in_spans_bytes":60,"holes_bytes":4,"reserve_bytes":30,"free_dirty_bytes":20,"#,
+        r#""free_clean_bytes":1,"others_bytes":7},"metadata_resident_bytes":40,"live":{"small_blocks":10,"#,
+        r#""large_blocks":2,"usable_bytes":640,"requested_bytes":600,"slop_bytes":40,"tenants":1,"#,
+        r#""tenant_small_bytes":16,"tenant_large_bytes":0},"total":{"requested_bytes":9}}"#
+    );
+
+    fn amount(store: &Store, path: &str) -> Option<i64> {
+        let found = store.iter().find(|entry| entry.path == path);
+        found.map(|entry| entry.amount)
+    }
+
+    #[test]
+    fn the_allocators_text_by_hand() {
+        let mut store = Store::new();
+        let resident = from_text("p (pid 1)", TEXT, &mut store).expect("figures");
+        assert_eq!(resident.sum(), 400 + 200 + 60 + 4 + 30 + 20 + 1 + 40);
+        for (path, wanted) in [
+            ("heap-allocated", 640),
+            ("heap-blocks", 12),
+            ("heap-mapped", 1050),
+            ("heap-slop", 40),
+            ("explicit/heap-overhead/free-in-spans", 64),
+            ("explicit/heap-overhead/free-runs", 21),
+            ("explicit/heap-overhead/reserve", 30),
+            ("explicit/heap-overhead/metadata", 40),
+            // (60 + 4 + 30 + 20 + 1 + 40) / 640
+            ("heap-overhead-fraction", 2421),
+            ("heap-tenant-blocks", 16),
+        ] {
+            assert_eq!(amount(&store, path), Some(wanted), "{path}");
+        }
+        assert!(store.iter().all(|entry| entry.process == "p (pid 1)"));
+    }
+
+    #[test]
+    fn a_text_that_is_none() {
+        for text in ["", "{}", "{\"live\":", "not JSON", &TEXT[..200]] {
+            let mut store = Store::new();
+            assert!(from_text("", text, &mut store).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn glibc_says_what_a_block_takes() {
+        let Served::Glibc { .. } = served() else {
+            panic!("the tests run on glibc");
+        };
+        let mut before = Store::new();
+        assert!(figures(&mut before).is_none());
+        let block = std::hint::black_box(vec![1u8; 10 << 20]);
+        let mut after = Store::new();
+        figures(&mut after);
+        let grown = amount(&after, ALLOCATED).unwrap() - amount(&before, ALLOCATED).unwrap();
+        drop(block);
+        assert!((10 << 20..11 << 20).contains(&grown), "{grown}");
+    }
+}

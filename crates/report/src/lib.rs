@@ -1,0 +1,37 @@
+//! What a program says of its own memory: reporters, the tree of about:memory, and who may read it.
+//!
+//! ```text
+//!   reporters (gc, caches, SQLite, C, Python) ─┐
+//!   process (/proc) ───────────────────────────┼─► registry ─► Measurement ─► tree ─► text, difference
+//!   heap (the allocator that is there) ────────┘                         └─► file (about:memory), OpenMetrics
+//! ```
+//!
+//! P1  Sums are computed from lines and never typed; what no reporter covers is a row of its own.
+//! P2  A reporter that panics, hangs or talks nonsense is named and left out; all others are shown.
+//! P3  A measurement does not report what it allocates itself.
+//!
+//! The tree, its names and its file are those of Firefox's about:memory (Njn's memory reporters, 2011).
+//! Not here: recorded traces (`analysis`), caches, where memory pressure comes from.
+
+#[cfg(feature = "files")]
+pub mod desk;
+#[cfg(feature = "files")]
+pub mod diff;
+pub mod entry;
+#[cfg(feature = "files")]
+pub mod file;
+pub mod heap;
+#[cfg(feature = "files")]
+pub mod openmetrics;
+pub mod process;
+pub mod registry;
+pub mod size;
+pub mod sqlite;
+pub mod store;
+pub mod text;
+pub mod tree;
+mod turn;
+
+pub use entry::{Entry, Kind, Owner, Units, component};
+pub use registry::{Action, Measurement, Registration, Registry, Reporter, global};
+pub use turn::{Fault, Sink};

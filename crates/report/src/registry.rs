@@ -1,0 +1,373 @@
+//! Who reports, what can be asked of the program, and a measurement.
+//!
+//! ```text
+//!   add("images", reporter) ─► Registration ─ dropped ─► gone
+//!   on(Action::Minimize, "caches", work) ─► Registration
+//!   measure ─► figures of process and allocator ─► each reporter ─► Measurement { lines, faults }
+//! ```
+//!
+//! R1  The figures of the process and of the allocator are taken before anything else happens, and lines are kept
+//!     outside of the heap (`store`, S1): so a measurement does not report what it allocates.
+//! R2  No lock of the registry is held while a reporter or an action runs: they may add and remove others.
+//! R3  After [`Registration::remove`] has said `true`, the reporter is not running and will not run.
+//!
+//! ```
+//! use skinflint_report::{Registry, Sink};
+//! let registry = Registry::new();
+//! let _kept = registry.add("images", |out: &mut Sink<'_>| {
+//!     out.heap("explicit/caches/images", 4096, "Decoded images.");
+//! });
+//! let measured = registry.measure();
+//! assert_eq!(measured.sum("explicit/caches"), 4096);
+//! assert!(measured.faults().is_empty());
+//! ```
+//!
+//! Cost of a measurement: one thread, 0.1 to 1 µs a line, and what the reporters take; a look at the allocator
+//! (`heap`), which takes milliseconds for each GiB.
+//! Not here: trees and files (`tree`, `file`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::entry::Entry;
+use crate::store::Store;
+use crate::turn::{Fault, Sink, Slot, Turn};
+use crate::{heap, process};
+
+/// Longest wait for one reporter.
+pub const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Says how much memory something holds.
+///
+/// It is called on a thread of the measurement's, one reporter at a time, and may take locks of its own; it should
+/// need far less than the deadline. What it allocates is not in the figures (R1). Lines are heard when it returns:
+/// if it panics, or one of its lines is unsound, all are left out and the reporter is named.
+pub trait Reporter: Send + Sync {
+    /// Puts its lines to `out`.
+    fn report(&self, out: &mut Sink<'_>);
+}
+
+impl<F: Fn(&mut Sink<'_>) + Send + Sync> Reporter for F {
+    fn report(&self, out: &mut Sink<'_>) {
+        self(out);
+    }
+}
+
+/// What a user can ask of a program, each separately.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// Give back all memory that can be had again.
+    Minimize,
+    /// Collect garbage.
+    Gc,
+    /// Collect cycles of counted objects.
+    Cc,
+}
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Action; 3] = [Action::Minimize, Action::Gc, Action::Cc];
+
+    /// Its name on the socket, the page and the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Minimize => "minimize",
+            Action::Gc => "gc",
+            Action::Cc => "cc",
+        }
+    }
+}
+
+/// What an action did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// Who did it.
+    pub who: String,
+    /// What came of it, in its own words.
+    pub said: String,
+    /// How long it took.
+    pub took: Duration,
+}
+
+type Work = Arc<dyn Fn() -> String + Send + Sync>;
+
+struct Doer {
+    id: u64,
+    action: Action,
+    name: String,
+    work: Work,
+}
+
+#[derive(Default)]
+struct Inner {
+    slots: Vec<(u64, Arc<Slot>)>,
+    doers: Vec<Doer>,
+}
+
+/// Reporters and actions. A program has one ([`global`]); tests make their own.
+pub struct Registry {
+    inner: Arc<Mutex<Inner>>,
+    deadline: Duration,
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry::new()
+    }
+}
+
+/// The program's registry.
+pub fn global() -> &'static Registry {
+    static GLOBAL: std::sync::OnceLock<Registry> = std::sync::OnceLock::new();
+    GLOBAL.get_or_init(Registry::new)
+}
+
+/// Removes what was added when it is dropped.
+#[must_use = "what was added is removed when this is dropped; `keep` leaves it for good"]
+pub struct Registration {
+    inner: Arc<Mutex<Inner>>,
+    id: u64,
+    slot: Option<Arc<Slot>>,
+}
+
+impl Registration {
+    /// Leaves it for as long as the program runs.
+    pub fn keep(mut self) {
+        self.id = 0;
+    }
+
+    /// Removes it, and waits for a reporter that is running (R3). `false`: it did not return in time, and still
+    /// runs; what it uses must stay. A reporter that removes itself gets `false`, too.
+    #[must_use]
+    pub fn remove(self, patience: Duration) -> bool {
+        let slot = self.slot.clone();
+        drop(self);
+        let Some(slot) = slot else { return true };
+        let begin = Instant::now();
+        // ORDER: Acquire: meets the Release of the worker that leaves it.
+        while slot.busy.load(Ordering::Acquire) {
+            if begin.elapsed() > patience {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Nobody begins any more: whoever has the list already swaps this.
+        // ORDER: AcqRel: as in the worker.
+        !slot.busy.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if self.id != 0 {
+            let mut inner = lock(&self.inner);
+            inner.slots.retain(|(id, _)| *id != self.id);
+            inner.doers.retain(|doer| doer.id != self.id);
+        }
+    }
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed) // ORDER: Relaxed: a number
+}
+
+impl Registry {
+    /// An empty one.
+    pub fn new() -> Registry {
+        Registry {
+            inner: Arc::default(),
+            deadline: DEADLINE,
+        }
+    }
+
+    /// One that waits so long for a reporter.
+    pub fn with_deadline(deadline: Duration) -> Registry {
+        Registry {
+            deadline,
+            ..Registry::new()
+        }
+    }
+
+    /// Adds a reporter. The name is for the user, should it be left out. Any thread.
+    pub fn add(&self, name: &str, reporter: impl Reporter + 'static) -> Registration {
+        self.add_shared(name, Arc::new(reporter))
+    }
+
+    /// Adds a reporter that others hold, too.
+    pub fn add_shared(&self, name: &str, reporter: Arc<dyn Reporter>) -> Registration {
+        let slot = Arc::new(Slot {
+            name: name.to_owned(),
+            reporter,
+            busy: false.into(),
+        });
+        let id = next_id();
+        lock(&self.inner).slots.push((id, Arc::clone(&slot)));
+        Registration {
+            inner: Arc::clone(&self.inner),
+            id,
+            slot: Some(slot),
+        }
+    }
+
+    /// Has something done when the user asks for it; it says what came of it in a few words.
+    pub fn on(
+        &self,
+        action: Action,
+        name: &str,
+        work: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Registration {
+        let id = next_id();
+        lock(&self.inner).doers.push(Doer {
+            id,
+            action,
+            name: name.to_owned(),
+            work: Arc::new(work),
+        });
+        Registration {
+            inner: Arc::clone(&self.inner),
+            id,
+            slot: None,
+        }
+    }
+
+    /// Whether anybody answers to an action.
+    pub fn can(&self, action: Action) -> bool {
+        let inner = lock(&self.inner);
+        inner.doers.iter().any(|doer| doer.action == action)
+    }
+
+    /// Has it done, by all in the order in which they were added, on this thread. `Minimize` ends with the
+    /// allocator giving back what is free.
+    pub fn act(&self, action: Action) -> Vec<Done> {
+        let doers: Vec<(String, Work)> = lock(&self.inner)
+            .doers
+            .iter()
+            .filter(|doer| doer.action == action)
+            .map(|doer| (doer.name.clone(), Arc::clone(&doer.work)))
+            .collect();
+        let mut done = Vec::new();
+        for (who, work) in doers {
+            let begin = Instant::now();
+            let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work()));
+            let said = said.unwrap_or_else(|panic| {
+                std::mem::forget(panic);
+                "it panicked".into()
+            });
+            let took = begin.elapsed();
+            done.push(Done { who, said, took });
+        }
+        if action == Action::Minimize {
+            let begin = Instant::now();
+            let gave = heap::trim();
+            done.push(Done {
+                who: "the allocator".into(),
+                said: match gave {
+                    true => "gave free pages back".into(),
+                    false => "had nothing to give back".into(),
+                },
+                took: begin.elapsed(),
+            });
+        }
+        done
+    }
+
+    /// Measures: the process, the allocator, and all reporters.
+    pub fn measure(&self) -> Measurement {
+        self.measure_from(|store| {
+            let allocator = heap::figures(store);
+            // This process is not gone; without /proc its rows are missing.
+            let _ = process::figures(allocator.as_ref(), store);
+        })
+    }
+
+    /// Measures the reporters alone, without the process and its allocator.
+    pub fn measure_reporters(&self) -> Measurement {
+        self.measure_from(|_| {})
+    }
+
+    fn measure_from(&self, own: impl FnOnce(&mut Store)) -> Measurement {
+        let begin = Instant::now();
+        let mut store = Store::new();
+        // R1: nothing is allocated before these are taken.
+        own(&mut store);
+        let space = process::address_space_bytes();
+        let slots: Arc<[Arc<Slot>]> = {
+            let inner = lock(&self.inner);
+            inner
+                .slots
+                .iter()
+                .map(|(_, slot)| Arc::clone(slot))
+                .collect()
+        };
+        let turn = Arc::new(Turn::new(store, space));
+        turn.ask(&slots, self.deadline);
+        let (store, faults) = turn.finish();
+        Measurement {
+            store,
+            faults,
+            when: SystemTime::now(),
+            took: begin.elapsed(),
+            address_space_bytes: space,
+        }
+    }
+}
+
+/// What a process said of its memory at one moment.
+pub struct Measurement {
+    store: Store,
+    faults: Vec<Fault>,
+    when: SystemTime,
+    took: Duration,
+    address_space_bytes: u64,
+}
+
+impl Measurement {
+    /// Adds what only this thread can say, such as a heap that is bound to it; as a reporter would.
+    pub fn also(&mut self, name: &str, report: impl FnOnce(&mut Sink<'_>)) {
+        let turn = Turn::new(std::mem::take(&mut self.store), self.address_space_bytes);
+        turn.here(name, report);
+        let (store, faults) = turn.finish();
+        self.store = store;
+        self.faults.extend(faults);
+    }
+
+    /// All lines, in the order in which they came.
+    pub fn lines(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.store.iter()
+    }
+
+    /// Reporters that were left out, and why.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// When it ended.
+    pub fn when(&self) -> SystemTime {
+        self.when
+    }
+
+    /// How long it took.
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Sum of the lines of this process at or below a path.
+    pub fn sum(&self, path: &str) -> i64 {
+        let below = |entry: &Entry<'_>| {
+            entry.process.is_empty()
+                && entry
+                    .path
+                    .strip_prefix(path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.lines()
+            .filter(below)
+            .fold(0, |sum: i64, entry| sum.saturating_add(entry.amount))
+    }
+}

@@ -1,0 +1,323 @@
+//! The lines of a measurement, in pages of their own.
+//!
+//! ```text
+//!   lines ─► [ Line | Line | … ]      texts ─► [ path, description, process … ]      each one mapping that grows
+//!             └─ offsets into texts
+//! ```
+//!
+//! S1  Nothing here comes from the allocator that is measured: ten thousand lines do not change `heap-allocated`.
+//! S2  `used <= capacity`, and what is below `used` has been written. Growing moves the pages and not the bytes.
+//! S3  An offset and length of a [`Line`] lie within `texts` and hold the bytes of a `str`.
+//! S4  Memory that cannot be had is an answer, and leaves everything as it was.
+//!
+//! Not here: what a line means (`entry`).
+
+use skinflint_base::sys;
+
+use crate::entry::{Entry, Kind, Units};
+
+/// Bytes of a first mapping.
+const FIRST: usize = 64 << 10;
+/// Largest mapping: offsets are 32 bits.
+const LARGEST: usize = u32::MAX as usize;
+
+/// Bytes in a mapping that grows (S2).
+struct Pages {
+    start: *mut u8,
+    capacity: usize,
+    used: usize,
+}
+
+// SAFETY: S2; the mapping belongs to the value alone.
+unsafe impl Send for Pages {}
+// SAFETY: as above; it is written through `&mut` only.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    const fn new() -> Pages {
+        Pages {
+            start: std::ptr::null_mut(),
+            capacity: 0,
+            used: 0,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.used == 0 {
+            return &[];
+        }
+        // SAFETY: S2.
+        unsafe { std::slice::from_raw_parts(self.start, self.used) }
+    }
+
+    /// Appends; returns where it lies, or `None` (S4).
+    fn push(&mut self, bytes: &[u8]) -> Option<u32> {
+        let at = self.used;
+        let end = at.checked_add(bytes.len())?;
+        if end > self.capacity {
+            self.grow(end)?;
+        }
+        // SAFETY: S2: `end <= capacity`, and nobody else knows the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) };
+        self.used = end;
+        Some(at as u32)
+    }
+
+    #[cold]
+    fn grow(&mut self, wanted: usize) -> Option<()> {
+        let capacity = wanted.checked_next_power_of_two()?.max(FIRST);
+        if capacity > LARGEST {
+            return None;
+        }
+        let start = match self.capacity {
+            0 => sys::map_private(capacity),
+            old => {
+                let args = [
+                    self.start as u64,
+                    old as u64,
+                    capacity as u64,
+                    libc::MREMAP_MAYMOVE as u64,
+                    0,
+                    0,
+                ];
+                // SAFETY: the mapping is ours (S2); after a move nobody keeps the old address.
+                let result = unsafe { sys::syscall(libc::SYS_mremap, args) };
+                match sys::is_error(result) {
+                    true => std::ptr::null_mut(),
+                    false => result as *mut u8,
+                }
+            }
+        };
+        if start.is_null() {
+            return None;
+        }
+        self.start = start;
+        self.capacity = capacity;
+        Some(())
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        if self.capacity > 0 {
+            // SAFETY: ours, and going (S2).
+            unsafe { sys::unmap(self.start, self.capacity) };
+        }
+    }
+}
+
+/// A part of `texts` (S3).
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Text {
+    at: u32,
+    bytes: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Line {
+    amount: i64,
+    process: Text,
+    path: Text,
+    description: Text,
+    kind: Kind,
+    units: Units,
+    /// So that every byte of a line is written (S2).
+    padding: [u8; 6],
+}
+
+const LINE: usize = std::mem::size_of::<Line>();
+
+/// A place to go back to.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    lines: usize,
+    texts: usize,
+}
+
+impl Mark {
+    /// How many lines came before it.
+    pub(crate) fn line(self) -> usize {
+        self.lines / LINE
+    }
+}
+
+/// Lines, in the order in which they came.
+pub struct Store {
+    lines: Pages,
+    texts: Pages,
+    /// The last process and description: most lines repeat them.
+    process: Text,
+    description: Text,
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        Store::new()
+    }
+}
+
+impl Store {
+    /// An empty one; takes no memory.
+    pub const fn new() -> Store {
+        const NONE: Text = Text { at: 0, bytes: 0 };
+        Store {
+            lines: Pages::new(),
+            texts: Pages::new(),
+            process: NONE,
+            description: NONE,
+        }
+    }
+
+    /// Adds a line. `false`: there is no memory for it (S4). Cost: some 50 ns.
+    #[must_use]
+    pub fn push(&mut self, entry: &Entry<'_>) -> bool {
+        let mark = self.mark();
+        let done = self.try_push(entry).is_some();
+        if !done {
+            self.cut(mark);
+        }
+        done
+    }
+
+    fn try_push(&mut self, entry: &Entry<'_>) -> Option<()> {
+        let process = self.text_again(self.process, entry.process)?;
+        let description = self.text_again(self.description, entry.description)?;
+        let line = Line {
+            amount: entry.amount,
+            process,
+            path: self.text(entry.path)?,
+            description,
+            kind: entry.kind,
+            units: entry.units,
+            padding: [0; 6],
+        };
+        // SAFETY: `Line` has no byte that is not written (its fields leave no gap), so it may be read as bytes.
+        let bytes = unsafe { std::slice::from_raw_parts((&raw const line).cast::<u8>(), LINE) };
+        self.lines.push(bytes)?;
+        self.process = process;
+        self.description = description;
+        Some(())
+    }
+
+    fn text_again(&mut self, last: Text, text: &str) -> Option<Text> {
+        match self.str(last) == text {
+            true => Some(last),
+            false => self.text(text),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Option<Text> {
+        let bytes = u32::try_from(text.len()).ok()?;
+        let at = self.texts.push(text.as_bytes())?;
+        Some(Text { at, bytes })
+    }
+
+    fn str(&self, text: Text) -> &str {
+        let (at, bytes) = (text.at as usize, text.bytes as usize);
+        let bytes = self.texts.bytes().get(at..at + bytes).unwrap_or(&[]);
+        // SAFETY: S3.
+        unsafe { std::str::from_utf8_unchecked(bytes) }
+    }
+
+    /// Lines.
+    pub fn len(&self) -> usize {
+        self.lines.used / LINE
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes mapped for them.
+    pub fn mapped_bytes(&self) -> usize {
+        self.lines.capacity + self.texts.capacity
+    }
+
+    /// A line by its number.
+    pub fn get(&self, index: usize) -> Option<Entry<'_>> {
+        let bytes = self
+            .lines
+            .bytes()
+            .get(index.checked_mul(LINE)?..index.checked_add(1)?.checked_mul(LINE)?)?;
+        // SAFETY: a whole line, written by `push` (S2); alignment is not relied on.
+        let line = unsafe { bytes.as_ptr().cast::<Line>().read_unaligned() };
+        Some(Entry {
+            process: self.str(line.process),
+            path: self.str(line.path),
+            kind: line.kind,
+            units: line.units,
+            amount: line.amount,
+            description: self.str(line.description),
+        })
+    }
+
+    /// All lines.
+    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            lines: self.lines.used,
+            texts: self.texts.used,
+        }
+    }
+
+    /// Forgets what came after a mark.
+    pub(crate) fn cut(&mut self, mark: Mark) {
+        self.lines.used = self.lines.used.min(mark.lines);
+        self.texts.used = self.texts.used.min(mark.texts);
+        // They may lie beyond.
+        (self.process, self.description) = (Text::default(), Text::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line<'a>(path: &'a str, process: &'a str, amount: i64) -> Entry<'a> {
+        Entry {
+            process,
+            path,
+            kind: Kind::Heap,
+            units: Units::Bytes,
+            amount,
+            description: "Ä sentence.",
+        }
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_also_across_growth() {
+        let mut store = Store::new();
+        assert_eq!((store.len(), store.mapped_bytes()), (0, 0));
+        let path = |n: i64| format!("explicit/{}/{n}", "x".repeat((n % 50) as usize));
+        for n in 0..20_000 {
+            let process = if n % 3 == 0 { "a (pid 1)" } else { "" };
+            assert!(store.push(&line(&path(n), process, n)));
+        }
+        assert_eq!(store.len(), 20_000);
+        for (n, entry) in store.iter().enumerate() {
+            let n = n as i64;
+            let process = if n % 3 == 0 { "a (pid 1)" } else { "" };
+            assert_eq!(entry, line(&path(n), process, n));
+        }
+        assert_eq!(store.get(20_000), None);
+        assert_eq!(store.get(usize::MAX), None);
+    }
+
+    #[test]
+    fn cutting_back_forgets_and_confuses_nothing() {
+        let mut store = Store::new();
+        assert!(store.push(&line("a", "", 1)));
+        let mark = store.mark();
+        assert!(store.push(&line("b", "other", 2)));
+        store.cut(mark);
+        assert!(store.push(&line("c", "third", 3)));
+        let all: Vec<Entry<'_>> = store.iter().collect();
+        assert_eq!(all, [line("a", "", 1), line("c", "third", 3)]);
+    }
+}

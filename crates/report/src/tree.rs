@@ -1,0 +1,453 @@
+//! Lines put together to trees, as about:memory shows them.
+//!
+//! ```text
+//!   process ─► explicit ─► caches ─► images 12 MB [2]     sum of its leaves; [2]: two lines of one path
+//!                       └► heap-unclassified              heap-allocated − lines of kind heap
+//!          └─► resident                                   one component: a tree that is a leaf
+//! ```
+//!
+//! H1  A node's amount is what its own lines say plus the amounts of what is below it; nothing else is ever set.
+//! H2  `explicit/heap-unclassified` is computed where `heap-allocated` is known and the file has none of its own.
+//!     It may be negative: then reporters claim more than there is, and [`Process::overclaimed`] says how much.
+//! H3  All lines of a tree have the same units; one that has others gets a tree `NAME (UNITS)` beside it.
+//! H4  A path that is both a leaf and a branch keeps its own amount as a leaf `(own)` below it, in trees and files.
+//! H5  Nothing recurses deeper than a path has components, and those have a bound ([`DEEPEST`]).
+//!
+//! Not here: how a tree is shown (`text`), files (`file`).
+
+use std::collections::HashMap;
+
+use crate::entry::{ALLOCATED, EXPLICIT, Entry, Kind, UNCLASSIFIED, Units, is_explicit};
+
+/// Most components of a path; what follows stays one name.
+pub const DEEPEST: usize = 200;
+
+/// In which of two reports a line was (`_presence` of the file).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Presence {
+    /// In both, or there are no two.
+    #[default]
+    Both,
+    /// In the first only.
+    First,
+    /// In the second only.
+    Second,
+    /// In neither: for the sake of the other side's tree.
+    Balance,
+}
+
+impl Presence {
+    /// The number that the file has; `None`: it has none.
+    pub fn number(self) -> Option<u8> {
+        [Presence::First, Presence::Second, Presence::Balance]
+            .iter()
+            .position(|one| *one == self)
+            .map(|at| at as u8 + 1)
+    }
+
+    /// What a number in a file means.
+    pub fn from_number(number: u64) -> Option<Presence> {
+        [
+            Presence::Both,
+            Presence::First,
+            Presence::Second,
+            Presence::Balance,
+        ]
+        .into_iter()
+        .find(|one| u64::from(one.number().unwrap_or(0)) == number)
+    }
+}
+
+/// A node with all below it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Component of the path, with `\` for `/`.
+    pub name: String,
+    /// H1. More than 64 bits: sums of hostile files do not wrap.
+    pub amount: i128,
+    /// What it counts.
+    pub units: Units,
+    /// Of its first line; `Other` for branches.
+    pub kind: Kind,
+    /// Lines of exactly this path.
+    pub lines: u32,
+    /// Of its first line; empty for branches.
+    pub description: String,
+    /// Of a leaf of a difference.
+    pub presence: Presence,
+    /// Largest magnitude first, then by name.
+    pub kids: Vec<Node>,
+}
+
+/// The trees of one process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// `NAME (pid N)`.
+    pub name: String,
+    /// `explicit` first, then branches, then single values; each by name.
+    pub trees: Vec<Node>,
+    /// Bytes that reporters of the heap claim beyond what there is (H2); 0 otherwise.
+    pub overclaimed: u64,
+}
+
+impl Process {
+    /// The node at a path.
+    pub fn at(&self, path: &str) -> Option<&Node> {
+        let mut parts = path.split('/');
+        let first = parts.next()?;
+        let mut node = self.trees.iter().find(|tree| tree.name == first)?;
+        for part in parts {
+            node = node.kids.iter().find(|kid| kid.name == part)?;
+        }
+        Some(node)
+    }
+
+    /// The amount at a path; 0 if there is nothing.
+    pub fn amount(&self, path: &str) -> i128 {
+        self.at(path).map_or(0, |node| node.amount)
+    }
+}
+
+/// Builds trees of lines, in any order.
+#[derive(Default)]
+pub struct Builder {
+    processes: Vec<Growing>,
+    by_name: HashMap<String, usize>,
+    /// The process of the last line: most lines follow one of the same.
+    last: usize,
+}
+
+struct Growing {
+    name: String,
+    nodes: Vec<Twig>,
+    /// Trees by name and units (H3).
+    roots: HashMap<(String, Units), usize>,
+    /// Sum of explicit lines of kind heap.
+    heap: i128,
+    allocated: Option<i128>,
+    has_unclassified: bool,
+}
+
+struct Twig {
+    own: i128,
+    lines: u32,
+    kind: Kind,
+    units: Units,
+    presence: Presence,
+    description: String,
+    kids: HashMap<Box<str>, usize>,
+}
+
+impl Twig {
+    fn new(units: Units) -> Twig {
+        Twig {
+            own: 0,
+            lines: 0,
+            kind: Kind::Other,
+            units,
+            presence: Presence::Both,
+            description: String::new(),
+            kids: HashMap::new(),
+        }
+    }
+}
+
+impl Builder {
+    /// With no lines.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Adds a line.
+    pub fn add(&mut self, entry: &Entry<'_>, presence: Presence) {
+        let same = |process: &Growing| process.name == entry.process;
+        if !self.processes.get(self.last).is_some_and(same) {
+            self.last = match self.by_name.get(entry.process) {
+                Some(at) => *at,
+                None => {
+                    self.processes.push(Growing::new(entry.process));
+                    let at = self.processes.len() - 1;
+                    self.by_name.insert(entry.process.to_owned(), at);
+                    at
+                }
+            };
+        }
+        self.processes[self.last].add(entry, presence);
+    }
+
+    /// The trees of all processes, by name, the one with the most explicit (or else resident) memory first.
+    pub fn finish(self) -> Vec<Process> {
+        let mut processes: Vec<Process> = self.processes.into_iter().map(Growing::finish).collect();
+        let rank = |process: &Process| {
+            let amount = |path| process.amount(path).unsigned_abs();
+            (amount(EXPLICIT), amount("resident"))
+        };
+        processes.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.name.cmp(&b.name)));
+        processes
+    }
+}
+
+/// The trees of these lines.
+pub fn trees<'a>(lines: impl Iterator<Item = Entry<'a>>) -> Vec<Process> {
+    let mut builder = Builder::new();
+    lines.for_each(|line| builder.add(&line, Presence::Both));
+    builder.finish()
+}
+
+impl Growing {
+    fn new(name: &str) -> Growing {
+        Growing {
+            name: name.to_owned(),
+            nodes: Vec::new(),
+            roots: HashMap::new(),
+            heap: 0,
+            allocated: None,
+            has_unclassified: false,
+        }
+    }
+
+    fn add(&mut self, entry: &Entry<'_>, presence: Presence) {
+        let amount = i128::from(entry.amount);
+        if entry.path == ALLOCATED {
+            *self.allocated.get_or_insert(0) += amount;
+        }
+        if entry.path == UNCLASSIFIED {
+            self.has_unclassified = true;
+        } else if is_explicit(entry.path) && entry.kind == Kind::Heap {
+            self.heap += amount;
+        }
+        let node = self.place(entry.path, entry.units);
+        let twig = &mut self.nodes[node];
+        if twig.lines == 0 {
+            twig.kind = entry.kind;
+            twig.description = entry.description.to_owned();
+            twig.presence = presence;
+        } else if twig.presence != presence {
+            twig.presence = Presence::Both;
+        }
+        twig.own += amount;
+        twig.lines = twig.lines.saturating_add(1);
+    }
+
+    /// The node of a path, made if need be.
+    fn place(&mut self, path: &str, units: Units) -> usize {
+        let mut parts = path.splitn(DEEPEST, '/');
+        let root = parts.next().unwrap_or("");
+        let mut at = match self.roots.get(&(root.to_owned(), units)) {
+            Some(at) => *at,
+            None => {
+                self.nodes.push(Twig::new(units));
+                let at = self.nodes.len() - 1;
+                self.roots.insert((root.to_owned(), units), at);
+                at
+            }
+        };
+        for part in parts {
+            at = match self.nodes[at].kids.get(part) {
+                Some(kid) => *kid,
+                None => {
+                    self.nodes.push(Twig::new(units));
+                    let kid = self.nodes.len() - 1;
+                    self.nodes[at].kids.insert(part.into(), kid);
+                    kid
+                }
+            };
+        }
+        at
+    }
+
+    fn finish(mut self) -> Process {
+        let mut overclaimed = 0;
+        if let Some(allocated) = self.allocated.filter(|_| !self.has_unclassified) {
+            let rest = allocated - self.heap;
+            let node = self.place(UNCLASSIFIED, Units::Bytes);
+            let twig = &mut self.nodes[node];
+            twig.own = rest;
+            twig.lines = 1;
+            twig.kind = Kind::Heap;
+            twig.description =
+                "Live blocks that no reporter covers: heap-allocated less what reporters claim."
+                    .into();
+            overclaimed = u64::try_from(-rest).unwrap_or(0);
+        }
+        let mut counted: HashMap<&str, u32> = HashMap::new();
+        for (root, _) in self.roots.keys() {
+            *counted.entry(root).or_default() += 1;
+        }
+        let mut trees: Vec<Node> = self
+            .roots
+            .iter()
+            .map(|((root, units), at)| {
+                // H3.
+                let alone = counted.get(root.as_str()) == Some(&1) || *units == Units::Bytes;
+                let name = match alone {
+                    true => root.clone(),
+                    false => format!("{root} ({})", units_name(*units)),
+                };
+                self.node(name, *at)
+            })
+            .collect();
+        let order = |tree: &Node| (tree.name != EXPLICIT, tree.kids.is_empty());
+        trees.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.name.cmp(&b.name)));
+        Process {
+            name: self.name,
+            trees,
+            overclaimed,
+        }
+    }
+
+    /// H1, H4.
+    fn node(&self, name: String, at: usize) -> Node {
+        let twig = &self.nodes[at];
+        let mut kids: Vec<Node> = twig
+            .kids
+            .iter()
+            .map(|(name, kid)| self.node(name.as_ref().to_owned(), *kid))
+            .collect();
+        let leaf = |name: String, lines| Node {
+            name,
+            amount: twig.own,
+            units: twig.units,
+            kind: twig.kind,
+            lines,
+            description: twig.description.clone(),
+            presence: twig.presence,
+            kids: Vec::new(),
+        };
+        if kids.is_empty() {
+            return leaf(name, twig.lines);
+        }
+        if twig.lines > 0 {
+            kids.push(leaf(OWN.to_owned(), twig.lines));
+        }
+        kids.sort_by(|a, b| {
+            let larger = b.amount.unsigned_abs().cmp(&a.amount.unsigned_abs());
+            larger.then_with(|| a.name.cmp(&b.name))
+        });
+        Node {
+            name,
+            amount: kids.iter().map(|kid| kid.amount).sum(),
+            units: twig.units,
+            kind: Kind::Other,
+            lines: 0,
+            description: String::new(),
+            presence: Presence::Both,
+            kids,
+        }
+    }
+}
+
+/// Name of a branch's own amount (H4).
+pub(crate) const OWN: &str = "(own)";
+
+fn units_name(units: Units) -> &'static str {
+    match units {
+        Units::Bytes => "bytes",
+        Units::Count => "count",
+        Units::Cumulative => "cumulative",
+        Units::Percent => "percent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line<'a>(process: &'a str, path: &'a str, kind: Kind, amount: i64) -> Entry<'a> {
+        let description = "Said.";
+        let units = Units::Bytes;
+        Entry {
+            process,
+            path,
+            kind,
+            units,
+            amount,
+            description,
+        }
+    }
+
+    #[test]
+    fn a_tree_by_hand() {
+        use Kind::{Heap, Nonheap, Other};
+        let lines = [
+            line("p", "explicit/a/b", Heap, 30),
+            line("p", "explicit/a/c", Heap, 10),
+            line("p", "explicit/a/b", Heap, 5),
+            line("q", "explicit/a/b", Heap, 7),
+            line("p", "explicit/m", Nonheap, 20),
+            line("p", "heap-allocated", Other, 70),
+            line("p", "resident", Other, 200),
+        ];
+        let all = trees(lines.into_iter());
+        assert_eq!(all.len(), 2);
+        let p = &all[0];
+        assert_eq!((p.name.as_str(), p.overclaimed), ("p", 0));
+        // 70 − 45 is unclassified, so explicit is 45 + 20 + 25.
+        assert_eq!(p.amount(UNCLASSIFIED), 25);
+        assert_eq!(p.amount("explicit"), 90);
+        assert_eq!(p.amount("explicit/a"), 45);
+        let b = p.at("explicit/a/b").expect("a leaf");
+        assert_eq!((b.amount, b.lines, b.kind), (35, 2, Heap));
+        let order: Vec<&str> = p.trees.iter().map(|tree| tree.name.as_str()).collect();
+        assert_eq!(order, ["explicit", "heap-allocated", "resident"]);
+        let kids = &p.trees[0].kids;
+        let kids: Vec<&str> = kids.iter().map(|kid| kid.name.as_str()).collect();
+        assert_eq!(kids, ["a", "heap-unclassified", "m"]);
+        // What heap-allocated is of q is not known: nothing is made up.
+        assert_eq!(all[1].at(UNCLASSIFIED), None);
+        assert_eq!(all[1].amount("explicit"), 7);
+    }
+
+    #[test]
+    fn too_much_claimed_is_negative_and_said() {
+        let lines = [
+            line("p", "explicit/a", Kind::Heap, 100),
+            line("p", "heap-allocated", Kind::Other, 70),
+        ];
+        let all = trees(lines.into_iter());
+        assert_eq!(all[0].amount(UNCLASSIFIED), -30);
+        assert_eq!((all[0].amount("explicit"), all[0].overclaimed), (70, 30));
+    }
+
+    #[test]
+    fn what_a_file_says_of_unclassified_is_kept() {
+        let lines = [
+            line("p", "explicit/a", Kind::Heap, 60),
+            line("p", UNCLASSIFIED, Kind::Heap, 3),
+            line("p", "heap-allocated", Kind::Other, 70),
+        ];
+        let all = trees(lines.into_iter());
+        assert_eq!(all[0].amount(UNCLASSIFIED), 3);
+        assert_eq!(all[0].amount("explicit"), 63);
+    }
+
+    #[test]
+    fn a_leaf_that_is_a_branch_and_units_that_differ() {
+        let mut count = line("p", "things", Kind::Other, 2);
+        count.units = Units::Count;
+        let lines = [
+            line("p", "explicit/a", Kind::Heap, 1),
+            line("p", "explicit/a/b", Kind::Heap, 2),
+            line("p", "things/x", Kind::Other, 9),
+            count,
+        ];
+        let all = trees(lines.into_iter());
+        assert_eq!(all[0].amount("explicit/a"), 3);
+        assert_eq!(all[0].amount("explicit/a/(own)"), 1);
+        assert_eq!(all[0].amount("things"), 9);
+        assert_eq!(all[0].amount("things (count)"), 2);
+    }
+
+    #[test]
+    fn sums_beyond_64_bits_and_paths_without_end() {
+        let deep = format!("explicit{}", "/x".repeat(100_000));
+        let mut builder = Builder::new();
+        for _ in 0..3 {
+            builder.add(&line("p", "n", Kind::Other, i64::MAX), Presence::Both);
+            builder.add(&line("p", &deep, Kind::Heap, 1), Presence::Both);
+        }
+        let all = builder.finish();
+        assert_eq!(all[0].amount("n"), 3 * i128::from(i64::MAX));
+        assert_eq!(all[0].amount("explicit"), 3);
+    }
+}

@@ -1,0 +1,373 @@
+//! Asking the reporters, one after the other, on a thread that can be left behind.
+//!
+//! ```text
+//!   measurer ─ spawns ─► worker: [reporter 1] [reporter 2] … ─► done
+//!      │ waits, with a deadline for each       │ hangs: its lines are cut, and another worker goes on
+//!      └───────────── State, one lock ─────────┘ behind it. What it still says is heard by nobody.
+//! ```
+//!
+//! T1  A line enters the store only under the lock and only from the worker of the present generation: a reporter
+//!     that was given up changes nothing afterwards.
+//! T2  A reporter's lines are all there or none: one that panics, says nonsense or takes too long is cut back to
+//!     where it began, and has a [`Fault`].
+//! T3  A reporter that has not come back is not asked again before it has: so at most one thread is lost to it.
+//! T4  Every wait has a bound: the deadline of one reporter times their number.
+//!
+//! A panic is contained in programs that unwind; in those built with `panic = "abort"` it ends them, as any other.
+//! Not here: which reporters there are (`registry`), what a sound line is (`entry`).
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::entry::{Entry, Kind, Units};
+use crate::registry::Reporter;
+use crate::store::{Mark, Store};
+
+/// Most lines of one reporter.
+pub const MOST_LINES: usize = 1_000_000;
+
+/// Why a reporter was left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Its name, as it was added.
+    pub reporter: String,
+    /// What was wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "reporter {:?} left out: {}", self.reporter, self.what)
+    }
+}
+
+/// A reporter under its name.
+pub(crate) struct Slot {
+    pub name: String,
+    pub reporter: Arc<dyn Reporter>,
+    /// Whether a worker is in it (T3).
+    pub busy: AtomicBool,
+}
+
+/// What measurer and worker share.
+pub(crate) struct Turn {
+    state: Mutex<State>,
+    moved: Condvar,
+    address_space_bytes: u64,
+}
+
+struct State {
+    store: Store,
+    faults: Vec<Fault>,
+    generation: u32,
+    /// Who is being asked: number, beginning, where its lines begin.
+    current: Option<(usize, Instant, Mark)>,
+    /// The next to be asked.
+    next: usize,
+    /// What was wrong with a line of the present reporter.
+    nonsense: Option<String>,
+    /// Units of each tree, by a hash of process and root: all rows of a tree are added up.
+    units: Vec<(u64, Units)>,
+    done: bool,
+}
+
+/// Where a reporter puts its lines.
+pub struct Sink<'a> {
+    turn: &'a Turn,
+    generation: u32,
+}
+
+impl Sink<'_> {
+    /// Adds any line. Texts are copied. `false`: the reporter has been given up and may as well return.
+    pub fn add(&mut self, entry: &Entry<'_>) -> bool {
+        let mut state = self.turn.lock();
+        if state.generation != self.generation || state.nonsense.is_some() {
+            return false;
+        }
+        if let Err(what) = state.take(entry, self.turn.address_space_bytes) {
+            // The path may be hostile: it is shown, and so it has a bound.
+            let path: String = entry.path.escape_debug().take(200).collect();
+            state.nonsense = Some(format!("{what}: {path} = {}", entry.amount));
+            return false;
+        }
+        true
+    }
+
+    /// Bytes in blocks of the allocator, as [`crate::size`] measures them.
+    pub fn heap(&mut self, path: &str, bytes: usize, description: &str) -> bool {
+        self.line(path, Kind::Heap, Units::Bytes, bytes as u64, description)
+    }
+
+    /// Bytes mapped by other means than the allocator: resident ones, if that is known.
+    pub fn nonheap(&mut self, path: &str, bytes: usize, description: &str) -> bool {
+        self.line(path, Kind::Nonheap, Units::Bytes, bytes as u64, description)
+    }
+
+    /// Bytes that are counted elsewhere already, or are none of the program's own. Not below `explicit/`.
+    pub fn bytes(&mut self, path: &str, bytes: u64, description: &str) -> bool {
+        self.line(path, Kind::Other, Units::Bytes, bytes, description)
+    }
+
+    /// How many there are.
+    pub fn count(&mut self, path: &str, count: u64, description: &str) -> bool {
+        self.line(path, Kind::Other, Units::Count, count, description)
+    }
+
+    /// How many there have been since the start.
+    pub fn cumulative(&mut self, path: &str, count: u64, description: &str) -> bool {
+        self.line(path, Kind::Other, Units::Cumulative, count, description)
+    }
+
+    /// A part of a whole; 0 of 0 is 0 percent.
+    pub fn percent(&mut self, path: &str, part: u64, whole: u64, description: &str) -> bool {
+        let hundredths = (u128::from(part) * 10_000)
+            .checked_div(u128::from(whole))
+            .unwrap_or(0);
+        let hundredths = u64::try_from(hundredths).unwrap_or(u64::MAX);
+        self.line(path, Kind::Other, Units::Percent, hundredths, description)
+    }
+
+    fn line(
+        &mut self,
+        path: &str,
+        kind: Kind,
+        units: Units,
+        amount: u64,
+        description: &str,
+    ) -> bool {
+        // A difference that went below zero is a large number here, and no size.
+        let amount = i64::try_from(amount).unwrap_or(-1);
+        let process = "";
+        self.add(&Entry {
+            process,
+            path,
+            kind,
+            units,
+            amount,
+            description,
+        })
+    }
+}
+
+impl State {
+    fn take(&mut self, entry: &Entry<'_>, address_space_bytes: u64) -> Result<(), &'static str> {
+        entry.check(address_space_bytes)?;
+        let begin = self.current.map_or(0, |(.., mark)| mark.line());
+        if self.store.len() - begin >= MOST_LINES {
+            return Err("more than a million lines");
+        }
+        let tree = hash_of_tree(entry);
+        match self.units.iter().find(|(known, _)| *known == tree) {
+            Some((_, units)) if *units != entry.units => {
+                return Err("other units than the rest of its tree");
+            }
+            Some(_) => {}
+            None => self.units.push((tree, entry.units)),
+        }
+        match self.store.push(entry) {
+            true => Ok(()),
+            false => Err("no memory for another line"),
+        }
+    }
+
+    /// Ends a reporter's turn: with its lines, or without (T2).
+    fn settle(&mut self, slot: &Slot, fault: Option<String>) {
+        let Some((_, _, mark)) = self.current.take() else {
+            return;
+        };
+        if let Some(what) = fault.or_else(|| self.nonsense.take()) {
+            self.store.cut(mark);
+            let reporter = slot.name.clone();
+            self.faults.push(Fault { reporter, what });
+        }
+        self.nonsense = None;
+    }
+}
+
+/// FNV-1a of the process and the path's first component.
+fn hash_of_tree(entry: &Entry<'_>) -> u64 {
+    let root = entry
+        .path
+        .bytes()
+        .take_while(|&byte| byte != b'/')
+        .chain([0]);
+    let bytes = root.chain(entry.process.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+impl Turn {
+    /// Goes on from the lines that are there.
+    pub(crate) fn new(store: Store, address_space_bytes: u64) -> Turn {
+        let mut units: Vec<(u64, Units)> = Vec::new();
+        for entry in store.iter() {
+            let tree = hash_of_tree(&entry);
+            if units.iter().all(|(known, _)| *known != tree) {
+                units.push((tree, entry.units));
+            }
+        }
+        let state = State {
+            store,
+            faults: Vec::new(),
+            generation: 0,
+            current: None,
+            next: 0,
+            nonsense: None,
+            units,
+            done: false,
+        };
+        Turn {
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+            address_space_bytes,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Reporters run outside of the lock, so what it guards is whole even if one panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks one on this thread; no deadline.
+    pub(crate) fn here(&self, name: &str, report: impl FnOnce(&mut Sink<'_>)) {
+        let mut state = self.lock();
+        let (generation, mark) = (state.generation, state.store.mark());
+        state.current = Some((0, Instant::now(), mark));
+        drop(state);
+        let mut sink = Sink {
+            turn: self,
+            generation,
+        };
+        let fault = guarded(|| report(&mut sink));
+        let mut state = self.lock();
+        let Some((_, _, mark)) = state.current.take() else {
+            return;
+        };
+        if let Some(what) = fault.or_else(|| state.nonsense.take()) {
+            state.store.cut(mark);
+            let reporter = name.to_owned();
+            state.faults.push(Fault { reporter, what });
+        }
+        state.nonsense = None;
+    }
+
+    /// Asks all, each for at most `deadline` (T4).
+    pub(crate) fn ask(self: &Arc<Turn>, slots: &Arc<[Arc<Slot>]>, deadline: Duration) {
+        if slots.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let mut worker = self.spawn(slots, state.generation, &mut state.faults);
+        state.done = worker.is_none();
+        while !state.done {
+            let left = state.current.map_or(deadline, |(_, begin, _)| {
+                deadline.saturating_sub(begin.elapsed())
+            });
+            if left.is_zero() {
+                let which = state.current.map_or(0, |(which, ..)| which);
+                if let Some(slot) = slots.get(which) {
+                    let what = format!("it took more than {} ms", deadline.as_millis());
+                    state.settle(slot, Some(what));
+                }
+                state.generation += 1;
+                let generation = state.generation;
+                worker = self.spawn(slots, generation, &mut state.faults);
+                state.done = worker.is_none();
+                continue;
+            }
+            let waited = self.moved.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        // The last one is past its reporters; what it holds goes with it, before the next measurement.
+        let _ = worker.map(JoinHandle::join);
+    }
+
+    /// Starts a worker. Without one nobody is asked, which is a fault of its own.
+    fn spawn(
+        self: &Arc<Turn>,
+        slots: &Arc<[Arc<Slot>]>,
+        generation: u32,
+        faults: &mut Vec<Fault>,
+    ) -> Option<JoinHandle<()>> {
+        let (turn, slots) = (Arc::clone(self), Arc::clone(slots));
+        let work = move || turn.work(&slots, generation);
+        let name = "skinflint-ask".to_owned();
+        match std::thread::Builder::new().name(name).spawn(work) {
+            Ok(worker) => Some(worker),
+            Err(error) => {
+                faults.push(Fault {
+                    reporter: "all".into(),
+                    what: format!("no thread to ask them on: {error}"),
+                });
+                None
+            }
+        }
+    }
+
+    fn work(&self, slots: &[Arc<Slot>], generation: u32) {
+        loop {
+            let mut state = self.lock();
+            if state.generation != generation {
+                return;
+            }
+            let which = state.next;
+            let Some(slot) = slots.get(which) else {
+                state.done = true;
+                self.moved.notify_all();
+                return;
+            };
+            state.next += 1;
+            let mark = state.store.mark();
+            state.current = Some((which, Instant::now(), mark));
+            // ORDER: AcqRel: with the Release below, the last turn in it has ended when this one begins.
+            if slot.busy.swap(true, Ordering::AcqRel) {
+                let what = "it has not come back since it was last asked";
+                state.settle(slot, Some(what.into()));
+                continue;
+            }
+            self.moved.notify_all();
+            drop(state);
+            let mut sink = Sink {
+                turn: self,
+                generation,
+            };
+            let fault = guarded(|| slot.reporter.report(&mut sink));
+            slot.busy.store(false, Ordering::Release); // ORDER: Release: meets the swap above, and `Registration::remove`.
+            let mut state = self.lock();
+            // T1: whoever was given up settles nothing.
+            if state.generation == generation {
+                state.settle(slot, fault);
+            }
+        }
+    }
+
+    /// What came together. Those who still hold the turn have no generation any more.
+    pub(crate) fn finish(&self) -> (Store, Vec<Fault>) {
+        let mut state = self.lock();
+        state.generation = u32::MAX;
+        let (store, faults) = (&mut state.store, Store::new());
+        let store = std::mem::replace(store, faults);
+        (store, std::mem::take(&mut state.faults))
+    }
+}
+
+/// Runs it; says so if it panicked.
+fn guarded(work: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(work)).err()?;
+    let said = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    // Its own destructor may panic, too.
+    std::mem::forget(panic);
+    Some(format!(
+        "it panicked: {}",
+        said.as_deref().unwrap_or("(no message)")
+    ))
+}

@@ -1,0 +1,2 @@
+const attempts = [() => null.x, () => undefinedName, () => [].reduce((a, b) => a), () => new Array(-1), () => decodeURIComponent('%'), () => (1).toFixed(101), () => { const c = 1; c = 2; }, () => Symbol() + 1, () => ({}).f(), () => new (() => {})(), () => 'x'.repeat(-1), () => BigInt(1.5), () => { 'use strict'; Object.freeze([1]).push(2); }, () => eval('{')];
+for (const f of attempts) { try { f(); console.log('no error'); } catch (e) { console.log(e.name, e instanceof Error); } }

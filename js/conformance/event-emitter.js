@@ -1,0 +1,2 @@
+class Emitter { #on = new Map(); on(n, f) { (this.#on.get(n) ?? this.#on.set(n, new Set()).get(n)).add(f); return () => this.#on.get(n).delete(f); } emit(n, ...a) { for (const f of this.#on.get(n) ?? []) f(...a); } }
+const e = new Emitter(), log = []; const off = e.on('x', v => log.push('1:' + v)); e.on('x', v => { log.push('2:' + v); off(); }); e.emit('x', 'a'); e.emit('x', 'b'); e.emit('none'); console.log(log.join());

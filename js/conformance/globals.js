@@ -1,0 +1,2 @@
+console.log(typeof globalThis, isNaN('x'), isFinite('5'), encodeURI('a b/ü?'), [typeof Infinity, typeof NaN, typeof undefined].join()); globalThis.made = 5; console.log(made); var declared = 1; console.log(delete globalThis.made, typeof made);
+console.log(Object.prototype.toString.call(null), Object.prototype.toString.call([]), Object.prototype.toString.call(function () {}), Object.prototype.toString.call(/x/), Object.prototype.toString.call(1n));

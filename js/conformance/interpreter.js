@@ -1,0 +1,3 @@
+// A small interpreter: closures compiled from a tree.
+const parse = s => { const t = s.match(/\d+|[-+*/()]/g); let i = 0; const expr = () => { let l = term(); while (t[i] === '+' || t[i] === '-') { const op = t[i++], a = l, b = term(); l = op === '+' ? () => a() + b() : () => a() - b(); } return l; }; const term = () => { let l = atom(); while (t[i] === '*' || t[i] === '/') { const op = t[i++], a = l, b = atom(); l = op === '*' ? () => a() * b() : () => a() / b(); } return l; }; const atom = () => { if (t[i] === '(') { i++; const e = expr(); i++; return e; } const n = Number(t[i++]); return () => n; }; return expr(); };
+console.log(parse('2*(3+4)-10/5')(), parse('((1))+2*3')()); let s = '1'; for (let i = 0; i < 300; i++) s = `(${s}+${i})*1`; console.log(parse(s)());

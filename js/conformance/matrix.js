@@ -1,0 +1,2 @@
+const mul = (a, b) => a.map(r => b[0].map((_, j) => r.reduce((s, x, k) => s + x * b[k][j], 0))); let m = [[1, 1], [1, 0]], r = [[1, 0], [0, 1]]; for (let n = 60; n; n >>= 1) { if (n & 1) r = mul(r, m); m = mul(m, m); } console.log(r[0][1]);
+const size = 40, a = Array.from({ length: size }, (_, i) => Array.from({ length: size }, (_, j) => (i * j) % 7)); const p = mul(mul(a, a), a); console.log(p[5][7], p.flat().reduce((x, y) => x + y));

@@ -1,0 +1,2 @@
+class LRU { constructor(n) { this.n = n; this.m = new Map(); } get(k, make) { if (this.m.has(k)) { const v = this.m.get(k); this.m.delete(k); this.m.set(k, v); return v; } const v = make(k); this.m.set(k, v); if (this.m.size > this.n) this.m.delete(this.m.keys().next().value); misses++; return v; } }
+let misses = 0, sum = 0; const c = new LRU(100); let x = 7; for (let i = 0; i < 20000; i++) { x = (x * 1103515245 + 12345) % 2147483648; sum += c.get((x >> 5) % 150, k => ({ k, big: new Array(20).fill(k) })).big[3]; } console.log(misses, sum);

@@ -1,0 +1,2 @@
+const o = { a: 1, get g() { return this.a; } }; console.log(Reflect.has(o, 'a'), Reflect.get(o, 'g', { a: 9 }), Reflect.ownKeys({ b: 1, [Symbol.iterator]: 1, 1: 1 }).map(String).join(), Reflect.defineProperty(o, 'n', { value: 1 }), Reflect.set(o, 'n', 2), Reflect.deleteProperty(o, 'n'));
+console.log(Reflect.apply(Math.max, null, [1, 3]), Reflect.construct(Date, [0]).getTime(), Reflect.getPrototypeOf([]) === Array.prototype, Reflect.isExtensible(Object.freeze({})));

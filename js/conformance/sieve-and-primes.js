@@ -1,0 +1,1 @@
+const n = 50000, s = new Uint8Array(n + 1); const primes = []; for (let i = 2; i <= n; i++) { if (!s[i]) { primes.push(i); for (let j = i * i; j <= n; j += i) s[j] = 1; } } console.log(primes.length, primes.at(-1), primes.slice(0, 10).join());

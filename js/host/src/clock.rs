@@ -1,0 +1,110 @@
+//! What the programs' clocks show, and what the process has used.
+//!
+//! K1  Both clocks only go forward; with `--clock cpu` a timer's milliseconds are processor time, too, so a
+//!     wait for one must do something or end: the host jumps to the next timer instead of sleeping.
+//!
+//! Not here: pauses (`pauses`).
+
+use std::cell::Cell;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use boa_engine::context::time::{Clock, JsInstant};
+
+/// A tab's clock; all tabs share one.
+pub struct TabClock {
+    start: Instant,
+    cpu: bool,
+    /// Time that was jumped over (K1).
+    ahead: Cell<Duration>,
+    /// 1 January 1970 to the start.
+    epoch: Duration,
+}
+
+impl TabClock {
+    /// A clock that starts now, of processor time or of wall time.
+    pub fn new(cpu: bool) -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        TabClock {
+            start: Instant::now(),
+            cpu,
+            ahead: Cell::new(Duration::ZERO),
+            epoch: epoch.unwrap_or_default(),
+        }
+    }
+
+    /// Since the start.
+    pub fn elapsed(&self) -> Duration {
+        let base = if self.cpu {
+            cpu_time()
+        } else {
+            self.start.elapsed()
+        };
+        base + self.ahead.get()
+    }
+
+    /// Waits, or jumps, until so many milliseconds have passed since the start.
+    pub fn wait_until(&self, at_ms: u64) {
+        let wait = Duration::from_millis(at_ms).saturating_sub(self.elapsed());
+        if self.cpu {
+            self.ahead.set(self.ahead.get() + wait);
+        } else {
+            std::thread::sleep(wait);
+        }
+    }
+}
+
+impl Clock for TabClock {
+    fn now(&self) -> JsInstant {
+        let elapsed = self.elapsed();
+        JsInstant::new(elapsed.as_secs(), elapsed.subsec_nanos())
+    }
+
+    fn system_time_millis(&self) -> i64 {
+        i64::try_from((self.epoch + self.elapsed()).as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Processor time of all threads of the process.
+pub fn cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: C's contract: a clock that Linux has, and room for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Bytes that the kernel counts as resident; `None` where it does not say.
+pub fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_of_processor_time_jumps_where_another_sleeps() {
+        let clock = TabClock::new(true);
+        let before = Instant::now();
+        clock.wait_until(100_000);
+        assert!(clock.elapsed() >= Duration::from_secs(100));
+        assert!(before.elapsed() < Duration::from_secs(50));
+    }
+
+    #[test]
+    fn resident_memory_is_seen_to_grow() {
+        let before = resident_bytes().expect("Linux says it");
+        let mut block = vec![0u8; 32 << 20];
+        for page in block.chunks_mut(4096) {
+            page[0] = 1;
+        }
+        let after = resident_bytes().expect("Linux says it");
+        assert!(after >= before + (30 << 20), "{before} to {after}");
+        assert_eq!(block[4096], 1);
+    }
+}

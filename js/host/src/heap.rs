@@ -1,0 +1,262 @@
+//! The garbage-collected heap under the engine, as the host sees it: the same words for both.
+//!
+//! ```text
+//!   tab ──enter──► Tenant ──end──► what was left        events ──► Log: pauses by phase, shares, lines
+//!            stock: one heap for all, nothing told       ours: boa_gc::skinflint
+//! ```
+//!
+//! H1  What a heap cannot tell is `None`, never 0.
+//! H2  [`note`] is called while a heap is at work: it allocates no object of the heap and takes no lock.
+//!
+//! Not here: how either heap works.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use crate::args::LogFormat;
+use crate::pauses::{Pauses, Summary};
+
+#[cfg(feature = "ours")]
+mod ours;
+#[cfg(feature = "ours")]
+pub use ours::*;
+#[cfg(not(feature = "ours"))]
+mod stock;
+#[cfg(not(feature = "ours"))]
+pub use stock::*;
+
+/// What the command line asks of the heap.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Collect at every nth allocation.
+    pub stress: Option<u32>,
+    /// Check collections by a second tracer.
+    pub verify: bool,
+    /// Bytes a tenant may hold.
+    pub limit_bytes: Option<usize>,
+    /// System objects among user objects.
+    pub no_separate: bool,
+    /// Where births and deaths of objects go.
+    pub record: Option<std::path::PathBuf>,
+}
+
+/// One step of a collection.
+#[derive(Serialize, Clone, Debug)]
+pub struct Event {
+    /// Whose objects.
+    pub tenant: String,
+    /// Why it was made.
+    pub reason: String,
+    /// What was done.
+    pub step: String,
+    /// How long the program stood still.
+    pub pause_ns: u64,
+    /// Bytes of objects before and after.
+    pub bytes_before: usize,
+    /// As above.
+    pub bytes_after: usize,
+    /// Objects freed while the program stood still.
+    pub freed_in_pause: u64,
+    /// Objects freed at allocations.
+    pub freed_lazily: u64,
+    /// Objects freed by other threads.
+    pub freed_elsewhere: u64,
+}
+
+/// What a tenant holds.
+#[derive(Serialize, Clone, Debug, Default)]
+pub struct Row {
+    /// The tab's name.
+    pub name: String,
+    /// Bytes of the engine's own objects.
+    pub system_bytes: usize,
+    /// Bytes of the program's objects.
+    pub user_bytes: usize,
+    /// Live objects.
+    pub objects: u64,
+    /// Megabytes of address space that they lie in.
+    pub chunks: usize,
+    /// Collections made.
+    pub collections: u64,
+}
+
+/// What was alive when a tenant ended.
+#[derive(Serialize, Clone, Debug)]
+pub struct Left {
+    /// Whose.
+    pub name: String,
+    /// Objects.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: usize,
+    /// What holds them.
+    pub path: Option<String>,
+}
+
+/// Work at allocations that the heap counts as no pause.
+#[derive(Serialize, Clone, Copy, Debug, Default)]
+pub struct Slices {
+    /// All of them.
+    pub total_us: f64,
+    /// The longest.
+    pub longest_us: f64,
+}
+
+/// Who freed the objects.
+#[derive(Serialize, Clone, Copy, Debug, Default)]
+pub struct Freed {
+    /// While the program stood still.
+    pub in_pauses: u64,
+    /// At allocations, a little each.
+    pub lazily: u64,
+    /// By other threads.
+    pub elsewhere: u64,
+}
+
+impl Freed {
+    /// Share outside pauses, 0 to 1; `None` if nothing was freed.
+    pub fn share_outside(&self) -> Option<f64> {
+        let outside = self.lazily + self.elsewhere;
+        let all = outside + self.in_pauses;
+        (all > 0).then(|| outside as f64 / all as f64)
+    }
+}
+
+/// Lines of the log that are kept for the report; later ones are counted.
+const KEPT: usize = 100_000;
+
+/// What the heap did.
+#[derive(Default)]
+struct Log {
+    phase: &'static str,
+    pauses: BTreeMap<&'static str, Pauses>,
+    /// Pauses shorter than this are steps at an allocation; all are counted.
+    reasons: BTreeMap<String, u64>,
+    format: Option<LogFormat>,
+    keep: bool,
+    kept: Vec<Event>,
+    dropped: u64,
+}
+
+thread_local! {
+    static LOG: RefCell<Log> = RefCell::new(Log::default());
+}
+
+/// Prepares the log: what is written as it happens, and whether events are kept for the report.
+pub fn log_as(format: Option<LogFormat>, keep: bool) {
+    LOG.with_borrow_mut(|log| {
+        log.format = format;
+        log.keep = keep;
+    });
+}
+
+/// Names what is done from now on, for pauses.
+pub fn phase(name: &'static str) {
+    LOG.with_borrow_mut(|log| {
+        log.phase = name;
+        log.pauses.entry(name).or_default();
+    });
+}
+
+/// Notes a pause of the present phase (H2).
+pub fn note_pause(ns: u64) {
+    LOG.with(|log| {
+        let Ok(mut log) = log.try_borrow_mut() else {
+            return;
+        };
+        let phase = log.phase;
+        log.pauses.entry(phase).or_default().note(ns);
+    });
+}
+
+/// Notes an event of the present phase (H2).
+#[cfg_attr(not(feature = "ours"), allow(dead_code))]
+pub fn note(event: Event) {
+    note_pause(event.pause_ns);
+    LOG.with(|log| {
+        let Ok(mut log) = log.try_borrow_mut() else {
+            return;
+        };
+        *log.reasons.entry(event.reason.clone()).or_default() += 1;
+        match log.format {
+            Some(LogFormat::Text) => say(&event),
+            Some(LogFormat::Json) => {
+                if let Ok(line) = serde_json::to_string(&event) {
+                    let _ = writeln!(std::io::stderr(), "{line}");
+                }
+            }
+            None => {}
+        }
+        if log.keep && log.kept.len() < KEPT {
+            log.kept.push(event);
+        } else if log.keep {
+            log.dropped += 1;
+        }
+    });
+}
+
+fn say(event: &Event) {
+    let _ = writeln!(
+        std::io::stderr(),
+        "gc: {}: {} ({}): {:.3} ms, {} to {} bytes, freed {} in the pause, {} lazily, {} by other threads",
+        event.tenant,
+        event.step,
+        event.reason,
+        event.pause_ns as f64 / 1e6,
+        event.bytes_before,
+        event.bytes_after,
+        event.freed_in_pause,
+        event.freed_lazily,
+        event.freed_elsewhere,
+    );
+}
+
+/// Pauses of each phase, in the order of the alphabet.
+pub fn pauses() -> BTreeMap<String, Summary> {
+    LOG.with_borrow(|log| {
+        let said = log.pauses.iter();
+        said.map(|(phase, pauses)| ((*phase).to_owned(), pauses.summary()))
+            .collect()
+    })
+}
+
+/// How often each reason was given.
+pub fn reasons() -> BTreeMap<String, u64> {
+    LOG.with_borrow(|log| log.reasons.clone())
+}
+
+/// Events kept, and how many were not.
+pub fn kept() -> (Vec<Event>, u64) {
+    LOG.with_borrow_mut(|log| (std::mem::take(&mut log.kept), log.dropped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_have_a_whole() {
+        assert_eq!(Freed::default().share_outside(), None);
+        let freed = Freed {
+            in_pauses: 5,
+            lazily: 90,
+            elsewhere: 5,
+        };
+        assert_eq!(freed.share_outside(), Some(0.95));
+    }
+
+    #[test]
+    fn pauses_belong_to_the_phase_in_which_they_were() {
+        phase("open");
+        note_pause(10);
+        phase("then");
+        note_pause(20);
+        note_pause(30);
+        let said = pauses();
+        assert_eq!((said["open"].count, said["then"].count), (1, 2));
+        assert_eq!(said["then"].longest_us, 0.03);
+    }
+}

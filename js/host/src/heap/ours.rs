@@ -1,0 +1,194 @@
+//! Our heap: a tenant for each tab, and everything that it tells.
+//!
+//! ```text
+//!   boa_gc::skinflint: Tenant, Event, Row, Ended ──► the host's words (`heap`)
+//! ```
+//!
+//! O1  A slice that ends a few objects at an allocation is no pause to the heap's log, but its length is told: the
+//!     report has the longest of them beside the longest pause ([`freed`]).
+//!
+//! Not here: how it works (`shims/boa_gc`, `crates/gc`).
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use boa_gc::skinflint::{self as ours, OutOfMemory};
+use skinflint_objects::{Info, Shared, hooks};
+
+use super::{Event, Freed, Left, Row, Settings, Slices};
+
+/// What is under the engine.
+pub const NAME: &str = "skinflint";
+
+thread_local! {
+    /// Objects freed in pauses and by other threads, as events told it.
+    static TOLD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+    static RECORDING: RefCell<Option<std::path::PathBuf>> = const { RefCell::new(None) };
+}
+
+/// A tab's heap.
+pub struct Tenant {
+    name: String,
+    inner: ours::Tenant,
+}
+
+impl Tenant {
+    /// A heap of its own for a tab.
+    pub fn new(name: &str, limit: Option<usize>) -> Self {
+        Tenant {
+            name: name.to_owned(),
+            inner: ours::Tenant::new(name, limit.unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// Objects go here until the guard is dropped.
+    pub fn enter(&self) -> ours::Guard {
+        self.inner.enter()
+    }
+
+    /// What it holds.
+    pub fn row(&self) -> Option<Row> {
+        let row = self.inner.row();
+        Some(Row {
+            name: row.name,
+            system_bytes: row.system_bytes,
+            user_bytes: row.user_bytes,
+            objects: row.objects,
+            chunks: row.chunks,
+            collections: row.collections,
+        })
+    }
+
+    /// Ends it. What other tenants, or we, still hold of it.
+    pub fn end(self) -> Option<Left> {
+        let ended = self.inner.end();
+        (ended.objects_left > 0).then_some(Left {
+            name: self.name,
+            objects: ended.objects_left,
+            bytes: ended.bytes_left,
+            path: ended.path,
+        })
+    }
+}
+
+/// What is allocated in it is the engine's own.
+pub fn system<T>(work: impl FnOnce() -> T) -> T {
+    ours::system(work)
+}
+
+/// Sets the heap up.
+pub fn start(settings: &Settings) -> Result<()> {
+    BEGAN.set(Some(Instant::now()));
+    ours::set_client_bytes(Some(crate::counted::bytes));
+    ours::separate_system(!settings.no_separate);
+    ours::on_event(Some(heard));
+    if let Some(path) = &settings.record {
+        let info = Info {
+            program: "skinflint-js".to_owned(),
+            ..Info::default()
+        };
+        let file = Shared::create(path, &info)
+            .with_context(|| format!("{}: cannot be written; name another file", path.display()))?;
+        hooks::install(file);
+        ours::set_observer(Some(ours::Observer {
+            alloc: hooks::alloc,
+            free: hooks::death,
+        }));
+        RECORDING.set(Some(path.clone()));
+    }
+    if let Some(every) = settings.stress {
+        ours::stress(every);
+    }
+    ours::verify(settings.verify);
+    Ok(())
+}
+
+fn heard(event: &ours::Event) {
+    TOLD.set({
+        let (in_pauses, elsewhere) = TOLD.get();
+        (in_pauses + event.freed_in_pause, elsewhere + event.freed_elsewhere)
+    });
+    super::note(Event {
+        tenant: event.tenant.to_string(),
+        reason: words(&format!("{:?}", event.reason)),
+        step: words(&format!("{:?}", event.step)),
+        pause_ns: event.pause_ns,
+        bytes_before: event.bytes_before,
+        bytes_after: event.bytes_after,
+        freed_in_pause: event.freed_in_pause,
+        freed_lazily: event.freed_lazily,
+        freed_elsewhere: event.freed_elsewhere,
+    });
+}
+
+/// `MajorSlice` as it is said: `major slice`.
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
+/// Collects everything, tenants together.
+pub fn collect_all() {
+    boa_gc::force_collect();
+}
+
+/// The event loop has nothing to do.
+pub fn idle() {
+    let began = BEGAN.get().get_or_insert_with(Instant::now).elapsed();
+    ours::tick(u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));
+}
+
+/// Whether a panic was a tenant's limit, in words.
+pub fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
+    payload.downcast_ref::<OutOfMemory>().map(OutOfMemory::to_string)
+}
+
+/// Who freed objects, from the first on.
+pub fn freed() -> Option<Freed> {
+    let stats = ours::stats();
+    let (in_pauses, elsewhere) = TOLD.get();
+    let all = stats.by_count + stats.by_examination;
+    Some(Freed {
+        in_pauses,
+        lazily: all.saturating_sub(in_pauses + elsewhere),
+        elsewhere,
+    })
+}
+
+/// Slices at allocations (O1).
+pub fn slices() -> Option<Slices> {
+    let stats = ours::stats();
+    Some(Slices {
+        total_us: stats.slice_ns as f64 / 1e3,
+        longest_us: stats.longest_slice_ns as f64 / 1e3,
+    })
+}
+
+/// Events arrive as they happen.
+pub fn drain() {}
+
+/// Ends the recording of objects.
+pub fn finish() -> Result<()> {
+    let Some(path) = RECORDING.take() else {
+        return Ok(());
+    };
+    ours::set_observer(None);
+    let Some(file) = hooks::uninstall() else {
+        return Ok(());
+    };
+    let totals = file.finish().with_context(|| format!("{}: not written to its end", path.display()))?;
+    let _ = std::io::Write::write_fmt(
+        &mut std::io::stderr(),
+        format_args!("skinflint js: {}: {} objects, {} of them died\n", path.display(), totals.allocations, totals.deaths),
+    );
+    Ok(())
+}

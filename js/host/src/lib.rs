@@ -1,0 +1,105 @@
+//! The JavaScript host: Boa with a tenant of the heap for each tab.
+//!
+//! ```text
+//!   args ─► run ─► tab ─► Boa ─► boa_gc: stock, or ours by [patch] (feature `ours`)
+//!             │      └─ natives, jobs, clock
+//!             └─► heap (events, pauses) ─► report
+//! ```
+//!
+//! The programs around it (`js/stock`, `js/skinflint`) choose the heap and the allocator; `skinflint js` starts
+//! the right one.
+//!
+//! Not here: the command's own part (`crates/cli`), benchmarks (`bench/gc`).
+
+pub mod args;
+mod clock;
+pub mod counted;
+mod heap;
+mod jobs;
+mod natives;
+mod pauses;
+mod report;
+mod run;
+mod tab;
+pub mod watch;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use clap::Parser as _;
+
+use args::JsArgs;
+
+/// What a program is made of.
+pub struct Build {
+    /// `system` or `skinflint`.
+    pub malloc: &'static str,
+    /// Whether pauses are seen.
+    pub sees_pauses: bool,
+}
+
+/// Whether `malloc_trim` would do anything.
+static MALLOC_IS_SYSTEM: OnceLock<bool> = OnceLock::new();
+
+/// The engine's stack: nested calls through its built-in functions take some KiB each. Untouched pages cost nothing.
+const STACK_BYTES: usize = 1 << 30;
+
+/// Runs the command line. Status: 0; 1 if a program failed; 2 for wrong use.
+pub fn main(build: Build) -> ExitCode {
+    let args = match JsArgs::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            // A closed pipe is success.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    MALLOC_IS_SYSTEM.get_or_init(|| build.malloc == "system");
+    // What a tab's panic was is in its failure.
+    std::panic::set_hook(Box::new(|_| {}));
+    let engine = std::thread::Builder::new()
+        .name("engine".to_owned())
+        .stack_size(STACK_BYTES);
+    let status = match engine.spawn(move || engine_thread(&args, &build)) {
+        Ok(thread) => thread.join().unwrap_or(2),
+        Err(error) => {
+            say(&format!("no thread for the engine: {error}; look at `ulimit -v`"));
+            2
+        }
+    };
+    let _ = std::io::stdout().flush();
+    ExitCode::from(status)
+}
+
+fn engine_thread(args: &JsArgs, build: &Build) -> u8 {
+    let report = match run::run(args, build) {
+        Ok(report) => report,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            return 2;
+        }
+    };
+    let mut status = 0;
+    for row in &report.programs {
+        if let Some(failure) = &row.failure {
+            status = 1;
+            say(&format!("tab {}: {}: {}", row.tab, row.file, failure.text()));
+        }
+    }
+    if args.json {
+        let done = serde_json::to_string(&report).map(|line| writeln!(std::io::stdout(), "{line}"));
+        if let Err(error) = done {
+            say(&format!("the report cannot be written: {error}"));
+            return 2;
+        }
+    } else {
+        let _ = write!(std::io::stderr(), "{}", report.text());
+    }
+    status
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "skinflint js: {text}");
+}

@@ -1,0 +1,195 @@
+//! What is said in the end: as text on stderr, or as JSON on stdout.
+//!
+//! Y1  The JSON has everything that the text has; figures that a heap does not tell are null (heap H1).
+//!
+//! Not here: the log of collections as they happen (`heap`).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::heap::{Event, Freed, Left, Row, Slices};
+use crate::pauses::Summary;
+use crate::tab::Failure;
+
+/// A program and what became of it.
+#[derive(Serialize, Debug)]
+pub struct ProgramRow {
+    /// Its tab, from 1.
+    pub tab: usize,
+    /// Its file.
+    pub file: String,
+    /// Null if it ran to its end.
+    pub failure: Option<Failure>,
+    /// What its last statement was worth, if that is no object.
+    pub result: Option<String>,
+    /// Processor time of its tab in ms, collections in it included.
+    pub cpu_ms: f64,
+    /// What it printed; null if that went to stdout.
+    pub output: Option<Vec<String>>,
+    /// Lines that were not kept.
+    pub output_cut: usize,
+}
+
+/// Memory at one instant, after a full collection.
+#[derive(Serialize, Debug)]
+pub struct Instant {
+    /// When.
+    pub at: &'static str,
+    /// Tabs that are open.
+    pub tabs: usize,
+    /// What the kernel counts.
+    pub rss_bytes: Option<u64>,
+    /// Bytes of the engine's own objects in all tenants.
+    pub system_bytes: Option<usize>,
+    /// Bytes of the programs' objects in all tenants.
+    pub user_bytes: Option<usize>,
+}
+
+/// Everything.
+#[derive(Serialize, Debug)]
+pub struct Report {
+    /// `stock` or `skinflint`.
+    pub heap: &'static str,
+    /// `system` or `skinflint`.
+    pub malloc: &'static str,
+    /// The engine's version.
+    pub boa: &'static str,
+    /// Whether system objects were apart; null where there is no such thing.
+    pub separate: Option<bool>,
+    /// In the order of the tabs.
+    pub programs: Vec<ProgramRow>,
+    /// In the order of time.
+    pub memory: Vec<Instant>,
+    /// By phase: open, then, close; collections for the measurements are apart, as measure.
+    pub pauses: Option<BTreeMap<String, Summary>>,
+    /// Collections that could not be timed (stock heap only).
+    pub untimed: u64,
+    /// How often each reason led to a collection.
+    pub reasons: BTreeMap<String, u64>,
+    /// Who freed objects.
+    pub freed: Option<Freed>,
+    /// Work at allocations that counts as no pause.
+    pub slices: Option<Slices>,
+    /// Share freed outside pauses, 0 to 1.
+    pub share_outside_pauses: Option<f64>,
+    /// Tenants when all tabs were open.
+    pub tenants: Vec<Row>,
+    /// Tenants whose end left objects alive.
+    pub left: Vec<Left>,
+    /// The log, if it was asked for.
+    pub events: Vec<Event>,
+    /// Events that were not kept.
+    pub events_cut: u64,
+    /// Processor time of the whole process in ms.
+    pub cpu_ms: f64,
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
+}
+
+fn maybe(bytes: Option<usize>) -> String {
+    bytes.map_or_else(|| "not told".to_owned(), |bytes| mib(bytes as u64))
+}
+
+/// Tenants shown; the others are summed in one row.
+const TENANTS_SHOWN: usize = 8;
+
+impl Report {
+    /// The text for people.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "skinflint js: heap {}, malloc {}, Boa {}; {:.0} ms of processor time\n",
+            self.heap, self.malloc, self.boa, self.cpu_ms
+        );
+        self.say_programs(&mut text);
+        let _ = writeln!(text, "\n{:<22}{:>6}{:>14}{:>14}{:>14}", "memory", "tabs", "resident", "engine's", "programs'");
+        for instant in &self.memory {
+            let rss = instant.rss_bytes.map_or_else(|| "not told".to_owned(), mib);
+            let (system, user) = (maybe(instant.system_bytes), maybe(instant.user_bytes));
+            let _ = writeln!(text, "{:<22}{:>6}{rss:>14}{system:>14}{user:>14}", instant.at, instant.tabs);
+        }
+        self.say_pauses(&mut text);
+        self.say_tenants(&mut text);
+        for left in &self.left {
+            let path = left.path.as_deref().unwrap_or("nobody says by what");
+            let (objects, bytes) = (left.objects, left.bytes);
+            let _ = writeln!(text, "{}: {objects} objects ({bytes} bytes) were alive after its end, held by {path}", left.name);
+        }
+        text
+    }
+
+    fn say_programs(&self, text: &mut String) {
+        let failed = self.programs.iter().filter(|row| row.failure.is_some()).count();
+        let _ = writeln!(text, "{} programs, {failed} failed", self.programs.len());
+        // Of many tabs with one program each line would be the same.
+        let shown = self.programs.iter().take(TENANTS_SHOWN);
+        for row in shown {
+            let result = row.result.as_deref().unwrap_or("");
+            let end = if row.failure.is_some() { "failed" } else { "done" };
+            let _ = writeln!(text, "  tab {:<4} {end:<7}{:>9.0} ms CPU  {}  {result}", row.tab, row.cpu_ms, row.file);
+        }
+        if let Some(rest @ [_, ..]) = self.programs.get(TENANTS_SHOWN..) {
+            let cpu: f64 = rest.iter().map(|row| row.cpu_ms).sum();
+            let _ = writeln!(text, "  {} others{cpu:>16.0} ms CPU", rest.len());
+        }
+    }
+
+    fn say_pauses(&self, text: &mut String) {
+        if let Some(pauses) = &self.pauses {
+            let _ = writeln!(text, "\n{:<22}{:>8}{:>12}{:>12}{:>12}{:>12}", "pauses, ms", "count", "half below", "99 % below", "longest", "together");
+            for (phase, said) in pauses.iter().filter(|(_, said)| said.count > 0) {
+                let ms = |us: f64| us / 1e3;
+                let _ = writeln!(
+                    text,
+                    "{phase:<22}{:>8}{:>12.3}{:>12.3}{:>12.3}{:>12.1}",
+                    said.count, ms(said.p50_us), ms(said.p99_us), ms(said.longest_us), ms(said.total_us)
+                );
+            }
+            if self.untimed > 0 {
+                let _ = writeln!(text, "{} collections freed nothing and could not be timed", self.untimed);
+            }
+        }
+        if let Some(slices) = self.slices.filter(|_| self.pauses.is_some()) {
+            let (total, longest) = (slices.total_us / 1e3, slices.longest_us / 1e3);
+            let _ = writeln!(text, "objects ended at allocations: {total:.1} ms in all, {longest:.3} ms at most at once");
+        }
+        if !self.reasons.is_empty() {
+            let list: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+            let _ = writeln!(text, "collections by reason: {}", list.join(", "));
+        }
+        if let (Some(freed), Some(share)) = (&self.freed, self.share_outside_pauses) {
+            let Freed { in_pauses, lazily, elsewhere } = freed;
+            let _ = writeln!(
+                text,
+                "objects freed: {in_pauses} in pauses, {lazily} at allocations, {elsewhere} by other threads: {:.1} % outside pauses",
+                share * 100.0
+            );
+        }
+    }
+
+    fn say_tenants(&self, text: &mut String) {
+        if self.tenants.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "\n{:<22}{:>12}{:>12}{:>10}{:>8}{:>13}", "tenants, all open", "engine's", "program's", "objects", "chunks", "collections");
+        let mut line = |row: &Row| {
+            let (system, user) = (mib(row.system_bytes as u64), mib(row.user_bytes as u64));
+            let _ = writeln!(text, "{:<22}{system:>12}{user:>12}{:>10}{:>8}{:>13}", row.name, row.objects, row.chunks, row.collections);
+        };
+        self.tenants.iter().take(TENANTS_SHOWN).for_each(&mut line);
+        if let Some(rest @ [_, ..]) = self.tenants.get(TENANTS_SHOWN..) {
+            let mut sum = Row { name: format!("{} others", rest.len()), ..Row::default() };
+            for row in rest {
+                sum.system_bytes += row.system_bytes;
+                sum.user_bytes += row.user_bytes;
+                sum.objects += row.objects;
+                sum.chunks += row.chunks;
+                sum.collections += row.collections;
+            }
+            line(&sum);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A run from the first tab to the last: open, then, close, and memory at each instant.
+//!
+//! ```text
+//!   read files ─► open N tabs, turns until all are at rest ─► then … ─► close half ─► all but one ─► report
+//!                          └── instant "open"      └── "then"   └── "half closed"  └── "all but one closed"
+//! ```
+//!
+//! R1  Every file is read before the first tab is opened: a missing one is wrong use, and nothing has run.
+//! R2  Tabs take turns, one timer each, so that tabs which build their data by timers grow side by side.
+//! R3  At an instant everything is collected, then the resident bytes are read until they stand still: what an
+//!     allocator gives back a little later counts, what it never gives back does not.
+//! R4  A tab that fails is closed with the others, not before: its failure is in the report.
+//!
+//! Not here: what happens in a tab (`tab`), how it is said (`report`).
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::Build;
+use crate::args::{ClockOf, Close, Heap, JsArgs, Malloc};
+use crate::clock::{TabClock, cpu_time, resident_bytes};
+use crate::heap::{self, Left, Settings};
+use crate::report::{Instant, ProgramRow, Report};
+use crate::tab::{Program, Tab};
+use crate::watch;
+
+/// Resident bytes stand still if they fall by less than this share from one look to the next (R3).
+const STILL: f64 = 0.005;
+/// Between two looks.
+const LOOK_MS: u64 = 150;
+/// Most looks, and so 3 s at most.
+const LOOKS: usize = 20;
+/// In a row that must be still.
+const STILL_LOOKS: usize = 4;
+
+struct Run<'a> {
+    args: &'a JsArgs,
+    clock: Rc<TabClock>,
+    tabs: Vec<Tab>,
+    memory: Vec<Instant>,
+    left: Vec<Left>,
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// Wrong use: a file that cannot be read, an option that this program's heap cannot do.
+pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
+    check(args, build)?;
+    let read = |list: &[PathBuf]| -> Result<Vec<Program>> { list.iter().map(|path| program(path)).collect() };
+    let files = read(&args.files)?;
+    let prelude = read(&args.prelude)?;
+    let then = read(&args.then)?;
+    let tabs = match args.tabs.map(|tabs| tabs as usize) {
+        Some(tabs) if tabs < files.len() => bail!(
+            "--tabs {tabs}: {} programs need a tab each; give --tabs {} or more",
+            files.len(),
+            files.len()
+        ),
+        Some(tabs) => tabs,
+        None => files.len(),
+    };
+    heap::log_as(args.gc_log, args.gc_log.is_some() && args.json);
+    heap::phase("open");
+    heap::start(&Settings {
+        stress: args.stress,
+        verify: args.verify,
+        limit_bytes: args.limit,
+        no_separate: args.no_separate,
+        record: args.record_objects.clone(),
+    })?;
+    let mut run = Run {
+        args,
+        clock: Rc::new(TabClock::new(args.clock == ClockOf::Cpu)),
+        tabs: Vec::new(),
+        memory: Vec::new(),
+        left: Vec::new(),
+    };
+    run.open(tabs, &files, &prelude);
+    run.instant("open");
+    let tenants = run.tabs.iter().filter_map(Tab::row).collect();
+    run.then(&then, &prelude);
+    if let Some(close) = args.close {
+        run.close(close);
+    }
+    for tab in &mut run.tabs {
+        tab.say_goodbye();
+    }
+    heap::phase("close");
+    let programs = run.tabs.iter().map(row).collect();
+    let last: Vec<Left> = run.tabs.iter_mut().filter_map(Tab::close).collect();
+    run.left.extend(last);
+    heap::drain();
+    heap::finish()?;
+    let (events, events_cut) = heap::kept();
+    let freed = heap::freed();
+    Ok(Report {
+        heap: heap::NAME,
+        malloc: build.malloc,
+        boa: "0.22.0",
+        separate: (heap::NAME == "skinflint").then_some(!args.no_separate),
+        programs,
+        memory: run.memory,
+        pauses: build.sees_pauses.then(heap::pauses),
+        untimed: if build.sees_pauses { watch::untimed() } else { 0 },
+        reasons: heap::reasons(),
+        share_outside_pauses: freed.and_then(|freed| freed.share_outside()),
+        freed,
+        slices: heap::slices(),
+        tenants,
+        left: run.left,
+        events,
+        events_cut,
+        cpu_ms: cpu_time().as_secs_f64() * 1e3,
+    })
+}
+
+/// What this program is not: the command starts the right one, a person may not.
+fn check(args: &JsArgs, build: &Build) -> Result<()> {
+    let heap = match args.heap {
+        Heap::Stock => "stock",
+        Heap::Skinflint => "skinflint",
+    };
+    if heap != heap::NAME {
+        bail!("--heap {heap}: this program has the heap {}; start it by `skinflint js`", heap::NAME);
+    }
+    let malloc = args.malloc.map(|malloc| match malloc {
+        Malloc::System => "system",
+        Malloc::Skinflint => "skinflint",
+    });
+    if let Some(malloc) = malloc.filter(|malloc| *malloc != build.malloc) {
+        bail!("--malloc {malloc}: this program has the malloc {}; start it by `skinflint js`", build.malloc);
+    }
+    if args.gc_log.is_some() && heap::NAME == "stock" {
+        bail!("--gc-log: Boa's own heap gives no reasons; use --pauses, or --heap skinflint");
+    }
+    if args.pauses && !build.sees_pauses {
+        bail!("--pauses: this program cannot see them; start it by `skinflint js`");
+    }
+    Ok(())
+}
+
+fn program(path: &Path) -> Result<Program> {
+    let text = std::fs::read(path)
+        .with_context(|| format!("{}: cannot be read; name a JavaScript file", path.display()))?;
+    Ok(Program {
+        path: path.to_owned(),
+        text,
+    })
+}
+
+impl Run<'_> {
+    fn tab(&mut self, program: &Program, prelude: &[Program]) {
+        let number = self.tabs.len() + 1;
+        let (limit, keep) = (self.args.limit, self.args.json);
+        let mut tab = Tab::open(number, &program.path, limit, keep, &self.clock);
+        for script in prelude.iter().chain([program]) {
+            if tab.failure.is_none() {
+                tab.run(script);
+            }
+        }
+        self.tabs.push(tab);
+    }
+
+    fn open(&mut self, tabs: usize, files: &[Program], prelude: &[Program]) {
+        for number in 0..tabs {
+            self.tab(&files[number % files.len()], prelude);
+        }
+        self.turns();
+    }
+
+    fn then(&mut self, programs: &[Program], prelude: &[Program]) {
+        if programs.is_empty() {
+            return;
+        }
+        heap::phase("then");
+        for program in programs {
+            self.tab(program, prelude);
+            self.turns();
+        }
+        self.instant("then");
+    }
+
+    /// Turns until every tab is at rest (R2).
+    fn turns(&mut self) {
+        loop {
+            let mut any = false;
+            for tab in &mut self.tabs {
+                any |= tab.turn();
+            }
+            heap::idle();
+            if any {
+                continue;
+            }
+            match self.tabs.iter().filter_map(Tab::next_ms).min() {
+                Some(at_ms) => self.clock.wait_until(at_ms),
+                None => break,
+            }
+        }
+        heap::drain();
+    }
+
+    fn close(&mut self, close: Close) {
+        let every_second = |at: usize| at.is_multiple_of(2);
+        self.close_tabs(every_second);
+        self.instant("half closed");
+        if close == Close::AllButOne {
+            let last = self.tabs.len() - 1;
+            self.close_tabs(|at| at != last);
+            self.instant("all but one closed");
+            if self.trim() {
+                self.instant("after malloc_trim");
+            }
+        }
+    }
+
+    fn close_tabs(&mut self, which: impl Fn(usize) -> bool) {
+        heap::phase("close");
+        let last = self.tabs.len() - 1;
+        for (at, tab) in self.tabs.iter_mut().enumerate() {
+            // The last one always stays: all but one are closed, never all.
+            if which(at) && at != last && tab.is_open() {
+                self.left.extend(tab.close());
+            }
+        }
+    }
+
+    /// What an operator could do about the C library's allocator; ours needs no such call.
+    fn trim(&self) -> bool {
+        if crate::MALLOC_IS_SYSTEM.get() != Some(&true) {
+            return false;
+        }
+        // SAFETY: C's contract: any pad, at any time.
+        unsafe { libc::malloc_trim(0) };
+        true
+    }
+
+    /// Memory now (R3).
+    fn instant(&mut self, at: &'static str) {
+        heap::drain();
+        heap::phase("measure");
+        heap::collect_all();
+        for tab in &mut self.tabs {
+            tab.after_collection();
+        }
+        let (mut rss, mut still) = (resident_bytes(), 0);
+        for _ in 0..LOOKS {
+            std::thread::sleep(Duration::from_millis(LOOK_MS));
+            heap::idle();
+            let now = resident_bytes();
+            let fell = match (rss, now) {
+                (Some(before), Some(now)) => before.saturating_sub(now) as f64 > before as f64 * STILL,
+                _ => false,
+            };
+            still = if fell { 0 } else { still + 1 };
+            rss = now;
+            if still == STILL_LOOKS {
+                break;
+            }
+        }
+        heap::drain();
+        let rows: Vec<_> = self.tabs.iter().filter_map(Tab::row).collect();
+        let told = !rows.is_empty();
+        self.memory.push(Instant {
+            at,
+            tabs: self.tabs.iter().filter(|tab| tab.is_open()).count(),
+            rss_bytes: rss,
+            system_bytes: told.then(|| rows.iter().map(|row| row.system_bytes).sum()),
+            user_bytes: told.then(|| rows.iter().map(|row| row.user_bytes).sum()),
+        });
+    }
+}
+
+fn row(tab: &Tab) -> ProgramRow {
+    let (lines, cut) = tab.output.take();
+    ProgramRow {
+        tab: tab.number,
+        file: tab.file.clone(),
+        failure: tab.failure.clone(),
+        result: tab.result.clone(),
+        cpu_ms: tab.cpu.as_secs_f64() * 1e3,
+        output: tab.output.keep.then_some(lines),
+        output_cut: cut,
+    }
+}

@@ -1,0 +1,292 @@
+//! When something is collected, how much at a time, and what is remembered of it.
+//!
+//! ```text
+//!   slice (each 64 allocations):  queue ─► doomed ─► free cells back ─► due? ─► collection
+//! ```
+//!
+//! Q1  A slice does a bounded number of objects, whatever waits.
+//! Q2  Each step that was done in a pause is an [`Event`]; the last [`EVENTS`] are kept.
+//!
+//! Not here: what is garbage (`examine`), what happens to it (`ending`).
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Instant;
+
+use skinflint_gc::Reason;
+
+use crate::ending::Doomed;
+use crate::examine::{can_be_suspected, garbage_of, take_dead_pairs};
+use crate::local::Local;
+use crate::object::Erased;
+use crate::skinflint::{Event, Step};
+use crate::tenant::Tenant;
+
+/// Events that are kept.
+pub(crate) const EVENTS: usize = 1 << 14;
+/// Objects out of the queue that a slice ends.
+const QUEUE_SLICE: usize = 512;
+/// Doomed objects that a slice goes on with.
+const DOOMED_SLICE: usize = 256;
+/// Free cells that a slice gives back.
+const FLUSH_SLICE: usize = 2048;
+/// Slices shorter than this are no events.
+const NOTED_NS: u64 = 100_000;
+
+/// What is remembered.
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) totals: crate::skinflint::Stats,
+    pub(crate) heard: Option<fn(&Event)>,
+    /// The first instant that was asked for.
+    pub(crate) start: Option<Instant>,
+}
+
+impl Local {
+    /// Nanoseconds since this thread's collector first asked.
+    pub(crate) fn now_ns(&self) -> u64 {
+        let start = *self.log.borrow_mut().start.get_or_insert_with(Instant::now);
+        start.elapsed().as_nanos() as u64
+    }
+
+    pub(crate) fn note(&self, event: Event) {
+        let heard = {
+            let mut log = self.log.borrow_mut();
+            let totals = &mut log.totals;
+            totals.pauses += 1;
+            totals.pause_ns += event.pause_ns;
+            totals.longest_ns = totals.longest_ns.max(event.pause_ns);
+            if log.events.len() == EVENTS {
+                log.events.pop_front();
+            }
+            log.events.push_back(event.clone());
+            log.heard
+        };
+        if let Some(heard) = heard {
+            heard(&event);
+        }
+    }
+
+    /// Some work, within an allocation (Q1).
+    pub(crate) fn slice(&self) {
+        let tenant = self.current();
+        if self.stress.get() > 0 {
+            self.collect_now(&[tenant], Reason::Stress);
+            return;
+        }
+        if !self.queue.borrow().is_empty() || !self.doomed.borrow().is_empty() {
+            self.busy.set(true);
+            let started = Instant::now();
+            let before = tenant.live_bytes();
+            let queued = self.end_queued(QUEUE_SLICE);
+            let doomed = self.end_doomed(DOOMED_SLICE);
+            let pause_ns = started.elapsed().as_nanos() as u64;
+            {
+                let totals = &mut self.log.borrow_mut().totals;
+                totals.by_count += queued as u64;
+                totals.slice_ns += pause_ns;
+                totals.longest_slice_ns = totals.longest_slice_ns.max(pause_ns);
+            }
+            if pause_ns > NOTED_NS {
+                self.note(Event {
+                    reason: Reason::Growth,
+                    tenant: tenant.name.clone(),
+                    step: Step::SweepSlice,
+                    pause_ns,
+                    bytes_before: before,
+                    bytes_after: tenant.live_bytes(),
+                    freed_in_pause: 0,
+                    freed_lazily: (queued + doomed) as u64,
+                    freed_elsewhere: 0,
+                });
+            }
+            self.busy.set(false);
+        }
+        self.step(&tenant);
+    }
+
+    /// What is due of the tenant that allocates.
+    fn step(&self, tenant: &Rc<Tenant>) {
+        if tenant.is_marking.get() {
+            self.major_slice(tenant);
+        } else if tenant.live_bytes() > tenant.threshold.get() {
+            self.begin_marking(tenant, Reason::Growth);
+        } else if let Some(client) = self.client.get()
+            && client() > self.client_threshold.get()
+        {
+            self.begin_marking(tenant, Reason::ClientBytes);
+        } else if tenant.is_flush() || (tenant.settling.get() && self.doomed.borrow().is_empty()) {
+            tenant.settling.set(true);
+            tenant.give_back_some(FLUSH_SLICE);
+        }
+    }
+
+    /// Goes on marking; once that is done, examines what was not marked.
+    fn major_slice(&self, tenant: &Rc<Tenant>) {
+        self.busy.set(true);
+        let started = Instant::now();
+        let bytes = tenant.live_bytes();
+        let reason = tenant
+            .marking
+            .borrow()
+            .as_ref()
+            .map_or(Reason::Growth, |m| m.reason);
+        let done = self.mark_some(tenant);
+        let mut event = Event {
+            reason,
+            tenant: tenant.name.clone(),
+            step: if done { Step::Final } else { Step::MajorSlice },
+            pause_ns: 0,
+            bytes_before: bytes,
+            bytes_after: bytes,
+            freed_in_pause: 0,
+            freed_lazily: 0,
+            freed_elsewhere: 0,
+        };
+        if done {
+            self.final_step(tenant);
+        }
+        self.busy.set(false);
+        event.pause_ns = started.elapsed().as_nanos() as u64;
+        event.bytes_after = tenant.live_bytes();
+        self.note(event);
+    }
+
+    /// Examines what marking did not reach.
+    fn final_step(&self, tenant: &Rc<Tenant>) {
+        let mut suspects = Vec::new();
+        tenant.heap.take_unmarked(|cell| {
+            if can_be_suspected(cell.cast()) {
+                suspects.push(cell.cast());
+            }
+        });
+        tenant.marking.borrow_mut().take();
+        tenant.is_marking.set(false);
+        self.watch();
+        self.log.borrow_mut().totals.suspects += suspects.len() as u64;
+        let found = garbage_of(suspects, &[&tenant.pairs.borrow()]);
+        let emptied = self.doom(std::slice::from_ref(tenant), found.garbage);
+        if emptied > 0 {
+            self.tidy_weak_maps();
+        }
+        self.collected(tenant, found.bytes);
+        self.client_collected();
+    }
+
+    /// Collects these tenants together, all of it at once.
+    pub(crate) fn collect_now(&self, set: &[Rc<Tenant>], reason: Reason) {
+        if self.busy.replace(true) {
+            return;
+        }
+        let started = Instant::now();
+        let before: usize = set.iter().map(|t| t.live_bytes()).sum();
+        let mut freed = self.end_queued(usize::MAX) as u64;
+        self.end_doomed(usize::MAX);
+        let mut suspects = Vec::new();
+        for tenant in set {
+            self.abandon_marking(tenant);
+            tenant.each(|object| {
+                if can_be_suspected(object) {
+                    suspects.push(object);
+                }
+            });
+        }
+        let pairs: Vec<_> = set.iter().map(|tenant| tenant.pairs.borrow()).collect();
+        let lists: Vec<&[Erased]> = pairs.iter().map(|pairs| pairs.as_slice()).collect();
+        let found = garbage_of(suspects, &lists);
+        drop(pairs);
+        freed += found.garbage.len() as u64;
+        let emptied = self.doom(set, found.garbage);
+        self.end_doomed(usize::MAX);
+        freed += self.end_queued(usize::MAX) as u64;
+        if emptied > 0 {
+            self.tidy_weak_maps();
+            freed += self.end_queued(usize::MAX) as u64;
+        }
+        for tenant in set {
+            tenant.purge_pairs();
+            self.collected(tenant, 0);
+            tenant.give_back((tenant.threshold.get() - tenant.live_bytes()) / 2);
+        }
+        self.client_collected();
+        self.busy.set(false);
+        let after: usize = set.iter().map(|t| t.live_bytes()).sum();
+        self.note(Event {
+            reason,
+            tenant: set.first().map_or_else(|| Rc::from(""), |t| t.name.clone()),
+            step: Step::Whole,
+            pause_ns: started.elapsed().as_nanos() as u64,
+            bytes_before: before,
+            bytes_after: after,
+            freed_in_pause: freed,
+            freed_lazily: 0,
+            freed_elsewhere: 0,
+        });
+    }
+
+    /// Hands garbage over to be ended, and has ephemerons on it lose their keys. Returns how many those are.
+    pub(crate) fn doom(&self, set: &[Rc<Tenant>], garbage: Vec<Erased>) -> usize {
+        let mut dead = Vec::new();
+        for tenant in set {
+            dead.append(&mut take_dead_pairs(&mut tenant.pairs.borrow_mut()));
+        }
+        let emptied = dead.len();
+        if !garbage.is_empty() || emptied > 0 {
+            self.log.borrow_mut().totals.by_examination += garbage.len() as u64;
+            self.doomed
+                .borrow_mut()
+                .push_back(Doomed::new(garbage, dead));
+        }
+        emptied
+    }
+
+    pub(crate) fn tidy_weak_maps(&self) {
+        let mut maps = core::mem::take(&mut *self.weak_maps.borrow_mut());
+        maps.retain(|map| map.tidy());
+        let mut now = self.weak_maps.borrow_mut();
+        maps.append(&mut now);
+        *now = maps;
+    }
+
+    /// A tenant was collected: the next threshold. `doomed_bytes` of it are still to be ended.
+    fn collected(&self, tenant: &Tenant, doomed_bytes: usize) {
+        let now_ns = self.now_ns();
+        let since = now_ns.saturating_sub(tenant.collected_ns.replace(now_ns));
+        let live = tenant.live_bytes() - doomed_bytes.min(tenant.live_bytes());
+        let since = if tenant.collections.get() == 0 {
+            u64::MAX
+        } else {
+            since
+        };
+        tenant.survived.set(live);
+        tenant
+            .threshold
+            .set(self.growth.get().threshold(live, since));
+        tenant.collections.set(tenant.collections.get() + 1);
+        tenant.collected_made.set(tenant.made.get());
+        tenant.settling.set(true);
+    }
+
+    fn client_collected(&self) {
+        if let Some(client) = self.client.get() {
+            let growth = self.growth.get();
+            let next = (client() as f64 * growth.factor) as usize;
+            self.client_threshold
+                .set(next.max(growth.client_floor_bytes));
+        }
+    }
+
+    /// Everything, in all heaps.
+    pub(crate) fn force_collect(&self) {
+        let all = self.all_tenants();
+        self.collect_now(&all, Reason::Asked);
+        for tenant in &all {
+            tenant.give_back(0);
+            if tenant.closed.get() && tenant.objects() == 0 {
+                self.forget_tenant(tenant);
+            }
+        }
+        self.world.source().shrink();
+    }
+}

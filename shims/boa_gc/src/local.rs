@@ -1,0 +1,345 @@
+//! What a thread has: the tenant that is entered, the queue of what is to end, and the counter to the next slice.
+//!
+//! ```text
+//!   Gc::new ─► ticks −1 ─► 0? slice(): queue, doomed, collection ─► tenant.take ─► cell
+//!   Gc drops its last handle ─► unreferenced(): queue
+//! ```
+//!
+//! V1  An object is in the queue at most once ([`QUEUED`]).
+//! V2  While `busy` no slice begins: finalizers and drops may allocate, and do not nest.
+//! V3  When the thread ends everything is collected. What handles outside still lead to stays where it is, unended: they
+//!     may be dropped later than this.
+//!
+//! Not here: what is done in a slice (`ending`, `collect`).
+
+use core::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::panic::panic_any;
+use std::rc::Rc;
+
+use skinflint_gc::{Config, Growth, Reason, World};
+
+use crate::collect::Log;
+use crate::ending::Doomed;
+use crate::object::{DOOMED, ENDED, Erased, LISTED, QUEUED, SYSTEM, VTable, WEAKLY, head};
+use crate::skinflint::{Observer, OutOfMemory};
+use crate::tenant::Tenant;
+use crate::weak_map::AnyWeakMap;
+
+/// Allocations between two slices.
+pub(crate) const TICKS: u32 = 64;
+
+thread_local! {
+    static LOCAL: Cell<*const Local> = const { Cell::new(core::ptr::null()) };
+    static DROPPING: Cell<bool> = const { Cell::new(false) };
+    static OWNER: Owner = const { Owner };
+}
+
+/// The state of a thread.
+pub(crate) struct Local {
+    ticks: Cell<u32>,
+    /// Kept by `tenants`.
+    current: Cell<*const Tenant>,
+    pub(crate) system: Cell<bool>,
+    pub(crate) separate: Cell<bool>,
+    pub(crate) busy: Cell<bool>,
+    pub(crate) queue: RefCell<Vec<Erased>>,
+    pub(crate) doomed: RefCell<VecDeque<Doomed>>,
+    pub(crate) world: World,
+    /// By number of heap.
+    tenants: RefCell<Vec<Option<Rc<Tenant>>>>,
+    default: Cell<*const Tenant>,
+    pub(crate) growth: Cell<Growth>,
+    pub(crate) weak_maps: RefCell<Vec<Box<dyn AnyWeakMap>>>,
+    pub(crate) stress: Cell<u32>,
+    pub(crate) verify: Cell<bool>,
+    pub(crate) client: Cell<Option<fn() -> usize>>,
+    pub(crate) client_threshold: Cell<usize>,
+    pub(crate) observer: Cell<Option<Observer>>,
+    /// Whether somebody wants to know of new objects.
+    watched: Cell<bool>,
+    pub(crate) log: RefCell<Log>,
+}
+
+/// Ends the thread's state with the thread.
+struct Owner;
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let local = LOCAL.replace(core::ptr::null());
+        if local.is_null() {
+            return;
+        }
+        LOCAL.set(local);
+        // SAFETY: it was leaked by `start`, and ends here; nobody has a reference beyond a call.
+        unsafe { (*local).force_collect() };
+        LOCAL.set(core::ptr::null());
+        // SAFETY: the same.
+        let local = unsafe { Box::from_raw(local.cast_mut()) };
+        if local
+            .all_tenants()
+            .iter()
+            .any(|tenant| tenant.objects() > 0)
+        {
+            // V3.
+            core::mem::forget(local);
+        }
+    }
+}
+
+/// The thread's state.
+#[inline]
+pub(crate) fn get<'a>() -> &'a Local {
+    let local = LOCAL.get();
+    if local.is_null() {
+        return start();
+    }
+    // SAFETY: it lives until the thread ends, and nobody keeps it beyond a call.
+    unsafe { &*local }
+}
+
+#[cold]
+fn start<'a>() -> &'a Local {
+    let local: &'a Local = Box::leak(Box::new(Local::new()));
+    LOCAL.set(local);
+    // After the end of the thread's owner there is nobody to end it: then it stays.
+    let _ = OWNER.try_with(|_| ());
+    let default = local.add_tenant("default", usize::MAX);
+    local.default.set(Rc::as_ptr(&default));
+    local.current.set(Rc::as_ptr(&default));
+    local
+}
+
+/// Whether [`Finalize::finalize`](crate::Finalize::finalize) may look at other objects: not while values are dropped.
+#[must_use]
+#[inline]
+pub fn finalizer_safe() -> bool {
+    !DROPPING.get()
+}
+
+/// Drops something of which the finalizers have run.
+pub(crate) fn dropping(act: impl FnOnce()) {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            DROPPING.set(self.0);
+        }
+    }
+    let _before = Before(DROPPING.replace(true));
+    act();
+}
+
+/// Whether any [`WeakMap`](crate::WeakMap) of this thread was not collected yet.
+#[must_use]
+pub fn has_weak_maps() -> bool {
+    !get().weak_maps.borrow().is_empty()
+}
+
+/// Remembers a map, to be tidied after collections.
+pub(crate) fn add_weak_map(map: Box<dyn AnyWeakMap>) {
+    get().weak_maps.borrow_mut().push(map);
+}
+
+/// A cell for an object of such a vtable, and the first state of its head.
+#[inline]
+pub(crate) fn allocate(vtable: &'static VTable) -> (Erased, u32) {
+    let local = get();
+    let ticks = local.ticks.get() - 1;
+    local.ticks.set(ticks);
+    if ticks == 0 {
+        local.tick();
+    }
+    // SAFETY: `tenants` keeps it.
+    let tenant = unsafe { &*local.current.get() };
+    let system = local.system.get();
+    let cell = match tenant.take(vtable, system) {
+        Ok(cell) => cell,
+        Err(_) => local.take_at_last(vtable, system),
+    };
+    (cell.cast(), if system { SYSTEM } else { 0 })
+}
+
+/// An object was written.
+#[inline]
+pub(crate) fn allocated(object: Erased) {
+    let local = get();
+    if local.watched.get() {
+        local.observe(object);
+    }
+}
+
+/// The last handle of an object is gone. Cost: a load, a branch, three stores.
+#[inline]
+pub(crate) fn unreferenced(object: Erased) {
+    // SAFETY: the cell is not free: it had a handle just now.
+    let head = unsafe { head(object) };
+    if head.has(QUEUED) || (head.has(WEAKLY | DOOMED) && !head.has(ENDED)) {
+        // The collector's to find, or on its way.
+        return;
+    }
+    let local = LOCAL.get();
+    if local.is_null() {
+        // V3.
+        return;
+    }
+    head.set(QUEUED);
+    // SAFETY: as in `get`.
+    unsafe { (*local).queue.borrow_mut().push(object) };
+}
+
+/// `pair` has a key from now on.
+pub(crate) fn refer_weakly(key: Erased, pair: Erased) {
+    // SAFETY: both are alive: the caller has handles.
+    unsafe { head(key) }.set(WEAKLY);
+    get().tenant_of(key).add_pair(pair);
+}
+
+impl Local {
+    fn new() -> Local {
+        let config = Config {
+            background: false,
+            poison: cfg!(debug_assertions),
+            ..Config::default()
+        };
+        Local {
+            ticks: Cell::new(TICKS),
+            current: Cell::new(core::ptr::null()),
+            system: Cell::new(false),
+            separate: Cell::new(true),
+            busy: Cell::new(false),
+            queue: RefCell::default(),
+            doomed: RefCell::default(),
+            world: World::new(config),
+            tenants: RefCell::default(),
+            default: Cell::new(core::ptr::null()),
+            growth: Cell::new(Growth::TENANT),
+            weak_maps: RefCell::default(),
+            stress: Cell::new(0),
+            verify: Cell::new(false),
+            client: Cell::new(None),
+            client_threshold: Cell::new(Growth::TENANT.client_floor_bytes),
+            observer: Cell::new(None),
+            watched: Cell::new(false),
+            log: RefCell::default(),
+        }
+    }
+
+    /// A tenant with a heap of its own.
+    pub(crate) fn add_tenant(&self, name: &str, limit_bytes: usize) -> Rc<Tenant> {
+        let heap = self.world.heap(name, limit_bytes);
+        let number = heap.id() as usize;
+        let tenant = Rc::new(Tenant::new(name, heap, &self.growth.get()));
+        let mut tenants = self.tenants.borrow_mut();
+        let len = tenants.len().max(number + 1);
+        tenants.resize_with(len, || None);
+        tenants[number] = Some(tenant.clone());
+        tenant
+    }
+
+    /// Forgets a tenant without objects.
+    pub(crate) fn forget_tenant(&self, tenant: &Rc<Tenant>) {
+        let slot = &mut self.tenants.borrow_mut()[tenant.heap.id() as usize];
+        *slot = None;
+    }
+
+    /// The tenant that an object lies with.
+    pub(crate) fn tenant_of(&self, object: Erased) -> Rc<Tenant> {
+        // SAFETY: it is an object of a heap of ours.
+        let number = unsafe { skinflint_gc::heap_number(object.cast()) };
+        let tenants = self.tenants.borrow();
+        let tenant = tenants.get(number as usize).and_then(Option::as_ref);
+        tenant.expect("an object's heap outlives it").clone()
+    }
+
+    /// All of them.
+    pub(crate) fn all_tenants(&self) -> Vec<Rc<Tenant>> {
+        self.tenants.borrow().iter().flatten().cloned().collect()
+    }
+
+    /// The one that is entered.
+    pub(crate) fn current(&self) -> Rc<Tenant> {
+        // SAFETY: `tenants` keeps it, and it was made by an `Rc`.
+        unsafe {
+            Rc::increment_strong_count(self.current.get());
+            Rc::from_raw(self.current.get())
+        }
+    }
+
+    /// Enters another; what was entered before.
+    pub(crate) fn enter(&self, tenant: *const Tenant) -> *const Tenant {
+        self.current.replace(tenant)
+    }
+
+    /// The default one.
+    pub(crate) fn default_tenant(&self) -> *const Tenant {
+        self.default.get()
+    }
+
+    /// Allocations until the next slice.
+    pub(crate) fn set_ticks(&self, ticks: u32) {
+        self.ticks.set(ticks.max(1));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tick(&self) {
+        let stress = self.stress.get();
+        self.ticks.set(if stress > 0 { stress } else { TICKS });
+        if !self.busy.get() {
+            self.slice();
+        }
+    }
+
+    /// A cell after everything was collected, or a panic that the host catches.
+    #[cold]
+    #[inline(never)]
+    fn take_at_last(&self, vtable: &'static VTable, system: bool) -> core::ptr::NonNull<u8> {
+        let tenant = self.current();
+        if !self.busy.get() {
+            self.collect_now(&[tenant.clone()], Reason::Shortage);
+        }
+        match tenant.take(vtable, system) {
+            Ok(cell) => cell,
+            Err(error) => panic_any(OutOfMemory::new(&error)),
+        }
+    }
+
+    /// Somebody may want to know of new objects from now on, or no more.
+    pub(crate) fn watch(&self) {
+        let marking = self
+            .tenants
+            .borrow()
+            .iter()
+            .flatten()
+            .any(|t| t.is_marking.get());
+        self.watched.set(marking || self.observer.get().is_some());
+    }
+
+    #[cold]
+    fn observe(&self, object: Erased) {
+        // SAFETY: `tenants` keeps it.
+        let tenant = unsafe { &*self.current.get() };
+        if tenant.is_marking.get() {
+            tenant.tell_new(object);
+        }
+        if let Some(observer) = self.observer.get() {
+            // SAFETY: it was just written.
+            let vtable = unsafe { head(object) }.vtable;
+            (observer.alloc)(object.addr().get(), vtable.bytes, (vtable.name)());
+        }
+    }
+
+    /// Frees the cell of an object that has ended and has no handles. One that a list knows is left to it.
+    pub(crate) fn free(&self, object: Erased) {
+        // SAFETY: the caller has it from a queue or list, which keep cells from being freed.
+        if unsafe { head(object) }.has(LISTED) {
+            return;
+        }
+        if let Some(observer) = self.observer.get() {
+            (observer.free)(object.addr().get());
+        }
+        let tenant = self.tenant_of(object);
+        // SAFETY: as above.
+        unsafe { tenant.give(object) };
+    }
+}

@@ -1,0 +1,311 @@
+//! A tenant's heap: cells by size, those that were just freed first, and accounts.
+//!
+//! ```text
+//!   take(bytes) ─► free[class]: cells whose objects just ended, the last one first ─► core: span, arena, chunk
+//!   give(cell)  ─► free[class] ── too much of it ──► give_back(): to the core, arenas and chunks that are empty go
+//! ```
+//!
+//! N1  A cell in `free` has a head that says [`ENDED`] and no handles, so a walk over all cells passes it over. Its second
+//!     word leads to the next one.
+//! N2  `pairs` has every ephemeron whose key lies here, until it is emptied or found to have ended; those have
+//!     [`LISTED`] set, and their cells are freed by who takes them off the list.
+//! N3  System objects and user objects lie in cells of different kinds, hence in different chunks.
+//!
+//! Not here: which objects end.
+
+use core::cell::{Cell, RefCell};
+use core::ptr::{NonNull, null_mut};
+use std::rc::Rc;
+
+use skinflint_gc::{Finalize, Growth, Heap, Kind, Origin, OutOfMemory};
+
+use crate::marking::Marking;
+use crate::object::{ENDED, Erased, Head, LISTED, QUEUED, SYSTEM, VTable, head};
+
+/// Cells grow by this much.
+const STEP: usize = 8;
+/// The largest object that shares an arena.
+const MOST: usize = skinflint_gc::layout::MAX_CELL_BYTES;
+const CLASSES: usize = MOST / STEP + 1;
+
+const fn kind(origin: Origin, bytes: usize) -> Kind {
+    Kind {
+        name: || "an object of Boa",
+        bytes,
+        align: STEP,
+        trace: None,
+        finalize: None,
+        finalize_on: Finalize::Mutator,
+        origin,
+    }
+}
+
+const fn kinds(origin: Origin) -> [Kind; CLASSES] {
+    let mut kinds = [const { kind(Origin::User, 0) }; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        kinds[class] = kind(origin, class * STEP);
+        class += 1;
+    }
+    kinds
+}
+
+/// By origin and size; class 0 is for objects that have pages of their own.
+static KINDS: [[Kind; CLASSES]; 2] = [kinds(Origin::User), kinds(Origin::System)];
+
+/// Bytes of the cell for an object, and its class.
+#[inline]
+pub(crate) const fn class_of(vtable: &VTable) -> (usize, usize) {
+    let step = if vtable.align > STEP {
+        vtable.align
+    } else {
+        STEP
+    };
+    let bytes = vtable.bytes.next_multiple_of(step);
+    if bytes <= MOST {
+        (bytes / STEP, bytes)
+    } else {
+        (0, bytes.next_multiple_of(skinflint_gc::layout::ARENA_BYTES))
+    }
+}
+
+/// A heap of its own with a name.
+pub(crate) struct Tenant {
+    pub(crate) name: Rc<str>,
+    pub(crate) heap: Rc<Heap>,
+    free: [[Cell<*mut Head>; CLASSES]; 2],
+    pub(crate) free_bytes: Cell<usize>,
+    /// By origin: user, system.
+    pub(crate) bytes: [Cell<usize>; 2],
+    pub(crate) made: Cell<u64>,
+    pub(crate) freed: Cell<u64>,
+    /// Bytes at which it is collected next.
+    pub(crate) threshold: Cell<usize>,
+    pub(crate) collected_ns: Cell<u64>,
+    pub(crate) collections: Cell<u64>,
+    /// N2.
+    pub(crate) pairs: RefCell<Vec<Erased>>,
+    pub(crate) pairs_most: Cell<usize>,
+    /// Nobody will enter it again.
+    pub(crate) closed: Cell<bool>,
+    /// For the idle timer: what `made` was then, and when.
+    pub(crate) looked: Cell<(u64, u64)>,
+    pub(crate) collected_made: Cell<u64>,
+    /// A cycle that goes on (`marking`).
+    pub(crate) marking: RefCell<Option<Box<Marking>>>,
+    pub(crate) is_marking: Cell<bool>,
+    /// Bytes that the last collection left.
+    pub(crate) survived: Cell<usize>,
+    /// Doomed objects are not all ended yet; after that what is free is given back.
+    pub(crate) settling: Cell<bool>,
+    /// Where the next cells to be given back are looked for.
+    flushed: Cell<usize>,
+}
+
+impl Tenant {
+    pub(crate) fn new(name: &str, heap: Rc<Heap>, growth: &Growth) -> Tenant {
+        Tenant {
+            name: Rc::from(name),
+            heap,
+            free: [const { [const { Cell::new(null_mut()) }; CLASSES] }; 2],
+            free_bytes: Cell::new(0),
+            bytes: [Cell::new(0), Cell::new(0)],
+            made: Cell::new(0),
+            freed: Cell::new(0),
+            threshold: Cell::new(growth.floor_bytes),
+            collected_ns: Cell::new(0),
+            collections: Cell::new(0),
+            pairs: RefCell::default(),
+            pairs_most: Cell::new(1024),
+            closed: Cell::new(false),
+            looked: Cell::new((0, 0)),
+            collected_made: Cell::new(0),
+            marking: RefCell::default(),
+            is_marking: Cell::new(false),
+            survived: Cell::new(0),
+            settling: Cell::new(false),
+            flushed: Cell::new(0),
+        }
+    }
+
+    /// Bytes of objects.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.bytes[0].get() + self.bytes[1].get()
+    }
+
+    /// Objects there are.
+    pub(crate) fn objects(&self) -> u64 {
+        self.made.get() - self.freed.get()
+    }
+
+    /// A cell for an object. Cost, if one was just freed: two loads and five stores.
+    #[inline]
+    pub(crate) fn take(&self, vtable: &VTable, system: bool) -> Result<NonNull<u8>, OutOfMemory> {
+        let (class, bytes) = class_of(vtable);
+        let origin = usize::from(system);
+        let slot = &self.free[origin][class];
+        let cell = match NonNull::new(slot.get()) {
+            // Pages of their own wait in the list of class 0 to be given back; they are of many sizes.
+            Some(free) if class > 0 => {
+                // SAFETY: N1.
+                slot.set(unsafe { free.cast::<[*mut Head; 2]>().as_ref()[1] });
+                self.free_bytes.set(self.free_bytes.get() - bytes);
+                free.cast()
+            }
+            _ => self.take_fresh(class, bytes, origin)?,
+        };
+        let account = &self.bytes[origin];
+        account.set(account.get() + bytes);
+        self.made.set(self.made.get() + 1);
+        Ok(cell)
+    }
+
+    #[inline]
+    fn take_fresh(
+        &self,
+        class: usize,
+        bytes: usize,
+        origin: usize,
+    ) -> Result<NonNull<u8>, OutOfMemory> {
+        let kind = &KINDS[origin][class];
+        if class == 0 {
+            // SAFETY: the object is written before anything else is asked of the heap (`gc`).
+            return unsafe { self.heap.alloc_bytes(kind, bytes) };
+        }
+        // SAFETY: the same.
+        unsafe { self.heap.alloc(kind) }
+    }
+
+    /// The cell of an object whose value has ended, or was never written.
+    ///
+    /// # Safety
+    /// It lies here, nobody has a handle to it, and it is on no list.
+    pub(crate) unsafe fn give(&self, object: Erased) {
+        // SAFETY: the cell is not free yet.
+        let (system, vtable) = unsafe { (head(object).has(SYSTEM), head(object).vtable) };
+        let (class, bytes) = class_of(vtable);
+        let origin = usize::from(system);
+        let account = &self.bytes[origin];
+        account.set(account.get() - bytes);
+        self.freed.set(self.freed.get() + 1);
+        self.free_bytes.set(self.free_bytes.get() + bytes);
+        if self.is_marking.get() {
+            // SAFETY: the cell is ours; a mark would be the next object's.
+            unsafe { skinflint_gc::unmark(object.cast()) };
+        }
+        let slot = &self.free[origin][class];
+        // SAFETY: the cell is ours, and has at least two words (N1).
+        unsafe {
+            object.cast::<[u32; 2]>().write([0, ENDED]);
+            (*object.cast::<[*mut Head; 2]>().as_ptr())[1] = slot.replace(object.as_ptr());
+        }
+    }
+
+    /// Whether so much is free that the core should have it.
+    #[inline]
+    pub(crate) fn is_flush(&self) -> bool {
+        let free = self.free_bytes.get();
+        free > (512 << 10) && free > self.live_bytes() / 4
+    }
+
+    /// Gives freed cells to the core, at most `most`; whether none is left. Not while the tenant is being marked (`marking`, M3).
+    pub(crate) fn flush(&self, most: usize) -> bool {
+        debug_assert!(!self.is_marking.get());
+        let mut left = most;
+        for at in 0..2 * CLASSES {
+            // On from where the last time ended: sizes that come first have no precedence.
+            let slot = (self.flushed.get() + at) % (2 * CLASSES);
+            let (origin, class) = (slot / CLASSES, slot % CLASSES);
+            let slot = &self.free[origin][class];
+            while let Some(cell) = NonNull::new(slot.get()) {
+                if left == 0 {
+                    self.flushed.set(origin * CLASSES + class);
+                    return false;
+                }
+                left -= 1;
+                // SAFETY: N1; the cell lies in this heap and is used by nobody.
+                unsafe {
+                    slot.set(cell.cast::<[*mut Head; 2]>().as_ref()[1]);
+                    self.heap.free(cell.cast());
+                }
+            }
+        }
+        self.free_bytes.set(0);
+        true
+    }
+
+    /// Gives all freed cells to the core, and arenas that are empty to their chunks; of those, what is beyond `keep_bytes` goes.
+    pub(crate) fn give_back(&self, keep_bytes: usize) {
+        if self.is_marking.get() {
+            return;
+        }
+        self.flush(usize::MAX);
+        self.settling.set(false);
+        crate::local::get().forget_foreign(self);
+        self.heap.settle_freed();
+        self.heap.trim_to(keep_bytes);
+    }
+
+    /// Goes on with giving back; a bounded number of cells, and at the end the arenas.
+    pub(crate) fn give_back_some(&self, most: usize) {
+        if self.flush(most) {
+            self.settling.set(false);
+            let keep = self.threshold.get().saturating_sub(self.live_bytes()) / 2;
+            crate::local::get().forget_foreign(self);
+            self.heap.settle_freed();
+            self.heap.trim_to(keep);
+        }
+    }
+
+    /// All objects, those that have ended excepted.
+    pub(crate) fn each(&self, mut visit: impl FnMut(Erased)) {
+        self.heap.each_object(|cell, _| {
+            let object: Erased = cell.cast();
+            // SAFETY: cells that the core says are taken have a head (N1).
+            if !unsafe { head(object) }.has(ENDED) {
+                visit(object);
+            }
+        });
+    }
+
+    /// Knows of an ephemeron on one of its objects (N2).
+    pub(crate) fn add_pair(&self, pair: Erased) {
+        let full = self.pairs.borrow().len() >= self.pairs_most.get();
+        if full {
+            self.purge_pairs();
+            let left = self.pairs.borrow().len();
+            self.pairs_most.set((left * 2).max(1024));
+        }
+        // SAFETY: it was just made.
+        unsafe { head(pair) }.set(LISTED);
+        self.pairs.borrow_mut().push(pair);
+    }
+
+    /// Takes ephemerons that have ended off the list, and frees their cells (N2).
+    pub(crate) fn purge_pairs(&self) {
+        let mut ended = Vec::new();
+        self.pairs.borrow_mut().retain(|&pair| {
+            // SAFETY: N2: the cells of those on the list are not free.
+            let head = unsafe { head(pair) };
+            let gone = head.has(ENDED) && head.handles() == 0 && !head.has(QUEUED);
+            if gone {
+                ended.push(pair);
+            }
+            !gone
+        });
+        for pair in ended {
+            // SAFETY: it is on no list any more, and has ended without handles.
+            crate::local::get().free(unsafe { unlist(pair) });
+        }
+    }
+}
+
+/// Takes the flag of a list away.
+///
+/// # Safety
+/// The cell is not free.
+pub(crate) unsafe fn unlist(pair: Erased) -> Erased {
+    // SAFETY: as the caller promises.
+    unsafe { head(pair) }.clear(LISTED);
+    pair
+}
