@@ -5,6 +5,7 @@
 #   make shim-test   Boa's collector interface on our heap: its tests (part of `make test`)
 #   make model-test  rings, locks, frees by other threads and sweeping under loom: all meetings with up
 #                    to three preemptions (a minute)
+#   make miri-test  the garbage-collected heap and counted natives under Miri (nightly; half an hour)
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
 #   make browser-test  the HTML report in Chromium, of a recording of ten million events, and a heap snapshot in its
@@ -33,7 +34,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help shim-test deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test
+.PHONY: help shim-test deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test miri-test
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -137,6 +138,13 @@ model-test:
 	  $(CARGO) test --locked -p skinflint-alloc --release --test models
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 	  $(CARGO) test --locked -p skinflint-gc --release --test models
+
+# A directory of its own: Miri builds the standard library for itself.
+miri-test:
+	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || \
+	  { echo "Miri is not installed: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
+	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri \
+	  $(CARGO) +nightly miri test --locked -p skinflint-gc --lib --tests
 
 check:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \

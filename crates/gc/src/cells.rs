@@ -6,8 +6,8 @@
 //!   take_unmarked()   every object whose mark bit is off is told; all marks off
 //! ```
 //!
-//! F1  A heap is used either like this or with [`collect`](crate::collect), not both: marks that a client set in steps
-//!     would count as reached.
+//! F1  A heap is used either like this or with [`collect`](crate::collect) and marking in slices, not both: marks that a
+//!     client set in steps would count as reached.
 //! F2  The client runs what has to be run before it frees: kinds of such a heap have no finalizer.
 //! F3  A freed cell is not used again before [`Heap::settle_freed`], unless the span that is being filled comes by it.
 //!

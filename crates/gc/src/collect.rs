@@ -65,7 +65,7 @@ impl std::fmt::Display for Busy {
 impl std::error::Error for Busy {}
 
 /// Aborts the process when a trace function unwinds: marks are half-way, and what is not marked would be freed.
-struct NoUnwind;
+pub(crate) struct NoUnwind;
 
 impl Drop for NoUnwind {
     fn drop(&mut self) {
@@ -80,7 +80,7 @@ impl Drop for NoUnwind {
 
 /// A walk that panics has changed nothing. (A fault that is found after marking leaves marks, and the heaps are not
 /// collected again.)
-struct Refused<'a>(&'a [&'a Heap]);
+pub(crate) struct Refused<'a>(pub(crate) &'a [&'a Heap]);
 
 impl Drop for Refused<'_> {
     fn drop(&mut self) {
@@ -104,6 +104,7 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     refuse(set)?;
     let started_ns = monotonic_ns();
     for heap in set {
+        heap.abandon_marking();
         heap.collecting.set(true);
         heap.finish_sweep();
         heap.retire();
@@ -122,19 +123,53 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     let guard = NoUnwind;
     let mut tracer = Tracer::marking(collected.clone(), first.world.config.mark_stack);
     tell_roots(set, &collected, roots, &mut tracer);
-    tracer.drain_pairs();
-    let mut looked = false;
-    while roots.reached(&mut tracer) {
-        looked = true;
-        tracer.drain_pairs();
-    }
-    // What it told when it asked for no more.
-    tracer.drain_pairs();
+    let looked = mark_all(&mut tracer, roots);
     std::mem::forget(guard);
     if let Some(walked) = walked {
         // What the client told while it looked is not among its roots.
         verify::reached(set, &walked, &tracer, looked);
     }
+    let pauses = Pauses {
+        started_ns,
+        finish_ns: finished_ns - started_ns,
+        ..Pauses::default()
+    };
+    conclude(set, tracer, reason, pauses);
+    Ok(())
+}
+
+/// Marks everything that was told, and what the client tells when it looks. Whether it told anything then.
+pub(crate) fn mark_all(tracer: &mut Tracer, roots: &mut dyn Roots) -> bool {
+    tracer.drain_pairs();
+    let mut looked = false;
+    while roots.reached(tracer) {
+        looked = true;
+        tracer.drain_pairs();
+    }
+    // What it told when it asked for no more.
+    tracer.drain_pairs();
+    looked
+}
+
+/// When the mutator stood still for a collection.
+#[derive(Default)]
+pub(crate) struct Pauses {
+    /// When it began.
+    pub(crate) started_ns: u64,
+    /// Of the last pause: the sweep of the collection before.
+    pub(crate) finish_ns: u64,
+    /// Pauses before the last one, if marking was incremental.
+    pub(crate) earlier: u32,
+    /// All of those, and the longest.
+    pub(crate) earlier_ns: u64,
+    pub(crate) longest_ns: u64,
+    /// When the last pause began, if it is not the only one.
+    pub(crate) last_ns: Option<u64>,
+    pub(crate) forced: bool,
+}
+
+/// Everything that is reached is marked: weak cells, then everything is handed over to be swept, and recorded.
+pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses: Pauses) {
     tracer.empty_weak();
     let marked_ns = monotonic_ns();
     let before: Vec<usize> = set.iter().map(|h| h.triggers.used_bytes.get()).collect();
@@ -142,16 +177,21 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
         begin_sweep(heap);
         heap.collecting.set(false);
     }
-    let pause_ns = monotonic_ns() - started_ns;
+    let now_ns = monotonic_ns();
+    let last_began_ns = pauses.last_ns.unwrap_or(pauses.started_ns);
+    let last_ns = now_ns - last_began_ns;
     for (heap, before_bytes) in set.iter().zip(before) {
         let reach = tracer.reach(heap.id);
         heap.triggers.collected(Collection {
             reason,
             heaps: set.len(),
-            started_ns,
-            pause_ns,
-            finish_ns: finished_ns - started_ns,
-            mark_ns: marked_ns - finished_ns,
+            started_ns: pauses.started_ns,
+            pause_ns: pauses.earlier_ns + last_ns,
+            slices: pauses.earlier + 1,
+            longest_ns: pauses.longest_ns.max(last_ns),
+            forced: pauses.forced,
+            finish_ns: pauses.finish_ns,
+            mark_ns: pauses.earlier_ns + (marked_ns - last_began_ns) - pauses.finish_ns,
             before_bytes,
             live_bytes: reach.bytes as usize,
             live_cells: reach.cells,
@@ -162,11 +202,10 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
         let wanted = heap.wanted_bytes();
         heap.chunks.borrow_mut().set_reserve(wanted);
     }
-    Ok(())
 }
 
 /// L4.
-fn refuse(set: &[&Heap]) -> Result<(), Busy> {
+pub(crate) fn refuse(set: &[&Heap]) -> Result<(), Busy> {
     for heap in set {
         if !set
             .iter()
@@ -193,7 +232,10 @@ pub(crate) fn tell_roots(
 ) {
     for heap in set {
         for (object, from) in heap.roots.borrow().all() {
-            let told = |id: u32| collected.get(id as usize).copied().unwrap_or(false);
+            let told = |id: u32| {
+                heap.world.natives.get() == Some(id)
+                    || collected.get(id as usize).copied().unwrap_or(false)
+            };
             if !matches!(from, From::Heap(id) if told(id)) {
                 tracer.edge(object);
             }

@@ -18,7 +18,6 @@
 use core::ptr::NonNull;
 
 use crate::heap::Heap;
-use crate::layout::{ARENAS, Arena, CHUNK_BYTES, HEADS};
 use crate::mark::Tracer;
 
 /// The stack of the calling thread: address of its base, which is behind its last word.
@@ -106,39 +105,13 @@ pub fn tell(heap: &Heap, addr: usize, tracer: &mut Tracer) -> bool {
 /// The object that an address lies in. Spans must be retired, as they are in a collection: only then the bits tell
 /// objects.
 pub(crate) fn find(heap: &Heap, addr: usize) -> Option<NonNull<u8>> {
-    let (chunk, owner) = heap.world.source.find(addr)?;
-    // Another world's chunk is another thread's, perhaps: not even its head is looked at.
-    if !heap.world.has(owner) {
-        return None;
-    }
-    let head = chunk.head();
-    let offset = addr - chunk.0.as_ptr().addr();
-    let index = offset / (CHUNK_BYTES / ARENAS);
-    if head.slots.get() > 1 {
-        // One object, from the first arena on.
-        let arena = chunk.arena(HEADS);
-        let end = HEADS + arena.head().pages.get() as usize;
-        return (HEADS..end).contains(&index).then_some(arena.0);
-    }
-    if index < HEADS || head.free.has(index) {
-        return None;
-    }
-    let arena = chunk.arena(index);
-    let back = usize::from(arena.head().back.get());
-    let arena = Arena(chunk.arena(index - back).0);
-    let cell = arena.cell_of(if back > 0 {
-        arena.0.as_ptr().addr()
-    } else {
-        addr
-    });
-    let head = arena.head();
-    let holds = cell < usize::from(head.cells.get()) && head.allocated.has(cell);
-    holds.then(|| arena.cell(cell))
+    heap.world.object_at(addr)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Arena;
     use crate::{Config, Finalize, Kind, Origin, Reason, Roots, World, collect};
 
     const fn kind(bytes: usize) -> Kind {

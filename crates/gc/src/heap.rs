@@ -26,13 +26,14 @@ use std::sync::Arc;
 
 use crate::chunks::{Chunks, Shortage};
 use crate::handover::Handover;
+use crate::incremental::Marking;
 use crate::kind::Kind;
 use crate::layout::{ARENA_BYTES, Arena};
 use crate::roots::{From, RootId, RootTable};
 use crate::space::Space;
 use crate::sweep::{Fault, POISON, Tally, sweep};
 use crate::sweeper;
-use crate::trigger::{Collection, Growth, Reason, Triggers};
+use crate::trigger::{Collection, Growth, Reason, Rest, Triggers};
 use crate::world::Shared;
 
 /// Arenas that one slow allocation sweeps at most before it takes a fresh one: twenty microseconds.
@@ -131,6 +132,11 @@ pub struct Heap {
     pub(crate) triggers: Triggers,
     pub(crate) counts: RefCell<SweepCounts>,
     stressed: Cell<u64>,
+    /// Whether it is being marked while the program runs (`incremental`): what every barrier asks.
+    pub(crate) marking_on: Cell<bool>,
+    pub(crate) marking: RefCell<Option<Box<Marking>>>,
+    /// Whether allocations may do a slice of that.
+    pub(crate) steps_at_alloc: Cell<bool>,
 }
 
 impl Heap {
@@ -142,7 +148,8 @@ impl Heap {
         limit_bytes: usize,
     ) -> Heap {
         let source = world.source.clone();
-        Heap {
+        let incremental = world.config.incremental;
+        let heap = Heap {
             this,
             id,
             name: name.to_owned(),
@@ -159,8 +166,13 @@ impl Heap {
             triggers: Triggers::new(world.config.growth),
             counts: RefCell::default(),
             stressed: Cell::new(0),
+            marking_on: Cell::new(false),
+            marking: RefCell::default(),
+            steps_at_alloc: Cell::new(false),
             world,
-        }
+        };
+        heap.triggers.set_incremental(incremental);
+        heap
     }
 
     /// Its name, for reports.
@@ -223,6 +235,9 @@ impl Heap {
             return unsafe { self.alloc(kind) };
         }
         self.stress();
+        if self.steps_at_alloc.get() {
+            self.slice_at_alloc();
+        }
         self.alloc_run(&space, bytes)
     }
 
@@ -233,17 +248,15 @@ impl Heap {
     ///
     /// # Safety
     /// As [`Heap::alloc`]; and `roots` tells every object of this heap that is used later and that no handle and no
-    /// other heap's recorded edge leads to.
+    /// other heap's recorded edge leads to. Where the heap is marked incrementally, also as [`Heap::advance`].
     pub unsafe fn alloc_or_collect(
         &self,
         kind: &'static Kind,
         roots: &mut dyn crate::Roots,
     ) -> Result<NonNull<u8>, OutOfMemory> {
-        if let Some(reason) = self.due() {
-            // A refusal (a finalizer that allocates) leaves it due.
-            // SAFETY: as the caller promises.
-            let _ = unsafe { crate::collect(&[self], reason, roots) };
-        }
+        // A refusal (a finalizer that allocates) leaves it due.
+        // SAFETY: as the caller promises.
+        let _ = unsafe { self.advance(roots) };
         // SAFETY: as the caller promises.
         match unsafe { self.alloc(kind) } {
             Ok(object) => Ok(object),
@@ -282,7 +295,7 @@ impl Heap {
             self.stressed.set(self.stressed.get() + 1);
             if self.stressed.get() >= every.max(1) {
                 self.stressed.set(0);
-                self.triggers.raise(Reason::Stress);
+                self.triggers.raise_begin(Reason::Stress);
             }
         }
     }
@@ -291,6 +304,9 @@ impl Heap {
     #[inline(never)]
     fn alloc_slow(&self, space: &Space) -> Result<NonNull<u8>, OutOfMemory> {
         self.stress();
+        if self.steps_at_alloc.get() {
+            self.slice_at_alloc();
+        }
         if space.shape.is_none() {
             return self.alloc_run(space, space.kind.bytes);
         }
@@ -534,7 +550,7 @@ impl Heap {
     /// For a timer: makes a collection due if nothing was allocated for as long as the table says and something
     /// since the last collection. `now_ns` is any clock that does not go back.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
-        if self.triggers.is_idle(now_ns) {
+        if self.triggers.rest(now_ns) == Rest::Collect {
             self.triggers.raise(Reason::Idle);
         }
         self.due()
@@ -554,9 +570,8 @@ impl Heap {
     pub fn set_growth(&self, growth: Growth) {
         self.triggers.growth.set(growth);
         let live = self.triggers.used_bytes.get();
-        self.triggers
-            .threshold_bytes
-            .set(growth.threshold(live, u64::MAX));
+        let threshold = growth.threshold(live, u64::MAX);
+        self.triggers.set_thresholds(threshold, live);
     }
 
     /// Another limit. What is held beyond it is kept; nothing more is taken.
@@ -584,6 +599,9 @@ impl Heap {
     /// # Safety
     /// It is an object of this heap, and alive.
     pub unsafe fn root(&self, object: NonNull<u8>, from: From) -> RootId {
+        if from != From::Heap(self.id) {
+            self.barrier(object);
+        }
         self.roots.borrow_mut().add(object, from)
     }
 
@@ -695,6 +713,7 @@ impl SweepCounts {
 impl Drop for Heap {
     /// Ends every object and gives everything back.
     fn drop(&mut self) {
+        self.abandon_marking();
         self.finish_sweep();
         self.retire();
         self.end_all();

@@ -47,14 +47,15 @@
 //! "GhostCell" (Yanovski et al., 2021).
 //!
 //! Files: [`layout`] where things lie · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells ·
-//! `heap` allocation · `mark` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
-//! when · `world` · `verify` · `typed` the safe side · `policy` a space of its own for objects of many sizes.
+//! `heap` allocation · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
+//! when · `timer` rest and pressure · `cc` counted natives · `world` · `verify` · `typed` the safe side · `policy` a space
+//! of its own for objects of many sizes.
 //!
 //! [`snapshot`] heap snapshots, retaining paths ([`Retainers`]) · [`census`] sums by kind.
 //!
-//! Seams: incremental marking (`mark`), a variable-size space (`space`).
+//! Seams: a variable-size space (`space`).
 //!
-//! Not here: moving objects, threads that share a heap, reference counts.
+//! Not here: moving objects, threads that share a heap.
 #![cfg(not(loom))]
 
 #[cfg(not(miri))]
@@ -62,6 +63,7 @@ mod backing;
 #[cfg(miri)]
 mod backing_miri;
 mod bits;
+pub mod cc;
 mod cells;
 pub mod census;
 mod chunks;
@@ -70,6 +72,7 @@ mod collect;
 pub mod conservative;
 mod handover;
 mod heap;
+mod incremental;
 mod kind;
 pub mod layout;
 mod mark;
@@ -84,6 +87,7 @@ mod space;
 mod sweep;
 mod sweeper;
 mod sync;
+pub mod timer;
 pub mod trigger;
 pub mod typed;
 mod verify;
@@ -93,12 +97,14 @@ pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
+pub use incremental::{Budget, Incremental, Progress};
 pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn};
 pub use mark::{Pair, Tracer, WeakCell};
 pub use roots::{From, RootId};
 pub use snapshot::retain::{Path, Retainers, Step, Wanted};
 pub use source::{Source, SourceCounts};
 pub use sweep::Fault;
+pub use timer::{Asker, Pressure, Relief};
 pub use trigger::{Collection, Growth, Reason};
 pub use world::{Config, World};
 

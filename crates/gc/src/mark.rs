@@ -15,15 +15,15 @@
 //!     stack has a bound, too; beyond it arenas are delayed, which needs no memory but a bit.
 //! M4  An object's edges are told after its bit is set, at least once.
 //!
-//! The seam for incremental marking: [`Tracer::drain`] with a budget, spans taken meanwhile marked as they are
-//! taken (`space`), and a barrier in every write of an edge; the typed cells have the heap at hand there.
-//!
-//! Not here: which roots there are (`collect`), who frees what was not reached (`sweep`).
+//! Not here: which roots there are (`collect`), who frees what was not reached (`sweep`), marking while the program
+//! runs on (`incremental`).
 
 use core::cell::Cell;
 use core::ptr::NonNull;
 
 use crate::bits::each;
+use crate::cc::Natives;
+use crate::incremental::{Note, Steps};
 use crate::layout::{Arena, Chunk};
 use crate::snapshot::tell::{Listener, Strength};
 
@@ -94,12 +94,16 @@ pub struct Tracer {
     pairs: Vec<NonNull<Pair>>,
     /// Where edges are only listed, for the second tracer (`verify`).
     told: Option<Told>,
+    /// Where the program runs on between steps (`incremental`).
+    pub(crate) steps: Option<Box<Steps>>,
+    /// Where counted pointers are told (`cc`).
+    pub(crate) natives: Option<Box<Natives>>,
     /// Where each edge is told to somebody at once, with its name (`snapshot::tell`).
     pub(crate) listener: Option<NonNull<dyn Listener>>,
 }
 
 /// Key and value of a pair.
-type ToldPair = (Option<NonNull<u8>>, Option<NonNull<u8>>);
+pub(crate) type ToldPair = (Option<NonNull<u8>>, Option<NonNull<u8>>);
 
 /// What an object told, nothing followed.
 #[derive(Default)]
@@ -131,6 +135,8 @@ impl Tracer {
             weak: Vec::new(),
             pairs: Vec::new(),
             told: None,
+            steps: None,
+            natives: None,
             listener: None,
         }
     }
@@ -219,14 +225,21 @@ impl Tracer {
 
     /// Tells an edge that keeps nothing alive. The cell is within the object that is traced, or in a root.
     pub fn weak(&mut self, cell: &WeakCell) {
-        if self.told.is_none() && cell.get().is_some() && !self.heard(Strength::Weak, cell.get()) {
+        if let Some(steps) = &mut self.steps {
+            steps.note(Note::Weak);
+        } else if self.told.is_none()
+            && cell.get().is_some()
+            && !self.heard(Strength::Weak, cell.get())
+        {
             self.weak.push(NonNull::from(cell));
         }
     }
 
     /// Tells an ephemeron; the pair is within the object that is traced, or in a root.
     pub fn pair(&mut self, pair: &Pair) {
-        if let Some(told) = &mut self.told {
+        if let Some(steps) = &mut self.steps {
+            steps.pair(pair.key.get(), pair.value.get());
+        } else if let Some(told) = &mut self.told {
             told.pairs.push((pair.key.get(), pair.value.get()));
         } else if self.heard(Strength::Key, pair.key.get()) {
             self.heard(Strength::Value, pair.value.get());
@@ -243,10 +256,35 @@ impl Tracer {
         !self.reach(heap).collected || arena.head().marks.has(cell)
     }
 
+    /// Whether it only lists counted pointers.
+    pub(crate) fn lists_natives(&self) -> bool {
+        self.told.is_some() && self.natives.is_some()
+    }
+
+    /// Objects that were marked, where one heap is collected.
+    pub(crate) fn cells(&self) -> u64 {
+        self.here.cells
+    }
+
+    /// Takes an arena that was delayed, with its marked cells.
+    pub(crate) fn take_delayed(&mut self) -> Option<(Arena, [u64; 4])> {
+        loop {
+            let chunk = *self.delayed.last()?;
+            let head = chunk.head();
+            if let Some(index) = head.delayed.next(0) {
+                head.delayed.remove(index);
+                let arena = chunk.arena(index);
+                return Some((arena, arena.head().marks.words()));
+            }
+            head.waiting.set(false);
+            self.delayed.pop();
+        }
+    }
+
     /// Follows everything that was told so far.
     pub(crate) fn drain(&mut self) {
         loop {
-            self.drain_stack();
+            self.drain_stack::<false>(u64::MAX);
             let Some(chunk) = self.delayed.pop() else {
                 return;
             };
@@ -257,32 +295,40 @@ impl Tracer {
             for arena in each(arenas).map(|index| chunk.arena(index)) {
                 for cell in each(arena.head().marks.words()) {
                     self.trace(arena.cell(cell));
-                    self.drain_stack();
+                    self.drain_stack::<false>(u64::MAX);
                 }
             }
         }
     }
 
-    /// What is popped waits in a queue until it has come into the cache.
-    fn drain_stack(&mut self) {
+    /// Follows at most so many edges; returns how many. What is popped waits in a queue until it has come into the
+    /// cache. `STEPS`: what an object has to say beside its edges is noted.
+    pub(crate) fn drain_stack<const STEPS: bool>(&mut self, most: u64) -> u64 {
         let mut queue = [NonNull::dangling(); AHEAD];
         let (mut first, mut count) = (0, 0);
+        let mut popped = 0;
         loop {
             while count < AHEAD
+                && popped < most
                 && let Some(object) = self.stack.pop()
             {
                 prefetch(object);
                 queue[(first + count) % AHEAD] = object;
                 count += 1;
+                popped += 1;
             }
             if count == 0 {
-                return;
+                return popped;
             }
             let object = queue[first];
             first = (first + 1) % AHEAD;
             count -= 1;
             if self.mark(object) {
-                self.trace(object);
+                if STEPS {
+                    self.trace_step(object);
+                } else {
+                    self.trace(object);
+                }
             }
         }
     }

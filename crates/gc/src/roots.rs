@@ -61,6 +61,21 @@ impl RootTable {
         self.entries.iter().flatten().copied()
     }
 
+    pub(crate) fn with_ids(&self) -> impl Iterator<Item = (RootId, NonNull<u8>, From)> {
+        let numbered = (0..).map(RootId).zip(&self.entries);
+        numbered.filter_map(|(id, entry)| entry.map(|(object, from)| (id, object, from)))
+    }
+
+    /// The entry of a number below [`RootTable::end`], if there is one.
+    pub(crate) fn nth(&self, number: usize) -> Option<(NonNull<u8>, From)> {
+        self.entries.get(number).copied().flatten()
+    }
+
+    /// One more than the highest number ever given.
+    pub(crate) fn end(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

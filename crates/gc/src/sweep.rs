@@ -31,7 +31,7 @@ pub struct Fault {
 }
 
 /// The most faults that are kept with their text; the others are counted.
-const FAULTS: usize = 16;
+pub(crate) const FAULTS: usize = 16;
 
 /// Sums about swept arenas.
 #[derive(Default, Debug)]
@@ -50,16 +50,21 @@ impl Tally {
     fn panicked(&mut self, kind: &Kind, payload: &(dyn std::any::Any + Send)) {
         self.panics += 1;
         if self.faults.len() < FAULTS {
-            let text = payload
-                .downcast_ref::<&str>()
-                .map(|text| (*text).to_owned())
-                .or_else(|| payload.downcast_ref::<String>().cloned());
             self.faults.push(Fault {
                 kind: (kind.name)(),
-                message: text.unwrap_or_else(|| "a payload that is no text".to_owned()),
+                message: text_of(payload),
             });
         }
     }
+}
+
+/// What a panic said.
+pub(crate) fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a payload that is no text".to_owned())
 }
 
 /// Sweeps an arena (W1–W3). Cost without finalizers: sixteen loads and eight stores.

@@ -12,6 +12,8 @@
 //! T2  A threshold is at least `factor × live` and at least `floor_bytes`, with a factor above 1: the work of
 //!     marking is paid by allocation.
 //! T3  What is due stays due until a collection, and the first reason is kept.
+//! T4  Where marking is incremental it begins before the threshold, so that it is done by then, and is finished at
+//!     once at a limit above it (`incremental`).
 //!
 //! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and
 //! 1.5 by size while they come within a second. [`Growth::TIGHT`] trades time for memory.
@@ -20,6 +22,8 @@
 
 use core::cell::Cell;
 use std::collections::VecDeque;
+
+use crate::incremental::Incremental;
 
 /// Why a collection was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,8 +138,14 @@ pub struct Collection {
     pub heaps: usize,
     /// When it began, on the monotonic clock.
     pub started_ns: u64,
-    /// How long the mutator stood still, all of it.
+    /// How long the mutator stood still, all of it: one pause, or the sum of `slices`.
     pub pause_ns: u64,
+    /// Pauses that it was done in: 1, unless marking was incremental.
+    pub slices: u32,
+    /// The longest of them.
+    pub longest_ns: u64,
+    /// Whether marking was incremental and had to be finished at once, since the heap grew faster.
+    pub forced: bool,
     /// Of that: finishing the sweep of the collection before.
     pub finish_ns: u64,
     /// Of that: roots, marking, weak cells.
@@ -154,6 +164,17 @@ pub struct Collection {
     pub overflows: u64,
 }
 
+/// What a heap's rest asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing: it is none, or all was done.
+    No,
+    /// A collection: something was taken since the last.
+    Collect,
+    /// Free memory is kept for allocations that do not come.
+    GiveBack,
+}
+
 /// The most that a heap remembers of its collections.
 pub const LOG: usize = 256;
 
@@ -162,14 +183,22 @@ pub(crate) struct Triggers {
     pub(crate) growth: Cell<Growth>,
     pub(crate) used_bytes: Cell<usize>,
     pub(crate) threshold_bytes: Cell<usize>,
+    live_bytes: Cell<usize>,
     pub(crate) client_bytes: Cell<usize>,
     client_threshold_bytes: Cell<usize>,
+    /// Where marking begins, and where it may no longer be done in slices; both are the threshold unless the heap is
+    /// marked incrementally.
+    incremental: Cell<Option<Incremental>>,
+    begin_bytes: Cell<usize>,
+    limit_bytes: Cell<usize>,
+    begin: Cell<Option<Reason>>,
     due: Cell<Option<Reason>>,
     last_ns: Cell<u64>,
     /// Bytes ever taken; what it was at the last look of the timer, and at the last collection.
     taken_total: Cell<u64>,
     looked: Cell<(u64, u64)>,
     collected_total: Cell<u64>,
+    given_total: Cell<Option<u64>>,
     pub(crate) log: std::cell::RefCell<VecDeque<Collection>>,
     pub(crate) collections: Cell<u64>,
 }
@@ -180,13 +209,19 @@ impl Triggers {
             growth: Cell::new(growth),
             used_bytes: Cell::new(0),
             threshold_bytes: Cell::new(growth.floor_bytes),
+            live_bytes: Cell::new(0),
             client_bytes: Cell::new(0),
             client_threshold_bytes: Cell::new(growth.client_floor_bytes),
+            incremental: Cell::new(None),
+            begin_bytes: Cell::new(usize::MAX),
+            limit_bytes: Cell::new(growth.floor_bytes),
+            begin: Cell::new(None),
             due: Cell::new(None),
             last_ns: Cell::new(0),
             taken_total: Cell::new(0),
             looked: Cell::new((0, 0)),
             collected_total: Cell::new(0),
+            given_total: Cell::new(Some(0)),
             log: std::cell::RefCell::default(),
             collections: Cell::new(0),
         }
@@ -208,9 +243,54 @@ impl Triggers {
         let used = self.used_bytes.get() + bytes;
         self.used_bytes.set(used);
         self.taken_total.set(self.taken_total.get() + bytes as u64);
-        if used > self.threshold_bytes.get() {
+        if used > self.limit_bytes.get() {
             self.raise(Reason::Growth);
+        } else if used > self.begin_bytes.get() {
+            self.raise_begin(Reason::Growth);
         }
+    }
+
+    /// Marking begins, in slices; where it is not done so, a collection is due.
+    pub(crate) fn raise_begin(&self, reason: Reason) {
+        if self.incremental.get().is_none() {
+            self.raise(reason);
+        } else if self.begin.get().is_none() {
+            self.begin.set(Some(reason));
+        }
+    }
+
+    /// Why marking in slices should begin, if it should.
+    pub(crate) fn begin_due(&self) -> Option<Reason> {
+        self.begin.get()
+    }
+
+    pub(crate) fn incremental(&self) -> Option<Incremental> {
+        self.incremental.get()
+    }
+
+    pub(crate) fn set_incremental(&self, incremental: Option<Incremental>) {
+        self.incremental.set(incremental);
+        if let Some(reason) = self.begin.take().filter(|_| incremental.is_none()) {
+            self.raise(reason);
+        }
+        self.set_thresholds(self.threshold_bytes.get(), self.live_bytes.get());
+    }
+
+    /// A new threshold, and what follows from it (T4).
+    pub(crate) fn set_thresholds(&self, threshold: usize, live: usize) {
+        self.threshold_bytes.set(threshold);
+        self.live_bytes.set(live);
+        let (begin, limit) = match self.incremental.get() {
+            None => (usize::MAX, threshold),
+            Some(table) => table.thresholds(threshold, live),
+        };
+        self.begin_bytes.set(begin);
+        self.limit_bytes.set(limit);
+    }
+
+    /// Bytes taken over the whole life.
+    pub(crate) fn taken_total(&self) -> u64 {
+        self.taken_total.get()
     }
 
     /// A cell was freed.
@@ -229,22 +309,43 @@ impl Triggers {
     pub(crate) fn client(&self, change: isize) {
         let bytes = self.client_bytes.get().saturating_add_signed(change);
         self.client_bytes.set(bytes);
-        if bytes > self.client_threshold_bytes.get() {
+        let threshold = self.client_threshold_bytes.get();
+        if bytes <= threshold {
+            return;
+        }
+        let limit = self
+            .incremental
+            .get()
+            .map_or(threshold, |table| table.thresholds(threshold, threshold).1);
+        if bytes > limit {
             self.raise(Reason::ClientBytes);
+        } else {
+            self.raise_begin(Reason::ClientBytes);
         }
     }
 
-    /// Whether nothing was taken between a look at least `idle_ns` ago and now, and something since the last
-    /// collection.
-    pub(crate) fn is_idle(&self, now_ns: u64) -> bool {
+    /// What a rest asks for: whether nothing was taken between a look at least `idle_ns` ago and now.
+    pub(crate) fn rest(&self, now_ns: u64) -> Rest {
         let taken = self.taken_total.get();
         let (since_ns, then) = self.looked.get();
         if since_ns == 0 || then != taken {
             self.looked.set((now_ns.max(1), taken));
-            return false;
+            return Rest::No;
         }
-        let long = now_ns.saturating_sub(since_ns) >= self.growth.get().idle_ns;
-        long && taken != self.collected_total.get()
+        if now_ns.saturating_sub(since_ns) < self.growth.get().idle_ns {
+            Rest::No
+        } else if taken != self.collected_total.get() {
+            Rest::Collect
+        } else if self.given_total.get() != Some(taken) {
+            Rest::GiveBack
+        } else {
+            Rest::No
+        }
+    }
+
+    /// Everything that is free was given back.
+    pub(crate) fn gave_back(&self) {
+        self.given_total.set(Some(self.taken_total.get()));
     }
 
     /// After a collection: new thresholds, nothing due. The record gets its threshold.
@@ -253,13 +354,14 @@ impl Triggers {
         let since = record.started_ns.saturating_sub(self.last_ns.get());
         self.last_ns.set(record.started_ns);
         record.threshold_bytes = growth.threshold(record.live_bytes, since);
-        self.threshold_bytes.set(record.threshold_bytes);
+        self.set_thresholds(record.threshold_bytes, record.live_bytes);
         self.used_bytes.set(record.live_bytes);
         let client = self.client_bytes.get() as f64 * growth.factor.max(1.05);
         let client = (client as usize).max(growth.client_floor_bytes);
         self.client_threshold_bytes.set(client);
         self.collected_total.set(self.taken_total.get());
         self.due.set(None);
+        self.begin.set(None);
         self.collections.set(self.collections.get() + 1);
         let mut log = self.log.borrow_mut();
         if log.len() == LOG {
@@ -307,11 +409,11 @@ mod tests {
         triggers.took(1);
         assert_eq!(triggers.due(), Some(Reason::ClientBytes));
         let second = |n: u64| n * SECOND_NS;
-        assert!(!triggers.is_idle(second(100)), "the first look");
-        assert!(!triggers.is_idle(second(119)));
-        assert!(triggers.is_idle(second(120)));
+        assert_eq!(triggers.rest(second(100)), Rest::No, "the first look");
+        assert_eq!(triggers.rest(second(119)), Rest::No);
+        assert_eq!(triggers.rest(second(120)), Rest::Collect);
         triggers.took(1);
-        assert!(!triggers.is_idle(second(121)), "something was taken");
-        assert!(triggers.is_idle(second(141)));
+        assert_eq!(triggers.rest(second(121)), Rest::No, "something was taken");
+        assert_eq!(triggers.rest(second(141)), Rest::Collect);
     }
 }

@@ -14,7 +14,7 @@
 //! F3  A value in a heap is [`Trace`], which tells all its edges; types with edges have no `Drop` of their own, since
 //!     what they lead to may have ended before them.
 //! F4  Objects of the shared heap have no edges to a tenant's ([`System`]), so tenants are collected without it.
-//! F5  Edges change only through [`Slot`] and [`Locked`], which want a [`Cx`]: the place of a write barrier.
+//! F5  Edges change only through [`Slot`] and [`Locked`], which want a [`Cx`] and have the write barrier.
 //!
 //! What does not compile. A pointer that leaves its closure:
 //!
@@ -114,6 +114,27 @@
 //! });
 //! ```
 //!
+//! A write without the barrier: a pointer changes only where the tenant's leave is shown, and not behind a shared
+//! reference to an object.
+//!
+//! ```compile_fail,E0061
+//! # use skinflint_gc::{object, typed::{Gc, Runtime, Slot}};
+//! object! { struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>> } }
+//! Runtime::default().tenant("a", usize::MAX).enter(|cx| {
+//!     let one = cx.alloc(Node { next: Slot::new(None) }).unwrap();
+//!     one.next.set(Some(one));
+//! });
+//! ```
+//!
+//! ```compile_fail,E0594
+//! # use skinflint_gc::{object, typed::{Gc, Runtime}};
+//! object! { struct Node<'gc> { next: Option<Gc<'gc, Node<'gc>>> } }
+//! Runtime::default().tenant("a", usize::MAX).enter(|cx| {
+//!     let one = cx.alloc(Node { next: None }).unwrap();
+//!     one.next = Some(one);
+//! });
+//! ```
+//!
 //! A pointer on another thread:
 //!
 //! ```compile_fail,E0277
@@ -133,6 +154,6 @@ mod std_types;
 mod tenant;
 mod trace;
 
-pub use pointer::{Gc, Locked, Slot, Sys, Weak};
+pub use pointer::{Gc, Locked, LockedMut, Slot, Sys, Weak};
 pub use tenant::{Cross, Cx, Ended, Foreign, Handle, Row, Runtime, Survivors, Tenant};
 pub use trace::{Edge, Family, Sent, Static, System, Trace};

@@ -12,10 +12,14 @@
 //!
 //! Not here: what a tenant is to safe code (`typed::tenant`).
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 
+use core::ptr::NonNull;
+
 use crate::heap::Heap;
+use crate::incremental::Incremental;
+use crate::layout::{ARENA_BYTES, HEADS};
 use crate::source::Source;
 use crate::sweeper::Sweeper;
 use crate::trigger::Growth;
@@ -25,6 +29,9 @@ use crate::trigger::Growth;
 pub struct Config {
     /// When they are collected, if they do not say otherwise.
     pub growth: Growth,
+    /// Mark while the program runs on; `None`: in one pause. Clients of the core need write barriers then
+    /// ([`Heap::barrier`]).
+    pub incremental: Option<Incremental>,
     /// Sweep beside the mutators. Off, everything happens in an order that only the program decides.
     pub background: bool,
     /// Every nth allocation makes a collection due.
@@ -41,6 +48,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             growth: Growth::TENANT,
+            incremental: None,
             background: true,
             stress_every: None,
             verify: false,
@@ -67,6 +75,10 @@ pub(crate) struct Shared {
     pub(crate) source: Source,
     pub(crate) config: Config,
     sweeper: OnceCell<Option<Sweeper>>,
+    /// Heaps that are being marked.
+    pub(crate) markings: Cell<u32>,
+    /// The number of counted natives that are collected together with heaps just now (`cc`).
+    pub(crate) natives: Cell<Option<u32>>,
     heaps: RefCell<Vec<Option<Weak<Heap>>>>,
 }
 
@@ -98,6 +110,40 @@ impl Shared {
         heaps.get(id as usize).is_some_and(Option::is_some)
     }
 
+    /// The heap of a number, if it is one of this world.
+    pub(crate) fn heap(&self, id: u32) -> Option<Rc<Heap>> {
+        let heaps = self.heaps.borrow();
+        heaps.get(id as usize)?.as_ref()?.upgrade()
+    }
+
+    /// The object that an address lies in. The cells of spans that are not retired count as objects.
+    pub(crate) fn object_at(&self, addr: usize) -> Option<NonNull<u8>> {
+        let (chunk, owner) = self.source.find(addr)?;
+        // Another world's chunk is another thread's, perhaps: not even its head is looked at.
+        if !self.has(owner) {
+            return None;
+        }
+        let head = chunk.head();
+        let offset = addr - chunk.0.as_ptr().addr();
+        let index = offset / ARENA_BYTES;
+        if head.slots.get() > 1 {
+            // One object, from the first arena on.
+            let arena = chunk.arena(HEADS);
+            let end = HEADS + arena.head().pages.get() as usize;
+            return (HEADS..end).contains(&index).then_some(arena.0);
+        }
+        if index < HEADS || head.free.has(index) {
+            return None;
+        }
+        let back = usize::from(chunk.arena(index).head().back.get());
+        let arena = chunk.arena(index - back);
+        let first = arena.0.as_ptr().addr();
+        let cell = arena.cell_of(if back > 0 { first } else { addr });
+        let head = arena.head();
+        let holds = cell < usize::from(head.cells.get()) && head.allocated.has(cell);
+        holds.then(|| arena.cell(cell))
+    }
+
     /// Numbers there may be.
     pub(crate) fn numbers(&self) -> usize {
         self.heaps.borrow().len()
@@ -120,6 +166,8 @@ impl World {
             source,
             config,
             sweeper: OnceCell::new(),
+            markings: Cell::new(0),
+            natives: Cell::new(None),
             heaps: RefCell::default(),
         }))
     }

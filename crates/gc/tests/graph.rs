@@ -20,7 +20,8 @@ use std::rc::Rc;
 use std::sync::Mutex;
 
 use skinflint_gc::{
-    Config, Finalize, From, Growth, Heap, Kind, Origin, Reason, RootId, Tracer, World, collect,
+    Budget, Config, Finalize, From, Growth, Heap, Incremental, Kind, Origin, Progress, Reason,
+    RootId, Tracer, World, collect,
 };
 
 const EDGES: usize = 3;
@@ -196,6 +197,12 @@ impl Model {
         let target = (!cut).then(|| self.object(to));
         // SAFETY: rooted objects are alive, and this thread's.
         unsafe { self.object(from).as_mut().edges[edge] = target };
+        // One of the two barriers.
+        if self.dice.below(2) == 0 {
+            self.heap.changed(self.object(from).cast());
+        } else if let Some(target) = target {
+            self.heap.barrier(target.cast());
+        }
         self.edges.get_mut(&from).expect("alive").0[edge] = if cut { NONE } else { to };
     }
 
@@ -275,13 +282,38 @@ impl Model {
         self.compare();
     }
 
+    /// Begins to mark, marks a little, or ends it.
+    fn mark(&mut self) {
+        let budget = Budget {
+            edges: 1 + self.dice.below(40) as u64,
+            ns: u64::MAX,
+        };
+        let begin = self.dice.below(4) == 0;
+        // SAFETY: objects are written when they are made, edges with barriers, and what is used later is rooted.
+        unsafe {
+            match self.heap.progress() {
+                Progress::Off if begin => {
+                    let begun = self.heap.begin_marking(Reason::Asked, &mut ());
+                    assert!(begun.expect("nobody is busy") == self.heap.is_marking());
+                }
+                Progress::Off => {}
+                Progress::More => drop(self.heap.mark_step(budget)),
+                Progress::Ready => {
+                    assert_eq!(self.heap.finish_marking(&mut ()), Ok(true));
+                    self.compare();
+                }
+            }
+        }
+    }
+
     fn run(&mut self, acts: usize, kinds: usize) {
         for act in 0..acts {
             match self.dice.below(100) {
                 0..50 => self.make(kinds),
                 50..70 => self.link(),
                 70..97 => self.unroot(),
-                97..99 => drop(self.heap.poll()),
+                97 => drop(self.heap.poll()),
+                98 => self.mark(),
                 _ => self.collect(),
             }
             if act % 997 == 0 {
@@ -379,6 +411,46 @@ fn a_mark_stack_of_two_entries_is_enough() {
         background: false,
         mark_stack: Some(2),
         ..Config::default()
+    });
+}
+
+/// Some edges for every few objects.
+fn slices(edges: u64) -> Option<Incremental> {
+    Some(Incremental {
+        slice_edges: edges,
+        slice_bytes: 700,
+        ..Incremental::STRESS
+    })
+}
+
+#[test]
+fn marked_in_slices_beside_the_sweeper() {
+    runs(3, 6_000, 8, || Config {
+        growth: eager(),
+        incremental: slices(9),
+        verify: true,
+        poison: true,
+        ..Config::default()
+    });
+}
+
+#[test]
+fn marked_in_slices_with_a_stack_of_two() {
+    runs(2, 4_000, 8, || Config {
+        growth: eager(),
+        incremental: slices(5),
+        verify: true,
+        background: false,
+        mark_stack: Some(2),
+        ..Config::default()
+    });
+}
+
+#[test]
+fn marked_by_one_edge_at_each_allocation() {
+    runs(2, 2_500, 12, || Config {
+        incremental: Some(Incremental::STRESS),
+        ..Config::stress(20)
     });
 }
 

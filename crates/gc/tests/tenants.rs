@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skinflint_gc::typed::{Cross, Cx, Gc, Handle, Locked, Runtime, Slot, Tenant};
-use skinflint_gc::{Config, Growth, Reason, object};
+use skinflint_gc::{Config, Growth, Incremental, Reason, object};
 
 object! {
     struct Node<'gc> {
@@ -251,4 +251,16 @@ fn edges_between_tenants_beside_the_sweeper() {
 #[test]
 fn edges_between_tenants_under_stress() {
     runs(4, 2000, || Config::stress(5));
+}
+
+#[test]
+fn edges_between_tenants_that_are_marked_in_slices() {
+    runs(6, 3000, || Config {
+        incremental: Some(Incremental {
+            slice_edges: 3,
+            slice_bytes: 100,
+            ..Incremental::STRESS
+        }),
+        ..Config::stress(15)
+    });
 }

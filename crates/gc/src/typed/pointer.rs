@@ -15,13 +15,15 @@
 
 use core::cell::{Cell, Ref, RefCell, RefMut};
 use core::marker::PhantomData;
-use core::ops::Deref;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use super::tenant::Cx;
 use super::trace::{Edge, System, Trace};
 use crate::kind::Finalize;
 use crate::mark::{Tracer, WeakCell};
+use crate::world::Shared;
 
 /// Q2.
 pub(crate) type Brand<'gc> = PhantomData<fn(&'gc ()) -> &'gc ()>;
@@ -98,7 +100,12 @@ macro_rules! pointer {
         }
 
         // SAFETY: that is what it is.
-        unsafe impl<'gc, T> Edge<'gc> for $name<'gc, T> {}
+        unsafe impl<'gc, T> Edge<'gc> for $name<'gc, T> {
+            #[inline]
+            fn leads_to(self) -> NonNull<u8> {
+                self.object.cast()
+            }
+        }
     };
 }
 
@@ -163,12 +170,15 @@ impl<P: Copy> Slot<P> {
         self.0.get()
     }
 
-    /// Holds another one from now on.
+    /// Holds another one from now on. Cost: a store, and a load and a branch for the barrier.
     #[inline]
-    pub fn set<'gc>(&self, _cx: Cx<'gc>, pointer: Option<P>)
+    pub fn set<'gc>(&self, cx: Cx<'gc>, pointer: Option<P>)
     where
         P: Edge<'gc>,
     {
+        if let Some(pointer) = pointer {
+            cx.barrier(pointer.leads_to());
+        }
         self.0.set(pointer);
     }
 }
@@ -210,23 +220,68 @@ impl<T> Locked<T> {
     pub fn borrow(&self) -> Ref<'_, T> {
         self.0.borrow()
     }
+}
 
-    /// To write.
+impl<T: Trace> Locked<T> {
+    /// To write. While the heap is marked incrementally, the object that it lies in is traced again after the guard's
+    /// end (or, where it lies in no object itself, what it holds is).
     ///
     /// # Panics
     /// If somebody reads or writes.
-    pub fn borrow_mut(&self, _cx: Cx<'_>) -> RefMut<'_, T> {
-        self.0.borrow_mut()
+    pub fn borrow_mut<'a, 'gc: 'a>(&'a self, cx: Cx<'gc>) -> LockedMut<'a, T> {
+        let value = self.0.borrow_mut();
+        crate::cc::moved(&*value);
+        LockedMut {
+            value: ManuallyDrop::new(value),
+            cell: self,
+            world: cx.world(),
+        }
     }
 }
 
-// SAFETY: J1: what it holds is told. A guard cannot outlive the closure (F1); if one was leaked for writing, this
+/// Leave to write what a [`Locked`] holds.
+pub struct LockedMut<'a, T: Trace> {
+    value: ManuallyDrop<RefMut<'a, T>>,
+    cell: &'a Locked<T>,
+    world: &'a Shared,
+}
+
+impl<T: Trace> Deref for LockedMut<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Trace> DerefMut for LockedMut<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T: Trace> Drop for LockedMut<'_, T> {
+    /// The write barrier. Cost while no heap of the world is marked: a load and a branch.
+    fn drop(&mut self) {
+        crate::cc::moved(&**self.value);
+        // SAFETY: it is not used any more.
+        unsafe { ManuallyDrop::drop(&mut self.value) };
+        if T::EDGES && self.world.markings.get() > 0 {
+            self.world.written(self.cell);
+        }
+    }
+}
+
+// SAFETY: J1: what it holds is told. While a guard for writing exists nobody knows what it holds: the object is traced
+// again after the guard's end (`Tracer::locked`), and marking does not end before (F1). If one was leaked, this
 // panics, and the collection with it.
 unsafe impl<T: Trace> Trace for Locked<T> {
     const EDGES: bool = T::EDGES;
     const FINALIZE: Finalize = T::FINALIZE;
     fn trace(&self, tracer: &mut Tracer) {
-        self.0.borrow().trace(tracer);
+        match self.0.try_borrow() {
+            Ok(value) => value.trace(tracer),
+            Err(_) => tracer.locked(),
+        }
     }
     fn name_edges(&self, tracer: &mut Tracer) {
         self.0.borrow().name_edges(tracer);

@@ -23,15 +23,18 @@ use std::rc::Rc;
 
 use super::pointer::{Brand, Gc, Sys};
 use super::trace::{Family, KindOf, System, Trace};
+use crate::cc::Cycles;
 use crate::collect::{Busy, collect};
 use crate::heap::{Heap, Holds, OutOfMemory};
+use crate::incremental::{Budget, Progress};
 use crate::kind::{Finalize, Origin};
 use crate::mark::Tracer;
 use crate::roots::{From, RootId};
 use crate::snapshot::retain::{Path, Retainers, Wanted};
 use crate::source::Source;
+use crate::timer::{Pressure, Relief, collect_due};
 use crate::trigger::Reason;
-use crate::world::{Config, World};
+use crate::world::{Config, Shared, World};
 
 /// Tenants and what they share.
 pub struct Runtime {
@@ -56,13 +59,19 @@ impl Runtime {
     pub fn new(config: Config) -> Runtime {
         let world = World::new(config);
         let shared = world.heap("shared", usize::MAX);
+        // It is collected only together with all others (X2).
+        shared.set_incremental(None);
         Runtime { world, shared }
     }
 
     /// A new tenant. `limit_bytes`: the most that its heap may hold.
     pub fn tenant(&self, name: &str, limit_bytes: usize) -> Tenant {
+        let heap = self.world.heap(name, limit_bytes);
+        // SAFETY: objects are written at once, exclusive references into them are those of `Locked`, which a trace
+        // meets with care, and edges are written with barriers (F5).
+        unsafe { heap.set_slices_at_alloc(true) };
         Tenant {
-            heap: self.world.heap(name, limit_bytes),
+            heap,
             shared: self.shared.clone(),
         }
     }
@@ -70,6 +79,16 @@ impl Runtime {
     /// The heap of system objects.
     pub fn shared(&self) -> &Heap {
         &self.shared
+    }
+
+    /// A collector of counted values that may have edges to and from objects of this runtime's tenants.
+    pub fn cycles(&self) -> Cycles {
+        let number = self.world.0.source.take_number();
+        Cycles::of(&self.world.0, number)
+    }
+
+    pub(crate) fn heaps(&self) -> Vec<Rc<Heap>> {
+        self.world.heaps()
     }
 
     /// Where its chunks come from.
@@ -91,6 +110,66 @@ impl Runtime {
         let heaps = self.world.heaps();
         let unswept = heaps.iter().filter(|heap| !heap.poll()).count();
         unswept == 0
+    }
+
+    /// For the loop of a host, once in some seconds: collects what is due in heaps at rest, and gives back what they
+    /// keep. `now_ns` is any clock that does not go back. Heaps in which closures run are left as they are.
+    pub fn tick(&self, now_ns: u64) -> Relief {
+        let before = self.world.resident_bytes();
+        let due = self.world.tick(now_ns);
+        let mut relief = self.collect_all_due(&due);
+        for heap in due
+            .iter()
+            .filter(|heap| relief.collected.contains(&heap.name().to_owned()))
+        {
+            // What was collected for another reason is wanted again soon, perhaps.
+            if heap
+                .log()
+                .last()
+                .is_some_and(|last| last.reason == Reason::Idle)
+            {
+                heap.give_back();
+            }
+        }
+        relief.returned_bytes = before.saturating_sub(self.world.resident_bytes());
+        relief
+    }
+
+    /// Memory is short: gives back what is free in all heaps, and if it is critical collects them all before that.
+    pub fn pressure(&self, level: Pressure) -> Relief {
+        let before = self.world.resident_bytes();
+        let mut relief = Relief::default();
+        if level == Pressure::Critical {
+            match self.collect_all(Reason::Pressure) {
+                Ok(()) => {
+                    relief.collected = self.heaps().iter().map(|h| h.name().to_owned()).collect()
+                }
+                Err(busy) => {
+                    // Those that can be, alone; the others when their closures end.
+                    self.heaps().iter().for_each(|heap| heap.pressure());
+                    relief = self.collect_all_due(&self.heaps());
+                    relief.refused = Some(busy);
+                }
+            }
+        }
+        self.world.pressure(Pressure::Moderate);
+        relief.returned_bytes = before.saturating_sub(self.world.resident_bytes());
+        relief
+    }
+
+    fn collect_all_due(&self, heaps: &[Rc<Heap>]) -> Relief {
+        let mut relief = Relief::default();
+        for heap in heaps {
+            let shared = Rc::ptr_eq(heap, &self.shared);
+            collect_due(heap, &mut relief, |reason| {
+                if shared {
+                    return self.collect_all(reason);
+                }
+                // SAFETY: as in `Tenant::collect_for`.
+                unsafe { collect(&[heap], reason, &mut ()) }
+            });
+        }
+        relief
     }
 
     /// Gives back everything that is free, in all heaps. For pressure, and for hosts that go to sleep.
@@ -170,10 +249,9 @@ impl Tenant {
                 brand: PhantomData,
             })
         };
-        if let Some(reason) = self.heap.due() {
-            // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
-            let _ = self.collect_for(reason);
-        }
+        // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
+        // SAFETY: as in `collect_for`; edges are written with barriers (F5).
+        let _ = unsafe { self.heap.advance(&mut ()) };
         if let Some(reason) = self.shared.due() {
             // The same; it needs every tenant to be at rest.
             let _ = collect_world(&self.heap.world.heaps(), reason);
@@ -195,13 +273,26 @@ impl Tenant {
         self.collect_for(Reason::Asked)
     }
 
+    /// Does a slice of marking, if marking is on, and ends it if nothing is left and no closure runs. For a host with
+    /// time to spare; slices that are due are done by allocations and at the ends of closures.
+    pub fn mark_step(&self, budget: Budget) -> Progress {
+        // SAFETY: as in `enter`.
+        let progress = unsafe { self.heap.mark_step(budget) };
+        if progress == Progress::Ready {
+            // Refused within a closure: it is done at its end.
+            // SAFETY: as in `collect_for`.
+            let _ = unsafe { self.heap.finish_marking(&mut ()) };
+        }
+        self.heap.progress()
+    }
+
     /// For a timer: collects what is due, a rest of the length that the table says included, and gives free memory
     /// back after a rest. Returns the reason, if there was one.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
         let reason = self.heap.tick(now_ns)?;
         self.collect_for(reason).ok()?;
         if reason == Reason::Idle {
-            self.heap.shrink();
+            self.heap.give_back();
         }
         Some(reason)
     }
@@ -343,6 +434,27 @@ impl<'gc> Cx<'gc> {
             brand: PhantomData,
             to: PhantomData,
         }
+    }
+
+    /// Its heap.
+    pub(crate) fn own(self) -> &'gc Heap {
+        self.heap
+    }
+
+    /// Whether it is for this heap.
+    pub(crate) fn is_of(self, heap: &Rc<Heap>) -> bool {
+        core::ptr::eq(Rc::as_ptr(heap), self.heap)
+    }
+
+    /// The world, for barriers.
+    pub(crate) fn world(self) -> &'gc Shared {
+        &self.heap.world
+    }
+
+    /// An edge to `target` is written into an object of the tenant.
+    #[inline]
+    pub(crate) fn barrier(self, target: NonNull<u8>) {
+        self.heap.barrier(target);
     }
 
     /// Why the tenant should be collected, if it should: a long closure may want to end. Cost: a load.

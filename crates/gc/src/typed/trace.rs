@@ -20,7 +20,9 @@ use crate::mark::Tracer;
 /// A value that may lie in a heap. [`object!`](crate::object) implements it.
 ///
 /// # Safety
-/// J1; and its own `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it
+/// J1; each counted pointer ([`Cc`](crate::cc::Cc)) is told once, not twice; edges that change do so only within
+/// [`Slot`](super::Slot), [`Locked`](super::Locked) or [`Field`](crate::cc::Field), which have barriers; and its own
+/// `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it
 /// on another thread is sound.
 pub unsafe trait Trace {
     /// Whether it may have edges. `false`: `trace` is never called.
@@ -47,7 +49,10 @@ pub unsafe trait System: Trace {}
 ///
 /// # Safety
 /// It is such a pointer, and nothing more.
-pub unsafe trait Edge<'gc>: Trace + Copy {}
+pub unsafe trait Edge<'gc>: Trace + Copy {
+    /// The object, for the write barrier.
+    fn leads_to(self) -> NonNull<u8>;
+}
 
 /// A type with a brand, by a name that has none: what a [`Handle`](super::Handle) is to. [`object!`](crate::object)
 /// implements it for `Name<'static>`.

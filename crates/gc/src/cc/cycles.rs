@@ -1,0 +1,600 @@
+//! The collector of cycles: a graph of what candidates lead to, judged and destroyed in slices.
+//!
+//! ```text
+//!   Rest ─ begin ─► Build ─────────────► Scan ──────────────► Destroy ─────────► Rest
+//!                    nodes and edges,     count != edges,       values of the rest,
+//!                    one value traced     or touched: alive,    one by one
+//!                    at a time            and all it leads to
+//! ```
+//!
+//! V1  A node that is not touched has the holders that it had when it became a node: a pointer that is cloned, dropped
+//!     or made from a weak one touches (`Header`), and so does the cell that it leaves or enters ([`super::moved`]). So
+//!     each holder of it is counted at most once, and if its count is the number of edges to it, nodes are all its
+//!     holders.
+//! V2  The verdict: nodes that are alive are those that are touched, or have other holders than nodes, and what these
+//!     lead to. Between the last look at what is touched and the verdict nothing else runs. What is not alive has no
+//!     way to it from outside but weak pointers, which do not lead to what is condemned.
+//! V3  A slice does so many units of work, one for a node that is looked at and for an edge, and asks the clock after
+//!     each; it is as long as its budget and the time of tracing or dropping one value.
+//! V4  A box that ends while it is a node leaves a hole in the graph.
+//! V5  No list is borrowed while a value is traced or dropped.
+//!
+//! Not here: counts (`boxes`), cycles through garbage-collected heaps (`together`).
+
+use core::cell::{Cell, RefCell};
+use core::ptr::NonNull;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use skinflint_base::sys::monotonic_ns;
+
+use super::boxes::{BUFFERED, DEAD, Header, NODE, SUSPECT, TOUCHED, make};
+use super::{Cc, IN_PROGRESS, Natives};
+use crate::incremental::Budget;
+use crate::mark::Tracer;
+use crate::sweep::{FAULTS, Fault, text_of};
+use crate::typed::Trace;
+use crate::world::Shared;
+
+/// Candidates that make a collection due, at least.
+const FLOOR: usize = 1024;
+/// Nodes that the last collection looked at for each candidate of the next: so many are paid for by one fall of a count.
+const NODES_PER_CANDIDATE: usize = 16;
+/// Boxes made between two slices of a collection that is due, and units of each: 24 for a box.
+const EVERY: u32 = 64;
+const UNITS: u64 = 1536;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Rest,
+    Build,
+    Scan,
+    Destroy,
+}
+
+pub(super) struct Node {
+    /// `None`: V4.
+    pub(super) header: Option<NonNull<Header>>,
+    /// Edges of nodes that lead to it.
+    pub(super) inner: u32,
+    /// Where its own edges end; they begin where those of the node before it end.
+    end: u32,
+}
+
+const _: () = assert!(size_of::<Node>() == 16);
+
+/// See the picture.
+#[derive(Default)]
+pub(super) struct Graph {
+    pub(super) nodes: Vec<Node>,
+    alive: Vec<bool>,
+    edges: Vec<u32>,
+    /// Alive, and what they lead to is not looked at yet.
+    open: Vec<u32>,
+    /// The next node of the phase.
+    next: usize,
+}
+
+impl Graph {
+    fn edges_of(&self, node: usize) -> core::ops::Range<usize> {
+        let from = match node {
+            0 => 0,
+            _ => self.nodes[node - 1].end as usize,
+        };
+        from..self.nodes[node].end as usize
+    }
+
+    pub(super) fn live(&mut self, node: usize) -> bool {
+        let new = !core::mem::replace(&mut self.alive[node], true);
+        if new {
+            self.open.push(node as u32);
+        }
+        new
+    }
+
+    /// Looks at what an open node leads to; the node, and units of work.
+    pub(super) fn follow(&mut self) -> Option<(usize, u64)> {
+        let node = self.open.pop()? as usize;
+        let edges = self.edges_of(node);
+        let units = edges.len() as u64 + 1;
+        for edge in edges {
+            let to = self.edges[edge] as usize;
+            self.live(to);
+        }
+        Some((node, units))
+    }
+}
+
+/// What a collector has done so far, and holds.
+#[derive(Clone, Debug, Default)]
+pub struct CycleCounts {
+    /// Boxes that are not freed.
+    pub boxes: u64,
+    /// Of them, those whose value was not dropped.
+    pub values: u64,
+    /// Values whose count fell, and not to 0, since they were last looked at.
+    pub candidates: usize,
+    /// Collections that came to a verdict.
+    pub collections: u64,
+    /// Nodes that those looked at.
+    pub nodes: u64,
+    /// Values destroyed by them.
+    pub destroyed: u64,
+    /// Slices.
+    pub slices: u64,
+    /// The longest of those that had a bound.
+    pub longest_ns: u64,
+    /// Destructors that panicked.
+    pub panics: u64,
+    /// The first of those.
+    pub faults: Vec<Fault>,
+}
+
+pub(crate) struct Inner {
+    phase: Cell<Phase>,
+    candidates: RefCell<Vec<NonNull<Header>>>,
+    pub(super) graph: RefCell<Graph>,
+    /// Used again for each node.
+    tracer: RefCell<Option<Tracer>>,
+    touched: RefCell<Vec<u32>>,
+    /// Values whose count is 0 (Z2).
+    falling: RefCell<Vec<NonNull<Header>>>,
+    dropping: Cell<bool>,
+    stepping: Cell<bool>,
+    made: Cell<u32>,
+    /// Candidates that make a collection due.
+    threshold: Cell<usize>,
+    /// Boxes that objects of garbage-collected heaps hold, and how often (`together`).
+    pub(super) held: RefCell<HashMap<NonNull<Header>, u32>>,
+    pub(super) counts: RefCell<CycleCounts>,
+    /// The world whose heaps may have edges to and from boxes, and the number that stands for these there.
+    pub(super) world: Option<(Rc<Shared>, u32)>,
+}
+
+impl Inner {
+    /// Whether a node will be destroyed.
+    pub(super) fn is_condemned(&self, node: usize) -> bool {
+        self.phase.get() == Phase::Destroy && !self.graph.borrow().alive[node]
+    }
+
+    pub(super) fn touched(&self, node: usize) {
+        // After the verdict it is of no interest.
+        if matches!(self.phase.get(), Phase::Build | Phase::Scan) {
+            self.touched.borrow_mut().push(node as u32);
+        }
+    }
+
+    pub(super) fn freed(&self) {
+        self.counts.borrow_mut().boxes -= 1;
+    }
+
+    /// The count of a box fell.
+    pub(super) fn suspect(&self, this: NonNull<Header>) {
+        // SAFETY: its count is not 0.
+        let header = unsafe { this.as_ref() };
+        if header.has(NODE) {
+            header.set(SUSPECT);
+            header.touch();
+        } else if !header.has(BUFFERED) {
+            self.buffer(this, header);
+        }
+    }
+
+    fn buffer(&self, this: NonNull<Header>, header: &Header) {
+        let mut candidates = self.candidates.borrow_mut();
+        header.set_index(candidates.len());
+        header.set(BUFFERED);
+        candidates.push(this);
+    }
+
+    fn unbuffer(&self, header: &Header) {
+        let mut candidates = self.candidates.borrow_mut();
+        candidates.swap_remove(header.index());
+        if let Some(moved) = candidates.get(header.index()) {
+            // SAFETY: what is among the candidates is there (V4).
+            unsafe { moved.as_ref() }.set_index(header.index());
+        }
+        header.clear(BUFFERED);
+    }
+
+    /// The count of a box is 0: its value is dropped, here or where values are being dropped already (Z2).
+    pub(super) fn drop_value_of(&self, this: NonNull<Header>) {
+        // SAFETY: nothing frees it before its value is dropped.
+        let header = unsafe { this.as_ref() };
+        if header.has(BUFFERED) {
+            self.unbuffer(header);
+        }
+        if header.has(NODE) {
+            self.graph.borrow_mut().nodes[header.index()].header = None;
+            header.clear(NODE | TOUCHED | SUSPECT);
+        }
+        self.falling.borrow_mut().push(this);
+        if self.dropping.replace(true) {
+            return;
+        }
+        loop {
+            let next = self.falling.borrow_mut().pop();
+            let Some(next) = next else { break };
+            // SAFETY: its count is 0, and it is in no other list.
+            unsafe { self.end(next) };
+        }
+        self.dropping.set(false);
+    }
+
+    /// Drops a value, and frees the box if nothing is left of it (Z4).
+    unsafe fn end(&self, this: NonNull<Header>) {
+        // SAFETY: as the caller promises.
+        let header = unsafe { this.as_ref() };
+        let ways = header.ways;
+        // SAFETY: Z1.
+        let end = AssertUnwindSafe(|| unsafe { (ways.drop)(this) });
+        if let Err(payload) = catch_unwind(end) {
+            let mut counts = self.counts.borrow_mut();
+            counts.panics += 1;
+            if counts.faults.len() < FAULTS {
+                counts.faults.push(Fault {
+                    kind: (ways.name)(),
+                    message: text_of(payload.as_ref()),
+                });
+            }
+            drop(counts);
+            // Dropping a payload of somebody's own type may panic again; that is forgotten instead.
+            if !payload.is::<String>() && !payload.is::<&str>() {
+                std::mem::forget(payload);
+            }
+        }
+        header.set(DEAD);
+        self.counts.borrow_mut().values -= 1;
+        // SAFETY: its value was dropped.
+        unsafe { Header::free_unused(this) };
+    }
+
+    /// Adds a node, if it is none yet; its number.
+    pub(super) fn node(&self, this: NonNull<Header>) -> usize {
+        // SAFETY: told pointers and candidates are there.
+        let header = unsafe { this.as_ref() };
+        if header.has(NODE) {
+            return header.index();
+        }
+        if header.has(BUFFERED) {
+            self.unbuffer(header);
+        }
+        let mut graph = self.graph.borrow_mut();
+        let index = graph.nodes.len();
+        graph.nodes.push(Node {
+            header: Some(this),
+            inner: 0,
+            end: 0,
+        });
+        graph.alive.push(false);
+        header.set_index(index);
+        header.set(NODE);
+        index
+    }
+
+    pub(super) fn begin(&self) {
+        debug_assert_eq!(self.phase.get(), Phase::Rest);
+        self.phase.set(Phase::Build);
+        IN_PROGRESS.set(IN_PROGRESS.get() + 1);
+        loop {
+            let candidate = self.candidates.borrow().last().copied();
+            let Some(candidate) = candidate else { break };
+            self.node(candidate);
+        }
+    }
+
+    /// Traces the next node; units of work. `None`: there is none.
+    pub(super) fn build(&self, mut look: impl FnMut(usize, &Natives)) -> Option<u64> {
+        let (number, header) = {
+            let graph = self.graph.borrow();
+            (graph.next, graph.nodes.get(graph.next)?.header)
+        };
+        let spare = self.tracer.borrow_mut().take();
+        let mut tracer = spare.unwrap_or_else(Tracer::listing_natives);
+        if let Some(this) = header {
+            // SAFETY: V4: it is there.
+            if let Some(trace) = unsafe { this.as_ref() }.ways.trace {
+                // SAFETY: it is a value of this way that was not dropped.
+                unsafe { trace(this, &mut tracer) };
+            }
+        }
+        let mut natives = tracer.take_natives();
+        look(number, &natives);
+        let mut units = 1;
+        for &to in &natives.counted {
+            units += 1;
+            // SAFETY: told pointers are counted.
+            let header = unsafe { to.as_ref() };
+            // Values without pointers are in no cycle; another collector's boxes are its own.
+            if header.ways.trace.is_none() || !header.is_of(self) {
+                continue;
+            }
+            let node = self.node(to);
+            let mut graph = self.graph.borrow_mut();
+            // Beyond four billion edges they are not counted: what they lead to is held from outside, so to say.
+            if graph.edges.len() < u32::MAX as usize {
+                graph.nodes[node].inner += 1;
+                graph.edges.push(node as u32);
+            }
+        }
+        natives.counted.clear();
+        natives.anchors.clear();
+        tracer.natives = Some(natives);
+        tracer.forget_told();
+        *self.tracer.borrow_mut() = Some(tracer);
+        let mut graph = self.graph.borrow_mut();
+        let end = graph.edges.len() as u32;
+        graph.nodes[number].end = end;
+        graph.next += 1;
+        Some(units)
+    }
+
+    /// Nodes that were touched are alive.
+    pub(super) fn revive_touched(&self) -> u64 {
+        let touched = std::mem::take(&mut *self.touched.borrow_mut());
+        let mut graph = self.graph.borrow_mut();
+        for &node in &touched {
+            graph.live(node as usize);
+        }
+        touched.len() as u64
+    }
+
+    /// Looks at the next node's count, or at what a live one leads to; units of work. `None`: the verdict (V2).
+    fn scan(&self) -> Option<u64> {
+        let revived = self.revive_touched();
+        if revived > 0 {
+            return Some(revived);
+        }
+        let mut graph = self.graph.borrow_mut();
+        if let Some((_, units)) = graph.follow() {
+            return Some(units);
+        }
+        let node = graph.nodes.get(graph.next)?;
+        // SAFETY: V4: it is there.
+        let strong = node.header.map(|h| unsafe { h.as_ref() }.strong());
+        if strong.is_some_and(|strong| strong != node.inner) {
+            let next = graph.next;
+            graph.live(next);
+        }
+        graph.next += 1;
+        Some(1)
+    }
+
+    /// The verdict is there: what is not alive will be destroyed.
+    pub(super) fn judged(&self) {
+        self.phase.set(Phase::Destroy);
+        IN_PROGRESS.set(IN_PROGRESS.get() - 1);
+        self.touched.borrow_mut().clear();
+        let mut graph = self.graph.borrow_mut();
+        graph.next = 0;
+        let nodes = graph.nodes.len();
+        let mut counts = self.counts.borrow_mut();
+        counts.collections += 1;
+        counts.nodes += nodes as u64;
+        self.threshold.set(FLOOR.max(nodes / NODES_PER_CANDIDATE));
+    }
+
+    /// Deals with the next node: the living are let go, the others destroyed. `false`: there is none.
+    fn destroy(&self) -> bool {
+        let (this, alive) = {
+            let mut graph = self.graph.borrow_mut();
+            let next = graph.next;
+            let Some(node) = graph.nodes.get(next) else {
+                return false;
+            };
+            let found = (node.header, graph.alive[next]);
+            graph.next += 1;
+            found
+        };
+        let Some(this) = this else { return true };
+        // SAFETY: V4: it is there.
+        let header = unsafe { this.as_ref() };
+        if alive {
+            let suspect = header.has(SUSPECT);
+            header.clear(NODE | TOUCHED | SUSPECT);
+            if suspect {
+                self.buffer(this, header);
+            }
+            return true;
+        }
+        header.clear(TOUCHED | SUSPECT);
+        self.counts.borrow_mut().destroyed += 1;
+        // What it holds of the condemned falls, and is left to its turn; the rest is dropped as ever. It stays a node,
+        // so that weak pointers and falling counts see that it is condemned, and is dead before it is none.
+        // SAFETY: nobody has a way to it (V2), and its turn comes once.
+        let ways = unsafe { self.end_condemned(this) };
+        debug_assert!(ways);
+        true
+    }
+
+    unsafe fn end_condemned(&self, this: NonNull<Header>) -> bool {
+        // SAFETY: as the caller promises.
+        let header = unsafe { this.as_ref() };
+        // One pointer more, so that it is not freed before it is no node.
+        header.add_strong();
+        // SAFETY: as the caller promises.
+        unsafe { self.end(this) };
+        header.clear(NODE | TOUCHED | SUSPECT);
+        let dead = header.has(DEAD);
+        // SAFETY: the pointer of above.
+        unsafe { Header::remove_strong(this) };
+        dead
+    }
+
+    pub(super) fn rest(&self) {
+        *self.graph.borrow_mut() = Graph::default();
+        self.phase.set(Phase::Rest);
+    }
+
+    /// One unit or a few; `None`: at rest.
+    fn unit(&self) -> Option<u64> {
+        match self.phase.get() {
+            Phase::Rest => None,
+            Phase::Build => Some(self.build(|_, _| ()).unwrap_or_else(|| {
+                self.graph.borrow_mut().next = 0;
+                self.phase.set(Phase::Scan);
+                1
+            })),
+            Phase::Scan => Some(self.scan().unwrap_or_else(|| {
+                self.judged();
+                1
+            })),
+            Phase::Destroy => {
+                if self.destroy() {
+                    return Some(1);
+                }
+                self.rest();
+                None
+            }
+        }
+    }
+
+    /// Whether there is nothing left to do. Within a destructor that a slice has called nothing is done.
+    pub(super) fn slice(&self, budget: Budget) -> bool {
+        if self.stepping.replace(true) {
+            return false;
+        }
+        let began_ns = monotonic_ns();
+        let mut left = budget.edges.max(1);
+        let done = loop {
+            let Some(units) = self.unit() else { break true };
+            left = left.saturating_sub(units);
+            if left == 0 || (budget.ns != u64::MAX && monotonic_ns() - began_ns >= budget.ns) {
+                break self.phase.get() == Phase::Rest;
+            }
+        };
+        self.stepping.set(false);
+        let mut counts = self.counts.borrow_mut();
+        counts.slices += 1;
+        if budget.edges != u64::MAX {
+            counts.longest_ns = counts.longest_ns.max(monotonic_ns() - began_ns);
+        }
+        done
+    }
+
+    /// Ends what is in progress.
+    pub(super) fn finish(&self) -> bool {
+        self.phase.get() == Phase::Rest
+            || self.slice(Budget {
+                edges: u64::MAX,
+                ns: u64::MAX,
+            })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some((world, number)) = &self.world {
+            world.source.give_number(*number);
+        }
+    }
+}
+
+/// A collector of cycles: its boxes are of one thread. When it is dropped, cycles that nobody holds are destroyed; what
+/// is left lives by its counts alone.
+pub struct Cycles(pub(super) Rc<Inner>);
+
+impl Default for Cycles {
+    fn default() -> Cycles {
+        Cycles::new()
+    }
+}
+
+impl Cycles {
+    /// One without boxes, for values that have no edges to garbage-collected heaps. With such:
+    /// [`Runtime::cycles`](crate::typed::Runtime::cycles).
+    pub fn new() -> Cycles {
+        Cycles::with(None)
+    }
+
+    /// One whose number stands for it in the tables of a world's heaps.
+    pub(crate) fn of(world: &Rc<Shared>, number: u32) -> Cycles {
+        Cycles::with(Some((world.clone(), number)))
+    }
+
+    fn with(world: Option<(Rc<Shared>, u32)>) -> Cycles {
+        Cycles(Rc::new(Inner {
+            phase: Cell::new(Phase::Rest),
+            candidates: RefCell::default(),
+            graph: RefCell::default(),
+            tracer: RefCell::default(),
+            touched: RefCell::default(),
+            falling: RefCell::default(),
+            dropping: Cell::new(false),
+            stepping: Cell::new(false),
+            made: Cell::new(0),
+            threshold: Cell::new(FLOOR),
+            held: RefCell::default(),
+            counts: RefCell::default(),
+            world,
+        }))
+    }
+
+    /// A counted value. Each 64th does a slice of a collection, if one is due.
+    pub fn cc<T: Trace>(&self, value: T) -> Cc<T> {
+        let made = self.0.made.get() + 1;
+        self.0.made.set(made % EVERY);
+        if made == EVERY && (self.is_due() || self.0.phase.get() != Phase::Rest) {
+            let _ = self.step(Budget {
+                edges: UNITS,
+                ns: u64::MAX,
+            });
+        }
+        let mut counts = self.0.counts.borrow_mut();
+        counts.boxes += 1;
+        counts.values += 1;
+        drop(counts);
+        Cc {
+            to: make(&self.0, value),
+            owns: core::marker::PhantomData,
+        }
+    }
+
+    /// Whether enough counts have fallen that a collection is worth its work.
+    pub fn is_due(&self) -> bool {
+        self.0.candidates.borrow().len() >= self.0.threshold.get()
+    }
+
+    /// Begins a collection if none is in progress and there are candidates, and does a part of it (V3). Whether there is
+    /// nothing left to do. Within a destructor that it has called nothing is done.
+    pub fn step(&self, budget: Budget) -> bool {
+        if self.0.phase.get() == Phase::Rest && !self.0.stepping.get() {
+            if self.0.candidates.borrow().is_empty() {
+                return true;
+            }
+            self.0.begin();
+        }
+        self.0.slice(budget)
+    }
+
+    /// Destroys every cycle that nobody holds. Within a destructor that a slice has called nothing is done. Returns
+    /// the values destroyed.
+    pub fn collect(&self) -> u64 {
+        let before = self.0.counts.borrow().destroyed;
+        // What is in progress has not seen what fell since. Destructors may let more fall, which the next time sees.
+        if self.0.finish() {
+            let unbounded = Budget {
+                edges: u64::MAX,
+                ns: u64::MAX,
+            };
+            self.step(unbounded);
+        }
+        self.0.counts.borrow().destroyed - before
+    }
+
+    /// What it has done so far, and holds.
+    pub fn counts(&self) -> CycleCounts {
+        CycleCounts {
+            candidates: self.0.candidates.borrow().len(),
+            ..self.0.counts.borrow().clone()
+        }
+    }
+}
+
+impl Drop for Cycles {
+    fn drop(&mut self) {
+        self.collect();
+        self.0.finish();
+    }
+}

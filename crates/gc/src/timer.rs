@@ -1,0 +1,175 @@
+//! Heaps at rest, and memory that is short: what is collected and given back when nobody allocates.
+//!
+//! ```text
+//!   the host's loop ── tick(now) ──► each heap: nothing taken for `idle_ns`?
+//!        ▲                              ├─ something since the last collection ─► due: Idle ─► collected, given back
+//!        │ wakes it                     └─ nothing, and free memory is kept    ─► given back
+//!   Asker: a thread that calls a closure each period, and touches no heap
+//!
+//!   pressure(level) ─► Moderate: sweeps, gives back what is free      Critical: collects everything first
+//! ```
+//!
+//! The measure: what browsers learned is that a heap that grew fast is not looked at again when its page goes quiet,
+//! since all triggers are allocations; 20 seconds is Firefox's.
+//!
+//! T1  A rest is measured between two ticks, in the host's clock: without ticks there is none.
+//! T2  What is given back at the end of a rest is given back once, until something is allocated again.
+//! T3  Bytes given back are the heaps' and their source's own accounts, before less after.
+//!
+//! Not here: thresholds (`trigger`), giving back in passing (`heap`: poll).
+
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::Busy;
+use crate::heap::Heap;
+use crate::layout::CHUNK_BYTES;
+use crate::trigger::{Reason, Rest};
+use crate::world::World;
+
+/// How short memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// What is free is given back; nothing is collected.
+    Moderate,
+    /// Everything is collected first.
+    Critical,
+}
+
+/// What pressure, or the end of a rest, has done.
+#[derive(Clone, Debug, Default)]
+pub struct Relief {
+    /// Bytes that the heaps and their source hold less than before: heads, arenas, free memory that was kept.
+    pub returned_bytes: usize,
+    /// Names of heaps that were collected. Those that could not be, since closures run, are collected when these end.
+    pub collected: Vec<String>,
+    /// Why some could not.
+    pub refused: Option<Busy>,
+}
+
+impl Heap {
+    /// Sweeps everything and gives everything back that is free; within a finalizer nothing.
+    pub(crate) fn give_back(&self) {
+        if !self.collecting.get() && !self.is_finalizing() {
+            self.shrink();
+            self.triggers.gave_back();
+        }
+    }
+}
+
+impl World {
+    /// Bytes that its heaps and its source hold, used or free, and that may be resident.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let of_heap = |heap: &Rc<Heap>| {
+            let chunks = heap.chunks.borrow();
+            chunks.held_bytes() + chunks.dirty_bytes()
+        };
+        let kept = self.source().counts().ready * CHUNK_BYTES;
+        self.heaps().iter().map(of_heap).sum::<usize>() + kept
+    }
+
+    /// For the loop of a host, once in some seconds; `now_ns` is any clock that does not go back. Gives back what heaps
+    /// at rest keep, and returns those that are due for any reason: their collection is the host's, who knows the roots
+    /// ([`Heap::advance`]), and so is their [`Heap::shrink`] after it.
+    pub fn tick(&self, now_ns: u64) -> Vec<Rc<Heap>> {
+        let mut due = Vec::new();
+        for heap in self.heaps() {
+            match heap.triggers.rest(now_ns) {
+                Rest::Collect => heap.triggers.raise(Reason::Idle),
+                Rest::GiveBack => heap.give_back(),
+                Rest::No => {}
+            }
+            if heap.due().is_some() {
+                due.push(heap);
+            }
+        }
+        due
+    }
+
+    /// Memory is short: gives back what is free, at once. Critical: every heap is due for a collection, too, which is
+    /// the host's.
+    pub fn pressure(&self, level: Pressure) -> Relief {
+        let before = self.resident_bytes();
+        for heap in self.heaps() {
+            if level == Pressure::Critical {
+                heap.pressure();
+            }
+            heap.give_back();
+        }
+        Relief {
+            returned_bytes: before.saturating_sub(self.resident_bytes()),
+            ..Relief::default()
+        }
+    }
+}
+
+/// Collects `heap` for what is due, and notes what came of it. For heaps whose roots are all in tables.
+pub(crate) fn collect_due(
+    heap: &Heap,
+    relief: &mut Relief,
+    collect: impl FnOnce(Reason) -> Result<(), Busy>,
+) {
+    let Some(reason) = heap.due() else { return };
+    match collect(reason) {
+        Ok(()) => relief.collected.push(heap.name().to_owned()),
+        Err(busy) => relief.refused = Some(busy),
+    }
+}
+
+/// A thread that asks: it calls a closure each period, until it is dropped, and does nothing else. The closure wakes
+/// the host's loop, which calls `tick`; heaps are its thread's.
+pub struct Asker {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Asker {
+    /// Starts it. A period of half of [`Growth::idle_ns`](crate::Growth::idle_ns) finds a rest at most half as late
+    /// again.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start(
+        period: Duration,
+        mut ask: impl FnMut() + Send + 'static,
+    ) -> std::io::Result<Asker> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let heard = stop.clone();
+        let run = move || {
+            let (stopped, bell) = &*heard;
+            let mut guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            while !*guard {
+                let waited = bell.wait_timeout_while(guard, period, |stopped| !*stopped);
+                let (again, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                if timeout.timed_out() {
+                    drop(again);
+                    ask();
+                    guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                } else {
+                    guard = again;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("skinflint-ask".to_owned())
+            .spawn(run)?;
+        Ok(Asker {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Asker {
+    /// Waits for a closure that runs.
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A closure that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
