@@ -335,23 +335,12 @@ fn find(shared: &Shared, name: &str, path: &str) -> Option<Found> {
         return mount.own.map(Found::Text);
     }
     let file = inside(&mount.folder, rest)?;
-    Some(
-        Found::File(if file.is_dir() {
-            file.join("index.html")
-        } else {
-            file
-        })
-        .filter_file()?,
-    )
-}
-
-impl Found {
-    fn filter_file(self) -> Option<Found> {
-        match &self {
-            Found::File(path) if !path.is_file() => None,
-            _ => Some(self),
-        }
-    }
+    let file = if file.is_dir() {
+        file.join("index.html")
+    } else {
+        file
+    };
+    file.is_file().then_some(Found::File(file))
 }
 
 /// A path below a folder, or nothing (W1).

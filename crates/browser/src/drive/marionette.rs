@@ -6,8 +6,7 @@
 //! ```
 //!
 //! M1  A message says its length in decimal and a colon; more than [`LONGEST`] is refused.
-//! M2  Nothing is subscribed to: BiDi keeps a log of network and console events in the parent process, which a memory
-//!     test then measures.
+//! M2  Nothing is subscribed to, so that no events of pages are kept in the parent process on our behalf.
 //!
 //! Source: the protocol's description in Firefox's source documentation, "Marionette: Protocol", level 3.
 //!
