@@ -164,7 +164,7 @@ impl Local {
             return self.finalize_some(batch, most);
         }
         end_values(std::mem::take(&mut batch.pairs));
-        let end = batch.objects.len().min(batch.next + most);
+        let end = batch.objects.len().min(batch.next.saturating_add(most));
         let done = end - batch.next;
         for &(object, _) in &batch.objects[batch.next..end] {
             // SAFETY: Y2, Y3: doomed cells are not free before their drop.
@@ -188,7 +188,7 @@ impl Local {
                 unsafe { finalize(pair) };
             }
         }
-        let end = len.min(batch.next + most.max(len / 4 + 1));
+        let end = len.min(batch.next.saturating_add(most.max(len / 4 + 1)));
         let done = end - batch.next;
         for &(object, _) in &batch.objects[batch.next..end] {
             // SAFETY: Y2.
