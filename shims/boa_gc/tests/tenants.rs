@@ -331,6 +331,22 @@ fn what_marking_cannot_find_is_sifted_and_not_examined_in_the_pause() {
 }
 
 #[test]
+fn a_whole_collection_meets_garbage_that_is_half_ended() {
+    alone(|| {
+        let kept = ring(10);
+        // A cycle begins at some eleven hundred rings, and takes some hundreds.
+        for round in 0..if cfg!(miri) { 1 } else { 40 } {
+            for _ in 0..if cfg!(miri) { 20 } else { 1100 + round * 37 } {
+                drop(ring(10));
+            }
+            force_collect();
+            assert_eq!((stats().objects, stats().panics), (10, 0), "round {round}");
+        }
+        assert_eq!(kept.payload[0], 7);
+    });
+}
+
+#[test]
 fn what_is_freed_by_counts_goes_back_without_a_collection() {
     alone(|| {
         if cfg!(miri) {
