@@ -78,8 +78,8 @@ fn listeners_are_asked_cheapest_first_and_what_came_back_adds_up() {
     let decode = Ballast::new("images", Rebuild::Decode, 64);
     let compute = Ballast::new("layout", Rebuild::Compute, 32);
     bus.join(&lose);
-    bus.join(&decode);
     bus.join(&compute);
+    bus.join(&decode);
     let event = bus.press(Level::Near, 5 * SECOND).unwrap();
     let names: Vec<&str> = event.rows.iter().map(|row| row.listener.as_str()).collect();
     // What the user would see goes only when it must.
