@@ -285,7 +285,16 @@ fn threads_that_want_the_same_wait_for_one_decoder() {
 /// The bar: 100 large images that nobody looks at have at most 1.1 times their compressed size, within 30 s.
 #[test]
 fn a_page_of_100_images_shrinks_to_what_is_compressed() {
-    let output = Command::new(std::env::current_exe().unwrap())
+    let exe = std::env::current_exe().unwrap();
+    let library = exe.ancestors().nth(2).unwrap().join("libskinflint.so");
+    assert!(
+        library.exists(),
+        "{} is missing: cargo build -p skinflint-malloc-so",
+        library.display()
+    );
+    // glibc keeps the top of a thread's arena, some MB that would count for the start and not for the page.
+    let output = Command::new(exe)
+        .env("LD_PRELOAD", library)
         .args(["--exact", "inside_page", "--nocapture"])
         .env(INSIDE, "1")
         .output()
@@ -359,12 +368,7 @@ fn inside_page() {
             break;
         }
     }
-    println!(
-        "page: held {held} bytes for {compressed} compressed ({:.3}), {:.1} s after it was hidden; decoded {all}, most {most}",
-        held as f64 / compressed as f64,
-        hidden.elapsed().as_secs_f64()
-    );
-    assert!(held as f64 <= compressed as f64 * 1.1);
+    let (then, waited) = (resident().unwrap(), hidden.elapsed().as_secs_f64());
     assert!(
         most > all && all > 4 * compressed,
         "the test would show nothing: {most}"
@@ -381,5 +385,14 @@ fn inside_page() {
         })
         .sum();
     assert_eq!(sum, again);
+    // The floor is what is there without the page: what was free at the start does not count for it.
+    drop(page);
+    Trim::find().run();
+    held = held.max(then.saturating_sub(resident().unwrap()));
+    println!(
+        "page: held {held} bytes for {compressed} compressed ({:.3}), {waited:.1} s after it was hidden; decoded {all}, most {most}",
+        held as f64 / compressed as f64,
+    );
+    assert!(held as f64 <= compressed as f64 * 1.1);
     drop(Arc::clone(&set));
 }
