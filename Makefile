@@ -2,6 +2,7 @@
 #
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make test      everything that must hold: builds, all tests, the rules of the repository
+#   make shim-test   Boa's collector interface on our heap: its tests (part of `make test`)
 #   make model-test  rings, locks, frees by other threads and sweeping under loom: all meetings with up
 #                    to three preemptions (a minute)
 #   make contract-test-long  every program of the drop-in's contract in its long form
@@ -29,7 +30,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots js js-deps js-test js-engine-test install clean
+.PHONY: shim-test help deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots js js-deps js-test js-engine-test install clean
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -97,6 +98,7 @@ test: test-deps parquet-deps build
 	python3 -B bench/gc/trees.py --selftest
 	python3 -B bench/gc/js.py --selftest
 	@$(MAKE) --no-print-directory js-test
+	@$(MAKE) --no-print-directory shim-test
 	@if [ -x tests/run ]; then tests/run; fi
 	@$(MAKE) --no-print-directory browser-test
 	@$(MAKE) --no-print-directory check
@@ -189,6 +191,10 @@ screenshots: demo browser-deps
 # The drop-in's contract and real programs on it, in their long forms (about half an hour).
 contract-test-long: test-deps
 	SKINFLINT_LONG=1 $(CARGO) test --locked -p skinflint-cli --test dropin
+
+# Boa's collector interface on our heap, without Boa's engine.
+shim-test:
+	$(CARGO) test --locked --manifest-path shims/Cargo.toml --target-dir target/js -p boa_gc
 
 # The binary looks for its libraries beside itself and in ../lib/skinflint.
 install: build

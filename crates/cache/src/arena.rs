@@ -90,7 +90,9 @@ impl Arena {
     #[cold]
     #[inline(never)]
     fn alloc_slow(&self, layout: Layout) -> Result<NonNull<u8>, Refused> {
-        let refused = Refused { bytes: layout.size() };
+        let refused = Refused {
+            bytes: layout.size(),
+        };
         let needed = size_of::<Head>()
             .checked_add(layout.size())
             .and_then(|bytes| bytes.checked_add(layout.align().saturating_sub(ALIGN)))
@@ -231,7 +233,12 @@ impl Head {
         let place = block.start().cast::<Head>();
         debug_assert!(block.bytes() >= size_of::<Head>());
         // SAFETY: a block of ours that is large enough, aligned to 16.
-        unsafe { place.write(Head { block, before: None }) };
+        unsafe {
+            place.write(Head {
+                block,
+                before: None,
+            })
+        };
         place
     }
 }

@@ -24,8 +24,8 @@ use core::{fmt, ptr, slice};
 use std::io;
 use std::marker::PhantomData;
 
-pub use crate::fill::Refused;
 use crate::fill::Block;
+pub use crate::fill::Refused;
 use crate::measure::HeapBytes;
 
 /// Bytes of a first block: the smallest class of most allocators that is not for one or two words.
@@ -81,7 +81,9 @@ impl<T> Buf<T> {
         if size_of::<T>() == 0 {
             return usize::MAX;
         }
-        self.block.as_ref().map_or(0, |b| b.bytes() / size_of::<T>())
+        self.block
+            .as_ref()
+            .map_or(0, |b| b.bytes() / size_of::<T>())
     }
 
     #[inline]
@@ -130,7 +132,10 @@ impl<T> Buf<T> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, more: usize) -> Result<(), Refused> {
-        let needed = self.len.checked_add(more).ok_or(Refused { bytes: usize::MAX })?;
+        let needed = self
+            .len
+            .checked_add(more)
+            .ok_or(Refused { bytes: usize::MAX })?;
         let needed = bytes_of::<T>(needed)?;
         match &mut self.block {
             Some(block) => {
@@ -157,7 +162,8 @@ impl<T> Buf<T> {
     /// Keeps the first `len` items.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
-            let rest = ptr::slice_from_raw_parts_mut(self.start().wrapping_add(len), self.len - len);
+            let rest =
+                ptr::slice_from_raw_parts_mut(self.start().wrapping_add(len), self.len - len);
             self.len = len;
             // SAFETY: initialised, and no longer counted: a panic in a drop leaks, and drops nothing twice.
             unsafe { ptr::drop_in_place(rest) };

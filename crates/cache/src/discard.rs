@@ -133,7 +133,9 @@ impl Discards {
         let source: Box<[u8]> = source.into();
         let counts = &self.0.counts;
         counts.items.fetch_add(1, Ordering::Relaxed); // ORDER: statistics, here and below
-        counts.source_bytes.fetch_add(source.heap_bytes(), Ordering::Relaxed); // ORDER: as above
+        counts
+            .source_bytes
+            .fetch_add(source.heap_bytes(), Ordering::Relaxed); // ORDER: as above
         Discardable(Arc::new(Item {
             source,
             how,
@@ -245,7 +247,10 @@ impl<D: Decode> Discardable<D> {
             if !state.decoding {
                 break;
             }
-            state = item.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = item
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         state.decoding = true;
         drop(state);
@@ -280,7 +285,9 @@ impl<D: Decode> Turn<'_, D> {
         let bytes = value.heap_bytes();
         let counts = &item.set.counts;
         counts.decodes.fetch_add(1, Ordering::Relaxed); // ORDER: statistics, here and below
-        counts.decode_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed); // ORDER: as above
+        counts
+            .decode_ns
+            .fetch_add(took.as_nanos() as u64, Ordering::Relaxed); // ORDER: as above
         counts.decoded_bytes.fetch_add(bytes, Ordering::Relaxed); // ORDER: as above
         let mut state = locked(&item.state);
         state.decoded = Some(value);
@@ -308,7 +315,9 @@ impl<D: Decode> Sweep for Item<D> {
 
     fn is_decoded(&self) -> bool {
         // Somebody is at it: it is or will be.
-        self.state.try_lock().map_or(true, |state| state.decoded.is_some())
+        self.state
+            .try_lock()
+            .map_or(true, |state| state.decoded.is_some())
     }
 
     fn discard(&self) -> usize {
@@ -334,7 +343,9 @@ impl<D: Decode> Drop for Item<D> {
         let bytes = locked(&self.state).bytes;
         let counts = &self.set.counts;
         counts.items.fetch_sub(1, Ordering::Relaxed); // ORDER: statistics, here and below
-        counts.source_bytes.fetch_sub(self.source.heap_bytes(), Ordering::Relaxed); // ORDER: as above
+        counts
+            .source_bytes
+            .fetch_sub(self.source.heap_bytes(), Ordering::Relaxed); // ORDER: as above
         counts.decoded_bytes.fetch_sub(bytes, Ordering::Relaxed); // ORDER: as above
     }
 }

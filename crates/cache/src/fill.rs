@@ -105,7 +105,8 @@ impl Block {
 
     /// Makes it smaller, to the class of so many bytes; its contents up to there are kept.
     pub fn shrink(&mut self, bytes: usize) {
-        if learned(bytes.max(1)) < self.layout.size() && self.resize(learned(bytes.max(1))).is_ok() {
+        if learned(bytes.max(1)) < self.layout.size() && self.resize(learned(bytes.max(1))).is_ok()
+        {
             self.fill(bytes.max(1));
         }
     }

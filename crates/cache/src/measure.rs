@@ -66,7 +66,23 @@ macro_rules! without_blocks {
 }
 
 without_blocks!(
-    (), bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64,
+    (),
+    bool,
+    char,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64,
     &'static str
 );
 
@@ -81,7 +97,8 @@ fn block<T>(pointer: *const T, capacity: usize) -> usize {
 
 impl<T: HeapBytes> HeapBytes for Vec<T> {
     fn heap_bytes(&self) -> usize {
-        block(self.as_ptr(), self.capacity()) + self.iter().map(HeapBytes::heap_bytes).sum::<usize>()
+        block(self.as_ptr(), self.capacity())
+            + self.iter().map(HeapBytes::heap_bytes).sum::<usize>()
     }
 }
 

@@ -92,7 +92,9 @@ impl Decode for Still {
 }
 
 fn fits(width: usize, height: usize, each: usize, limit: usize) -> Result<(), PictureError> {
-    let bytes = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(each));
+    let bytes = width
+        .checked_mul(height)
+        .and_then(|pixels| pixels.checked_mul(each));
     match bytes {
         Some(bytes) if bytes <= limit => Ok(()),
         _ => Err(error(format!(
@@ -107,11 +109,15 @@ impl Still {
             bytes: self.limit_bytes,
         };
         let mut decoder = png::Decoder::new_with_limits(Cursor::new(source), limits);
-        decoder.set_transformations(png::Transformations::normalize_to_color8() | png::Transformations::ALPHA);
+        decoder.set_transformations(
+            png::Transformations::normalize_to_color8() | png::Transformations::ALPHA,
+        );
         let mut reader = decoder.read_info().map_err(error)?;
         let (width, height) = (reader.info().width, reader.info().height);
         fits(width as usize, height as usize, 4, self.limit_bytes)?;
-        let bytes = reader.output_buffer_size().ok_or_else(|| error("PNG: too large"))?;
+        let bytes = reader
+            .output_buffer_size()
+            .ok_or_else(|| error("PNG: too large"))?;
         let mut pixels = vec![0; bytes];
         let frame = reader.next_frame(&mut pixels).map_err(error)?;
         pixels.truncate(frame.buffer_size());
@@ -133,10 +139,14 @@ impl Still {
         use zune_jpeg::zune_core::options::DecoderOptions;
         let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGBA);
         let mut decoder = JpegDecoder::new_with_options(ZCursor::new(source), options);
-        decoder.decode_headers().map_err(|e| error(format!("JPEG: {e:?}")))?;
+        decoder
+            .decode_headers()
+            .map_err(|e| error(format!("JPEG: {e:?}")))?;
         let (width, height) = decoder.dimensions().ok_or_else(|| error("JPEG: no size"))?;
         fits(width, height, 4, self.limit_bytes)?;
-        let pixels = decoder.decode().map_err(|e| error(format!("JPEG: {e:?}")))?;
+        let pixels = decoder
+            .decode()
+            .map_err(|e| error(format!("JPEG: {e:?}")))?;
         Ok(Picture {
             width: width as u32,
             height: height as u32,
@@ -183,7 +193,13 @@ pub struct Animation {
 
 impl fmt::Debug for Animation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} frames of {} x {}", self.frames.len(), self.width, self.height)
+        write!(
+            f,
+            "{} frames of {} x {}",
+            self.frames.len(),
+            self.width,
+            self.height
+        )
     }
 }
 
@@ -234,7 +250,10 @@ impl Decode for Moving {
             bytes += frame.buffer.len();
             if bytes > self.limit_bytes {
                 let number = frames.len() + 1;
-                return Err(error(format!("GIF: frames up to number {number} have more than limit_bytes, {}", self.limit_bytes)));
+                return Err(error(format!(
+                    "GIF: frames up to number {number} have more than limit_bytes, {}",
+                    self.limit_bytes
+                )));
             }
             frames.push(Frame {
                 left: frame.left.into(),

@@ -85,7 +85,11 @@ fn listeners_are_asked_cheapest_first_and_what_came_back_adds_up() {
     // What the user would see goes only when it must.
     assert_eq!((names, event.spared), (vec!["images", "layout"], 1));
     assert_eq!((event.source, event.level), (Source::Button, Level::Near));
-    let dropped: Vec<usize> = event.rows.iter().map(|row| row.dropped_bytes >> 20).collect();
+    let dropped: Vec<usize> = event
+        .rows
+        .iter()
+        .map(|row| row.dropped_bytes >> 20)
+        .collect();
     assert_eq!(dropped, [16, 8]);
     let event = bus.press(Level::Critical, 5 * SECOND).unwrap();
     let came: i64 = event.rows.iter().map(|row| row.came_back_bytes).sum();
@@ -99,7 +103,10 @@ fn listeners_are_asked_cheapest_first_and_what_came_back_adds_up() {
     assert_eq!(bus.events().0.len(), 2);
     // Who is gone is not asked.
     drop(lose);
-    assert_eq!(bus.press(Level::Critical, 5 * SECOND).unwrap().rows.len(), 2);
+    assert_eq!(
+        bus.press(Level::Critical, 5 * SECOND).unwrap().rows.len(),
+        2
+    );
 }
 
 #[test]
@@ -112,8 +119,14 @@ fn a_known_wish_is_enough_and_spares_the_dear_ones() {
     bus.join(&cheap);
     // The program's own wish is critical: everybody. That of a level below would end with the first.
     let event = bus.relieve(4 << 20, 5 * SECOND).unwrap();
-    assert_eq!((event.source, event.rows.len(), event.wanted_bytes), (Source::Program, 2, 4 << 20));
-    assert_eq!(cheap.held.lock().unwrap().len() + dear.held.lock().unwrap().len(), 0);
+    assert_eq!(
+        (event.source, event.rows.len(), event.wanted_bytes),
+        (Source::Program, 2, 4 << 20)
+    );
+    assert_eq!(
+        cheap.held.lock().unwrap().len() + dear.held.lock().unwrap().len(),
+        0
+    );
 }
 
 struct Panics;
@@ -145,7 +158,10 @@ fn a_listener_that_panics_is_named_and_the_round_goes_on() {
     assert_eq!(event.rows[1].dropped_bytes, 8 << 20);
     assert!(event.to_string().contains("(panicked)"));
     std::thread::sleep(SECOND);
-    assert!(bus.press(Level::Critical, 5 * SECOND).is_some(), "its ticks panic, too");
+    assert!(
+        bus.press(Level::Critical, 5 * SECOND).is_some(),
+        "its ticks panic, too"
+    );
 }
 
 /// Who holds a cache's lock and is refused memory waits for the bus, which wants that lock: both waits end.
@@ -161,7 +177,11 @@ fn a_refusal_under_a_caches_lock_ends() {
     cache.with(&1, |_| unsafe { hook(context, 3, 4_096) });
     let took = begin.elapsed();
     assert!(took < SECOND, "{took:?}");
-    assert_eq!(bus.calls(), (1, 0), "it was answered, with what could be had");
+    assert_eq!(
+        bus.calls(),
+        (1, 0),
+        "it was answered, with what could be had"
+    );
     assert!(cache.stats().busy > 0);
     assert_eq!(cache.stats().entries, 1);
     // Free again, it gives.
@@ -209,7 +229,12 @@ fn threads() -> Vec<u64> {
     let mut found = Vec::new();
     for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
         let text = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
-        let of = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or("").trim();
+        let of = |name: &str| {
+            text.lines()
+                .find_map(|l| l.strip_prefix(name))
+                .unwrap_or("")
+                .trim()
+        };
         if of("Name:") == "skinflint-bus" {
             found.push(u64::from_str_radix(of("SigBlk:"), 16).unwrap());
         }
@@ -229,7 +254,10 @@ fn its_thread_takes_no_signal_ends_with_it_and_leaves_nothing_open() {
     assert_eq!(blocked[0] | may_not, u64::MAX);
     // The starting thread's own are as they were.
     let mine = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    assert!(mine.lines().any(|l| l.starts_with("SigBlk:") && l.trim_end().ends_with("0000000000000000")));
+    assert!(
+        mine.lines()
+            .any(|l| l.starts_with("SigBlk:") && l.trim_end().ends_with("0000000000000000"))
+    );
     drop(bus);
     assert_eq!(threads().len(), 0);
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
@@ -266,6 +294,13 @@ fn many_ask_at_once_and_all_are_answered() {
     assert_eq!(bus.calls(), (400, 0));
     let (events, forgotten) = bus.events();
     assert!(events.len() as u64 + forgotten <= 400);
-    assert!(events.iter().all(|e| e.source == Source::Allocator && e.level == Level::High));
-    assert_eq!(events.last().unwrap().number, events.len() as u64 + forgotten);
+    assert!(
+        events
+            .iter()
+            .all(|e| e.source == Source::Allocator && e.level == Level::High)
+    );
+    assert_eq!(
+        events.last().unwrap().number,
+        events.len() as u64 + forgotten
+    );
 }

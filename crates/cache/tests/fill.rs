@@ -19,8 +19,16 @@ const INSIDE: &str = "SKINFLINT_TEST_INSIDE";
 /// Allocators, and a symbol that only their library has.
 const ALLOCATORS: [(&str, &str, &std::ffi::CStr); 4] = [
     ("glibc", "", c"malloc_trim"),
-    ("jemalloc", "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", c"mallctl"),
-    ("mimalloc", "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0", c"mi_collect"),
+    (
+        "jemalloc",
+        "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+        c"mallctl",
+    ),
+    (
+        "mimalloc",
+        "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0",
+        c"mi_collect",
+    ),
     ("skinflint", "", c"skinflint_trim"),
 ];
 
@@ -59,7 +67,10 @@ fn slop_is_none_beneath_every_allocator() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name}: {text}");
-        assert!(text.contains(&format!("checked beneath {name}")), "{name}: {text}");
+        assert!(
+            text.contains(&format!("checked beneath {name}")),
+            "{name}: {text}"
+        );
     }
 }
 
@@ -68,7 +79,10 @@ fn inside() {
     let Ok(name) = std::env::var(INSIDE) else {
         return;
     };
-    let (_, _, symbol) = ALLOCATORS.iter().find(|a| a.0 == name).expect("a name of ours");
+    let (_, _, symbol) = ALLOCATORS
+        .iter()
+        .find(|a| a.0 == name)
+        .expect("a name of ours");
     // SAFETY: a name closed by a zero.
     assert!(!unsafe { libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()) }.is_null());
     arenas();
@@ -92,13 +106,21 @@ fn arenas() {
             sum += size as u64;
             values.push((bytes, i as u8));
         }
-        assert!(values.iter().all(|(bytes, mark)| bytes.iter().all(|b| b == mark)));
+        assert!(
+            values
+                .iter()
+                .all(|(bytes, mark)| bytes.iter().all(|b| b == mark))
+        );
         drop(values);
         assert_eq!(arena.used_bytes() as u64, sum, "round {round}");
         assert_eq!(arena.slop_bytes(), 0, "round {round}");
         assert!(arena.usable_bytes() as u64 >= sum);
         // Tails of chunks and heads are the only waste: below a sixteenth.
-        assert!(arena.usable_bytes() as u64 <= sum + sum / 16, "{} for {sum}", arena.usable_bytes());
+        assert!(
+            arena.usable_bytes() as u64 <= sum + sum / 16,
+            "{} for {sum}",
+            arena.usable_bytes()
+        );
         let aligned = arena.alloc(Page([7; 64]));
         assert_eq!(std::ptr::from_ref(aligned).addr() % 64, 0);
         arena.reset();
@@ -110,18 +132,27 @@ fn arenas() {
 struct Page(#[expect(dead_code, reason = "its size and place count")] [u8; 64]);
 
 fn next(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
 }
 
 /// Buffers of every length to 70,000 and some beyond: nothing is given that cannot be used, beyond an item.
 fn buffers(name: &str) {
     let mut capacities: BTreeMap<usize, usize> = BTreeMap::new();
-    for len in (1..70_000usize).step_by(7).chain([100_000, 131_072, 300_001, 5_000_001]) {
+    for len in (1..70_000usize)
+        .step_by(7)
+        .chain([100_000, 131_072, 300_001, 5_000_001])
+    {
         let buf: Buf<u8> = Buf::with_capacity(len);
         assert!(buf.capacity() >= len);
         // What glibc maps has 8 bytes more than can be asked for.
-        let most = if name == "glibc" && len >= 100_000 { 8 } else { 0 };
+        let most = if name == "glibc" && len >= 100_000 {
+            8
+        } else {
+            0
+        };
         assert!(buf.slop_bytes() <= most, "{len}: slop {}", buf.slop_bytes());
         assert_eq!(buf.heap_bytes(), buf.usable_bytes());
         capacities.insert(buf.capacity(), len);
@@ -136,7 +167,11 @@ fn buffers(name: &str) {
         assert!(buf.slop_bytes() < 12 + 8);
     }
     assert!(grown <= 16, "100,000 pushes: {grown} blocks");
-    assert!(buf.iter().zip(0..).all(|(item, i)| *item == [i, i + 1, i + 2]));
+    assert!(
+        buf.iter()
+            .zip(0..)
+            .all(|(item, i)| *item == [i, i + 1, i + 2])
+    );
     buf.truncate(10);
     buf.shrink_to_fit();
     assert!(buf.usable_bytes() <= 160, "{}", buf.usable_bytes());
@@ -195,10 +230,16 @@ fn an_arc_is_counted_with_its_counts() {
     }
     // 2 counts and 100 bytes, of glibc: 120. A wrong start would be a wild figure.
     assert_eq!(std::sync::Arc::new([0u8; 100]).heap_bytes(), 120);
-    assert_eq!(std::sync::Arc::<[u8]>::from(vec![0u8; 100]).heap_bytes(), 120);
+    assert_eq!(
+        std::sync::Arc::<[u8]>::from(vec![0u8; 100]).heap_bytes(),
+        120
+    );
     let wide = std::sync::Arc::new(Wide([1; 96])).heap_bytes();
     assert!((128..=136).contains(&wide), "{wide}");
-    assert_eq!(vec![String::from("0123456789"), String::new()].heap_bytes(), 56 + 24);
+    assert_eq!(
+        vec![String::from("0123456789"), String::new()].heap_bytes(),
+        56 + 24
+    );
     // SAFETY: null is allowed.
     assert_eq!(unsafe { measure::usable(std::ptr::null()) }, 0);
 }

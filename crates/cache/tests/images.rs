@@ -30,9 +30,13 @@ fn pixels(width: usize, height: usize, seed: u64) -> Vec<u8> {
     let mut out = format!("P6\n{width} {height}\n255\n").into_bytes();
     for y in 0..height {
         for x in 0..width {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let grain = (state >> 61) as usize;
-            let of = |by: usize| ((x * by / 97 + y * (4 - by) / 61 + seed as usize * 13) % 240 + grain) as u8;
+            let of = |by: usize| {
+                ((x * by / 97 + y * (4 - by) / 61 + seed as usize * 13) % 240 + grain) as u8
+            };
             out.extend_from_slice(&[of(1), of(2), of(3)]);
         }
     }
@@ -66,16 +70,28 @@ fn stills_are_what_another_decoder_sees() {
     let ppm = pixels(301, 173, 1);
     let png = through("pnmtopng", &[], &ppm);
     let picture = Still::default().decode(&png).unwrap();
-    assert_eq!((picture.width, picture.height, picture.pixels.clone()), judged(&png));
+    assert_eq!(
+        (picture.width, picture.height, picture.pixels.clone()),
+        judged(&png)
+    );
     assert_eq!(&picture.pixels[..3], &ppm[ppm.len() - 301 * 173 * 3..][..3]);
     let grey = through("pnmtopng", &[], &through("ppmtopgm", &[], &ppm));
-    assert_eq!(Still::default().decode(&grey).unwrap().pixels, judged(&grey).2);
+    assert_eq!(
+        Still::default().decode(&grey).unwrap().pixels,
+        judged(&grey).2
+    );
     let jpeg = through("pnmtojpeg", &["-quality", "85"], &ppm);
     let picture = Still::default().decode(&jpeg).unwrap();
     let (width, height, judged) = judged(&jpeg);
     assert_eq!((picture.width, picture.height), (width, height));
     // Two decoders may round a colour differently, by a step or two.
-    assert!(picture.pixels.iter().zip(&judged).all(|(a, b)| a.abs_diff(*b) <= 3));
+    assert!(
+        picture
+            .pixels
+            .iter()
+            .zip(&judged)
+            .all(|(a, b)| a.abs_diff(*b) <= 3)
+    );
 }
 
 #[test]
@@ -105,10 +121,23 @@ fn animation(width: usize, height: usize, frames: usize) -> Vec<u8> {
         let gif = through("ppmtogif", &[], &through("pnmquant", &["200"], &ppm));
         let file = folder.path().join(format!("{number}.gif"));
         std::fs::write(&file, gif).unwrap();
-        args.push(format!("--disposal={}", ["none", "background", "previous", "asis"][number % 4]));
+        args.push(format!(
+            "--disposal={}",
+            ["none", "background", "previous", "asis"][number % 4]
+        ));
         if number % 4 != 0 {
-            args.push(format!("--crop={},{}+{}x{}", number, number / 2, width / 2, height / 3));
-            args.push(format!("--position={},{}", (number * 7) % (width / 2), (number * 5) % (height / 2)));
+            args.push(format!(
+                "--crop={},{}+{}x{}",
+                number,
+                number / 2,
+                width / 2,
+                height / 3
+            ));
+            args.push(format!(
+                "--position={},{}",
+                (number * 7) % (width / 2),
+                (number * 5) % (height / 2)
+            ));
         } else {
             args.push("--no-crop".into());
             args.push("--position=0,0".into());
@@ -150,7 +179,11 @@ fn an_animation_is_a_quarter_of_its_32_bit_frames() {
     let folder = tempfile::tempdir().unwrap();
     let files: Vec<String> = (0..30)
         .map(|number| {
-            let gif = through("ppmtogif", &[], &through("pnmquant", &["256"], &pixels(400, 300, number)));
+            let gif = through(
+                "ppmtogif",
+                &[],
+                &through("pnmquant", &["256"], &pixels(400, 300, number)),
+            );
             let file = folder.path().join(format!("{number}.gif"));
             std::fs::write(&file, gif).unwrap();
             file.display().to_string()
@@ -164,7 +197,11 @@ fn an_animation_is_a_quarter_of_its_32_bit_frames() {
     // With the canvas that they are drawn into.
     let held = animation.heap_bytes() + 400 * 300 * 4;
     let ratio = held as f64 / animation.as_32_bit_bytes() as f64;
-    println!("animated GIF: {held} bytes, {:.3} of {} as 32-bit frames", ratio, animation.as_32_bit_bytes());
+    println!(
+        "animated GIF: {held} bytes, {:.3} of {} as 32-bit frames",
+        ratio,
+        animation.as_32_bit_bytes()
+    );
     assert!(ratio <= 0.3, "{ratio}");
 }
 
@@ -185,7 +222,12 @@ fn pins_and_waits_decide_what_stays() {
     assert!(about(3, set.stats().decoded_bytes));
     clock.advance(Duration::from_secs(4));
     assert!(about(1, set.sweep()));
-    let decoded = || items.iter().map(Discardable::is_decoded).collect::<Vec<_>>();
+    let decoded = || {
+        items
+            .iter()
+            .map(Discardable::is_decoded)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(decoded(), [true, false, true, false]);
     // Critical: all but what is pinned.
     assert!(about(1, set.discard_bytes(usize::MAX)));
@@ -195,11 +237,22 @@ fn pins_and_waits_decide_what_stays() {
     clock.advance(Duration::from_secs(11));
     set.sweep();
     let stats = set.stats();
-    assert_eq!((stats.decoded_bytes, stats.decodes, stats.pins, stats.discarded), (0, 4, 4, 4));
+    assert_eq!(
+        (
+            stats.decoded_bytes,
+            stats.decodes,
+            stats.pins,
+            stats.discarded
+        ),
+        (0, 4, 4, 4)
+    );
     drop(items);
     assert_eq!((set.stats().items, set.stats().source_bytes), (0, 0));
     let broken = set.add(b"\xFF\xD8 no more than that", Still::default());
-    assert!(broken.pin().is_err() && broken.pin().is_err(), "asked twice, it fails twice and does not hang");
+    assert!(
+        broken.pin().is_err() && broken.pin().is_err(),
+        "asked twice, it fails twice and does not hang"
+    );
 }
 
 #[test]
@@ -237,9 +290,19 @@ fn a_page_of_100_images_shrinks_to_what_is_compressed() {
         .env(INSIDE, "1")
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    println!("{}", text.lines().filter(|l| l.starts_with("page:")).collect::<Vec<_>>().join("\n"));
-    assert!(output.status.success() && text.contains("page: held"), "{text}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    println!(
+        "{}",
+        text.lines()
+            .filter(|l| l.starts_with("page:"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+    assert!(
+        output.status.success() && text.contains("page: held"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -250,8 +313,16 @@ fn inside_page() {
     // 100 images of ten files: what is held counts, not what it shows. Made before anything is measured.
     let files: Vec<Vec<u8>> = (0..10)
         .map(|number| match number % 2 {
-            0 => through("pnmtojpeg", &["-quality", "90"], &pixels(1_400, 1_000, number)),
-            _ => through("pnmtopng", &["-compression", "1"], &pixels(900, 700, number)),
+            0 => through(
+                "pnmtojpeg",
+                &["-quality", "90"],
+                &pixels(1_400, 1_000, number),
+            ),
+            _ => through(
+                "pnmtopng",
+                &["-compression", "1"],
+                &pixels(900, 700, number),
+            ),
         })
         .collect();
     let bus = Bus::start(Options::default()).unwrap();
@@ -259,14 +330,22 @@ fn inside_page() {
     let start = resident().unwrap();
     let set = Discards::new("images", Duration::from_secs(2), Clock::real());
     bus.join(&set);
-    let page: Vec<Discardable<Still>> = (0..100).map(|at| set.add(&files[at % 10], Still::default())).collect();
+    let page: Vec<Discardable<Still>> = (0..100)
+        .map(|at| set.add(&files[at % 10], Still::default()))
+        .collect();
     let compressed: usize = page.iter().map(|image| image.source().len()).sum();
     // All in view.
     let mut most = 0;
     let (mut sum, mut shown) = (0u64, Vec::new());
     for image in &page {
         shown.push(image.pin().unwrap());
-        sum += shown.last().unwrap().pixels.iter().map(|b| u64::from(*b)).sum::<u64>();
+        sum += shown
+            .last()
+            .unwrap()
+            .pixels
+            .iter()
+            .map(|b| u64::from(*b))
+            .sum::<u64>();
     }
     most = most.max(resident().unwrap() - start);
     let all: usize = set.stats().decoded_bytes;
@@ -286,8 +365,21 @@ fn inside_page() {
         hidden.elapsed().as_secs_f64()
     );
     assert!(held as f64 <= compressed as f64 * 1.1);
-    assert!(most > all && all > 4 * compressed, "the test would show nothing: {most}");
-    let again: u64 = page.iter().map(|i| i.pin().unwrap().pixels.iter().map(|b| u64::from(*b)).sum::<u64>()).sum();
+    assert!(
+        most > all && all > 4 * compressed,
+        "the test would show nothing: {most}"
+    );
+    let again: u64 = page
+        .iter()
+        .map(|i| {
+            i.pin()
+                .unwrap()
+                .pixels
+                .iter()
+                .map(|b| u64::from(*b))
+                .sum::<u64>()
+        })
+        .sum();
     assert_eq!(sum, again);
     drop(Arc::clone(&set));
 }

@@ -33,8 +33,13 @@ impl Group {
         let needs = "this test needs root and a memory control group hierarchy that can be written to \
             (in a container: --privileged, or a delegated group)";
         let groups = Groups::own();
-        let (version, _) = groups.memory.clone().unwrap_or_else(|| panic!("no memory control group: {needs}"));
-        let path = groups.root.join(format!("skinflint-test-{}-{name}", std::process::id()));
+        let (version, _) = groups
+            .memory
+            .clone()
+            .unwrap_or_else(|| panic!("no memory control group: {needs}"));
+        let path = groups
+            .root
+            .join(format!("skinflint-test-{}-{name}", std::process::id()));
         std::fs::create_dir(&path).unwrap_or_else(|e| panic!("{}: {e}; {needs}", path.display()));
         let group = Group(path);
         let file = match version {
@@ -63,7 +68,11 @@ impl Drop for Group {
 fn ours() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let library = exe.ancestors().nth(2).unwrap().join("libskinflint.so");
-    assert!(library.exists(), "{} is missing: cargo build -p skinflint-malloc-so", library.display());
+    assert!(
+        library.exists(),
+        "{} is missing: cargo build -p skinflint-malloc-so",
+        library.display()
+    );
     library
 }
 
@@ -102,7 +111,12 @@ fn text(output: &Output) -> String {
 }
 
 fn lives(output: &Output) {
-    assert!(output.status.success() && text(output).contains("lived"), "{:?}\n{}", output.status, text(output));
+    assert!(
+        output.status.success() && text(output).contains("lived"),
+        "{:?}\n{}",
+        output.status,
+        text(output)
+    );
 }
 
 #[test]
@@ -111,7 +125,11 @@ fn role() {
         return;
     };
     if let Ok(group) = std::env::var("SKINFLINT_TEST_GROUP") {
-        std::fs::write(Path::new(&group).join("cgroup.procs"), std::process::id().to_string()).unwrap();
+        std::fs::write(
+            Path::new(&group).join("cgroup.procs"),
+            std::process::id().to_string(),
+        )
+        .unwrap();
     }
     // Stalls are the whole machine's: others' would come into it.
     let options = Options {
@@ -160,7 +178,9 @@ fn grow(bus: Option<&Bus>, mebibytes: usize, pause: Duration) {
             std::thread::sleep(pause);
         }
         let old = key / 2;
-        let right = cache.with(&old, |value| value.iter().step_by(4_096).all(|b| *b == old as u8 | 1));
+        let right = cache.with(&old, |value| {
+            value.iter().step_by(4_096).all(|b| *b == old as u8 | 1)
+        });
         assert_ne!(right, Some(false), "key {old}");
     }
     cache.check().unwrap();
@@ -190,16 +210,30 @@ fn no_mmap(bus: Option<&Bus>) {
     for key in 0..1_600u64 {
         cache.insert(key, vec![1; 64 << 10], Duration::ZERO);
     }
-    refuse(&[libc::SYS_mmap, libc::SYS_mremap, libc::SYS_brk, libc::SYS_mprotect]);
+    refuse(&[
+        libc::SYS_mmap,
+        libc::SYS_mremap,
+        libc::SYS_brk,
+        libc::SYS_mprotect,
+    ]);
     // 64 MiB, which only the cache's memory can be.
     let mut blocks = Vec::with_capacity(1_024);
     for at in 0..1_024usize {
         blocks.push(vec![at as u8; 64 << 10]);
     }
-    assert!(blocks.iter().zip(0..).all(|(block, at)| block.iter().all(|b| *b == at as u8)));
+    assert!(
+        blocks
+            .iter()
+            .zip(0..)
+            .all(|(block, at)| block.iter().all(|b| *b == at as u8))
+    );
     if let Some(bus) = bus {
         let (events, _) = bus.events();
-        assert!(events.iter().any(|e| e.source == Source::Allocator && e.level == Level::Critical));
+        assert!(
+            events
+                .iter()
+                .any(|e| e.source == Source::Allocator && e.level == Level::Critical)
+        );
     }
 }
 
@@ -222,7 +256,10 @@ fn refuse(calls: &[libc::c_long]) {
         let fail = libc::SECCOMP_RET_ERRNO | libc::ENOMEM as u32;
         program.push(statement(libc::BPF_RET | libc::BPF_K, fail));
     }
-    program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
+    program.push(statement(
+        libc::BPF_RET | libc::BPF_K,
+        libc::SECCOMP_RET_ALLOW,
+    ));
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -230,7 +267,10 @@ fn refuse(calls: &[libc::c_long]) {
     // SAFETY: the program is valid and outlives the calls.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter), 0);
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter),
+            0
+        );
     }
 }
 
@@ -240,16 +280,40 @@ fn nothing_there() {
     unsafe {
         assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0, "needs root");
         let none = std::ptr::null();
-        assert_eq!(libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()), 0);
+        assert_eq!(
+            libc::mount(
+                none,
+                c"/".as_ptr(),
+                none,
+                libc::MS_REC | libc::MS_PRIVATE,
+                none.cast()
+            ),
+            0
+        );
         for place in [c"/sys/fs/cgroup", c"/proc/pressure"] {
-            assert_eq!(libc::mount(c"none".as_ptr(), place.as_ptr(), c"tmpfs".as_ptr(), 0, none.cast()), 0);
+            assert_eq!(
+                libc::mount(
+                    c"none".as_ptr(),
+                    place.as_ptr(),
+                    c"tmpfs".as_ptr(),
+                    0,
+                    none.cast()
+                ),
+                0
+            );
         }
     }
     // Threads made before have the old namespace: so the bus is started here.
     let bus = Bus::start(Options::default()).unwrap();
     let sources = bus.sources();
-    assert!(sources.len() >= 2 && sources.iter().all(|s| s.watched.is_err()), "{sources:?}");
-    assert!(sources.iter().any(|s| s.file.contains("pressure") && s.watched.as_ref().unwrap_err().contains("No such file")));
+    assert!(
+        sources.len() >= 2 && sources.iter().all(|s| s.watched.is_err()),
+        "{sources:?}"
+    );
+    assert!(
+        sources.iter().any(|s| s.file.contains("pressure")
+            && s.watched.as_ref().unwrap_err().contains("No such file"))
+    );
     let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("documents").build();
     bus.join(&cache);
     cache.insert(1, vec![1; 1 << 20], Duration::ZERO);
@@ -279,7 +343,12 @@ fn thrash() {
 fn a_group_that_would_kill_it_does_not_where_the_bus_is() {
     let group = Group::new("group", 160 * MIB);
     let killed = child("fast", false, Some(&group), true);
-    assert_eq!(killed.status.signal(), Some(libc::SIGKILL), "without the bus: {}", text(&killed));
+    assert_eq!(
+        killed.status.signal(),
+        Some(libc::SIGKILL),
+        "without the bus: {}",
+        text(&killed)
+    );
     let output = child("fast", true, Some(&group), true);
     lives(&output);
     // By the allocator or by the group, whoever was first.
@@ -290,7 +359,12 @@ fn a_group_that_would_kill_it_does_not_where_the_bus_is() {
 fn thresholds_of_the_group_are_enough_for_who_is_not_too_fast() {
     let group = Group::new("paced", 160 * MIB);
     let killed = child("paced", false, Some(&group), false);
-    assert_eq!(killed.status.signal(), Some(libc::SIGKILL), "without the bus: {}", text(&killed));
+    assert_eq!(
+        killed.status.signal(),
+        Some(libc::SIGKILL),
+        "without the bus: {}",
+        text(&killed)
+    );
     // Beneath glibc, which tells nobody.
     let output = child("paced", true, Some(&group), false);
     lives(&output);
@@ -300,7 +374,12 @@ fn thresholds_of_the_group_are_enough_for_who_is_not_too_fast() {
 #[test]
 fn a_limit_on_address_space_is_lived_with() {
     let ended = child("address space", false, None, true);
-    assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "without the bus: {}", text(&ended));
+    assert_eq!(
+        ended.status.signal(),
+        Some(libc::SIGABRT),
+        "without the bus: {}",
+        text(&ended)
+    );
     let output = child("address space", true, None, true);
     lives(&output);
     assert!(text(&output).contains("by allocator"), "{}", text(&output));
@@ -309,7 +388,12 @@ fn a_limit_on_address_space_is_lived_with() {
 #[test]
 fn a_kernel_that_maps_nothing_more_is_lived_with() {
     let ended = child("no mmap", false, None, true);
-    assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "without the bus: {}", text(&ended));
+    assert_eq!(
+        ended.status.signal(),
+        Some(libc::SIGABRT),
+        "without the bus: {}",
+        text(&ended)
+    );
     lives(&child("no mmap", true, None, true));
 }
 
@@ -322,8 +406,16 @@ fn what_is_missing_is_said_and_the_rest_works() {
 #[test]
 fn a_real_stall_arrives() {
     let bus = Bus::start(Options::default()).unwrap();
-    let psi = bus.sources().into_iter().find(|s| s.file == "/proc/pressure/memory").unwrap();
-    psi.watched.unwrap_or_else(|e| panic!("/proc/pressure/memory: {e}; a kernel with CONFIG_PSI is needed, not booted with psi=0"));
+    let psi = bus
+        .sources()
+        .into_iter()
+        .find(|s| s.file == "/proc/pressure/memory")
+        .unwrap();
+    psi.watched.unwrap_or_else(|e| {
+        panic!(
+            "/proc/pressure/memory: {e}; a kernel with CONFIG_PSI is needed, not booted with psi=0"
+        )
+    });
     let group = Group::new("thrash", 24 * MIB);
     let worker = std::thread::scope(|scope| {
         let worker = scope.spawn(|| child("thrash", false, Some(&group), false));
@@ -331,9 +423,17 @@ fn a_real_stall_arrives() {
         let mut arrived = false;
         while !arrived && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(100));
-            arrived = bus.events().0.iter().any(|e| matches!(e.source, Source::Psi | Source::GroupPsi));
+            arrived = bus
+                .events()
+                .0
+                .iter()
+                .any(|e| matches!(e.source, Source::Psi | Source::GroupPsi));
         }
-        assert!(arrived, "no signal; pressure: {:?}", std::fs::read_to_string("/proc/pressure/memory"));
+        assert!(
+            arrived,
+            "no signal; pressure: {:?}",
+            std::fs::read_to_string("/proc/pressure/memory")
+        );
         worker.join().unwrap()
     });
     lives(&worker);

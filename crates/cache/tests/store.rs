@@ -23,7 +23,9 @@ fn value(bytes: usize) -> Bytes {
 }
 
 fn next(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
 }
 
@@ -38,7 +40,10 @@ fn sums(cache: &Cache<u64, Bytes>) {
     let s = cache.stats();
     let gone = s.evicted + s.expired + s.released + s.removed + s.refused;
     assert_eq!(s.inserted, s.entries as u64 + gone, "{s:?}");
-    assert!(s.bytes + s.own_bytes <= s.allowed_bytes || s.entries == 0, "{s:?}");
+    assert!(
+        s.bytes + s.own_bytes <= s.allowed_bytes || s.entries == 0,
+        "{s:?}"
+    );
 }
 
 fn ask(level: Level) -> Ask {
@@ -132,7 +137,10 @@ fn what_is_not_used_goes_after_its_time_and_not_before() {
     // Tables went with them.
     assert_eq!(full - documents.bytes(), dropped);
     assert!(documents.bytes() < 10 * 11_000, "{}", documents.stats());
-    assert!((0..10).all(|key| documents.get(&key).is_some()), "found after the slots moved");
+    assert!(
+        (0..10).all(|key| documents.get(&key).is_some()),
+        "found after the slots moved"
+    );
     sums(&documents);
     clock.advance(Duration::from_secs(31 * 60));
     documents.tick(Level::Calm);
@@ -154,7 +162,10 @@ fn pressure_takes_the_cold_ones_and_the_limit_rises_slowly() {
     let before = cache.bytes();
     let dropped = cache.release(ask(Level::High));
     assert_eq!(before - cache.bytes(), dropped);
-    assert!((before / 2..before * 6 / 10).contains(&dropped), "{dropped} of {before}");
+    assert!(
+        (before / 2..before * 6 / 10).contains(&dropped),
+        "{dropped} of {before}"
+    );
     let warm = (0..50).filter(|key| cache.get(key).is_some()).count();
     assert!(warm >= 48, "{warm} of 50");
     sums(&cache);
@@ -166,7 +177,11 @@ fn pressure_takes_the_cold_ones_and_the_limit_rises_slowly() {
     }
     assert!(cache.bytes() <= allowed);
     cache.tick(Level::Near);
-    assert_eq!(cache.stats().allowed_bytes, allowed, "no rise while it is not calm");
+    assert_eq!(
+        cache.stats().allowed_bytes,
+        allowed,
+        "no rise while it is not calm"
+    );
     let mut ticks = 0;
     while cache.stats().allowed_bytes < 8 << 20 {
         cache.tick(Level::Calm);
@@ -207,7 +222,10 @@ fn a_budget_goes_to_the_cache_that_saves_most_and_floors_hold() {
             useful.insert(key, value(4_000), Duration::from_millis(5));
         }
         scanned.insert(step, value(4_000), Duration::from_micros(5));
-        assert!(budget.used_bytes() <= (8 << 20) + 8_192, "step {step}: {budget:?}");
+        assert!(
+            budget.used_bytes() <= (8 << 20) + 8_192,
+            "step {step}: {budget:?}"
+        );
     }
     let (a, b) = (useful.bytes(), scanned.bytes());
     assert!(a > 6 << 20, "useful {a}, scanned {b}");
@@ -253,7 +271,11 @@ fn values_are_dropped_without_the_lock() {
     let cache: Arc<Cache<u64, Arc<Nosy>>> = Cache::named("nosy").limit_bytes(1 << 20).build();
     let dropped = Arc::new(AtomicUsize::new(0));
     for key in 0..200 {
-        cache.insert(key, Arc::new(Nosy(dropped.clone(), Arc::downgrade(&cache))), Duration::ZERO);
+        cache.insert(
+            key,
+            Arc::new(Nosy(dropped.clone(), Arc::downgrade(&cache))),
+            Duration::ZERO,
+        );
     }
     cache.clear();
     assert_eq!(dropped.load(Ordering::Relaxed), 200);
@@ -274,7 +296,8 @@ fn threads_insert_look_and_squeeze_at_once() {
                 let mut seed = thread;
                 for _ in 0..30_000 {
                     let key = zipf(&mut seed, 3_000);
-                    let got = cache.get_or_make(key, |key| vec![*key as u8; 500 + *key as usize].into());
+                    let got =
+                        cache.get_or_make(key, |key| vec![*key as u8; 500 + *key as usize].into());
                     let right = got.len() == 500 + key as usize && got[0] == key as u8;
                     wrong.fetch_add(usize::from(!right), Ordering::Relaxed);
                     if key == 7 {

@@ -147,6 +147,9 @@ impl Local {
         {
             self.begin_marking(tenant, Reason::ClientBytes);
         } else if tenant.is_flush() || (tenant.settling.get() && self.doomed.borrow().is_empty()) {
+            // Where much was freed by counts, the next collection is due earlier, and less is kept for it.
+            let shrunk = self.growth.get().threshold(tenant.kept_bytes(), 0);
+            tenant.threshold.set(tenant.threshold.get().min(shrunk));
             tenant.settling.set(true);
             tenant.give_back_some(FLUSH_SLICE);
         }

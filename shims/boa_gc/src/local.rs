@@ -242,6 +242,9 @@ impl Local {
 
     /// Forgets a tenant without objects.
     pub(crate) fn forget_tenant(&self, tenant: &Rc<Tenant>) {
+        // Pointers into its memory may be waiting elsewhere (`marking`, M3).
+        self.abandon_marking(tenant);
+        tenant.give_back(0);
         let slot = &mut self.tenants.borrow_mut()[tenant.heap.id() as usize];
         *slot = None;
     }
@@ -269,9 +272,9 @@ impl Local {
         }
     }
 
-    /// Enters another; what was entered before.
-    pub(crate) fn enter(&self, tenant: *const Tenant) -> *const Tenant {
-        self.current.replace(tenant)
+    /// Enters another, which `tenants` has.
+    pub(crate) fn enter(&self, tenant: *const Tenant) {
+        self.current.set(tenant);
     }
 
     /// The default one.
@@ -300,7 +303,7 @@ impl Local {
     fn take_at_last(&self, vtable: &'static VTable, system: bool) -> core::ptr::NonNull<u8> {
         let tenant = self.current();
         if !self.busy.get() {
-            self.collect_now(&[tenant.clone()], Reason::Shortage);
+            self.collect_now(std::slice::from_ref(&tenant), Reason::Shortage);
         }
         match tenant.take(vtable, system) {
             Ok(cell) => cell,

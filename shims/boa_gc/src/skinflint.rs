@@ -36,13 +36,18 @@ pub struct Tenant {
 /// While it lives, [`Gc::new`](crate::Gc::new) allocates in the tenant that was entered.
 #[must_use]
 pub struct Guard {
-    before: *const Heap,
-    _entered: Rc<Heap>,
+    before: Rc<Heap>,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        local::get().enter(self.before);
+        let local = local::get();
+        let ended = self.before.closed.get();
+        local.enter(if ended {
+            local.default_tenant()
+        } else {
+            Rc::as_ptr(&self.before)
+        });
     }
 }
 
@@ -194,18 +199,18 @@ impl Tenant {
         }
     }
 
-    /// Allocates here until the guard is dropped. Guards end in the order opposite to that in which they began.
+    /// Allocates here until the guard is dropped. Guards end in the order opposite to that in which they began; one whose
+    /// tenant ended meanwhile leads back to the default tenant.
     pub fn enter(&self) -> Guard {
-        let before = local::get().enter(Rc::as_ptr(&self.heap));
-        Guard {
-            before,
-            _entered: self.heap.clone(),
-        }
+        let local = local::get();
+        let before = local.current();
+        local.enter(Rc::as_ptr(&self.heap));
+        Guard { before }
     }
 
     /// Collects it alone, at once.
     pub fn collect(&self) {
-        local::get().collect_now(&[self.heap.clone()], Reason::Asked);
+        local::get().collect_now(std::slice::from_ref(&self.heap), Reason::Asked);
     }
 
     /// What it holds.
@@ -227,7 +232,7 @@ impl Tenant {
     pub fn end(self) -> Ended {
         let local = local::get();
         local.leave(&self.heap);
-        local.collect_now(&[self.heap.clone()], Reason::End);
+        local.collect_now(std::slice::from_ref(&self.heap), Reason::End);
         if self.heap.objects() > 0 {
             // Cycles through other tenants.
             local.collect_now(&local.all_tenants(), Reason::End);
@@ -322,7 +327,7 @@ pub fn tick(now_ns: u64) -> usize {
         if made != seen {
             tenant.looked.set((made, now_ns));
         } else if made != tenant.collected_made.get() && now_ns.saturating_sub(since) >= idle_ns {
-            local.collect_now(&[tenant.clone()], Reason::Idle);
+            local.collect_now(std::slice::from_ref(&tenant), Reason::Idle);
             tenant.give_back(0);
             collected += 1;
         }

@@ -103,9 +103,10 @@ macro_rules! custom_trace {
     ($this:ident, $mark:ident, $visit:expr) => {
         #[inline]
         unsafe fn trace(&self, tracer: &mut $crate::Tracer) {
-            // SAFETY: whoever implements the trait promises that the parts are told as they should be.
-            let mut $mark =
-                |part: &dyn $crate::Trace| unsafe { $crate::Trace::trace(part, tracer) };
+            let mut $mark = |part: &dyn $crate::Trace| {
+                // SAFETY: whoever implements the trait promises that the parts are told as they should be.
+                unsafe { $crate::Trace::trace(part, tracer) }
+            };
             let $this = self;
             $visit
         }

@@ -304,6 +304,106 @@ fn growth_is_collected_in_steps_and_cycles_go() {
 }
 
 #[test]
+fn what_marking_cannot_find_is_sifted_and_not_examined_in_the_pause() {
+    alone(|| {
+        if cfg!(miri) {
+            return;
+        }
+        // No new object leads here.
+        let lasting = ring(30_000);
+        for _ in 0..20_000 {
+            drop(ring(10));
+        }
+        let now = stats();
+        let events = skinflint::collections();
+        let finals = events
+            .iter()
+            .filter(|event| event.step == Step::Final)
+            .count() as u64;
+        assert!(finals >= 2, "{now:?}");
+        let missed = now.suspects - now.by_examination;
+        assert!(
+            missed <= finals * 4096,
+            "{missed} alive in {finals} last steps: {now:?}"
+        );
+        assert_eq!(lasting.payload[0], 7);
+    });
+}
+
+#[test]
+fn a_whole_collection_meets_garbage_that_is_half_ended() {
+    alone(|| {
+        let kept = ring(10);
+        for round in 0..if cfg!(miri) { 50 } else { 30_000 } {
+            drop(ring(10));
+            // At every place in a batch, sooner or later.
+            if round % 701 == 700 {
+                force_collect();
+                assert_eq!(stats().objects, 10);
+            }
+        }
+        for round in 0..if cfg!(miri) { 0 } else { 20 } {
+            while stats().by_examination == 0 || stats().objects < 9_000 + round * 67 {
+                drop(ring(10));
+            }
+            force_collect();
+            assert_eq!((stats().objects, stats().panics), (10, 0));
+        }
+        assert_eq!(kept.payload[0], 7);
+    });
+}
+
+#[test]
+fn what_is_freed_by_counts_goes_back_without_a_collection() {
+    alone(|| {
+        if cfg!(miri) {
+            return;
+        }
+        // No collection is due, so that none gives it back; half of what may grow before the next is kept.
+        skinflint::set_growth(Growth {
+            floor_bytes: 12 << 20,
+            ..Growth::TENANT
+        });
+        let tab = Tenant::new("tab", usize::MAX);
+        let _in = tab.enter();
+        let mut list = node(None);
+        for _ in 0..100_000 {
+            list = node(Some(list));
+        }
+        let full = tab.row();
+        drop(list);
+        for _ in 0..60_000 {
+            drop(node(None));
+        }
+        let row = tab.row();
+        assert!(full.chunks >= 10 && row.chunks <= 7, "{full:?} {row:?}");
+        assert!(
+            skinflint::collections()
+                .iter()
+                .all(|event| event.step != Step::Whole)
+        );
+    });
+}
+
+#[test]
+fn a_guard_does_not_lead_back_to_a_tenant_that_has_ended() {
+    alone(|| {
+        let (one, two) = (
+            Tenant::new("one", usize::MAX),
+            Tenant::new("two", usize::MAX),
+        );
+        let outer = one.enter();
+        let inner = two.enter();
+        assert_eq!(one.end().objects_left, 0);
+        drop(inner);
+        let kept = ring(10);
+        drop(outer);
+        assert_eq!(rows()[0].objects, 10, "in the default one");
+        assert_eq!(kept.payload[0], 7);
+    });
+}
+
+#[test]
 fn an_observer_is_told_of_every_object_once() {
     thread_local!(static ALIVE: Cell<i64> = const { Cell::new(0) });
     alone(|| {

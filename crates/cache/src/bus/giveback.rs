@@ -33,7 +33,8 @@ pub enum Trim {
     Glibc,
 }
 
-type Mallctl = unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;
+type Mallctl =
+    unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;
 
 fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a name closed by a zero; nothing is called.
@@ -47,16 +48,24 @@ impl Trim {
         // SAFETY: each name is a function of this type, by the header of its library.
         unsafe {
             if let Some(f) = symbol(c"skinflint_trim") {
-                return Trim::Skinflint(core::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(f));
+                return Trim::Skinflint(core::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn() -> c_int,
+                >(f));
             }
             if let Some(f) = symbol(c"mi_collect") {
-                return Trim::Mimalloc(core::mem::transmute::<*mut c_void, unsafe extern "C" fn(bool)>(f));
+                return Trim::Mimalloc(core::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(bool),
+                >(f));
             }
             if let Some(f) = symbol(c"mallctl") {
                 return Trim::Jemalloc(core::mem::transmute::<*mut c_void, Mallctl>(f));
             }
             if let Some(f) = symbol(c"MallocExtension_ReleaseFreeMemory") {
-                return Trim::Tcmalloc(core::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(f));
+                return Trim::Tcmalloc(
+                    core::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(f),
+                );
             }
         }
         Trim::Glibc

@@ -170,7 +170,13 @@ impl Bus {
         self.ask(Source::Program, Level::Critical, wanted_bytes, patience)
     }
 
-    fn ask(&self, source: Source, level: Level, wanted: usize, patience: Duration) -> Option<Event> {
+    fn ask(
+        &self,
+        source: Source,
+        level: Level,
+        wanted: usize,
+        patience: Duration,
+    ) -> Option<Event> {
         let bell = self.shared.bell;
         if level == Level::Calm || !bell.may_wait() {
             return None;
@@ -223,7 +229,8 @@ impl Bus {
 
     /// Tells a preloaded or linked `libskinflint.so`, if there is one. `false`: there is none.
     pub fn hook_preloaded(&self) -> bool {
-        type Add = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void, i32, usize), *mut c_void) -> i32;
+        type Add =
+            unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void, i32, usize), *mut c_void) -> i32;
         // SAFETY: a name closed by a zero; nothing is called.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"skinflint_on_pressure".as_ptr()) };
         if found.is_null() {
@@ -317,7 +324,9 @@ impl Loop {
             self.look(&ready);
             self.tick();
             // ORDER: a figure.
-            self.shared.level.store(self.gauge.level() as u32, Ordering::Relaxed);
+            self.shared
+                .level
+                .store(self.gauge.level() as u32, Ordering::Relaxed);
         }
         self.shared.bell.retire();
     }
@@ -328,7 +337,11 @@ impl Loop {
 
     /// Sleeps until something is to be done; says which files are ready.
     fn sleep(&self) -> Vec<bool> {
-        let poll_of = |(fd, events)| libc::pollfd { fd, events, revents: 0 };
+        let poll_of = |(fd, events)| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
         let mut polled = vec![poll_of((self.shared.bell.fd(), libc::POLLIN))];
         if let Some(watch) = &self.watch {
             polled.extend(watch.polled().map(poll_of));
@@ -355,7 +368,10 @@ impl Loop {
         }
         let signals = watch.signals(ready);
         self.next_look = now + Duration::from_millis(watch.look_again_ms());
-        let Some(worst) = signals.into_iter().max_by_key(|s| (s.level, s.wanted_bytes)) else {
+        let Some(worst) = signals
+            .into_iter()
+            .max_by_key(|s| (s.level, s.wanted_bytes))
+        else {
             return;
         };
         let now_ms = self.now_ms();
@@ -373,9 +389,16 @@ impl Loop {
     fn round(&mut self, signal: Signal) {
         self.rounds += 1;
         let listeners = self.listeners();
-        let event = round::run(&listeners, signal, self.shared.trim, self.now_ms(), self.rounds);
+        let event = round::run(
+            &listeners,
+            signal,
+            self.shared.trim,
+            self.now_ms(),
+            self.rounds,
+        );
         let now_ms = self.now_ms();
-        self.gauge.round(signal.level, round::is_little(&event), now_ms);
+        self.gauge
+            .round(signal.level, round::is_little(&event), now_ms);
         if let Some(act) = &*locked(&self.shared.on_event) {
             act(&event);
         }
@@ -399,7 +422,8 @@ impl Loop {
         self.gauge.pass(now_ms);
         let level = self.gauge.level();
         for listener in self.listeners() {
-            let ticked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.tick(level)));
+            let ticked =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.tick(level)));
             // Its panic was printed; the others have their turn (Q2).
             drop(ticked);
         }

@@ -32,7 +32,13 @@ pub fn is_little(event: &Event) -> bool {
 }
 
 /// Runs one. `at_ms`, `number`: for the log.
-pub fn run(listeners: &[Arc<dyn Listener>], signal: Signal, trim: Trim, at_ms: u64, number: u64) -> Event {
+pub fn run(
+    listeners: &[Arc<dyn Listener>],
+    signal: Signal,
+    trim: Trim,
+    at_ms: u64,
+    number: u64,
+) -> Event {
     let begin = Instant::now();
     let mut order: Vec<&Arc<dyn Listener>> = listeners.iter().collect();
     order.sort_by_key(|listener| listener.rebuild());

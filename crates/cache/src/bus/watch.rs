@@ -110,7 +110,11 @@ impl Watch {
         if self.stalls {
             self.stalls_of(Path::new("/proc/pressure/memory"), Source::Psi);
             // The root's file is the system's once more.
-            let own = self.groups.unified.clone().filter(|group| group.join("cgroup.type").exists());
+            let own = self
+                .groups
+                .unified
+                .clone()
+                .filter(|group| group.join("cgroup.type").exists());
             if let Some(group) = own {
                 self.stalls_of(&group.join("memory.pressure"), Source::GroupPsi);
             }
@@ -120,7 +124,9 @@ impl Watch {
             Some((Version::V2, dir)) => self.second(&dir),
             None => self.note(
                 Path::new("/proc/self/cgroup"),
-                Err(io::Error::other("the process is in no memory control group")),
+                Err(io::Error::other(
+                    "the process is in no memory control group",
+                )),
             ),
         }
     }
@@ -136,7 +142,11 @@ impl Watch {
         let mut result = Ok(());
         for (share, stall_ms, level) in STALLS {
             // W4
-            let most = if source == Source::Psi { Level::High } else { Level::Critical };
+            let most = if source == Source::Psi {
+                Level::High
+            } else {
+                Level::Critical
+            };
             let level = level.min(most);
             match trigger(file, share, stall_ms) {
                 Ok(fd) => self.open.push(Open {
@@ -151,7 +161,11 @@ impl Watch {
 
     fn first(&mut self, dir: &Path) {
         let pressure = register(dir, "memory.pressure_level", "medium");
-        self.keep(&dir.join("memory.pressure_level"), About::Pressure, pressure);
+        self.keep(
+            &dir.join("memory.pressure_level"),
+            About::Pressure,
+            pressure,
+        );
         let Some(room) = self.groups.room() else {
             return;
         };
@@ -207,7 +221,9 @@ impl Watch {
                 About::Counts => {
                     // Reading is what makes the next change an event.
                     let dir = self.groups.memory.as_ref().map(|(_, dir)| dir.clone());
-                    let counts = dir.and_then(|dir| group::events(&dir)).unwrap_or(self.counts);
+                    let counts = dir
+                        .and_then(|dir| group::events(&dir))
+                        .unwrap_or(self.counts);
                     if counts.2 > self.counts.2 {
                         signals.push(Signal {
                             source: Source::GroupReclaim,

@@ -108,7 +108,9 @@ impl Budget {
         // A little more than is wanted, so that not every insertion settles. Each turn asks another one, or ends.
         let mut asked = vec![false; members.len()];
         loop {
-            let over = self.used_bytes().saturating_sub(self.limit - self.limit / 64);
+            let over = self
+                .used_bytes()
+                .saturating_sub(self.limit - self.limit / 64);
             let worst = members
                 .iter()
                 .enumerate()

@@ -121,7 +121,9 @@ mod tests {
         let (mut index, mut judge) = (Index::default(), HashMap::<u32, u64>::new());
         let mut seed = 42u64;
         for step in 0..40_000u32 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(99);
             let slot = (seed >> 40) as u32 % 700;
             let hash = u64::from(slot % 90) << 20;
             if judge.contains_key(&slot) {
@@ -137,7 +139,11 @@ mod tests {
             if step % 97 == 0 {
                 for slot in 0..700u32 {
                     let found = index.find(u64::from(slot % 90) << 20, |s| s == slot);
-                    assert_eq!(found.is_some(), judge.contains_key(&slot), "step {step}, slot {slot}");
+                    assert_eq!(
+                        found.is_some(),
+                        judge.contains_key(&slot),
+                        "step {step}, slot {slot}"
+                    );
                 }
             }
         }

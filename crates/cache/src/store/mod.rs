@@ -116,7 +116,9 @@ impl Builder {
         };
         let each = limit / self.shards;
         let cache = Arc::new(Cache {
-            shards: (0..self.shards).map(|_| Mutex::new(Shard::new(each))).collect(),
+            shards: (0..self.shards)
+                .map(|_| Mutex::new(Shard::new(each)))
+                .collect(),
             allowed: AtomicUsize::new(limit),
             limit,
             counts: Counts::default(),
@@ -197,7 +199,9 @@ where
     fn lock(&self, hash: u64) -> MutexGuard<'_, Shard<K, V>> {
         // The top bits: the others are the sketch's and the index's.
         let at = (hash >> 32 >> 24) as usize & (self.shards.len() - 1);
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[at]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value of a key. Cost: a hash, a lock, five words of counts.
@@ -272,7 +276,10 @@ where
             let mut shard = self.lock(hash);
             let before = shard.bytes + shard.own_bytes();
             let inserted = shard.insert(hash, (key, value), (bytes, cost_ns, now_ms), &mut trash);
-            (inserted, (shard.bytes + shard.own_bytes()) as isize - before as isize)
+            (
+                inserted,
+                (shard.bytes + shard.own_bytes()) as isize - before as isize,
+            )
         };
         count(&self.counts.inserted, 1);
         count(&self.counts.made_ns, cost_ns);
@@ -294,7 +301,8 @@ where
     {
         let hash = self.hasher.hash_one(key);
         let mut trash = Trash::new();
-        self.lock(hash).remove(hash, |other| other.borrow() == key, &mut trash);
+        self.lock(hash)
+            .remove(hash, |other| other.borrow() == key, &mut trash);
         let there = !trash.0.is_empty();
         count(&self.counts.removed, u64::from(there));
         self.went(&trash);
@@ -330,7 +338,12 @@ where
         dropped
     }
 
-    fn release_shard(&self, shard: &Mutex<Shard<K, V>>, part: usize, until: Option<Instant>) -> usize {
+    fn release_shard(
+        &self,
+        shard: &Mutex<Shard<K, V>>,
+        part: usize,
+        until: Option<Instant>,
+    ) -> usize {
         let mut dropped = 0;
         loop {
             let mut trash = Trash::new();
@@ -440,7 +453,10 @@ where
             shard.check()?;
             if shard.count() > 0 && shard.bytes + shard.own_bytes() > shard.allowed {
                 let (bytes, own) = (shard.bytes, shard.own_bytes());
-                return Err(format!("{bytes} bytes and {own} of its own, {} allowed", shard.allowed));
+                return Err(format!(
+                    "{bytes} bytes and {own} of its own, {} allowed",
+                    shard.allowed
+                ));
             }
         }
         Ok(())
@@ -545,7 +561,9 @@ where
     fn fade(&self) {
         // ORDER: a statistic; a hit that comes between the two is lost to it.
         let recent = self.counts.recent_ns.load(Ordering::Relaxed);
-        self.counts.recent_ns.fetch_sub(recent / 2, Ordering::Relaxed); // ORDER: as above
+        self.counts
+            .recent_ns
+            .fetch_sub(recent / 2, Ordering::Relaxed); // ORDER: as above
     }
 
     fn give(&self, bytes: usize) -> usize {

@@ -191,14 +191,18 @@ impl<K: Eq, V> Shard<K, V> {
         self.unlink(at);
         let slots = &self.slots;
         let hash = slots[at as usize].hash;
-        self.index.remove(hash, at, |other| slots[other as usize].hash);
+        self.index
+            .remove(hash, at, |other| slots[other as usize].hash);
         let slot = &mut self.slots[at as usize];
         self.bytes -= slot.bytes;
         slot.after = self.free;
         self.free = at;
         if let Some(entry) = slot.entry.take() {
             let bytes = slot.bytes;
-            trash.0.push(Gone { _entry: entry, bytes });
+            trash.0.push(Gone {
+                _entry: entry,
+                bytes,
+            });
         }
     }
 
@@ -230,7 +234,10 @@ impl<K: Eq, V> Shard<K, V> {
     ) -> Inserted {
         self.remove(hash, |key| *key == entry.0, trash);
         if bytes > self.allowed / 2 {
-            trash.0.push(Gone { _entry: entry, bytes });
+            trash.0.push(Gone {
+                _entry: entry,
+                bytes,
+            });
             return Inserted::TooLarge;
         }
         let at = self.room(trash);
@@ -257,7 +264,10 @@ impl<K: Eq, V> Shard<K, V> {
     /// bound would displace half of the entries and stay half empty.
     fn room(&mut self, trash: &mut Trash<K, V>) -> u32 {
         let doubled = self.slots.len() == self.slots.capacity() && self.free == NONE;
-        if doubled && self.count() > 0 && self.bytes + self.own_bytes() + self.slots.usable_bytes() > self.allowed {
+        if doubled
+            && self.count() > 0
+            && self.bytes + self.own_bytes() + self.slots.usable_bytes() > self.allowed
+        {
             self.evict_one(NONE, trash);
         }
         if self.free != NONE {
@@ -350,7 +360,11 @@ impl<K: Eq, V> Shard<K, V> {
             at = Some(self.window.tail);
         }
         if at.is_none() && self.is_over() && self.count() > 0 {
-            at = Some(but).filter(|at| self.slots.get(*at as usize).is_some_and(|slot| slot.entry.is_some()));
+            at = Some(but).filter(|at| {
+                self.slots
+                    .get(*at as usize)
+                    .is_some_and(|slot| slot.entry.is_some())
+            });
         }
         at.inspect(|at| self.take(*at, trash)).is_some()
     }
@@ -371,7 +385,13 @@ impl<K: Eq, V> Shard<K, V> {
 
     /// Lets those go that were not used since; looks at slots from `from` on, and takes at most `most`. Returns where
     /// to go on, if there is more. Cost: a look at each slot.
-    pub fn expire(&mut self, before_ms: u64, from: usize, most: usize, trash: &mut Trash<K, V>) -> Option<usize> {
+    pub fn expire(
+        &mut self,
+        before_ms: u64,
+        from: usize,
+        most: usize,
+        trash: &mut Trash<K, V>,
+    ) -> Option<usize> {
         for at in from..self.slots.len() {
             if trash.0.len() >= most {
                 return Some(at);
@@ -431,7 +451,10 @@ impl<K: Eq, V> Shard<K, V> {
                 (bytes, count, before, at) = (bytes + slot.bytes, count + 1, at, slot.after);
             }
             if (bytes, count, before) != (queue.bytes, queue.count, queue.tail) {
-                return Err(format!("{which:?}: {bytes} bytes, {count} entries, counted {} and {}", queue.bytes, queue.count));
+                return Err(format!(
+                    "{which:?}: {bytes} bytes, {count} entries, counted {} and {}",
+                    queue.bytes, queue.count
+                ));
             }
             all += bytes;
         }
@@ -444,6 +467,9 @@ impl<K: Eq, V> Shard<K, V> {
 
 impl<K, V> Slot<K, V> {
     fn without(&self) -> Slot<K, V> {
-        Slot { entry: None, ..*self }
+        Slot {
+            entry: None,
+            ..*self
+        }
     }
 }

@@ -25,7 +25,9 @@ pub struct Sketch {
 }
 
 fn mixed(hash: u64, row: u64) -> u64 {
-    let mixed = hash.wrapping_add(row.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = hash
+        .wrapping_add(row.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        .wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed ^ (mixed >> 31)
 }
 
@@ -142,11 +144,21 @@ mod tests {
         // Doubled, every count is as it was.
         let before: Vec<u8> = (0..500).map(|key| sketch.count(hash(key))).collect();
         sketch.reserve(4_000);
-        assert_eq!(before, (0..500).map(|key| sketch.count(hash(key))).collect::<Vec<_>>());
+        assert_eq!(
+            before,
+            (0..500)
+                .map(|key| sketch.count(hash(key)))
+                .collect::<Vec<_>>()
+        );
         // Halved, none is below what it was.
         sketch.shrink(500);
         assert!(sketch.bytes() <= 4_200);
-        assert!(before.iter().zip(0..).all(|(count, key)| sketch.count(hash(key)) >= *count));
+        assert!(
+            before
+                .iter()
+                .zip(0..)
+                .all(|(count, key)| sketch.count(hash(key)) >= *count)
+        );
     }
 
     #[test]
