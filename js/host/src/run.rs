@@ -31,10 +31,10 @@ use crate::watch;
 const STILL: f64 = 0.005;
 /// Between two looks.
 const LOOK_MS: u64 = 150;
-/// Most looks, and so 3 s at most.
-const LOOKS: usize = 20;
-/// In a row that must be still.
-const STILL_LOOKS: usize = 4;
+/// Most looks, and so 6 s at most.
+const LOOKS: usize = 40;
+/// In a row that must be still: longer than allocators wait before they give back (ours: half a second).
+const STILL_LOOKS: usize = 8;
 
 struct Run<'a> {
     args: &'a JsArgs,
