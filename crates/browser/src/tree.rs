@@ -298,7 +298,7 @@ mod tests {
             "utility:network.mojom.NetworkService"
         );
         assert_eq!(
-            role_of(b"firefox\0-contentproc\0-x\012\0tab\0", "Web Content"),
+            role_of(b"firefox\0-contentproc\0-x\x0012\0tab\0", "Web Content"),
             "tab"
         );
         assert_eq!(role_of(b"", "WebKitWebProces"), "WebKitWebProces");

@@ -121,7 +121,7 @@ fn what_is_not_marked_is_told_and_marks_are_taken_away() {
         heap.free(objects[6]);
         heap.free(objects[7]);
     }
-    let expected = |n: &usize| (n % 3 != 0 || *n == 3) && *n != 7;
+    let expected = |n: &usize| (!n.is_multiple_of(3) || *n == 3) && *n != 7;
     let expected: Vec<_> = (0..1000).filter(expected).map(|n| objects[n]).collect();
     let sorted = |mut objects: Vec<NonNull<u8>>| {
         objects.sort();

@@ -205,7 +205,7 @@ fn addresses_become_ids_and_what_was_missed_is_counted() {
             let shared = shared.clone();
             std::thread::spawn(move || {
                 for n in 0..1000 {
-                    let addr = (thread + 1) << 20 | n % 7 << 4;
+                    let addr = ((thread + 1) << 20) | ((n % 7) << 4);
                     shared.alloc(addr, 16, kind, Origin::Gc);
                     shared.death(addr);
                 }
