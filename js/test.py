@@ -81,7 +81,7 @@ class Conformance(unittest.TestCase):
         def several(batch):
             done, report = host(*(os.path.join(CONFORMANCE, name) for name in batch), "--json", *options, heap=heap)
             if report is None:
-                return [f"{' '.join(batch)} ended with {done.returncode}: {done.stderr[-300:]}"] * len(batch)
+                return [f"its process ({batch[0]} to {batch[-1]}) ended with {done.returncode}: {done.stderr[-300:]}"] * len(batch)
             return [row["failure"]["text"] if row["failure"] else "\n".join(row["output"]).split("\n")
                     for row in report["programs"]]
         faults = []
