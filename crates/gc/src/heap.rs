@@ -314,14 +314,16 @@ impl Heap {
         // Under stress each allocation comes here.
         let most = config.stress_every.map_or(usize::MAX >> 1, |_| 1);
         loop {
+            // E4: whoever was pushed out of the cache has a span still, and a finalizer above may have taken one.
+            if let Some(object) = space.bump() {
+                return Ok(object);
+            }
             if let Some(bytes) = space.next_span(most) {
                 self.triggers.took(bytes);
                 if config.poison {
                     space.check_poison(bytes);
                 }
-                if let Some(object) = space.bump() {
-                    return Ok(object);
-                }
+                continue;
             }
             let arena = self.next_arena(space)?;
             // A finalizer may have made another one current meanwhile.

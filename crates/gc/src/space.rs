@@ -13,6 +13,8 @@
 //!     a comparison and a store.
 //! E3  Arenas are filled fullest first, among those that are swept: an arena with one object left has the time to
 //!     lose it.
+//! E4  The next span is taken when this one is used up, or was taken back: what is left of a span that is forgotten
+//!     is marked as allocated and never written, and whoever ends objects by these bits meets it.
 //!
 //! The seam for a variable-size space: it is one more shape, with its own `next_span` and `sweep`, over the runs
 //! of `chunks`; a free-list policy decides what `next_span` takes.
@@ -89,6 +91,7 @@ impl Space {
     /// no gap left, and the arena is full.
     pub(crate) fn next_span(&self, most: usize) -> Option<usize> {
         let arena = self.arena.get()?;
+        debug_assert_eq!(self.cur.get(), self.end.get(), "E4");
         let head = arena.head();
         let cells = head.cells.get() as usize;
         let Some((first, end)) = head.allocated.gap(head.scan.get() as usize, cells) else {
