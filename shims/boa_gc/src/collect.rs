@@ -189,6 +189,7 @@ impl Local {
 
     /// Examines what marking did not reach.
     fn final_step(&self, tenant: &Rc<Tenant>) {
+        self.check_cells(tenant);
         let mut suspects = Vec::new();
         tenant.heap.take_unmarked(|cell| {
             if can_be_suspected(cell.cast()) {
@@ -220,6 +221,13 @@ impl Local {
         garbage
     }
 
+    /// Before all cells are walked over, if that is to be verified.
+    fn check_cells(&self, tenant: &Tenant) {
+        if self.verify.get() {
+            tenant.check_cells();
+        }
+    }
+
     /// Collects these tenants together, all of it at once.
     pub(crate) fn collect_now(&self, set: &[Rc<Tenant>], reason: Reason) {
         if self.busy.replace(true) {
@@ -233,6 +241,7 @@ impl Local {
         let mut suspects = Vec::new();
         for tenant in set {
             self.abandon_marking(tenant);
+            self.check_cells(tenant);
             tenant.each(|object| {
                 if can_be_suspected(object) {
                     suspects.push(object);

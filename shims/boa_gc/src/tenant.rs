@@ -10,6 +10,8 @@
 //! N2  `pairs` has every ephemeron whose key lies here, until it is emptied or found to have ended; those have
 //!     [`LISTED`] set, and their cells are freed by who takes them off the list.
 //! N3  System objects and user objects lie in cells of different kinds, hence in different chunks.
+//! N4  A cell that the core says is taken holds an object, or is in `free`: who walks over all cells meets no other
+//!     (checked by [`Tenant::check_cells`] where examinations are verified).
 //!
 //! Not here: which objects end.
 
@@ -284,6 +286,30 @@ impl Tenant {
                 visit(object);
             }
         });
+    }
+
+    /// N4, by counting. Cost: a look at every free cell, and at the head of each arena.
+    ///
+    /// # Panics
+    /// If there are cells that are neither.
+    pub(crate) fn check_cells(&self) {
+        let mut taken = 0;
+        self.heap.each_object(|_, _| taken += 1);
+        let mut free = 0;
+        for slot in self.free.iter().flatten() {
+            let mut next = slot.get();
+            while let Some(cell) = NonNull::new(next) {
+                free += 1;
+                // SAFETY: N1.
+                next = unsafe { cell.cast::<[*mut Head; 2]>().as_ref()[1] };
+            }
+        }
+        let (name, objects) = (&self.name, self.objects());
+        assert_eq!(
+            taken,
+            objects + free,
+            "tenant \"{name}\": cells taken, and {objects} objects with {free} free cells"
+        );
     }
 
     /// Knows of an ephemeron on one of its objects (N2).
