@@ -22,6 +22,7 @@ const fn kind(bytes: usize) -> Kind {
         bytes,
         align: 8,
         trace: None,
+        trace_part: None,
         finalize: None,
         finalize_on: Finalize::Nothing,
         origin: Origin::User,
