@@ -187,3 +187,61 @@ fn growth_has_its_bound() {
     assert!(most <= bound + bound / 40 + (24 << 10), "{most} of {bound}");
     drop(handle);
 }
+
+/// What lives, rounds of garbage, and what the program does beside: the factors and shares of collections for growth.
+#[cfg(not(miri))]
+fn adaptive(compute: u64, rounds: u64) -> Vec<(f64, f64)> {
+    let runtime = Runtime::new(Config {
+        growth: Growth::ADAPTIVE,
+        background: false,
+        ..Config::default()
+    });
+    let tenant = runtime.tenant("a", usize::MAX);
+    let link = |next, number| Link { next, number };
+    let kept: Handle<Link> = tenant.enter(|cx| {
+        let mut head = None;
+        for number in 0..200_000 {
+            head = cx.alloc(link(head, number)).ok();
+        }
+        cx.keep(head.unwrap(), "live")
+    });
+    let mut sum = 0u64;
+    for _ in 0..rounds {
+        tenant.enter(|cx| {
+            for number in 0..2000 {
+                cx.alloc(link(None, number)).unwrap();
+            }
+        });
+        for step in 0..compute {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(step));
+        }
+    }
+    drop(kept);
+    let log = tenant.heap().log();
+    let grown = log.iter().filter(|one| one.reason == Reason::Growth);
+    for one in grown.clone() {
+        let by_factor = (one.live_bytes as f64 * one.factor) as usize;
+        assert_eq!(
+            one.threshold_bytes,
+            by_factor.max(Growth::ADAPTIVE.floor_bytes)
+        );
+    }
+    let of = |one: &skinflint_gc::Collection| Some((one.factor, one.share?));
+    grown.filter_map(of).collect()
+}
+
+#[test]
+#[cfg(not(miri))]
+fn the_factor_follows_what_collections_cost() {
+    let busy = adaptive(0, 2000);
+    let last = busy.last().expect("collected");
+    assert!(last.0 == 2.0 && last.1 > 0.1, "allocates only: {busy:?}");
+    let calm = adaptive(20_000_000, 100);
+    let last = calm.last().expect("collected");
+    assert!(last.0 == 1.15 && last.1 < 0.1, "computes: {calm:?}");
+    assert!(
+        calm.iter()
+            .chain(&busy)
+            .all(|(_, share)| (0.0..=1.0).contains(share))
+    );
+}
