@@ -188,32 +188,31 @@ fn growth_has_its_bound() {
     drop(handle);
 }
 
-/// What lives, rounds of garbage, and what the program does beside: the factors and shares of collections for growth.
+/// A program that computes so much for each round of garbage: factors and shares of its collections for growth.
 #[cfg(not(miri))]
-fn adaptive(compute: u64, rounds: u64) -> Vec<(f64, f64)> {
+fn adaptive(fills: u32, rounds: u32) -> Vec<(f64, f64)> {
     let runtime = Runtime::new(Config {
         growth: Growth::ADAPTIVE,
         background: false,
         ..Config::default()
     });
     let tenant = runtime.tenant("a", usize::MAX);
-    let link = |next, number| Link { next, number };
     let kept: Handle<Link> = tenant.enter(|cx| {
         let mut head = None;
-        for number in 0..200_000 {
-            head = cx.alloc(link(head, number)).ok();
+        for number in 0..50_000 {
+            head = cx.alloc(Link { next: head, number }).ok();
         }
         cx.keep(head.unwrap(), "live")
     });
-    let mut sum = 0u64;
+    let mut buffer = vec![1u8; 8 << 20];
     for _ in 0..rounds {
         tenant.enter(|cx| {
-            for number in 0..2000 {
-                cx.alloc(link(None, number)).unwrap();
+            for number in 0..20_000 {
+                cx.alloc(Link { next: None, number }).unwrap();
             }
         });
-        for step in 0..compute {
-            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(step));
+        for fill in 0..fills {
+            std::hint::black_box(&mut buffer).fill(fill as u8);
         }
     }
     drop(kept);
@@ -233,10 +232,10 @@ fn adaptive(compute: u64, rounds: u64) -> Vec<(f64, f64)> {
 #[test]
 #[cfg(not(miri))]
 fn the_factor_follows_what_collections_cost() {
-    let busy = adaptive(0, 2000);
+    let busy = adaptive(0, 40);
     let last = busy.last().expect("collected");
     assert!(last.0 == 2.0 && last.1 > 0.1, "allocates only: {busy:?}");
-    let calm = adaptive(20_000_000, 100);
+    let calm = adaptive(100, 16);
     let last = calm.last().expect("collected");
     assert!(last.0 == 1.15 && last.1 < 0.1, "computes: {calm:?}");
     assert!(
