@@ -61,16 +61,21 @@ fn freed_cells_are_used_again_and_nothing_else_is_touched() {
     let mut alive: BTreeMap<u64, NonNull<u8>> = BTreeMap::new();
     let mut random = 7_u64;
     let mut most = 0;
-    for number in 0..if cfg!(miri) { 600 } else { 60_000 } {
+    let (count, most_alive, settled) = if cfg!(miri) {
+        (100, 40, 30)
+    } else {
+        (60_000, 500, 400)
+    };
+    for number in 0..count {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         alive.insert(number, object(&heap, (random >> 33) as usize % 4, number));
-        while alive.len() > 500 {
+        while alive.len() > most_alive {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let from = number - (random >> 33) % 600.min(number + 1);
+            let from = number - (random >> 33) % (most_alive as u64 + 100).min(number + 1);
             let Some((&old, _)) = alive.range(from..).next() else {
                 continue;
             };
@@ -82,7 +87,7 @@ fn freed_cells_are_used_again_and_nothing_else_is_touched() {
                 heap.free(gone);
             }
         }
-        if number % 400 == 399 {
+        if number % settled == settled - 1 {
             heap.settle_freed();
             heap.check();
             let holds = heap.holds();

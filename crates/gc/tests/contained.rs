@@ -127,7 +127,7 @@ fn a_tenant_at_its_limit_is_alone_with_that() {
 
 fn runtime_goes_on(runtime: &Runtime, other: &Tenant, round: u64) {
     other.enter(|cx| assert_eq!(*cx.alloc_shared(round).expect("shared room"), round));
-    if round % 10 == 0 {
+    if round.is_multiple_of(10) {
         other.collect().expect("at rest");
     }
     runtime.poll();
