@@ -103,6 +103,7 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     };
     refuse(set)?;
     let started_ns = monotonic_ns();
+    let _pause = first.world.pace.pause();
     for heap in set {
         heap.abandon_marking();
         heap.collecting.set(true);
@@ -180,9 +181,10 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
     let now_ns = monotonic_ns();
     let last_began_ns = pauses.last_ns.unwrap_or(pauses.started_ns);
     let last_ns = now_ns - last_began_ns;
+    let spent = set.first().and_then(|heap| heap.world.pace.spent());
     for (heap, before_bytes) in set.iter().zip(before) {
         let reach = tracer.reach(heap.id);
-        heap.triggers.collected(Collection {
+        let record = Collection {
             reason,
             heaps: set.len(),
             started_ns: pauses.started_ns,
@@ -196,9 +198,13 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
             live_bytes: reach.bytes as usize,
             live_cells: reach.cells,
             client_bytes: heap.triggers.client_bytes.get(),
+            // These three are the triggers' to say.
             threshold_bytes: 0,
+            factor: 0.0,
+            share: None,
             overflows: tracer.overflows,
-        });
+        };
+        heap.triggers.collected(record, spent);
         let wanted = heap.wanted_bytes();
         heap.chunks.borrow_mut().set_reserve(wanted);
     }

@@ -120,6 +120,7 @@ mod tests {
             bytes,
             align: 8,
             trace: None,
+            trace_part: None,
             finalize: None,
             finalize_on: Finalize::Nothing,
             origin: Origin::User,

@@ -172,6 +172,7 @@ impl Heap {
             world,
         };
         heap.triggers.set_incremental(incremental);
+        heap.set_growth(heap.world.config.growth);
         heap
     }
 
@@ -570,10 +571,12 @@ impl Heap {
 
     /// Another table of thresholds; it holds from the next collection on, its floor at once.
     pub fn set_growth(&self, growth: Growth) {
-        self.triggers.growth.set(growth);
+        let pace = &self.world.pace;
+        if growth.share.is_some() {
+            pace.measure();
+        }
         let live = self.triggers.used_bytes.get();
-        let threshold = growth.threshold(live, u64::MAX);
-        self.triggers.set_thresholds(threshold, live);
+        self.triggers.set_growth(growth, live, pace.spent());
     }
 
     /// Another limit. What is held beyond it is kept; nothing more is taken.

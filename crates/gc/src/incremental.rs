@@ -16,12 +16,14 @@
 //! I3  Between slices nothing is remembered of an object but its address: what it owns outside may move. Objects
 //!     that hold weak cells or pairs are noted, and looked at again at the end.
 //! I4  A slice follows at most so many edges, and asks the clock after each [`CLOCK`] of them: it is as long as its
-//!     budget, and the time of tracing one object more. (An object is traced in one go: how long that takes
-//!     is the client's.)
+//!     budget, and the time of tracing [`CLOCK`] objects more, or parts of objects where their kind tells its edges
+//!     in parts (I8). How long one of these takes is the client's.
 //! I5  Marking begins when everything is swept, and ends before anything is: no object ends while it is on.
 //! I6  At most one marking of a heap; a collection of the heap, alone or with others, gives it up first.
 //! I7  An object that is changed after it was marked is traced again, [`AGAIN`] times; from then on it waits for the
 //!     end. A list of a million edges that grows at each turn would be all that is ever marked otherwise.
+//! I8  An object that is traced in parts is remembered with the place to go on from. The next part comes when
+//!     nothing else is left to follow, so the mark stack holds one part of it and not the whole.
 //!
 //! The source of the idea is Dijkstra, Lamport and others, "On-the-fly garbage collection" (1978). Rejected: a
 //! snapshot at the beginning (Yuasa), whose barrier is on what is overwritten: all garbage of the meantime stays
@@ -37,6 +39,7 @@ use skinflint_base::sys::monotonic_ns;
 
 use crate::collect::{NoUnwind, Pauses, Refused, collect, conclude, mark_all, refuse};
 use crate::heap::Heap;
+use crate::kind::TracePartFn;
 use crate::layout::{Arena, Chunk};
 use crate::mark::{ToldPair, Tracer};
 use crate::roots::From;
@@ -47,6 +50,9 @@ use crate::{Busy, Roots, verify};
 
 /// Edges between two looks at the clock: some microseconds.
 const CLOCK: u64 = 64;
+/// Edges that a part of an object's tracing tells, where its kind has [`Kind::trace_part`](crate::Kind::trace_part) and
+/// nothing better: less than a microsecond, and few parts beside the marking of what they lead to.
+pub const PART_EDGES: usize = 256;
 /// How often an object that is changed again and again is traced again in slices (I7).
 const AGAIN: u32 = 4;
 /// Nanoseconds that marking a byte of objects takes, for saying when to begin: 100 ns for an object of 48 bytes that
@@ -151,6 +157,8 @@ pub(crate) struct Steps {
     /// To be traced again (I7), and how often each was, or waits to be.
     again: Vec<NonNull<u8>>,
     changed: HashMap<NonNull<u8>, Changed>,
+    /// Traced in parts, and where to go on (I8).
+    parts: Vec<(NonNull<u8>, usize)>,
     /// A delayed arena, and the cells of it that are still to be traced.
     arena: Option<(Arena, [u64; 4])>,
     /// Pairs of the holder that is looked at; `None`: none is.
@@ -232,12 +240,44 @@ impl Tracer {
 
     #[inline]
     fn trace_noting(&mut self, object: NonNull<u8>, first: bool) {
+        if let Some(part) = Arena::of(object).head().kind.get().trace_part {
+            self.trace_part((object, 0), part, first);
+        } else {
+            self.trace_whole(object, first);
+        }
+    }
+
+    fn trace_whole(&mut self, object: NonNull<u8>, first: bool) {
         self.trace(object);
         if let Some(steps) = &mut self.steps
             && steps.noted != 0
         {
             steps.keep(object, first);
         }
+    }
+
+    /// Traces a part of an object, and remembers the rest (I8).
+    #[inline(never)]
+    fn trace_part(&mut self, place: (NonNull<u8>, usize), part: TracePartFn, first: bool) {
+        // SAFETY: M1: the object is of this kind.
+        let next = unsafe { part(place.0, place.1, self) };
+        if let Some(steps) = &mut self.steps {
+            if steps.noted != 0 {
+                // Each part may note it: the holder is looked at once.
+                steps.keep(place.0, first && next.is_none());
+            }
+            steps.parts.extend(next.map(|next| (place.0, next)));
+        }
+    }
+
+    fn next_part(&mut self) -> bool {
+        let Some(place) = self.steps.as_mut().and_then(|steps| steps.parts.pop()) else {
+            return false;
+        };
+        if let Some(part) = Arena::of(place.0).head().kind.get().trace_part {
+            self.trace_part(place, part, false);
+        }
+        true
     }
 
     /// Follows at most so many edges, whatever they come from; returns how many. Fewer: nothing is left.
@@ -255,6 +295,7 @@ impl Tracer {
                 self.trace_noting(object, true);
             } else if let Some(delayed) = self.take_delayed() {
                 self.set_arena(delayed);
+            } else if self.next_part() {
             } else if let Some(object) = self.next_again() {
                 self.trace_noting(object, false);
             } else if !self.next_holder() {
@@ -299,7 +340,7 @@ impl Tracer {
         let holder = steps.pair_holders[steps.pair_at];
         steps.pair_at += 1;
         steps.told = Some(Vec::new());
-        self.trace_noting(holder, false);
+        self.trace_whole(holder, false);
         let told = self.steps.as_mut().and_then(|steps| steps.told.take());
         for (key, value) in told.into_iter().flatten() {
             if let (Some(key), Some(value)) = (key, value)
@@ -511,6 +552,7 @@ impl Heap {
             return Err(Busy::Collecting);
         }
         let began_ns = monotonic_ns();
+        let _pause = self.world.pace.pause();
         // I5.
         if self.sweeping.get() && !self.poll() {
             return Ok(false);
@@ -559,6 +601,7 @@ impl Heap {
         }
         if let Some(marking) = self.marking.borrow_mut().as_mut() {
             let _collecting = Collecting::new(self);
+            let _pause = self.world.pace.pause();
             let guard = NoUnwind;
             marking.slice(self, budget);
             core::mem::forget(guard);
@@ -580,6 +623,7 @@ impl Heap {
         }
         refuse(&[self])?;
         let began_ns = monotonic_ns();
+        let _pause = self.world.pace.pause();
         self.collecting.set(true);
         self.retire();
         let Some(mut marking) = self.take_marking() else {
@@ -716,6 +760,14 @@ impl Tracer {
         };
         while let Some(object) = next_cell(&mut steps.arena) {
             self.trace(object);
+        }
+        // Only a few edges of these are left, or all: the rest is told without the first of them.
+        for (object, mut from) in core::mem::take(&mut steps.parts) {
+            let part = Arena::of(object).head().kind.get().trace_part;
+            // SAFETY: M1: the object is of this kind.
+            while let Some(next) = part.and_then(|part| unsafe { part(object, from, self) }) {
+                from = next;
+            }
         }
         let waiting = steps.changed.iter().filter(|(_, changed)| changed.waits);
         for object in waiting.map(|(object, _)| object).chain(&steps.holders) {

@@ -59,13 +59,16 @@ impl Origin {
 
 /// Tells the edges of an object to the tracer.
 pub type TraceFn = unsafe fn(NonNull<u8>, &mut Tracer);
+/// Tells some edges of an object, from the place that the last call returned on (at first 0), and returns where to go on;
+/// `None`: all were told. What a place means is the kind's.
+pub type TracePartFn = unsafe fn(NonNull<u8>, usize, &mut Tracer) -> Option<usize>;
 /// Ends an object. Its cell is used again afterwards.
 pub type FinalizeFn = unsafe fn(NonNull<u8>);
 
 /// A sort of object.
 ///
 /// The functions are called with the address of an object of this kind, and with nothing else. `trace` must tell
-/// every edge, must neither allocate in a heap nor unwind, and may be called any number of times. `finalize`
+/// every edge, `trace_part` over all its parts the same; they must neither allocate in a heap nor unwind, and may be called any number of times. `finalize`
 /// must not follow edges to other objects of a heap: they may be gone. It may allocate if it runs on the
 /// mutator, and it may panic, which is contained and reported if the program unwinds.
 #[derive(Debug)]
@@ -78,6 +81,14 @@ pub struct Kind {
     pub align: usize,
     /// `None`: it has no edges.
     pub trace: Option<TraceFn>,
+    /// For objects of so many edges that telling them all is a pause of its own: the same in parts of some hundred
+    /// ([`PART_EDGES`](crate::PART_EDGES)), where marking is incremental. Elsewhere, and with names, `trace` is asked.
+    ///
+    /// The program runs on between two parts. An edge that is written meanwhile has its barrier like any other, and
+    /// so has one that only moves within the object: it may move to where the telling has been. A place beyond the
+    /// object's present end is no error, but the end. Weak cells and pairs are told like edges; an object that has
+    /// some is traced whole when marking ends.
+    pub trace_part: Option<TracePartFn>,
     /// `None`: nothing is to be done at its end.
     pub finalize: Option<FinalizeFn>,
     /// Where `finalize` may run. Without one it is [`Finalize::Nothing`], whatever stands here.

@@ -76,6 +76,7 @@ mod incremental;
 mod kind;
 pub mod layout;
 mod mark;
+mod pace;
 // Miri has no reservations of address space; the models and properties of `policy` judge it instead.
 #[cfg(not(miri))]
 pub mod policy;
@@ -97,9 +98,10 @@ pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
-pub use incremental::{Budget, Incremental, Progress};
-pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn};
+pub use incremental::{Budget, Incremental, PART_EDGES, Progress};
+pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn, TracePartFn};
 pub use mark::{Pair, Tracer, WeakCell};
+pub use pace::Share;
 pub use roots::{From, RootId};
 pub use snapshot::retain::{Path, Retainers, Step, Wanted};
 pub use source::{Source, SourceCounts};

@@ -16,7 +16,8 @@
 //!     once at a limit above it (`incremental`).
 //!
 //! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and
-//! 1.5 by size while they come within a second. [`Growth::TIGHT`] trades time for memory.
+//! 1.5 by size while they come within a second. [`Growth::TIGHT`] trades time for memory, [`Growth::ADAPTIVE`] as much
+//! as it is told (`pace`).
 //!
 //! Not here: how it is done (`collect`).
 
@@ -24,6 +25,7 @@ use core::cell::Cell;
 use std::collections::VecDeque;
 
 use crate::incremental::Incremental;
+use crate::pace::{Pacer, Share, Spent};
 
 /// Why a collection was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +69,8 @@ pub struct Growth {
     pub client_floor_bytes: usize,
     /// After this long without an allocation the heap is collected, if anything was allocated since the last time.
     pub idle_ns: u64,
+    /// The factor is found from what collections cost; it begins with `factor`, and the other two are not asked.
+    pub share: Option<Share>,
 }
 
 const MIB: usize = 1 << 20;
@@ -84,6 +88,7 @@ impl Growth {
         often_ns: SECOND_NS,
         client_floor_bytes: 38 * MIB,
         idle_ns: 20 * SECOND_NS,
+        share: None,
     };
 
     /// Small heaps, and many of them: a megabyte to begin with, half as much again later, twice while it is
@@ -107,7 +112,18 @@ impl Growth {
         ..Growth::TENANT
     };
 
-    /// The factor for a heap of `live` bytes.
+    /// As much room as a tenth of the processor time pays for, between [`TIGHT`](Growth::TIGHT)'s and
+    /// [`TENANT`](Growth::TENANT)'s: tight for programs that compute, wide for those that allocate.
+    pub const ADAPTIVE: Growth = Growth {
+        share: Some(Share {
+            target: 0.1,
+            least: 1.15,
+            most: 2.0,
+        }),
+        ..Growth::TENANT
+    };
+
+    /// The factor for a heap of `live` bytes, by a table without `share`.
     pub fn factor_for(&self, live: usize, since_last_ns: u64) -> f64 {
         let factor = if since_last_ns > self.often_ns {
             self.factor
@@ -122,10 +138,13 @@ impl Growth {
         if factor > 1.05 { factor } else { 1.05 }
     }
 
-    /// Bytes at which a heap is collected next.
+    /// Bytes at which a heap is collected next, by a table without `share`.
     pub fn threshold(&self, live: usize, since_last_ns: u64) -> usize {
-        let grown = live as f64 * self.factor_for(live, since_last_ns);
-        (grown as usize).max(self.floor_bytes)
+        self.threshold_by(self.factor_for(live, since_last_ns), live)
+    }
+
+    fn threshold_by(&self, factor: f64, live: usize) -> usize {
+        ((live as f64 * factor) as usize).max(self.floor_bytes)
     }
 }
 
@@ -160,6 +179,11 @@ pub struct Collection {
     pub client_bytes: usize,
     /// Where the heap is collected next.
     pub threshold_bytes: usize,
+    /// The factor of live bytes that this came from; the threshold may be higher, at the table's floor.
+    pub factor: f64,
+    /// Processor time of all pauses over that of the heaps' thread, since this heap's last collection. `None`: the
+    /// table has no [`Share`], or it is the first.
+    pub share: Option<f64>,
     /// Arenas that were put off because the mark stack was full.
     pub overflows: u64,
 }
@@ -181,6 +205,7 @@ pub const LOG: usize = 256;
 /// State of a heap's triggers.
 pub(crate) struct Triggers {
     pub(crate) growth: Cell<Growth>,
+    pacer: Pacer,
     pub(crate) used_bytes: Cell<usize>,
     pub(crate) threshold_bytes: Cell<usize>,
     live_bytes: Cell<usize>,
@@ -207,6 +232,7 @@ impl Triggers {
     pub(crate) fn new(growth: Growth) -> Triggers {
         Triggers {
             growth: Cell::new(growth),
+            pacer: Pacer::new(),
             used_bytes: Cell::new(0),
             threshold_bytes: Cell::new(growth.floor_bytes),
             live_bytes: Cell::new(0),
@@ -343,17 +369,34 @@ impl Triggers {
         }
     }
 
+    /// Another table, for a heap that holds `live` bytes. `spent`: what a table with a share is measured from.
+    pub(crate) fn set_growth(&self, growth: Growth, live: usize, spent: Option<Spent>) {
+        self.growth.set(growth);
+        let mut factor = growth.factor_for(live, u64::MAX);
+        if let Some(share) = &growth.share {
+            self.pacer.begin(share, growth.factor, spent);
+            factor = self.pacer.factor();
+        }
+        self.set_thresholds(growth.threshold_by(factor, live), live);
+    }
+
     /// Everything that is free was given back.
     pub(crate) fn gave_back(&self) {
         self.given_total.set(Some(self.taken_total.get()));
     }
 
-    /// After a collection: new thresholds, nothing due. The record gets its threshold.
-    pub(crate) fn collected(&self, mut record: Collection) -> Collection {
+    /// After a collection: new thresholds, nothing due. The record gets its threshold, and where it came from.
+    pub(crate) fn collected(&self, mut record: Collection, spent: Option<Spent>) -> Collection {
         let growth = self.growth.get();
         let since = record.started_ns.saturating_sub(self.last_ns.get());
         self.last_ns.set(record.started_ns);
-        record.threshold_bytes = growth.threshold(record.live_bytes, since);
+        record.factor = growth.factor_for(record.live_bytes, since);
+        if let (Some(share), Some(spent)) = (&growth.share, spent) {
+            let grown = record.reason == Reason::Growth;
+            record.share = self.pacer.collected(share, spent, grown);
+            record.factor = self.pacer.factor();
+        }
+        record.threshold_bytes = growth.threshold_by(record.factor, record.live_bytes);
         self.set_thresholds(record.threshold_bytes, record.live_bytes);
         self.used_bytes.set(record.live_bytes);
         let client = self.client_bytes.get() as f64 * growth.factor.max(1.05);

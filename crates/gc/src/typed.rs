@@ -156,4 +156,4 @@ mod trace;
 
 pub use pointer::{Gc, Locked, LockedMut, Slot, Sys, Weak};
 pub use tenant::{Cross, Cx, Ended, Foreign, Handle, Row, Runtime, Survivors, Tenant};
-pub use trace::{Edge, Family, Sent, Static, System, Trace};
+pub use trace::{Edge, Family, FieldParts, Sent, Static, System, Trace};

@@ -20,6 +20,7 @@ use core::ptr::NonNull;
 use crate::heap::Heap;
 use crate::incremental::Incremental;
 use crate::layout::{ARENA_BYTES, HEADS};
+use crate::pace::Pace;
 use crate::source::Source;
 use crate::sweeper::Sweeper;
 use crate::trigger::Growth;
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     sweeper: OnceCell<Option<Sweeper>>,
     /// Heaps that are being marked.
     pub(crate) markings: Cell<u32>,
+    /// What pauses cost.
+    pub(crate) pace: Pace,
     /// The number of counted natives that are collected together with heaps just now (`cc`).
     pub(crate) natives: Cell<Option<u32>>,
     heaps: RefCell<Vec<Option<Weak<Heap>>>>,
@@ -167,6 +170,7 @@ impl World {
             config,
             sweeper: OnceCell::new(),
             markings: Cell::new(0),
+            pace: Pace::default(),
             natives: Cell::new(None),
             heaps: RefCell::default(),
         }))

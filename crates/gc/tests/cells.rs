@@ -22,6 +22,7 @@ const fn kind(bytes: usize) -> Kind {
         bytes,
         align: 8,
         trace: None,
+        trace_part: None,
         finalize: None,
         finalize_on: Finalize::Nothing,
         origin: Origin::User,
@@ -60,16 +61,21 @@ fn freed_cells_are_used_again_and_nothing_else_is_touched() {
     let mut alive: BTreeMap<u64, NonNull<u8>> = BTreeMap::new();
     let mut random = 7_u64;
     let mut most = 0;
-    for number in 0..if cfg!(miri) { 600 } else { 60_000 } {
+    let (count, most_alive, settled) = if cfg!(miri) {
+        (100, 40, 30)
+    } else {
+        (60_000, 500, 400)
+    };
+    for number in 0..count {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         alive.insert(number, object(&heap, (random >> 33) as usize % 4, number));
-        while alive.len() > 500 {
+        while alive.len() > most_alive {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let from = number - (random >> 33) % 600.min(number + 1);
+            let from = number - (random >> 33) % (most_alive as u64 + 100).min(number + 1);
             let Some((&old, _)) = alive.range(from..).next() else {
                 continue;
             };
@@ -81,7 +87,7 @@ fn freed_cells_are_used_again_and_nothing_else_is_touched() {
                 heap.free(gone);
             }
         }
-        if number % 400 == 399 {
+        if number % settled == settled - 1 {
             heap.settle_freed();
             heap.check();
             let holds = heap.holds();
@@ -107,9 +113,8 @@ fn freed_cells_are_used_again_and_nothing_else_is_touched() {
 fn what_is_not_marked_is_told_and_marks_are_taken_away() {
     let world = world();
     let heap = world.heap("marks", usize::MAX);
-    let objects: Vec<_> = (0..1000)
-        .map(|n| object(&heap, n as usize % 4, n))
-        .collect();
+    let count = if cfg!(miri) { 40 } else { 1000 };
+    let objects: Vec<_> = (0..count).map(|n| object(&heap, n % 4, n as u64)).collect();
     // SAFETY: objects of this heap, which is used by single cells.
     unsafe {
         for object in objects.iter().step_by(3) {
@@ -122,7 +127,7 @@ fn what_is_not_marked_is_told_and_marks_are_taken_away() {
         heap.free(objects[7]);
     }
     let expected = |n: &usize| (!n.is_multiple_of(3) || *n == 3) && *n != 7;
-    let expected: Vec<_> = (0..1000).filter(expected).map(|n| objects[n]).collect();
+    let expected: Vec<_> = (0..count).filter(expected).map(|n| objects[n]).collect();
     let sorted = |mut objects: Vec<NonNull<u8>>| {
         objects.sort();
         objects

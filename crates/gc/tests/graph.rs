@@ -50,6 +50,15 @@ unsafe fn trace(object: NonNull<u8>, tracer: &mut Tracer) {
     }
 }
 
+unsafe fn trace_part(object: NonNull<u8>, from: usize, tracer: &mut Tracer) -> Option<usize> {
+    // SAFETY: as above.
+    let node = unsafe { object.cast::<Node>().as_ref() };
+    if let Some(edge) = node.edges.get(from)? {
+        tracer.edge(edge.cast());
+    }
+    Some(from + 1)
+}
+
 unsafe fn finalize(object: NonNull<u8>) {
     // SAFETY: as above.
     let node = unsafe { object.cast::<Node>().as_ref() };
@@ -66,6 +75,8 @@ const fn kind(bytes: usize, align: usize, finalize_on: Finalize, origin: Origin)
         bytes,
         align,
         trace: Some(trace),
+        // The larger ones edge by edge, where marking is in slices.
+        trace_part: if bytes > 56 { Some(trace_part) } else { None },
         finalize: match finalize_on {
             Finalize::Nothing => None,
             _ => Some(finalize),

@@ -44,6 +44,7 @@ static KIND: Kind = Kind {
     bytes: size_of::<Head>(),
     align: align_of::<Head>(),
     trace: Some(trace),
+    trace_part: None,
     finalize: None,
     finalize_on: Finalize::Nothing,
     origin: Origin::User,

@@ -322,6 +322,7 @@ static TAGGED: Kind = Kind {
     bytes: size_of::<Tagged>(),
     align: align_of::<Tagged>(),
     trace: Some(trace_tagged),
+    trace_part: None,
     finalize: None,
     finalize_on: Finalize::Nothing,
     origin: Origin::User,

@@ -171,6 +171,7 @@ fn a_client_of_the_core_is_told_which_heaps_are_due() {
         bytes: 64,
         align: 8,
         trace: None,
+        trace_part: None,
         finalize: None,
         finalize_on: skinflint_gc::Finalize::Nothing,
         origin: skinflint_gc::Origin::User,

@@ -36,6 +36,7 @@ const fn kind(origin: Origin, bytes: usize) -> Kind {
         bytes,
         align: STEP,
         trace: None,
+        trace_part: None,
         finalize: None,
         finalize_on: Finalize::Mutator,
         origin,

@@ -1,7 +1,7 @@
 //! Binary trees: a long-lived one with 2^18 leaves, and a hundred with 2^14 that come and go, on one collector.
 //!
 //! ```text
-//!   trees skinflint | gc-arena  ─► one line of JSON: processor time, peak and final resident memory, live bytes
+//!   trees skinflint[-tenant | -adaptive] | gc-arena  ─► one line of JSON: processor time, peak and final resident memory, live bytes
 //! ```
 //!
 //! B1  Both build the same trees in the same order and count the nodes of each; a wrong count is an error.
@@ -100,8 +100,9 @@ mod ours {
         };
         let live = ((1u64 << LONG) + (1 << SHORT) - 2) * size_of::<Node<'_>>() as u64;
         let swept = tenant.heap().sweep_counts();
+        let factor = log.last().map_or(0.0, |last| last.factor);
         let more = format!(
-            ", \"collections\": {}, \"longest_pause_ms\": {:.2}, \"pause_ms\": {:.2}, \"swept_background\": {}, \
+            ", \"factor\": {factor:.3}, \"collections\": {}, \"longest_pause_ms\": {:.2}, \"pause_ms\": {:.2}, \"swept_background\": {}, \
              \"swept_lazily\": {}, \"swept_in_pauses\": {}",
             log.len(),
             pause(|c| c.pause_ns),
@@ -167,9 +168,10 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("skinflint") => ours::run(Growth::TIGHT),
         Some("skinflint-tenant") => ours::run(Growth::TENANT),
+        Some("skinflint-adaptive") => ours::run(Growth::ADAPTIVE),
         Some("gc-arena") => theirs::run(),
         _ => {
-            eprintln!("usage: trees skinflint|skinflint-tenant|gc-arena");
+            eprintln!("usage: trees skinflint|skinflint-tenant|skinflint-adaptive|gc-arena");
             std::process::exit(2);
         }
     }

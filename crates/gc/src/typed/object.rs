@@ -49,10 +49,21 @@ macro_rules! object {
             const EDGES: bool = false $(|| <$type as $crate::typed::Trace>::EDGES)*;
             const FINALIZE: $crate::Finalize = $crate::Finalize::Nothing
                 $(.and(<$type as $crate::typed::Trace>::FINALIZE))*;
+            const PARTS: bool = false $(|| <$type as $crate::typed::Trace>::PARTS)*;
             #[inline]
             #[allow(unused_variables, irrefutable_let_patterns)]
             fn trace(&self, tracer: &mut $crate::Tracer) {
                 $($crate::typed::Trace::trace(&self.$field, tracer);)*
+            }
+            #[allow(unused_variables, unused_mut, unused_assignments)]
+            fn trace_part(&self, from: usize, tracer: &mut $crate::Tracer) -> Option<usize> {
+                let mut fields = $crate::typed::FieldParts::from(from, &[$(stringify!($field)),*]);
+                $(if let Some(inner) = fields.next() {
+                    if let Some(next) = $crate::typed::Trace::trace_part(&self.$field, inner, tracer) {
+                        return Some(fields.place(next));
+                    }
+                })*
+                None
             }
             #[allow(unused_variables)]
             fn name_edges(&self, tracer: &mut $crate::Tracer) {

@@ -277,10 +277,20 @@ impl<T: Trace> Drop for LockedMut<'_, T> {
 unsafe impl<T: Trace> Trace for Locked<T> {
     const EDGES: bool = T::EDGES;
     const FINALIZE: Finalize = T::FINALIZE;
+    const PARTS: bool = T::PARTS;
     fn trace(&self, tracer: &mut Tracer) {
         match self.0.try_borrow() {
             Ok(value) => value.trace(tracer),
             Err(_) => tracer.locked(),
+        }
+    }
+    fn trace_part(&self, from: usize, tracer: &mut Tracer) -> Option<usize> {
+        match self.0.try_borrow() {
+            Ok(value) => value.trace_part(from, tracer),
+            Err(_) => {
+                tracer.locked();
+                None
+            }
         }
     }
     fn name_edges(&self, tracer: &mut Tracer) {

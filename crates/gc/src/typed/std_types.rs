@@ -14,6 +14,7 @@ use core::hash::BuildHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use super::trace::{Family, System, Trace};
+use crate::incremental::PART_EDGES;
 use crate::kind::Finalize;
 use crate::mark::Tracer;
 
@@ -122,10 +123,6 @@ wholes! {
         Err(part) => part.name_edges(t),
     };
     Nothing, [T: Trace, const N: usize] [T; N], T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
-    Any, [T: Trace] Vec<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
-    Any, [T: Trace] VecDeque<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
-    Any, [T: Trace] Box<T>, T => |whole, t| (**whole).trace(t), |whole, t| (**whole).name_edges(t);
-    Any, [T: Trace] Box<[T]>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
     Any, [T: Trace] BTreeSet<T>, T => |whole, t| whole.iter().for_each(|part| part.trace(t)), |whole, t| number_each(whole, t);
     Any, [K: Trace, V: Trace] BTreeMap<K, V>, K, V => |whole, t| whole.iter().for_each(|(key, value)| {
         key.trace(t);
@@ -152,6 +149,63 @@ wholes! {
         t.named("1", |t| whole.1.name_edges(t));
         t.named("2", |t| whole.2.name_edges(t));
     };
+}
+
+macro_rules! lists {
+    ($($name:ty;)*) => {$(
+        // SAFETY: J1: every part is told; I1.
+        unsafe impl<T: Trace> Trace for $name {
+            const EDGES: bool = T::EDGES;
+            const FINALIZE: Finalize = Any.and(T::FINALIZE);
+            const PARTS: bool = T::EDGES;
+            fn trace(&self, tracer: &mut Tracer) {
+                if Self::EDGES {
+                    self.iter().for_each(|part| part.trace(tracer));
+                }
+            }
+            fn trace_part(&self, from: usize, tracer: &mut Tracer) -> Option<usize> {
+                if !Self::EDGES {
+                    return None;
+                }
+                // Skipping costs the same however many there are.
+                let parts = self.iter().skip(from).take(PART_EDGES);
+                parts.for_each(|part| part.trace(tracer));
+                let next = from.saturating_add(PART_EDGES);
+                (next < self.len()).then_some(next)
+            }
+            fn name_edges(&self, tracer: &mut Tracer) {
+                if Self::EDGES {
+                    number_each(self, tracer);
+                }
+            }
+        }
+    )*};
+}
+
+lists! {
+    Vec<T>;
+    VecDeque<T>;
+    Box<[T]>;
+}
+
+// SAFETY: J1: what it holds is told; I1.
+unsafe impl<T: Trace> Trace for Box<T> {
+    const EDGES: bool = T::EDGES;
+    const FINALIZE: Finalize = Any.and(T::FINALIZE);
+    const PARTS: bool = T::PARTS;
+    fn trace(&self, tracer: &mut Tracer) {
+        if Self::EDGES {
+            (**self).trace(tracer);
+        }
+    }
+    fn trace_part(&self, from: usize, tracer: &mut Tracer) -> Option<usize> {
+        (**self).trace_part(from, tracer)
+    }
+    fn name_edges(&self, tracer: &mut Tracer) {
+        if Self::EDGES {
+            (**self).name_edges(tracer);
+        }
+    }
 }
 
 macro_rules! system_wholes {

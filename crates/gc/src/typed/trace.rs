@@ -29,9 +29,19 @@ pub unsafe trait Trace {
     const EDGES: bool;
     /// Where it may be dropped.
     const FINALIZE: Finalize;
+    /// Whether it may have so many edges that [`trace_part`](Trace::trace_part) is worth its while.
+    const PARTS: bool = false;
 
     /// Tells each edge. It does not panic.
     fn trace(&self, tracer: &mut Tracer);
+
+    /// Tells some hundred edges, from the place that the last call returned on, as
+    /// [`Kind::trace_part`](crate::Kind::trace_part) says.
+    fn trace_part(&self, from: usize, tracer: &mut Tracer) -> Option<usize> {
+        let _ = from;
+        self.trace(tracer);
+        None
+    }
 
     /// The same with names ([`Tracer::named`]), for snapshots and retaining paths: the same edges in the same order.
     fn name_edges(&self, tracer: &mut Tracer) {
@@ -101,6 +111,47 @@ impl<T: 'static + Send> Family for Sent<T> {
     type At<'gc> = Sent<T>;
 }
 
+/// Places in a struct: one of a field, times the number of fields, and the field's number.
+#[doc(hidden)]
+pub struct FieldParts {
+    fields: usize,
+    /// Fields asked for so far.
+    asked: usize,
+    /// Where the telling goes on: a field, and a place in it.
+    first: usize,
+    inner: usize,
+}
+
+impl FieldParts {
+    /// Of the place where a part begins.
+    pub fn from(place: usize, fields: &[&str]) -> FieldParts {
+        let count = fields.len().max(1);
+        FieldParts {
+            fields: count,
+            asked: 0,
+            first: place % count,
+            inner: place / count,
+        }
+    }
+
+    /// Where the next field's telling goes on; `None`: it was told before.
+    #[allow(clippy::should_implement_trait)] // An iterator would end with the first that is not told.
+    pub fn next(&mut self) -> Option<usize> {
+        let field = self.asked;
+        self.asked += 1;
+        match field.cmp(&self.first) {
+            core::cmp::Ordering::Less => None,
+            core::cmp::Ordering::Equal => Some(self.inner),
+            core::cmp::Ordering::Greater => Some(0),
+        }
+    }
+
+    /// The place in the struct of a place in the field that was asked for last.
+    pub fn place(&self, inner: usize) -> usize {
+        inner * self.fields + self.asked - 1
+    }
+}
+
 /// The kinds of a type.
 pub(crate) struct KindOf<T>(PhantomData<T>);
 
@@ -123,6 +174,11 @@ const fn kind<T: Trace>(origin: Origin) -> Kind {
         },
         align: align_of::<T>(),
         trace: if T::EDGES { Some(trace::<T>) } else { None },
+        trace_part: if T::EDGES && T::PARTS {
+            Some(trace_part::<T>)
+        } else {
+            None
+        },
         finalize: if core::mem::needs_drop::<T>() {
             Some(end::<T>)
         } else {
@@ -141,6 +197,15 @@ unsafe fn trace<T: Trace>(object: NonNull<u8>, tracer: &mut Tracer) {
     } else {
         value.trace(tracer);
     }
+}
+
+unsafe fn trace_part<T: Trace>(
+    object: NonNull<u8>,
+    from: usize,
+    tracer: &mut Tracer,
+) -> Option<usize> {
+    // SAFETY: as above.
+    unsafe { object.cast::<T>().as_ref() }.trace_part(from, tracer)
 }
 
 unsafe fn end<T>(object: NonNull<u8>) {

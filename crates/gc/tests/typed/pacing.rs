@@ -187,3 +187,69 @@ fn growth_has_its_bound() {
     assert!(most <= bound + bound / 40 + (24 << 10), "{most} of {bound}");
     drop(handle);
 }
+
+/// A program that computes so much for each round of garbage, until the factor is `wanted` or there were so many rounds:
+/// factors and shares of its collections for growth.
+#[cfg(not(miri))]
+fn adaptive(fills: u32, rounds: u32, wanted: f64) -> Vec<(f64, f64)> {
+    let runtime = Runtime::new(Config {
+        growth: Growth::ADAPTIVE,
+        background: false,
+        ..Config::default()
+    });
+    let tenant = runtime.tenant("a", usize::MAX);
+    let kept: Handle<Link> = tenant.enter(|cx| {
+        let mut head = None;
+        for number in 0..50_000 {
+            head = cx.alloc(Link { next: head, number }).ok();
+        }
+        cx.keep(head.unwrap(), "live")
+    });
+    let mut buffer = vec![1u8; 8 << 20];
+    for _ in 0..rounds {
+        tenant.enter(|cx| {
+            for number in 0..20_000 {
+                cx.alloc(Link { next: None, number }).unwrap();
+            }
+        });
+        if tenant
+            .heap()
+            .log()
+            .last()
+            .is_some_and(|last| last.factor == wanted)
+        {
+            break;
+        }
+        for fill in 0..fills {
+            std::hint::black_box(&mut buffer).fill(fill as u8);
+        }
+    }
+    drop(kept);
+    let log = tenant.heap().log();
+    let grown = log.iter().filter(|one| one.reason == Reason::Growth);
+    for one in grown.clone() {
+        let by_factor = (one.live_bytes as f64 * one.factor) as usize;
+        assert_eq!(
+            one.threshold_bytes,
+            by_factor.max(Growth::ADAPTIVE.floor_bytes)
+        );
+    }
+    let of = |one: &skinflint_gc::Collection| Some((one.factor, one.share?));
+    grown.filter_map(of).collect()
+}
+
+#[test]
+#[cfg(not(miri))]
+fn the_factor_follows_what_collections_cost() {
+    let busy = adaptive(0, 60, 2.0);
+    let last = busy.last().expect("collected");
+    assert!(last.0 == 2.0 && last.1 > 0.1, "allocates only: {busy:?}");
+    let calm = adaptive(400, 40, 1.15);
+    let last = calm.last().expect("collected");
+    assert!(last.0 == 1.15 && last.1 < 0.1, "computes: {calm:?}");
+    assert!(
+        calm.iter()
+            .chain(&busy)
+            .all(|(_, share)| (0.0..=1.0).contains(share))
+    );
+}
