@@ -5,7 +5,7 @@
 //!                                        mask: a bit for each class that has blocks        (words, next) in one word
 //! ```
 //!
-//! The same lists with tops and links for each page (`tight-paged`) take 1.3 times the instructions of `more-1k`: every
+//! The same lists with tops and links for each page (`tight-paged`) made a replay take 1.15 times the instructions: every
 //! push and every take copies the links of a page from one block to another. Their use is that a page leaves in one step a
 //! class; but the space takes a page out only when the collector has forgotten all blocks, or when nothing of it was
 //! swept, so that it has none. So pages are not linked here, and removing one that has blocks is the slow case (N4).
