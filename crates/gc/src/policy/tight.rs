@@ -10,7 +10,7 @@
 //! class; but the space takes a page out only when the collector has forgotten all blocks, or when nothing of it was
 //! swept, so that it has none. So pages are not linked here, and removing one that has blocks is the slow case (N4).
 //!
-//! N1  A class holds the blocks of [`MIN`]`[class]` words up to the next class's minimum: each size up to 248 bytes, then
+//! N1  A class holds the blocks of `least_of(class)` words up to the next class's minimum: each size up to 248 bytes, then
 //!     four classes for each doubling, the last one open. A bit of the mask is set exactly if its class has blocks.
 //! N2  A page belongs to the group of its first object until it is empty. Blocks of a large page that are too small for
 //!     large objects are in the small list; the large list has only blocks of [`LARGE_WORDS`] and more, of large pages.
