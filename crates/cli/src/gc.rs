@@ -25,6 +25,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use serde::{Deserialize, Serialize};
 use skinflint_gc::policy::replay::{Plan, Run, run};
 use skinflint_gc::policy::{Compaction, Settings, Strategy};
+use skinflint_objects::Law;
 use skinflint_objects::synthetic::Shape;
 
 pub use source::is_of_trace;
@@ -45,8 +46,9 @@ pub struct GcArgs {
     #[arg(value_name = "TRACE", required_unless_present_any = ["synthetic", "list"])]
     pub traces: Vec<PathBuf>,
 
-    /// A made-up trace by seed, SHAPE[:SEED]: steady, phases, independent; may be given several times
-    #[arg(long, value_name = "SHAPE[:SEED]")]
+    /// A made-up trace by seed: steady, phases, independent; may be given several times. PERCENT is the share of
+    /// objects that the collector allocates (77)
+    #[arg(long, value_name = "SHAPE[:SEED[:PERCENT]]")]
     pub synthetic: Vec<String>,
 
     /// Policies with commas; `studied` are the twelve of the study and ours, `all` all there are
@@ -300,16 +302,30 @@ fn sources(args: &GcArgs) -> Result<Vec<source::Source>> {
         .map(source::Source::File)
         .collect();
     for text in &args.synthetic {
-        let (name, seed) = text.split_once(':').unwrap_or((text, "1"));
-        let shape = Shape::ALL.into_iter().find(|shape| shape.name() == name);
-        let (Some(shape), Ok(seed)) = (shape, seed.parse()) else {
+        let Some(law) = law(text) else {
             bail!(
-                "--synthetic {text}: SHAPE[:SEED] with steady, phases or independent, and a number"
+                "--synthetic {text}: SHAPE[:SEED[:PERCENT]] with steady, phases or independent, a number, and a \
+                 share from 1 to 99"
             );
         };
-        sources.push(source::Source::Synthetic(shape, seed));
+        sources.push(source::Source::Synthetic(law));
     }
     Ok(sources)
+}
+
+/// `steady`, `phases:7`, `steady:1:50`.
+fn law(text: &str) -> Option<Law> {
+    let mut parts = text.split(':');
+    let name = parts.next()?;
+    let shape = Shape::ALL.into_iter().find(|shape| shape.name() == name)?;
+    let mut law = Law::new(shape, 1);
+    if let Some(seed) = parts.next() {
+        law.seed = seed.parse().ok()?;
+    }
+    if let Some(percent) = parts.next() {
+        law.promoted_percent = percent.parse().ok().filter(|p| (1..=99).contains(p))?;
+    }
+    parts.next().is_none().then_some(law)
 }
 
 fn plan(args: &GcArgs) -> Plan {

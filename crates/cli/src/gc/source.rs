@@ -20,7 +20,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use skinflint_gc::policy::Origin;
 use skinflint_gc::policy::replay::{Script, Step};
-use skinflint_objects::synthetic::{KINDS, Shape};
+use skinflint_objects::synthetic::{KINDS, PROMOTED_PERCENT};
 use skinflint_objects::{Event, Info, Law, OpenError, Reader, Synthetic, Totals, Writer};
 use skinflint_trace::{EventKind, Events, Trace};
 
@@ -31,7 +31,7 @@ pub enum Source {
     /// By name.
     File(PathBuf),
     /// By law and seed.
-    Synthetic(Shape, u64),
+    Synthetic(Law),
 }
 
 /// A trace, ready to run.
@@ -54,7 +54,13 @@ impl Source {
     pub fn name(&self) -> String {
         match self {
             Source::File(path) => super::shown(path),
-            Source::Synthetic(shape, seed) => format!("{}:{seed}", shape.name()),
+            Source::Synthetic(law) if law.promoted_percent == PROMOTED_PERCENT => {
+                format!("{}:{}", law.shape.name(), law.seed)
+            }
+            Source::Synthetic(law) => {
+                let percent = law.promoted_percent;
+                format!("{}:{}:{percent}", law.shape.name(), law.seed)
+            }
         }
     }
 
@@ -72,11 +78,8 @@ impl Source {
     /// If it cannot be read.
     pub fn read(&self, most: u64) -> Result<Ready> {
         match self {
-            Source::Synthetic(shape, seed) => Ok(Ready {
-                script: Script::new(
-                    Synthetic::new(Law::new(*shape, *seed)).filter_map(step),
-                    most,
-                ),
+            Source::Synthetic(law) => Ok(Ready {
+                script: Script::new(Synthetic::new(*law).filter_map(step), most),
                 source: format!("synthetic {}", self.name()),
                 missing: Vec::new(),
             }),
@@ -122,10 +125,10 @@ impl Source {
         let create =
             |info: Info| Writer::create(path, &info).context("name another file with --write");
         let writer = match self {
-            Source::Synthetic(shape, seed) => {
+            Source::Synthetic(law) => {
                 let mut writer = create(info("none".into(), format!("synthetic {}", self.name())))?;
                 let kind = writer.kind(KINDS[0]);
-                for event in Synthetic::new(Law::new(*shape, *seed)) {
+                for event in Synthetic::new(*law) {
                     match event {
                         Event::Alloc { bytes, origin, .. } => {
                             writer.alloc(bytes, kind, origin);

@@ -294,8 +294,14 @@ fn the_tuned_strategy_changes_its_mind_at_collections_only() {
 }
 
 #[test]
-fn tight_keeps_large_objects_apart() {
-    let (_memory, mut list) = list("tight");
+fn ours_keeps_large_objects_apart() {
+    for name in ["tight", "tight-paged"] {
+        keeps_large_objects_apart(name);
+    }
+}
+
+fn keeps_large_objects_apart(name: &str) {
+    let (_memory, mut list) = list(name);
     let page = |number| Block {
         word: number * PAGE_WORDS,
         words: PAGE_WORDS,
@@ -311,6 +317,7 @@ fn tight_keeps_large_objects_apart() {
     list.free(hole(2, 8192), Freed::Sweep);
     assert_eq!(list.take(5000, Gc), None, "T1: not in a small page");
     list.free(hole(1, 8192), Freed::Sweep);
+    assert_eq!(list.page_for(5000), Some(1), "the next class upwards");
     list.free(
         Block {
             word: PAGE_WORDS + 4096,
@@ -321,4 +328,12 @@ fn tight_keeps_large_objects_apart() {
     assert_eq!(list.take(5000, Gc), Some(hole(1, 8192)));
     let small = list.take(800, Gc).expect("too small for a large object");
     assert_eq!(small.word / PAGE_WORDS, 1);
+    // Page 1 is given back, comes again, and is anybody's: what is freed of it is a small hole.
+    list.free(hole(1, 8192), Freed::Sweep);
+    list.remove_page(1);
+    assert_eq!(list.take(5000, Gc), None, "its holes are gone with it");
+    list.add_page(1);
+    list.free(hole(1, 8192), Freed::Sweep);
+    assert_eq!(list.take(5000, Gc), None, "nobody has taken it");
+    assert_eq!(list.page_for(40), Some(1), "last in, first out");
 }

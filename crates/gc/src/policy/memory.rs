@@ -116,6 +116,24 @@ impl Memory {
         unsafe { self.half(word, index).write(value) }
     }
 
+    /// The first two of them, by one load.
+    #[inline]
+    pub(crate) fn pair(&self, word: u32) -> (u32, u32) {
+        // SAFETY: M1, and a word is aligned; a mapping of the kernel is initialised.
+        let both = unsafe { self.at(word).cast::<u64>().read() };
+        (both as u32, (both >> 32) as u32)
+    }
+
+    /// Sets the first two, by one store.
+    #[inline]
+    pub(crate) fn set_pair(&self, word: u32, pair: (u32, u32)) {
+        // SAFETY: M1: the block is the list's, and a word is aligned.
+        unsafe {
+            let both = u64::from(pair.0) | u64::from(pair.1) << 32;
+            self.at(word).cast::<u64>().write(both);
+        }
+    }
+
     /// Gives the whole pages of the kernel within `[word, word + words)` back. Returns the bytes.
     pub(crate) fn purge(&self, word: u32, words: u32) -> usize {
         let start = (word as usize * WORD as usize).next_multiple_of(OS_PAGE);

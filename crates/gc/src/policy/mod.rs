@@ -20,8 +20,8 @@
 //! F4  A space and its list belong to one thread.
 //!
 //! Files: `table` classes · `memory` words · `lists`, `light` the two-level list · `strategies` the search orders ·
-//! `others` what has no classes · `segregated` pages by
-//! size, `tight` · `space` · `sweep` · `replay` a trace on it.
+//! `others` what has no classes · `segregated` pages by size · `tight` ours · `space` · `sweep` · `replay` a trace on
+//! it.
 //!
 //! Not here: marking (the client marks), objects above half a page.
 
@@ -34,6 +34,7 @@ mod space;
 mod strategies;
 mod sweep;
 pub mod table;
+mod tight;
 
 #[cfg(test)]
 mod by_hand;

@@ -1,21 +1,22 @@
-//! Pages of objects of like size, and ours, which has two sorts of them.
+//! Pages of objects of like size.
 //!
 //! ```text
 //!   object ─► group by size ─► the group's lists ─┬─► none: a whole page, which is the group's from then on
 //!                                                 │      holes too small for a page's group go to the group they fit
-//!   tight: [..2 KB) [2 KB..]        segregated: [..32] [..64] [..128] [..256] [..2 KB] [more]
+//!   tight-paged: [..2 KB) [2 KB..]        segregated: [..32] [..64] [..128] [..256] [..2 KB] [more]
 //! ```
 //!
 //! What the study's best strategy leaves on the table, seen by asking at each added page what was free (2026-11-22,
-//! steady:1): nine of ten pages were added for objects above 2 KB while 1 to 5 MB of 26 lay free between smaller ones.
+//! steady:1): about four in five pages were added for objects above 2 KB while 1 to 5 MB of 26 lay free between smaller
+//! ones.
 //!
 //! T1  A page belongs to the group of its first object until it is empty. Objects of a higher group never lie in it,
 //!     and objects of a lower one only where no object of its own fits: its holes stay what they are good for.
-//! T2  `tight` has a class for each size from 16 bytes; descriptors of 4 bytes and a mask make a hundred classes cheap.
+//! T2  `tight-paged` has a class for each size from 16 bytes; descriptors of 4 bytes and a mask make a hundred cheap.
 //! T3  A page is added only when all are swept.
 //! T4  Within a group the search order is any strategy's.
 //!
-//! Not here: lists (`lists`), search orders (`strategies`).
+//! Not here: lists (`lists`), search orders (`strategies`), ours without links between pages (`tight`).
 
 use core::marker::PhantomData;
 

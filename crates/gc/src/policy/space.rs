@@ -140,6 +140,8 @@ pub struct VarSpace {
     /// each further group that the strategy keeps apart.
     areas: Vec<Area>,
     limits: &'static [u32],
+    /// Words from which the first of `limits` holds, so that most objects are compared once.
+    apart_words: u32,
     /// By number; 0 is nobody's.
     pub(crate) pages: Vec<Page>,
     /// Numbers that were given back.
@@ -160,6 +162,7 @@ impl VarSpace {
         Some(VarSpace {
             areas: vec![Area::default(); 2 * (list.limits().len() + 1)],
             limits: list.limits(),
+            apart_words: list.limits().first().map_or(u32::MAX, |bytes| bytes / WORD),
             list,
             memory,
             pages: vec![fresh()],
@@ -178,8 +181,8 @@ impl VarSpace {
     pub fn alloc(&mut self, bytes: u32, origin: Origin) -> Option<NonNull<u8>> {
         let words = bytes.div_ceil(WORD).max(2);
         let mut side = usize::from(origin == Origin::Gc);
-        for limit in self.limits {
-            side += 2 * usize::from(words * WORD >= *limit);
+        if words >= self.apart_words {
+            side += self.group(words);
         }
         let mut area = &mut self.areas[side];
         if area.limit - area.top < words {
@@ -190,6 +193,13 @@ impl VarSpace {
         area.top += words;
         self.memory.set(word, 0, words);
         Some(self.memory.at(word))
+    }
+
+    /// Where the areas of the group begin that an object belongs to.
+    #[inline]
+    fn group(&self, words: u32) -> usize {
+        let reached = self.limits.iter().filter(|limit| words * WORD >= **limit);
+        2 * reached.count()
     }
 
     /// The area is too short for `words`: another one.

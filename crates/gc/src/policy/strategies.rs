@@ -23,6 +23,7 @@ use super::segregated::{ONE, SIX, Segregated, TWO};
 use super::table::{
     FAST, HALF_MANY, LEGACY, MANY, MORE_1K, MORE_2K, MORE_SMALLS, SINGLE, TIGHT, Table,
 };
+use super::tight::Tight;
 use super::{Block, FreeList, Freed, Origin, Strategy};
 
 /// A search order over a table.
@@ -385,7 +386,13 @@ macro_rules! strategies {
                 name: "tight",
                 about: "ours: best fit from 16 bytes, pages of their own from 2 KB, all swept before a page is added",
                 studied: false,
-                make: |memory| Box::new(Segregated::<TightFit>::new("tight", memory, &TWO)),
+                make: |memory| Box::new(Tight::new(memory)),
+            },
+            Strategy {
+                name: "tight-paged",
+                about: "tight as it was first: pages linked by class, 100 classes",
+                studied: false,
+                make: |memory| Box::new(Segregated::<TightFit>::new("tight-paged", memory, &TWO)),
             },
             Strategy {
                 name: "tight-mixed",

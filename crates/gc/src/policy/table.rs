@@ -17,7 +17,7 @@
 pub const PAGE_BYTES: u32 = 256 << 10;
 /// Smallest block that a list of the study keeps.
 pub const MIN_BLOCK: u32 = 24;
-/// Smallest block that `tight` keeps: a size, a link, and two page links.
+/// Smallest block that `tight-paged` keeps: a size, a link, and two page links.
 pub const MIN_TIGHT: u32 = 16;
 
 /// Lower bounds, and the way to them.
