@@ -187,6 +187,9 @@ const _: () = assert!(core::mem::size_of::<Heap>() <= 12 * 1024);
 /// class uses are never touched.
 const ENTRIES: usize = MAX_CLASSES * 16;
 
+/// They begin on a page and fill the last, so that they can go without what lies beside them.
+const _: () = assert!((ENTRIES * core::mem::size_of::<Entry>()).is_multiple_of(4096));
+
 const _: () = {
     let (mut size, mut wanted) = (16, 0);
     while size <= 16 * MAX_CLASSES as u32 {
@@ -379,7 +382,7 @@ impl Heap {
             return have;
         }
         let bytes = ENTRIES * core::mem::size_of::<Entry>();
-        let made = with_pool(self.holder(), |pool| pool.region.meta_alloc(bytes, 64)).flatten();
+        let made = with_pool(self.holder(), |pool| pool.region.meta_alloc(bytes, 4096)).flatten();
         let entries = made.map_or(core::ptr::null_mut(), at::<Entry>);
         self.entries.store(entries, Ordering::Relaxed); // ORDER: as above
         entries
@@ -396,11 +399,9 @@ impl Heap {
         if entries == 0 {
             return;
         }
-        // Whole pages only: what lies beside them is other metadata.
-        let from = entries.next_multiple_of(4096);
-        let to = (entries + ENTRIES * core::mem::size_of::<Entry>()) & !4095;
-        // SAFETY: private pages of META, with entries that nobody reads (see above).
-        unsafe { skinflint_base::sys::advise(from as *mut u8, to - from, libc::MADV_DONTNEED) };
+        let bytes = ENTRIES * core::mem::size_of::<Entry>();
+        // SAFETY: pages of META with nothing else in them (`entries`); nobody reads what they hold (see above).
+        unsafe { skinflint_base::sys::advise(entries as *mut u8, bytes, libc::MADV_DONTNEED) };
     }
 
     /// Empties every magazine into the spans.

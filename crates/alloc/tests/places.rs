@@ -44,7 +44,12 @@ const TURNS: usize = 40;
 fn all_but_one(with_places: bool) -> usize {
     let before = pinned();
     let mut tabs: Vec<(Option<Place>, Vec<Box<[u8]>>)> = (0..TABS)
-        .map(|_| (with_places.then(|| Place::new().expect("memory")), Vec::new()))
+        .map(|_| {
+            (
+                with_places.then(|| Place::new().expect("memory")),
+                Vec::new(),
+            )
+        })
         .collect();
     for _ in 0..TURNS {
         for (place, blocks) in &mut tabs {
@@ -69,7 +74,10 @@ fn who_stays_does_not_pin_the_pages_of_those_who_left() {
     let apart = all_but_one(true);
     // The one that stays has 75 KB; side by side its blocks lie on a page for each turn and size.
     assert!(together > 300 << 10, "{together}");
-    assert!(apart < 100 << 10 && apart * 4 < together, "{apart} against {together}");
+    assert!(
+        apart < 100 << 10 && apart * 4 < together,
+        "{apart} against {together}"
+    );
 }
 
 #[test]
@@ -83,11 +91,17 @@ fn blocks_outlive_their_place_and_are_freed_from_anywhere() {
     // From outside the place, from another thread, and after its end; a third each.
     drop(blocks.drain(..3_000));
     let others = blocks.split_off(3_500);
-    std::thread::spawn(move || drop(others)).join().expect("no panic");
+    std::thread::spawn(move || drop(others))
+        .join()
+        .expect("no panic");
     drop(place.enter());
     check_invariants(2).expect("whole");
     drop(place);
-    assert!(blocks.iter().all(|block| block.iter().all(|&byte| byte == 7)));
+    assert!(
+        blocks
+            .iter()
+            .all(|block| block.iter().all(|&byte| byte == 7))
+    );
     drop(blocks);
     check_invariants(2).expect("whole");
     let after = pinned();
@@ -120,6 +134,8 @@ fn places_are_left_in_the_order_of_their_guards() {
     check_invariants(2).expect("whole");
     let mut heaps = Vec::new();
     heaps.resize_with(20, || Place::new().expect("memory"));
-    heaps.iter().for_each(|place| drop((place.enter(), vec![0u8; 64])));
+    heaps
+        .iter()
+        .for_each(|place| drop((place.enter(), vec![0u8; 64])));
     check_invariants(2).expect("whole");
 }

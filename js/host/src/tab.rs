@@ -33,9 +33,9 @@ use boa_engine::{
 };
 use serde::Serialize;
 
+use crate::Place;
 use crate::clock::{TabClock, cpu_time};
 use crate::heap::{self, Left, Row, Tenant};
-use crate::Place;
 use crate::jobs::{Jobs, Timed};
 use crate::natives::{self, Output, TabState};
 
@@ -196,12 +196,10 @@ impl Tab {
             rejections: Rc::default(),
             jobs: Rc::default(),
             clock: clock.clone(),
-            tenant: None,
+            // Its name, which events have, outlives the tab: not in its place.
+            tenant: Some(Tenant::new(&format!("tab {number}"), limit)),
             place: crate::PLACE.get().and_then(|make| make()).map(Rc::from),
         };
-        tab.tenant = within(tab.place.as_ref(), || {
-            Some(Tenant::new(&format!("tab {number}"), limit))
-        });
         tab.enter(|tab| {
             let state = TabState {
                 number: tab.number,
@@ -354,7 +352,9 @@ impl Tab {
         let done = {
             let _guard = tenant.enter();
             let place = self.place.clone();
-            within(place.as_ref(), || catch_unwind(AssertUnwindSafe(|| work(self))))
+            within(place.as_ref(), || {
+                catch_unwind(AssertUnwindSafe(|| work(self)))
+            })
         };
         self.tenant = Some(tenant);
         self.cpu += cpu_time().saturating_sub(before);
@@ -420,6 +420,10 @@ impl Tab {
         self.drop_engine();
         let tenant = self.tenant.take()?;
         let left = within(self.place.as_ref(), || tenant.end());
+        // What the report will have goes elsewhere, or each string would keep a page of the place.
+        self.output.copy();
+        self.result = self.result.clone();
+        self.failure = self.failure.clone();
         self.place = None;
         left
     }
