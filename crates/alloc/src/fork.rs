@@ -94,6 +94,7 @@ pub unsafe extern "C" fn child() {
     purger::forget();
     reserve::forget();
     harden::in_child();
+    crate::place::in_child();
     let mine = tls::get();
     // ORDER: the child has one thread.
     IDLE.store(0, Ordering::Relaxed);

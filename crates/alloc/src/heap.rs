@@ -187,6 +187,9 @@ const _: () = assert!(core::mem::size_of::<Heap>() <= 12 * 1024);
 /// class uses are never touched.
 const ENTRIES: usize = MAX_CLASSES * 16;
 
+/// They begin on a page and fill the last, so that they can go without what lies beside them.
+const _: () = assert!((ENTRIES * core::mem::size_of::<Entry>()).is_multiple_of(4096));
+
 const _: () = {
     let (mut size, mut wanted) = (16, 0);
     while size <= 16 * MAX_CLASSES as u32 {
@@ -379,10 +382,26 @@ impl Heap {
             return have;
         }
         let bytes = ENTRIES * core::mem::size_of::<Entry>();
-        let made = with_pool(self.holder(), |pool| pool.region.meta_alloc(bytes, 64)).flatten();
+        let made = with_pool(self.holder(), |pool| pool.region.meta_alloc(bytes, 4096)).flatten();
         let entries = made.map_or(core::ptr::null_mut(), at::<Entry>);
         self.entries.store(entries, Ordering::Relaxed); // ORDER: as above
         entries
+    }
+
+    /// Gives back the pages of its magazines' entries. They read as zero afterwards, which nobody does: a magazine is
+    /// filled before it is read (H5).
+    ///
+    /// # Safety
+    /// The heap's lock is held, it has no thread, and its magazines are empty.
+    pub unsafe fn purge_entries(&self) {
+        // ORDER: as in `entries`.
+        let entries = self.entries.load(Ordering::Relaxed) as usize;
+        if entries == 0 {
+            return;
+        }
+        let bytes = ENTRIES * core::mem::size_of::<Entry>();
+        // SAFETY: pages of META with nothing else in them (`entries`); nobody reads what they hold (see above).
+        unsafe { skinflint_base::sys::advise(entries as *mut u8, bytes, libc::MADV_DONTNEED) };
     }
 
     /// Empties every magazine into the spans.

@@ -105,6 +105,15 @@ pub fn adopt() -> *mut Heap {
 
 /// Makes a heap idle: nothing is allocated from it until a thread takes it.
 pub fn leave(heap: *mut Heap) {
+    leave_as(heap, true);
+}
+
+/// As [`leave`], for good: no thread is expected to go on where this one ended, so nothing is kept for it (D4).
+pub fn leave_cold(heap: *mut Heap) {
+    leave_as(heap, false);
+}
+
+fn leave_as(heap: *mut Heap, warm: bool) {
     // SAFETY: heaps stay (G4).
     let this = unsafe { &*heap };
     if this.lock.lock(this.who()) {
@@ -114,12 +123,15 @@ pub fn leave(heap: *mut Heap) {
             // ORDER: the lock is held. Not a thread's any more: empty spans go back at once.
             this.usage.store(usage::IDLE, Ordering::Relaxed);
             // ORDER: a bound that two threads may pass together.
-            if WARM.load(Ordering::Relaxed) < WARM_MAX {
+            if warm && WARM.load(Ordering::Relaxed) < WARM_MAX {
                 WARM.fetch_add(1, Ordering::Relaxed); // ORDER: as above
                 this.warm.store(WARM_WALKS, Ordering::Relaxed); // ORDER: the lock is held
             } else {
                 holes::release_current(this);
                 this.flush_empty();
+                if !warm {
+                    this.purge_entries();
+                }
             }
         }
         // ORDER: a hint.
@@ -201,8 +213,10 @@ unsafe extern "C" fn ended(value: *mut libc::c_void) {
         watch_exit(heap);
         return;
     }
+    let last = tls::get();
     tls::set(ENDED.0.get().cast());
-    leave(heap);
+    // Another one: a place that is entered for ever (place L4), after a fork perhaps, when this one is nobody's (L3).
+    leave(if last.is_null() { heap } else { last });
 }
 
 /// Allocates for a thread that has ended, with a heap borrowed for the one call (D2).

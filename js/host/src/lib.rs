@@ -37,10 +37,25 @@ pub struct Build {
     pub malloc: &'static str,
     /// Whether pauses are seen.
     pub sees_pauses: bool,
+    /// What the allocator says of itself, as a line of JSON, where it can.
+    pub allocator: Option<fn() -> String>,
+    /// Makes a place for what a tab holds outside of its heap, where the allocator has such.
+    pub place: Option<fn() -> Option<Box<dyn Place>>>,
 }
+
+/// A part of the allocator that is one tab's: what the tab takes lies there, so that it goes with the tab.
+pub trait Place {
+    /// Does something in it.
+    fn within(&self, work: &mut dyn FnMut());
+}
+
+/// See [`Build::place`].
+static PLACE: OnceLock<fn() -> Option<Box<dyn Place>>> = OnceLock::new();
 
 /// Whether `malloc_trim` would do anything.
 static MALLOC_IS_SYSTEM: OnceLock<bool> = OnceLock::new();
+/// What the allocator says of itself ([`Build::allocator`]).
+static ALLOCATOR: OnceLock<fn() -> String> = OnceLock::new();
 
 /// The engine's stack: nested calls through its built-in functions take some KiB each. Untouched pages cost nothing.
 const STACK_BYTES: usize = 1 << 30;
@@ -63,6 +78,8 @@ pub fn main(build: Build) -> ExitCode {
         }
     };
     MALLOC_IS_SYSTEM.get_or_init(|| build.malloc == "system");
+    build.place.map(|make| PLACE.get_or_init(|| make));
+    build.allocator.map(|ask| ALLOCATOR.get_or_init(|| ask));
     // What a tab's panic was is in its failure.
     std::panic::set_hook(Box::new(|_| {}));
     let engine = std::thread::Builder::new()

@@ -67,6 +67,13 @@ impl Output {
         }
     }
 
+    /// Has what was kept lie where this is called.
+    pub fn copy(&self) {
+        let lines = self.lines.take();
+        self.lines
+            .replace(lines.iter().map(String::clone).collect());
+    }
+
     /// What was kept, and how many lines were not.
     pub fn take(&self) -> (Vec<String>, usize) {
         (self.lines.take(), self.cut.get())

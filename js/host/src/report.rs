@@ -45,6 +45,10 @@ pub struct Instant {
     pub system_bytes: Option<usize>,
     /// Bytes of the programs' objects in all tenants.
     pub user_bytes: Option<usize>,
+    /// Bytes that are out of the allocator, by what was asked for; the heap's objects are in none of them.
+    pub outside_bytes: Option<usize>,
+    /// What the allocator says of itself at this instant (docs/malloc.md).
+    pub allocator: Option<serde_json::Value>,
 }
 
 /// Everything.
@@ -131,15 +135,16 @@ impl Report {
         self.say_programs(&mut text);
         let _ = writeln!(
             text,
-            "\n{:<22}{:>6}{:>14}{:>14}{:>14}",
-            "memory", "tabs", "resident", "engine's", "programs'"
+            "\n{:<22}{:>6}{:>14}{:>14}{:>14}{:>14}",
+            "memory", "tabs", "resident", "engine's", "programs'", "outside"
         );
         for instant in &self.memory {
             let rss = instant.rss_bytes.map_or_else(|| "not told".to_owned(), mib);
             let (system, user) = (maybe(instant.system_bytes), maybe(instant.user_bytes));
+            let outside = maybe(instant.outside_bytes);
             let _ = writeln!(
                 text,
-                "{:<22}{:>6}{rss:>14}{system:>14}{user:>14}",
+                "{:<22}{:>6}{rss:>14}{system:>14}{user:>14}{outside:>14}",
                 instant.at, instant.tabs
             );
         }

@@ -10,6 +10,8 @@
 //!     the futures, which are all that borrows from them.
 //! B3  After a panic the engine is in no known state: it is dropped (its panics caught, too) and not used again.
 //! B4  Reactions run to the last after each entry; kept objects (WeakRef) are let go after that (ECMA-262 9.10.3).
+//! B5  What a tab takes while it is entered lies in its place, where the allocator has places; what its end frees is
+//!     freed there, too. Blocks may outlive the place.
 //!
 //! Not here: in which order tabs take turns (`run`).
 
@@ -31,6 +33,7 @@ use boa_engine::{
 };
 use serde::Serialize;
 
+use crate::Place;
 use crate::clock::{TabClock, cpu_time};
 use crate::heap::{self, Left, Row, Tenant};
 use crate::jobs::{Jobs, Timed};
@@ -157,6 +160,19 @@ pub struct Tab {
     jobs: Rc<Jobs>,
     clock: Rc<TabClock>,
     tenant: Option<Tenant>,
+    // Last: what the others free lies in it (B5).
+    place: Option<Rc<dyn Place>>,
+}
+
+/// Does something where the tab's memory is (B5). A panic comes through.
+fn within<T>(place: Option<&Rc<dyn Place>>, work: impl FnOnce() -> T) -> T {
+    let Some(place) = place else { return work() };
+    let (mut work, mut done) = (Some(work), None);
+    place.within(&mut || done = work.take().map(|work| work()));
+    match done {
+        Some(done) => done,
+        None => unreachable!("a place does what it is given"),
+    }
 }
 
 impl Tab {
@@ -180,7 +196,9 @@ impl Tab {
             rejections: Rc::default(),
             jobs: Rc::default(),
             clock: clock.clone(),
+            // Its name, which events have, outlives the tab: not in its place.
             tenant: Some(Tenant::new(&format!("tab {number}"), limit)),
+            place: crate::PLACE.get().and_then(|make| make()).map(Rc::from),
         };
         tab.enter(|tab| {
             let state = TabState {
@@ -333,7 +351,10 @@ impl Tab {
         let before = cpu_time();
         let done = {
             let _guard = tenant.enter();
-            catch_unwind(AssertUnwindSafe(|| work(self)))
+            let place = self.place.clone();
+            within(place.as_ref(), || {
+                catch_unwind(AssertUnwindSafe(|| work(self)))
+            })
         };
         self.tenant = Some(tenant);
         self.cpu += cpu_time().saturating_sub(before);
@@ -354,12 +375,14 @@ impl Tab {
         let guard = self.tenant.as_ref().map(Tenant::enter);
         let engine = self.engine.take();
         let (jobs, on_close, rejections) = (&self.jobs, &self.on_close, &self.rejections);
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            drop(on_close.take());
-            drop(rejections.0.take());
-            jobs.clear();
-            drop(engine);
-        }));
+        let _ = within(self.place.as_ref(), || {
+            catch_unwind(AssertUnwindSafe(|| {
+                drop(on_close.take());
+                drop(rejections.0.take());
+                jobs.clear();
+                drop(engine);
+            }))
+        });
         drop(guard);
     }
 
@@ -395,7 +418,14 @@ impl Tab {
     pub fn close(&mut self) -> Option<Left> {
         self.say_goodbye();
         self.drop_engine();
-        self.tenant.take()?.end()
+        let tenant = self.tenant.take()?;
+        let left = within(self.place.as_ref(), || tenant.end());
+        // What the report will have goes elsewhere, or each string would keep a page of the place.
+        self.output.copy();
+        self.result = self.result.clone();
+        self.failure = self.failure.clone();
+        self.place = None;
+        left
     }
 }
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use skinflint_alloc::Skinflint;
+use skinflint_js_host::Place;
 use skinflint_js_host::counted::Counted;
 
 #[global_allocator]
@@ -14,5 +15,31 @@ fn main() -> ExitCode {
     skinflint_js_host::main(skinflint_js_host::Build {
         malloc: "skinflint",
         sees_pauses: true,
+        allocator: Some(told),
+        place: Some(place),
     })
+}
+
+/// A heap of the allocator's for a tab.
+struct TabPlace(skinflint_alloc::Place);
+
+impl Place for TabPlace {
+    fn within(&self, work: &mut dyn FnMut()) {
+        let _inside = self.0.enter();
+        work();
+    }
+}
+
+fn place() -> Option<Box<dyn Place>> {
+    Some(Box::new(TabPlace(skinflint_alloc::Place::new()?)))
+}
+
+/// The allocator's figures, those that are resident included.
+fn told() -> String {
+    let mut snapshot = Box::new(skinflint_alloc::stats::Snapshot::new());
+    let mut text = Vec::new();
+    if skinflint_alloc::stats::snapshot(&mut snapshot, true) {
+        skinflint_alloc::write_json(&snapshot, |part| text.extend_from_slice(part));
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }

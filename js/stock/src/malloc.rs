@@ -11,5 +11,7 @@ fn main() -> ExitCode {
     skinflint_js_host::main(skinflint_js_host::Build {
         malloc: "skinflint",
         sees_pauses: false,
+        allocator: None,
+        place: None,
     })
 }

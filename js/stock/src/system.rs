@@ -6,5 +6,7 @@ fn main() -> ExitCode {
     skinflint_js_host::main(skinflint_js_host::Build {
         malloc: "system",
         sees_pauses: false,
+        allocator: None,
+        place: None,
     })
 }

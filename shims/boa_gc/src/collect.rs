@@ -25,7 +25,7 @@ use crate::tenant::{Tenant, class_of};
 use crate::verify::{check, garbage_by_sets};
 
 /// Events that are kept.
-pub(crate) const EVENTS: usize = 1 << 14;
+pub(crate) const EVENTS: usize = 1 << 10;
 /// Objects out of the queue that a slice ends.
 const QUEUE_SLICE: usize = 512;
 /// Doomed objects that a slice goes on with.
