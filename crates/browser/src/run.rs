@@ -34,6 +34,9 @@ use crate::start::{self, Browser, Driver, Running, Subject};
 use crate::tree::{self, Tree};
 use crate::zombies::{self, Zombies};
 
+/// What Firefox may take for a memory report: all of its processes take part in it, and the slowest decides.
+const REPORT: Duration = Duration::from_secs(180);
+
 /// What a run needs.
 pub struct Job<'a> {
     /// What is measured.
@@ -286,6 +289,7 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
             open: VecDeque::new(),
             unclosed: 0,
             looked: began,
+            owed: None,
             next_load: Instant::now(),
             run: &mut *run,
         };
@@ -389,6 +393,8 @@ struct Runner<'a, 'r> {
     open: VecDeque<String>,
     unclosed: u32,
     looked: Instant,
+    /// The checkpoint whose memory report Firefox has not written in time.
+    owed: Option<String>,
     next_load: Instant,
     run: &'r mut Run,
 }
@@ -582,7 +588,13 @@ impl Runner<'_, '_> {
         }
         let asked = match self.job.subject.browser {
             Browser::Firefox => self.firefox_report(name, true),
-            _ => self.drive.collect(),
+            _ => self.drive.collect().map(|silent| {
+                if let Some(pages @ 1..) = silent {
+                    let note = format!("{name}: {pages} pages did not say that they had collected");
+                    self.run.notes.push(note);
+                }
+                silent.is_some()
+            }),
         };
         let done = match asked {
             Ok(done) => done,
@@ -601,12 +613,35 @@ impl Runner<'_, '_> {
 
     /// Firefox writes a memory report when it gets a signal; with `minimize` it collects three times before.
     fn firefox_report(&mut self, name: &str, minimize: bool) -> Result<bool> {
+        // Firefox ignores the signal while it writes a report. One that came too late for its own checkpoint would be
+        // taken for this one's.
+        if let Some(late) = self.owed.take()
+            && !self.take_report(&late)?
+        {
+            self.run.notes.push(format!(
+                "{name}: not asked for, since Firefox still owes the report of {late}"
+            ));
+            self.owed = Some(late);
+            return Ok(false);
+        }
         let signal = libc::SIGRTMIN() + i32::from(minimize);
         // SAFETY: no memory is involved; `main` was alive a moment ago and is ours.
         unsafe { libc::kill(self.main as i32, signal) };
-        let until = Instant::now() + Duration::from_secs(90);
+        if self.take_report(name)? {
+            return Ok(true);
+        }
+        self.owed = Some(name.into());
+        self.run.notes.push(format!(
+            "{name}: Firefox wrote no memory report in {} s",
+            REPORT.as_secs()
+        ));
+        Ok(false)
+    }
+
+    /// Waits for a report, and moves it into the run's folder; `false` if none came in [`REPORT`].
+    fn take_report(&mut self, name: &str) -> Result<bool> {
+        let until = Instant::now() + REPORT;
         while Instant::now() < until {
-            self.rest(Duration::from_millis(200))?;
             let found = fs::read_dir(self.folder.join("tmp"))
                 .into_iter()
                 .flatten()
@@ -624,10 +659,8 @@ impl Runner<'_, '_> {
                 self.run.reports.push(report);
                 return Ok(true);
             }
+            self.rest(Duration::from_millis(200))?;
         }
-        self.run
-            .notes
-            .push(format!("{name}: Firefox wrote no memory report in 90 s"));
         Ok(false)
     }
 
