@@ -90,7 +90,8 @@ pub struct Score {
     pub parts: Value,
 }
 
-/// Whether the preloaded allocator was there.
+/// Whether the preloaded allocator was there. Whether it served is counted in a run of its own (proof.rs): processes of a
+/// browser are ended by signals, and say nothing when they end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Preload {
     /// Processes at `tabs-open`, and those of them that had the library mapped.
@@ -101,8 +102,6 @@ pub struct Preload {
     pub content: u32,
     /// See `content`.
     pub content_mapped: u32,
-    /// Bytes that skinflint's allocator says it had mapped when processes ended; absent of others.
-    pub counted: Option<u64>,
 }
 
 /// What a run gave.
@@ -303,11 +302,6 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
     });
     family::end(&mut running.child, &mut whole, Duration::from_secs(5));
     start::end_display(running.display.take());
-    if let Some(stats) = counted(job, running.folder.path())
-        && let Some(preload) = &mut run.preload
-    {
-        preload.counted = Some(stats);
-    }
     done
 }
 
@@ -363,23 +357,6 @@ fn main_process(subject: &Subject, running: &Running, whole: &mut Tree) -> Resul
     below
         .map(|(pid, _)| *pid)
         .context("the driver has started no browser")
-}
-
-/// What skinflint's allocator says that it had mapped when a process ended: the sum over processes that have said so.
-fn counted(job: &Job, folder: &Path) -> Option<u64> {
-    let mut sum = None;
-    for entry in fs::read_dir(folder.join("tmp")).ok()?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with("skinflint-stats-") {
-            continue;
-        }
-        let _ = fs::copy(entry.path(), job.folder.join(&name));
-        for line in fs::read_to_string(entry.path()).unwrap_or_default().lines() {
-            let value: Value = serde_json::from_str(line).unwrap_or_default();
-            *sum.get_or_insert(0) += value["mapped_bytes"].as_u64().unwrap_or(0);
-        }
-    }
-    sum
 }
 
 struct Runner<'a, 'r> {
