@@ -63,8 +63,7 @@ async function close({ tab: id }) {
   const page = tab(id);
   tabs.delete(id);
   // A page that hangs may never say that it is closed; skinflint counts those.
-  const limit = new Promise((_, fail) => setTimeout(() => fail(new Error('not closed for 20 s')), 20000));
-  await Promise.race([page.close({ runBeforeUnload: false }), limit]);
+  await within(page.close({ runBeforeUnload: false }), 20000);
   return {};
 }
 
@@ -77,27 +76,33 @@ async function evaluate({ tab: id, script }) {
   return { value: await tab(id).evaluate(script) };
 }
 
+// A collection that has not ended after this time is counted as silent.
+const COLLECT_MS = 30000;
+
+function within(promise, ms) {
+  let timer;
+  const limit = new Promise((_, fail) => { timer = setTimeout(() => fail(new Error(`no answer for ${ms / 1000} s`)), ms); });
+  return Promise.race([promise, limit]).finally(() => clearTimeout(timer));
+}
+
 // V8 of every page collects; what Chromium calls critical memory pressure is simulated.
 async function gc() {
   if (!cdp) throw new Error('this protocol has no garbage collection');
-  let collected = 0;
-  let silent = 0;
-  // A page that hangs does not collect; the others do.
-  const within = (promise) => Promise.race([promise, new Promise((_, fail) => setTimeout(() => fail(new Error('silent')), 5000))]);
-  for (const page of [first, ...tabs.values()]) {
-    try {
-      const session = await within(page.createCDPSession());
-      await within(session.send('HeapProfiler.collectGarbage'));
-      await within(session.detach());
-      collected++;
-    } catch {
-      silent++;
-    }
-  }
+  // A page that hangs does not collect; the others do. All at once: one after the other, thirty pages on a busy machine
+  // took longer than the call may, and went on collecting while the next step was measured.
+  const one = async (page) => {
+    const session = await page.createCDPSession();
+    await session.send('HeapProfiler.collectGarbage');
+    await session.detach();
+  };
+  const all = [first, ...tabs.values()].filter(Boolean);
+  const done = await Promise.allSettled(all.map((page) => within(one(page), COLLECT_MS)));
+  const collected = done.filter(({ status }) => status === 'fulfilled').length;
+  const silent = all.length - collected;
   const session = await browser.target().createCDPSession();
   try {
-    await session.send('Memory.forciblyPurgeJavaScriptMemory').catch(() => {});
-    await session.send('Memory.simulatePressureNotification', { level: 'critical' }).catch(() => {});
+    await within(session.send('Memory.forciblyPurgeJavaScriptMemory'), COLLECT_MS).catch(() => {});
+    await within(session.send('Memory.simulatePressureNotification', { level: 'critical' }), COLLECT_MS).catch(() => {});
   } finally {
     await session.detach().catch(() => {});
   }

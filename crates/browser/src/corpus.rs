@@ -36,6 +36,7 @@ const OWN: &[(&str, &str)] = &[
     ("tinymce.html", include_str!("../pages/tinymce.html")),
     ("bokeh.html", include_str!("../pages/bokeh.html")),
     ("swagger.html", include_str!("../pages/swagger.html")),
+    ("marimo.html", include_str!("../pages/marimo.html")),
     ("octane.html", include_str!("../pages/octane.html")),
 ];
 

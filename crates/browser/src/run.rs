@@ -34,6 +34,9 @@ use crate::start::{self, Browser, Driver, Running, Subject};
 use crate::tree::{self, Tree};
 use crate::zombies::{self, Zombies};
 
+/// What Firefox may take for a memory report: all of its processes take part in it, and the slowest decides.
+const REPORT: Duration = Duration::from_secs(180);
+
 /// What a run needs.
 pub struct Job<'a> {
     /// What is measured.
@@ -87,7 +90,8 @@ pub struct Score {
     pub parts: Value,
 }
 
-/// Whether the preloaded allocator was there.
+/// Whether the preloaded allocator was there. Whether it served is counted in a run of its own (proof.rs): processes of a
+/// browser are ended by signals, and say nothing when they end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Preload {
     /// Processes at `tabs-open`, and those of them that had the library mapped.
@@ -98,8 +102,6 @@ pub struct Preload {
     pub content: u32,
     /// See `content`.
     pub content_mapped: u32,
-    /// Bytes that skinflint's allocator says it had mapped when processes ended; absent of others.
-    pub counted: Option<u64>,
 }
 
 /// What a run gave.
@@ -286,6 +288,7 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
             open: VecDeque::new(),
             unclosed: 0,
             looked: began,
+            owed: None,
             next_load: Instant::now(),
             run: &mut *run,
         };
@@ -299,11 +302,6 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
     });
     family::end(&mut running.child, &mut whole, Duration::from_secs(5));
     start::end_display(running.display.take());
-    if let Some(stats) = counted(job, running.folder.path())
-        && let Some(preload) = &mut run.preload
-    {
-        preload.counted = Some(stats);
-    }
     done
 }
 
@@ -361,23 +359,6 @@ fn main_process(subject: &Subject, running: &Running, whole: &mut Tree) -> Resul
         .context("the driver has started no browser")
 }
 
-/// What skinflint's allocator says that it had mapped when a process ended: the sum over processes that have said so.
-fn counted(job: &Job, folder: &Path) -> Option<u64> {
-    let mut sum = None;
-    for entry in fs::read_dir(folder.join("tmp")).ok()?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with("skinflint-stats-") {
-            continue;
-        }
-        let _ = fs::copy(entry.path(), job.folder.join(&name));
-        for line in fs::read_to_string(entry.path()).unwrap_or_default().lines() {
-            let value: Value = serde_json::from_str(line).unwrap_or_default();
-            *sum.get_or_insert(0) += value["mapped_bytes"].as_u64().unwrap_or(0);
-        }
-    }
-    sum
-}
-
 struct Runner<'a, 'r> {
     job: &'a Job<'a>,
     drive: Box<dyn Drive>,
@@ -389,6 +370,8 @@ struct Runner<'a, 'r> {
     open: VecDeque<String>,
     unclosed: u32,
     looked: Instant,
+    /// The checkpoint whose memory report Firefox has not written in time.
+    owed: Option<String>,
     next_load: Instant,
     run: &'r mut Run,
 }
@@ -582,7 +565,13 @@ impl Runner<'_, '_> {
         }
         let asked = match self.job.subject.browser {
             Browser::Firefox => self.firefox_report(name, true),
-            _ => self.drive.collect(),
+            _ => self.drive.collect().map(|silent| {
+                if let Some(pages @ 1..) = silent {
+                    let note = format!("{name}: {pages} pages did not say that they had collected");
+                    self.run.notes.push(note);
+                }
+                silent.is_some()
+            }),
         };
         let done = match asked {
             Ok(done) => done,
@@ -601,12 +590,35 @@ impl Runner<'_, '_> {
 
     /// Firefox writes a memory report when it gets a signal; with `minimize` it collects three times before.
     fn firefox_report(&mut self, name: &str, minimize: bool) -> Result<bool> {
+        // Firefox ignores the signal while it writes a report. One that came too late for its own checkpoint would be
+        // taken for this one's.
+        if let Some(late) = self.owed.take()
+            && !self.take_report(&late)?
+        {
+            self.run.notes.push(format!(
+                "{name}: not asked for, since Firefox still owes the report of {late}"
+            ));
+            self.owed = Some(late);
+            return Ok(false);
+        }
         let signal = libc::SIGRTMIN() + i32::from(minimize);
         // SAFETY: no memory is involved; `main` was alive a moment ago and is ours.
         unsafe { libc::kill(self.main as i32, signal) };
-        let until = Instant::now() + Duration::from_secs(90);
+        if self.take_report(name)? {
+            return Ok(true);
+        }
+        self.owed = Some(name.into());
+        self.run.notes.push(format!(
+            "{name}: Firefox wrote no memory report in {} s",
+            REPORT.as_secs()
+        ));
+        Ok(false)
+    }
+
+    /// Waits for a report, and moves it into the run's folder; `false` if none came in [`REPORT`].
+    fn take_report(&mut self, name: &str) -> Result<bool> {
+        let until = Instant::now() + REPORT;
         while Instant::now() < until {
-            self.rest(Duration::from_millis(200))?;
             let found = fs::read_dir(self.folder.join("tmp"))
                 .into_iter()
                 .flatten()
@@ -624,10 +636,8 @@ impl Runner<'_, '_> {
                 self.run.reports.push(report);
                 return Ok(true);
             }
+            self.rest(Duration::from_millis(200))?;
         }
-        self.run
-            .notes
-            .push(format!("{name}: Firefox wrote no memory report in 90 s"));
         Ok(false)
     }
 

@@ -392,7 +392,7 @@ fn command(
             command
                 .arg(format!("--port={}", free_port()?))
                 .arg("--host=127.0.0.1");
-            preload(&mut command, subject, &folder.join("tmp"));
+            preload(&mut command, subject);
         }
         Browser::Other => {
             command.args(
@@ -404,21 +404,19 @@ fn command(
                 .env("http_proxy", format!("http://127.0.0.1:{proxy}"))
                 .env("no_proxy", "localhost,.localhost");
             command.env("HOME", &profile);
-            preload(&mut command, subject, &folder.join("tmp"));
+            preload(&mut command, subject);
         }
     }
     Ok(command)
 }
 
-fn preload(command: &mut Command, subject: &Subject, tmp: &Path) {
+fn preload(command: &mut Command, subject: &Subject) {
     command.envs(subject.environment.iter().cloned());
     if subject.system_malloc {
         command.env("Malloc", "1");
     }
     if let Some((_, library)) = &subject.allocator {
         command.env("LD_PRELOAD", library);
-        // Only skinflint's own allocator reads it (run.rs `counted`).
-        command.env("SKINFLINT_STATS", tmp.join("skinflint-stats-%p.json"));
     }
 }
 

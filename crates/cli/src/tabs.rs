@@ -289,7 +289,8 @@ fn record(args: &TabsArgs, file: &Path, cache: &Path) -> Result<u8> {
         .with_context(|| format!("--record {}", file.display()))?;
     if unfinished > 0 {
         say!(
-            "skinflint: {unfinished} requests had not ended when their page was left; they are not in the recording"
+            "skinflint: {} without an answer when their page was left: not in the recording",
+            skinflint_view::units::plural(unfinished, "request")
         );
     }
     Ok(0)

@@ -62,12 +62,12 @@ pub trait Drive {
     /// If the browser does not answer.
     fn close(&mut self, tab: &str) -> Result<()>;
 
-    /// Garbage collection by the driver; `false` if it has none.
+    /// Garbage collection by the driver: how many pages did not say that they had collected; `None` if it has none.
     ///
     /// # Errors
     /// If the browser does not answer.
-    fn collect(&mut self) -> Result<bool> {
-        Ok(false)
+    fn collect(&mut self) -> Result<Option<u64>> {
+        Ok(None)
     }
 
     /// Chromium's memory-infra dump, as trace events.

@@ -195,10 +195,11 @@ impl Drive for Node {
         self.ask(json!({"do": "close", "tab": tab}), CALL).map(drop)
     }
 
-    fn collect(&mut self) -> Result<bool> {
+    fn collect(&mut self) -> Result<Option<u64>> {
+        // Three steps of at most 30 s each (driver.mjs, COLLECT_MS).
         match self.ask(json!({"do": "gc"}), CALL * 2) {
-            Ok(_) => Ok(true),
-            Err(error) if error.to_string().contains("no garbage collection") => Ok(false),
+            Ok(answer) => Ok(Some(answer["silent"].as_u64().unwrap_or(0))),
+            Err(error) if error.to_string().contains("no garbage collection") => Ok(None),
             Err(error) => Err(error),
         }
     }
