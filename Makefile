@@ -108,6 +108,7 @@ demo: deps build
 	@echo "Your own program:   $(RELEASE)/skinflint run -- CMD ARGS…"
 
 test: test-deps parquet-deps metrics-deps build
+	$(CARGO) build --locked -p skinflint-malloc-so
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p skinflint-export --features parquet --test parquet
 	$(CARGO) test --locked -p skinflint-cache --features images --test images
