@@ -47,6 +47,7 @@ const fn kinds() -> [Kind; MANY] {
             bytes: 0,
             align: 8,
             trace: None,
+            trace_part: None,
             finalize: Some(end),
             finalize_on: Finalize::Mutator,
             origin: Origin::User,
