@@ -77,7 +77,7 @@ async function evaluate({ tab: id, script }) {
 }
 
 // A collection that has not ended after this time is counted as silent.
-const COLLECT_MS = 30000;
+const COLLECT_MS = 10000;
 
 function within(promise, ms) {
   let timer;

@@ -196,7 +196,7 @@ impl Drive for Node {
     }
 
     fn collect(&mut self) -> Result<Option<u64>> {
-        // Three steps of at most 30 s each (driver.mjs, COLLECT_MS).
+        // Three steps of at most 10 s each (driver.mjs, COLLECT_MS).
         match self.ask(json!({"do": "gc"}), CALL * 2) {
             Ok(answer) => Ok(Some(answer["silent"].as_u64().unwrap_or(0))),
             Err(error) if error.to_string().contains("no garbage collection") => Ok(None),
