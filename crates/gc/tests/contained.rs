@@ -23,7 +23,7 @@ object! {
     struct Outside<'gc> { cross: Locked<Option<Cross<'gc, Node<'static>>>> }
 }
 
-const LIMIT: usize = 1 << 20;
+const LIMIT: usize = if cfg!(miri) { 64 << 10 } else { 1 << 20 };
 
 fn node<'gc>(cx: Cx<'gc>, number: u64) -> Result<Gc<'gc, Node<'gc>>, OutOfMemory> {
     let next = Slot::new(None);
