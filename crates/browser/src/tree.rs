@@ -325,11 +325,10 @@ mod tests {
             let (pss, uss) = (one.pss.expect("exact"), one.uss.expect("exact"));
             assert!(0 < uss && uss <= pss && pss <= one.rss, "{one:?}");
         }
-        assert!(
-            tree.look(false)
-                .iter()
-                .all(|one| one.pss.is_none() && one.rss > 0)
-        );
+        // The kernel's quick count lags by some pages for each processor: a shell's may read 0, this program's not.
+        assert!(tree.look(false).iter().all(|one| one.pss.is_none()));
+        let own = stat(std::process::id()).expect("running");
+        assert!(own.rss_pages * PAGE > 1 << 20, "{own:?}");
         for pid in pids.iter().rev() {
             // SAFETY: no memory is involved; both are ours and were seen just now.
             unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
