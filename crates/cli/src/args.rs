@@ -123,7 +123,7 @@ A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> giv
     #[command(after_help = crate::diff::HELP)]
     Diff(crate::diff::DiffArgs),
 
-    /// Look into a heap snapshot (.heapsnapshot): classes, retained sizes, paths, differences
+    /// Read a heap snapshot (.heapsnapshot): classes, retained sizes, paths
     #[command(after_help = crate::heap::HELP)]
     Heap(crate::heap::HeapArgs),
 
@@ -182,11 +182,12 @@ taken, whether each thread has a heap of its own. A wrong one lists what there i
     /// Run object traces under free-list policies of a garbage-collected heap
     #[command(after_help = crate::gc::HELP)]
     Gc(crate::gc::GcArgs),
-    /// Measure the memory of real browsers: many windows, many pages, and what is left of them
+
+    /// Measure what real browsers hold, and keep when windows are closed
     #[command(after_help = crate::tabs::HELP)]
     Tabs(crate::tabs::TabsArgs),
 
-    /// Run JavaScript on Boa: a tab for each program, each a tenant of the garbage-collected heap
+    /// Run JavaScript programs on Boa, each a tenant of the garbage-collected heap
     #[command(after_help = crate::js_args::HELP)]
     Js(crate::js_args::JsArgs),
 }
