@@ -103,6 +103,9 @@ class Conformance(unittest.TestCase):
     def test_boa_on_ours_and_the_systems_malloc(self):
         self.agree("skinflint", "--malloc", "system")
 
+    def test_objects_that_end_in_pauses(self):
+        self.agree("skinflint", "--sweep-in-pause")
+
     def test_collecting_often_and_verified(self):
         self.agree("skinflint", "--stress", os.environ.get("SKINFLINT_JS_STRESS", "997"), "--verify")
 

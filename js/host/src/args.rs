@@ -118,6 +118,10 @@ pub struct JsArgs {
     #[arg(long)]
     pub verify: bool,
 
+    /// End dead objects in the pause that finds them, for comparison (skinflint heap)
+    #[arg(long)]
+    pub sweep_in_pause: bool,
+
     /// What a tab's objects may hold; a tab that needs more is ended alone (skinflint heap)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub limit: Option<usize>,

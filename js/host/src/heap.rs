@@ -38,6 +38,8 @@ pub struct Settings {
     /// Bytes a tenant may hold; each tenant of ours is given it when it is made.
     #[cfg_attr(feature = "ours", allow(dead_code))]
     pub limit_bytes: Option<usize>,
+    /// Objects end in pauses.
+    pub sweep_in_pause: bool,
     /// System objects among user objects.
     pub no_separate: bool,
     /// Where births and deaths of objects go.

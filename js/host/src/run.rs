@@ -75,6 +75,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
     heap::start(&Settings {
         stress: args.stress,
         verify: args.verify,
+        sweep_in_pause: args.sweep_in_pause,
         limit_bytes: args.limit,
         no_separate: args.no_separate,
         record: args.record_objects.clone(),

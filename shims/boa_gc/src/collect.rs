@@ -94,7 +94,8 @@ impl Local {
             self.collect_now(&[tenant], Reason::Stress);
             return;
         }
-        if !self.queue.borrow().is_empty() || !self.doomed.borrow().is_empty() {
+        let waits = !self.queue.borrow().is_empty() || !self.doomed.borrow().is_empty();
+        if waits && !self.sweep_in_pause.get() {
             self.busy.set(true);
             let begun = Begun::now();
             let before = tenant.live_bytes();
@@ -180,6 +181,12 @@ impl Local {
         };
         if done {
             self.final_step(tenant);
+            if self.sweep_in_pause.get() {
+                let freed = tenant.freed.get();
+                self.end_doomed(usize::MAX);
+                self.end_queued(usize::MAX);
+                event.freed_in_pause = tenant.freed.get() - freed;
+            }
         }
         self.busy.set(false);
         (event.pause_ns, event.cpu_ns) = begun.elapsed();

@@ -54,6 +54,8 @@ pub(crate) struct Local {
     pub(crate) weak_maps: RefCell<Vec<Box<dyn AnyWeakMap>>>,
     pub(crate) stress: Cell<u32>,
     pub(crate) verify: Cell<bool>,
+    /// Garbage is ended where a collection finds it, for comparison.
+    pub(crate) sweep_in_pause: Cell<bool>,
     /// Unmarked objects that are examined at once.
     pub(crate) few: Cell<usize>,
     pub(crate) client: Cell<Option<fn() -> usize>>,
@@ -219,6 +221,7 @@ impl Local {
             weak_maps: RefCell::default(),
             stress: Cell::new(0),
             verify: Cell::new(false),
+            sweep_in_pause: Cell::new(false),
             few: Cell::new(FEW),
             client: Cell::new(None),
             client_threshold: Cell::new(Growth::TENANT.client_floor_bytes),

@@ -386,3 +386,9 @@ pub fn stress(every: u32) {
 pub fn verify(on: bool) {
     local::get().verify.set(on);
 }
+
+/// Ends garbage in the pause that finds it, and what counts found with it, instead of a little at each allocation: what
+/// most collectors did once. For comparison; pauses are longer.
+pub fn sweep_in_pause(on: bool) {
+    local::get().sweep_in_pause.set(on);
+}

@@ -331,6 +331,27 @@ fn what_marking_cannot_find_is_sifted_and_not_examined_in_the_pause() {
 }
 
 #[test]
+fn objects_end_in_the_pause_if_that_is_asked_for() {
+    for in_pause in [false, true] {
+        alone(move || {
+            if cfg!(miri) {
+                return;
+            }
+            skinflint::sweep_in_pause(in_pause);
+            for _ in 0..20_000 {
+                drop(ring(10));
+            }
+            let events = skinflint::collections();
+            let freed = |of: fn(&skinflint::Event) -> u64| events.iter().map(of).sum::<u64>();
+            let (paused, slices) = (freed(|e| e.freed_in_pause), freed(|e| e.freed_lazily));
+            assert_eq!(paused > 100_000, in_pause, "{paused} in pauses");
+            assert!(!in_pause || slices == 0, "{slices} in slices");
+            assert!(stats().objects < 50_000, "{:?}", stats());
+        });
+    }
+}
+
+#[test]
 fn a_whole_collection_meets_garbage_that_is_half_ended() {
     alone(|| {
         let kept = ring(10);

@@ -103,6 +103,7 @@ pub fn start(settings: &Settings) -> Result<()> {
         ours::stress(every);
     }
     ours::verify(settings.verify);
+    ours::sweep_in_pause(settings.sweep_in_pause);
     Ok(())
 }
 
