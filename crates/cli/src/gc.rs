@@ -31,7 +31,10 @@ use skinflint_gc::policy::{Compaction, Settings, Strategy};
 use skinflint_objects::Law;
 use skinflint_objects::synthetic::Shape;
 
-pub use source::is_of_trace;
+/// Whether an error is of a trace or of a program that ran, and not of the command line.
+pub fn is_of_trace(error: &anyhow::Error) -> bool {
+    source::is_of_trace(error) || error.is::<live::Failed>()
+}
 
 pub const HELP: &str = "\
 Examples:

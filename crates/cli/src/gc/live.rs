@@ -12,6 +12,7 @@
 //!     said: then the figures are of different work, or there is a fault.
 //! L3  Times and memory are medians over rounds: a live program may differ a little from itself. Where the number of
 //!     objects or cycles differs between policies, that is said.
+//!     A program that fails ends the command with status 1 ([`Failed`]): then there is nothing to compare.
 //! L4  `all` is the processor time of the whole program, engine included; `mutator` is that without the sweeping that V8
 //!     does on other threads and without ends of cycles. Nothing is promoted.
 //!
@@ -75,6 +76,18 @@ struct Placement {
     ending_ms: f64,
     longest_end_ms: f64,
 }
+
+/// A program did not run to its end.
+#[derive(Debug)]
+pub struct Failed(String);
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
 
 /// What no live program can do (L1).
 ///
@@ -211,7 +224,7 @@ fn ran(host: &Path, file: &Path, policy: Option<&str>, args: &GcArgs) -> Result<
         .iter()
         .find_map(|program| program.failure.as_ref())
     {
-        bail!("{}{under}: {}", shown(file), failure.text);
+        return Err(Failed(format!("{}{under}: {}", shown(file), failure.text)).into());
     }
     Ok(report)
 }
