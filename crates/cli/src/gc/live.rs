@@ -18,7 +18,7 @@
 //!
 //! Not here: how objects are placed (`shims/boa_gc`), the host (`js`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -171,6 +171,7 @@ pub fn measure(file: &Path, policies: &[Strategy], args: &GcArgs) -> Result<Figu
     Ok(Figures {
         trace: shown(file),
         source: "live, on Boa".into(),
+        live: true,
         objects: first.objects,
         bytes: first.bytes,
         peak_live_bytes: first.peak_live_bytes,
