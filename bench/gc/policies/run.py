@@ -206,6 +206,7 @@ def main():
     arguments.add_argument("--binary", default=os.path.join(TARGET, "release", "skinflint"), help="the program that is measured")
     arguments.add_argument("traces", nargs="*", help="object traces of real programs: tables beside the bars")
     options = arguments.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)
     if options.selftest:
         return selftest()
     binary = options.binary

@@ -120,6 +120,7 @@ pub fn start(settings: &Settings) -> Result<()> {
         // No clock decides when cycles of objects are looked for: every policy is to see the same deaths.
         ours::set_growth(Growth {
             often_ns: u64::MAX,
+            idle_ns: u64::MAX,
             ..Growth::TENANT
         });
     }
