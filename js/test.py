@@ -110,6 +110,11 @@ class Conformance(unittest.TestCase):
         self.agree("skinflint", "--stress", os.environ.get("SKINFLINT_JS_STRESS", "997"), "--verify")
 
 
+    def test_under_policies_that_make_room_often_and_verified(self):
+        for policy in ["legacy", "many-origin", "tight"]:
+            self.agree("skinflint", "--policy", policy, "--stress", "1999", "--verify")
+
+
 class Seven(unittest.TestCase):
     def test_the_suites_programs_do_the_same_on_both_heaps(self):
         bench.fetched()
@@ -122,6 +127,11 @@ class Seven(unittest.TestCase):
                 lines[heap] = [line.split()[:3] for line in report["programs"][0]["output"]]
                 self.assertEqual(len(lines[heap]), len(work), name)
             self.assertEqual(lines["stock"], lines["skinflint"], name)
+            for policy in ["many-origin", "tight"]:
+                done, report = host(path, "--json", "--policy", policy)
+                self.assertEqual(done.returncode, 0, f"{name} under {policy}: {done.stderr[-400:]}")
+                said = [line.split()[:3] for line in report["programs"][0]["output"]]
+                self.assertEqual(lines["stock"], said, f"{name} under {policy}")
 
 
 class Words(unittest.TestCase):
@@ -210,6 +220,60 @@ class Words(unittest.TestCase):
         self.assertEqual(report["left"], [])
         self.assertLess(at["all but one closed"]["user_bytes"], at["open"]["user_bytes"] * 0.3)
         self.assertEqual(len([line for line in bench.output(report) if " whole " in line]), 4)
+
+    CHURN = """let seed = 7, keep = []; const random = n => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
+        for (let i = 0; i < 120000; i++) {
+          const a = { i }; a.ring = { a };                       // a cycle: found by examination
+          keep[random(4000)] = random(3) ? a : () => a.i;
+        }
+        console.log(keep.reduce((sum, of) => sum + (typeof of === 'function' ? of() : of.i), 0));"""
+
+    def gc(self, *options):
+        return run([bench.tool(), "gc", *options])
+
+    def test_a_live_program_under_policies(self):
+        churn = self.file("churn.js", self.CHURN)
+        done = self.gc("--live", churn, "--policies", "many,full-pages,tight", "--rounds", "2", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        of = json.loads(done.stdout)[0]
+        self.assertTrue(of["live"])
+        self.assertEqual([row["policy"] for row in of["rows"]], ["legacy", "many", "full-pages", "tight"])
+        # 120,000 × 2 objects, and a third of that closures.
+        self.assertGreater(of["objects"], 240_000)
+        self.assertFalse([said for said in of["missing"] if "prints something else" in said], of["missing"])
+        for row in of["rows"]:
+            self.assertGreater(row["collections"], 3, row)
+            self.assertGreaterEqual(row["committed_mean"], row["needed_mean"], row)
+            self.assertGreaterEqual(row["committed_peak"], row["committed_mean"], row)
+            self.assertGreaterEqual(row["with_tables_mean"], row["committed_mean"], row)
+            self.assertGreaterEqual(row["committed_mean"], row["wasted_mean"], row)
+            self.assertLess(row["mutator_ms"], row["total_ms"], row)
+            self.assertEqual((row["moved_bytes"], row["purged_bytes"], row["promotion_ms"]), (0, 0, 0.0), row)
+        at = {row["policy"]: row for row in of["rows"]}
+        # Fresh pages only: the study's worst in memory, and the one with the fewest refills.
+        self.assertGreater(at["full-pages"]["committed_mean"], at["many"]["committed_mean"])
+        self.assertLess(at["full-pages"]["refills"], at["many"]["refills"])
+        text = self.gc("--live", churn, "--policies", "many", "--rounds", "1").stdout
+        for part in ["Duration (CPU time of the whole program", "Space size (", "Collection (", "Better and worse", "live, on Boa"]:
+            self.assertIn(part, text)
+        self.assertNotIn("promotion", text)
+
+    def test_live_programs_that_do_not_repeat_themselves_or_fail(self):
+        dice = self.file("dice.js", "const a = []; for (let i = 0; i < 1000; i++) a.push({ i }); console.log(Math.random())")
+        done = self.gc("--live", dice, "--policies", "many", "--rounds", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("it prints something else under legacy (line 1: ", done.stderr)
+        throws = self.file("throws.js", "throw new Error('by intent')")
+        done = self.gc("--live", throws)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("throws.js: ", done.stderr)
+        self.assertIn("by intent", done.stderr)
+        done, _ = host(throws, "--policy", "best")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no `best`; there are legacy, ", done.stderr)
+        done, _ = host(throws, "--policy", "many", heap="stock")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--policy: Boa's own heap cannot do that", done.stderr)
 
     def test_a_closed_pipe_is_success(self):
         words = self.file("words.js", "for (let i = 0; i < 100000; i++) console.log('line ' + i)")

@@ -8,6 +8,8 @@ P1  Time is processor time of all threads while the snapshot is written, the col
 P2  Memory is the most that the writer has asked of malloc at once, and what the kernel says the process grew by, both
     over the bytes of the heap's objects. A figure that is missing, or is no number, misses its bar.
 P3  The sizes of the nodes sum to what the heap says that its objects take.
+P4  Objects, edges and bytes are predicted on paper from the example's source (`predicted`); others are a fault like a missed
+    bar.
 """
 import argparse
 import json
@@ -25,6 +27,8 @@ BARS = [
     ("resident_ratio", 0.10, "resident memory that it grew by, over the heap"),
 ]
 LIMIT_S = 120
+# Of the example: people for each place, tenants' shares of the objects in tenths.
+PEOPLE, SHARES = 99, (1, 9)
 
 
 def build(target):
@@ -42,6 +46,39 @@ def one(binary, objects, file):
     grown = row["peak_rss_after_kb"] - row["peak_rss_before_kb"]
     row["resident_ratio"] = grown * 1024 / row["cell_bytes"]
     return row
+
+
+def predicted(objects):
+    """At least and at most, on paper. A place has 99 people and keeps them (99 edges) and, weakly, one (1 edge). Each has a
+    home, a shape that is shared, a friend but for the first of a place, and a next but for the first of a tenant. Roots and the
+    made-up nodes above them have few edges. A person is three slots, a shape and eight words, 96 bytes; a place is a vector
+    in a cell, a weak edge and a word: 48 to 64."""
+    tenths = objects * SHARES[0] // sum(SHARES)
+    places = [max(1, part // (PEOPLE + 1)) for part in (tenths, objects - tenths)]
+    each, tenants = sum(places), len(places)
+    people = PEOPLE * each
+    edges = people * 2 + (people - each) + (people - tenants) + people + each
+    # A shared object for each tenant.
+    return {
+        "objects": (people + each + tenants, people + each + tenants),
+        "edges": (edges, edges + 100),
+        "cell_bytes": (96 * people + 48 * each, 96 * people + 64 * each + 64 * tenants),
+        # Three numbers for an edge, of which one is a node's place (7 digits for a million), 9 to 16 characters; seven for a
+        # node, 17 to 34.
+        "file_bytes": (9 * edges + 17 * (people + each), 16 * edges + 34 * (people + each)),
+    }
+
+
+def prediction(row, objects):
+    """Lines, and those that did not come true."""
+    lines, wrong = [], []
+    for key, (least, most) in predicted(objects).items():
+        came = least <= row[key] <= most
+        said = f"{least}" if least == most else f"{least} to {most}"
+        lines.append(f"predicted {said} {key.replace('_', ' ')}; were {row[key]}")
+        if not came:
+            wrong.append(f"not as predicted: {key.replace('_', ' ')} {row[key]}, {said}")
+    return lines, wrong
 
 
 def missed(row):
@@ -67,7 +104,17 @@ def selftest():
         assert len(missed(dict(good, **{key: bar + 0.01}))) == 1, key
         assert len(missed(dict(good, **{key: float("nan")}))) == 1, key
     assert len(missed(dict(good, cell_bytes=2))) == 1
-    print("bench/gc/snapshot.py: each bar can be missed")
+    # A place with its 99 people, for each of two tenants: 200 objects and two shapes.
+    small = predicted(200)
+    assert small["objects"] == (202, 202), small
+    # Homes and shapes 396, friends 196, nexts 196, people of places 198, latest 2.
+    assert small["edges"][0] == 988, small
+    right = {key: most for key, (_, most) in small.items()}
+    assert not prediction(right, 200)[1]
+    for key in right:
+        assert len(prediction(dict(right, **{key: small[key][1] + 1}), 200)[1]) == 1, key
+        assert len(prediction(dict(right, **{key: small[key][0] - 1}), 200)[1]) == 1, key
+    print("bench/gc/snapshot.py: each bar can be missed, and each prediction")
     return 0
 
 
@@ -99,6 +146,9 @@ def main():
     print(f"beside the heap {row['writer_peak_bytes'] / 1e6:.2f} MB asked for at once ({row['asked_ratio']:.1%}), "
           f"{row['resident_ratio']:.1%} more resident")
     faults = missed(row)
+    lines, wrong = prediction(row, options.objects)
+    print("\n".join(lines))
+    faults += wrong
     if not options.no_browser:
         faults += devtools(file, options.json)
     os.remove(file)

@@ -4,15 +4,18 @@
 //!   .sfo, .sft, --synthetic ─► source ─► Script ─┬─► legacy     ─► Run ─┐
 //!                                                ├─► many       ─► Run ─┼─► tables: three tables, better and worse
 //!                                                └─► … × rounds ─► Run ─┘        --json
+//!   --live FILE.js ─► live: the program itself under each policy ──► a row each ─┘
 //! ```
 //!
 //! G1  Ratios refer to legacy, which runs whether it was asked for or not. Times are medians over rounds, whose order
 //!     turns; memory is the same in every round (asserted), since all collect at the same events.
+//!     A live program runs itself (`live`, L3): medians of memory, too.
 //! G2  What a trace lacks is said on stderr before its figures.
 //! G3  Wrong policies and sizes are wrong use (status 2), found before a trace is read.
 //!
 //! Not here: what a policy does (`gc::policy`), formats (`objects`, `trace`), how it looks (`tables`).
 
+mod live;
 mod source;
 mod tables;
 
@@ -28,7 +31,10 @@ use skinflint_gc::policy::{Compaction, Settings, Strategy};
 use skinflint_objects::Law;
 use skinflint_objects::synthetic::Shape;
 
-pub use source::is_of_trace;
+/// Whether an error is of a trace or of a program that ran, and not of the command line.
+pub fn is_of_trace(error: &anyhow::Error) -> bool {
+    source::is_of_trace(error) || error.is::<live::Failed>()
+}
 
 pub const HELP: &str = "\
 Examples:
@@ -36,6 +42,7 @@ Examples:
   skinflint gc app.sfo --policies legacy,many-origin,tight --compact sparse
   skinflint gc app.sft --policies all --json    # a malloc trace: blocks as objects
   skinflint gc --synthetic steady:3 --write steady.sfo
+  skinflint gc --live app.js --policies studied # the program itself, its objects in each policy's pages
 
 All policies collect at the same events, and nothing but the policy differs. CPU time without marking; memory is
 pages of 256 KiB. The compactor is V8's unless --compact says otherwise. docs/gc-policies.md explains.";
@@ -43,13 +50,18 @@ pages of 256 KiB. The compactor is V8's unless --compact says otherwise. docs/gc
 #[derive(ClapArgs, Debug)]
 pub struct GcArgs {
     /// Object traces (.sfo), or traces of skinflint record (.sft), whose blocks stand for objects
-    #[arg(value_name = "TRACE", required_unless_present_any = ["synthetic", "list"])]
+    #[arg(value_name = "TRACE", required_unless_present_any = ["synthetic", "list", "live"])]
     pub traces: Vec<PathBuf>,
 
     /// A made-up trace by seed: steady, phases, independent; may be given several times. PERCENT is the share of
     /// objects that the collector allocates (77)
     #[arg(long, value_name = "SHAPE[:SEED[:PERCENT]]")]
     pub synthetic: Vec<String>,
+
+    /// Run JavaScript programs themselves under each policy, on Boa (`make js` builds it); without one first, and what they
+    /// print must be the same
+    #[arg(long, value_name = "FILE.js", num_args = 1.., conflicts_with_all = ["traces", "synthetic"])]
+    pub live: Vec<PathBuf>,
 
     /// Policies with commas; `studied` are the twelve of the study and ours, `all` all there are
     #[arg(
@@ -72,9 +84,9 @@ pub struct GcArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
     pub growth: f64,
 
-    /// Which pages are evacuated in collections
-    #[arg(long, value_name = "WHICH", default_value = "sparse")]
-    pub compact: Compact,
+    /// Which pages are evacuated in collections [default: sparse; with --live never]
+    #[arg(long, value_name = "WHICH")]
+    pub compact: Option<Compact>,
 
     /// Give kernel pages within free blocks back, as far as they will not be wanted before the next collection
     #[arg(long)]
@@ -84,9 +96,9 @@ pub struct GcArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
 
-    /// Objects of a trace that are run, at most
-    #[arg(long, value_name = "N", default_value_t = 20_000_000)]
-    pub max_objects: u64,
+    /// Objects of a trace that are run, at most [default: 20000000]
+    #[arg(long, value_name = "N")]
+    pub max_objects: Option<u64>,
 
     /// Count instructions too, by valgrind's callgrind: a minute for each million objects and policy
     #[arg(long)]
@@ -119,6 +131,16 @@ pub enum Compact {
     Sparse,
     /// Half free or more, 32 MiB at most
     Always,
+}
+
+impl GcArgs {
+    fn compact(&self) -> Compact {
+        self.compact.unwrap_or(Compact::Sparse)
+    }
+
+    fn max_objects(&self) -> u64 {
+        self.max_objects.unwrap_or(20_000_000)
+    }
 }
 
 /// `512M` as bytes.
@@ -186,6 +208,8 @@ pub struct Figures {
     pub trace: String,
     /// How it was made.
     pub source: String,
+    /// Whether the program itself ran: then times are of all of it.
+    pub live: bool,
     /// Objects that were run.
     pub objects: u64,
     /// Their bytes.
@@ -218,6 +242,14 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         args.growth
     );
     let policies = policies(&args.policies, args.alone)?;
+    if !args.live.is_empty() {
+        live::check(args)?;
+        let measured = |file: &PathBuf| live::measure(file, &policies, args);
+        return tell(
+            &args.live.iter().map(measured).collect::<Result<Vec<_>>>()?,
+            args,
+        );
+    }
     let sources = sources(args)?;
     if let Some(path) = &args.write {
         let [source] = sources.as_slice() else {
@@ -232,20 +264,26 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         );
         return Ok(0);
     }
-    let mut all = Vec::new();
-    for source in &sources {
-        let figures = measure(source, &policies, args)?;
+    let measured = |source: &source::Source| measure(source, &policies, args);
+    tell(
+        &sources.iter().map(measured).collect::<Result<Vec<_>>>()?,
+        args,
+    )
+}
+
+/// G2, and the figures.
+fn tell(all: &[Figures], args: &GcArgs) -> Result<u8> {
+    for figures in all {
         for missing in &figures.missing {
             say!("skinflint: {}: {missing}", figures.trace);
         }
-        all.push(figures);
     }
     let mut out = io::stdout().lock();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &all)?;
+        serde_json::to_writer_pretty(&mut out, all)?;
         writeln!(out)?;
     } else {
-        out.write_all(tables::render(&all).as_bytes())?;
+        out.write_all(tables::render(all).as_bytes())?;
     }
     out.flush()?;
     Ok(0)
@@ -333,7 +371,7 @@ fn plan(args: &GcArgs) -> Plan {
         growth: args.growth,
         check: args.check,
         settings: Settings {
-            compaction: match args.compact {
+            compaction: match args.compact() {
                 Compact::Never => Compaction::Never,
                 Compact::Sparse => Compaction::Sparse,
                 Compact::Always => Compaction::Always,
@@ -347,7 +385,7 @@ fn plan(args: &GcArgs) -> Plan {
 }
 
 fn measure(source: &source::Source, policies: &[Strategy], args: &GcArgs) -> Result<Figures> {
-    let read = source.read(args.max_objects)?;
+    let read = source.read(args.max_objects())?;
     let script = &read.script;
     ensure!(
         !script.is_empty(),
@@ -375,6 +413,7 @@ fn measure(source: &source::Source, policies: &[Strategy], args: &GcArgs) -> Res
     Ok(Figures {
         trace: source.name(),
         source: read.source,
+        live: false,
         objects: script.objects,
         bytes: script.bytes,
         peak_live_bytes: script.peak_live_bytes,
@@ -457,10 +496,10 @@ fn instructions(source: &source::Source, policy: &str, args: &GcArgs) -> Result<
         ])
         .args(["--growth", &args.growth.to_string()])
         .args(["--heap-limit", &args.heap_limit.to_string()])
-        .args(["--max-objects", &args.max_objects.to_string()])
+        .args(["--max-objects", &args.max_objects().to_string()])
         .args([
             "--compact",
-            args.compact
+            args.compact()
                 .to_possible_value()
                 .map_or("sparse".into(), |v| v.get_name().to_owned())
                 .as_str(),

@@ -24,16 +24,23 @@ use crate::js_args::{Heap, JsArgs, Malloc};
 /// # Errors
 /// Options that no host can serve together, or no host.
 pub fn js(args: &JsArgs) -> Result<u8> {
-    let name = program(args)?;
-    let own = std::env::current_exe().context("the path of this program cannot be found")?;
-    let own = own.canonicalize().unwrap_or(own);
-    let named = std::env::var_os(skinflint_base::env::JS.name()).map(PathBuf::from);
-    let host = find(name, named.as_deref(), &own)?;
+    let host = host(program(args)?)?;
     let words: Vec<OsString> = std::env::args_os().collect();
     let after = words.iter().position(|word| word == "js");
     let words = after.map_or(&[][..], |at| &words[at + 1..]);
     let error = Command::new(&host).args(words).exec();
     Err(error).with_context(|| format!("{}: cannot be started", host.display()))
+}
+
+/// Where a host is.
+///
+/// # Errors
+/// If it is not built (H3).
+pub fn host(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("the path of this program cannot be found")?;
+    let own = own.canonicalize().unwrap_or(own);
+    let named = std::env::var_os(skinflint_base::env::JS.name()).map(PathBuf::from);
+    find(name, named.as_deref(), &own)
 }
 
 /// The program that has what is asked for.

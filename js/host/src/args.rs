@@ -19,6 +19,7 @@ Examples:
   skinflint js tab.js --tabs 60 --close all-but-one   # a tenant for each tab; resident memory at each step
   skinflint js tab.js --tabs 59 --then busy.js --pauses --heap stock
   skinflint js a.js b.js --limit 64M --gc-log=json
+  skinflint js app.js --policy many-origin    # `skinflint gc --live app.js` compares all of them
 
 What the programs print goes to stdout, the report to stderr; with --json the report goes to stdout and
 has what they printed. Exit status: 1 if a program threw, did not parse or reached its limit (the others
@@ -130,6 +131,15 @@ pub struct JsArgs {
     #[arg(long)]
     pub no_separate: bool,
 
+    /// Place objects by this free-list policy, not in cells by size, and report what it did; `skinflint gc --list` names
+    /// them (skinflint heap)
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["then", "close"])]
+    pub policy: Option<String>,
+
+    /// The policy is given the room of dead objects each time that so many times what lived has been allocated
+    #[arg(long, value_name = "FACTOR", default_value_t = 2.0, requires = "policy", value_parser = growth)]
+    pub policy_growth: f64,
+
     /// What Date and performance.now show
     #[arg(long, value_enum, default_value = "wall", value_name = "WHICH")]
     pub clock: ClockOf,
@@ -137,6 +147,14 @@ pub struct JsArgs {
     /// Print the report as JSON, with what the programs printed
     #[arg(long)]
     pub json: bool,
+}
+
+/// A factor of what lives.
+fn growth(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok();
+    factor
+        .filter(|factor| (1.05..=20.0).contains(factor))
+        .ok_or_else(|| "a factor from 1.05 to 20".to_owned())
 }
 
 /// A number of bytes, with K, M or G for 1,024, its square and its cube.
@@ -176,5 +194,15 @@ mod tests {
         let args = JsArgs::try_parse_from(["js", "a.js", "--gc-log", "--close", "half"]).unwrap();
         assert_eq!(args.gc_log, Some(LogFormat::Text));
         assert_eq!(args.files.len(), 1);
+        let more = |words: &[&str]| JsArgs::try_parse_from(["js", "a.js"].iter().chain(words));
+        assert_eq!(more(&["--policy", "many"]).unwrap().policy_growth, 2.0);
+        for wrong in [
+            &["--policy", "many", "--close", "half"][..],
+            &["--policy", "many", "--policy-growth", "1"],
+            &["--policy", "many", "--policy-growth", "NaN"],
+            &["--policy-growth", "2"],
+        ] {
+            assert!(more(wrong).is_err(), "{wrong:?}");
+        }
     }
 }

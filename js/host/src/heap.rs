@@ -44,6 +44,68 @@ pub struct Settings {
     pub no_separate: bool,
     /// Where births and deaths of objects go.
     pub record: Option<std::path::PathBuf>,
+    /// The free-list policy that places objects, and its growth.
+    pub policy: Option<(String, f64)>,
+}
+
+/// Memory of a tab's pages, in bytes: over samples, one every 256 KiB allocated and two at each cycle.
+#[derive(Serialize, Clone, Copy, Debug, Default)]
+pub struct Size {
+    /// Mean over the samples.
+    pub mean: f64,
+    /// The most.
+    pub peak: u64,
+    /// Mean over those right after cycles.
+    pub after: f64,
+}
+
+/// How a policy placed a tab's objects, from its first to the moment when all programs were at rest.
+#[derive(Serialize, Clone, Debug, Default)]
+pub struct Placement {
+    /// The policy.
+    pub policy: String,
+    /// Processor time of the tab till then, all of it.
+    pub cpu_ms: f64,
+    /// Objects placed.
+    pub objects: u64,
+    /// Their bytes, with a word in front of each.
+    pub bytes: u64,
+    /// Most of them at once.
+    pub peak_live_bytes: u64,
+    /// Objects that no policy places: above half a page.
+    pub outside_objects: u64,
+    /// Their bytes.
+    pub outside_bytes: u64,
+    /// Times that the room of dead objects was made available.
+    pub cycles: u64,
+    /// Pages.
+    pub pages: Size,
+    /// Pages, and the list's descriptors.
+    pub with_tables: Size,
+    /// Kernel pages that were written to.
+    pub resident: Size,
+    /// Bytes of objects that no cycle has found dead.
+    pub needed: Size,
+    /// Holes that are in no list.
+    pub wasted: Size,
+    /// Times that an area was used up.
+    pub refills: u64,
+    /// Pages swept.
+    pub swept_pages: u64,
+    /// Pages added.
+    pub added_pages: u64,
+    /// Pages given back.
+    pub released_pages: u64,
+    /// Processor time of sweeping, wherever it happened.
+    pub sweeping_ms: f64,
+    /// The part of it that V8 does on other threads.
+    pub background_ms: f64,
+    /// Processor time of cycles, without finding what lives: first, sweeping that was left over …
+    pub finishing_ms: f64,
+    /// … and then until allocation can go on.
+    pub ending_ms: f64,
+    /// The longest of these, both together.
+    pub longest_end_ms: f64,
 }
 
 /// One step of a collection.

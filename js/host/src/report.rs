@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::heap::{Event, Freed, Left, Row, Slices};
+use crate::heap::{Event, Freed, Left, Placement, Row, Slices};
 use crate::pauses::Summary;
 use crate::tab::Failure;
 
@@ -66,6 +66,8 @@ pub struct Report {
     pub programs: Vec<ProgramRow>,
     /// In the order of time.
     pub memory: Vec<Instant>,
+    /// How the policy placed objects, in the order of the tabs; empty without --policy.
+    pub placements: Vec<Placement>,
     /// By phase: open, then, close; collections for the measurements are apart, as measure.
     pub pauses: Option<BTreeMap<String, Summary>>,
     /// The same pauses by processor time of the engine's thread: what a busy machine does not lengthen.
@@ -148,6 +150,7 @@ impl Report {
                 instant.at, instant.tabs
             );
         }
+        self.say_placements(&mut text);
         self.say_pauses(&mut text);
         self.say_tenants(&mut text);
         for left in &self.left {
@@ -187,6 +190,32 @@ impl Report {
         if let Some(rest @ [_, ..]) = self.programs.get(TENANTS_SHOWN..) {
             let cpu: f64 = rest.iter().map(|row| row.cpu_ms).sum();
             let _ = writeln!(text, "  {} others{cpu:>16.0} ms CPU", rest.len());
+        }
+    }
+
+    fn say_placements(&self, text: &mut String) {
+        for (tab, placed) in self.placements.iter().enumerate().take(TENANTS_SHOWN) {
+            let Placement {
+                policy,
+                objects,
+                cycles,
+                refills,
+                outside_objects,
+                ..
+            } = placed;
+            let mib = |bytes: f64| mib(bytes as u64);
+            let _ = writeln!(
+                text,
+                "tab {}: {objects} objects placed by {policy}, {outside_objects} elsewhere; {cycles} cycles, {refills} \
+                 refills; pages {} in the mean, {} at most; {} needed",
+                tab + 1,
+                mib(placed.pages.mean),
+                mib(placed.pages.peak as f64),
+                mib(placed.needed.mean),
+            );
+        }
+        if let Some(rest @ 1..) = self.placements.len().checked_sub(TENANTS_SHOWN) {
+            let _ = writeln!(text, "{rest} others placed alike: --json has them");
         }
     }
 

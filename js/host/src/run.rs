@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::Build;
 use crate::args::{ClockOf, Close, Heap, JsArgs, Malloc};
 use crate::clock::{TabClock, cpu_time, resident_bytes};
-use crate::heap::{self, Freed, Left, Settings};
+use crate::heap::{self, Freed, Left, Placement, Settings};
 use crate::report::{Instant, ProgramRow, Report};
 use crate::tab::{Program, Tab};
 use crate::watch;
@@ -79,6 +79,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         limit_bytes: args.limit,
         no_separate: args.no_separate,
         record: args.record_objects.clone(),
+        policy: args.policy.clone().map(|name| (name, args.policy_growth)),
     })?;
     let mut run = Run {
         args,
@@ -89,6 +90,11 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         freed: heap::freed(),
     };
     run.open(tabs, &files);
+    // Before anything is collected for the measurements.
+    let placements: Vec<Placement> = run.tabs.iter().filter_map(Tab::placement).collect();
+    if args.policy.is_some() && placements.len() < tabs {
+        bail!("--policy: the kernel refused address space for pages; give less with --limit");
+    }
     run.instant("open");
     let tenants = run.tabs.iter().filter_map(Tab::row).collect();
     run.then(&then);
@@ -113,6 +119,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         separate: (heap::NAME == "skinflint").then_some(!args.no_separate),
         programs,
         memory: run.memory,
+        placements,
         pauses: build.sees_pauses.then(|| heap::pauses(false)),
         pauses_cpu: build.sees_pauses.then(|| heap::pauses(true)),
         untimed: if build.sees_pauses {
@@ -266,9 +273,11 @@ impl Run<'_> {
         for tab in &mut self.tabs {
             tab.after_collection();
         }
-        let enough = match self.args.close {
-            Some(_) => STILL_LOOKS_CLOSE,
-            None => STILL_LOOKS,
+        let enough = match (self.args.close, &self.args.policy) {
+            (Some(_), _) => STILL_LOOKS_CLOSE,
+            // What is asked for is what the policy says, and that was asked before.
+            (None, Some(_)) => 1,
+            (None, None) => STILL_LOOKS,
         };
         let (mut rss, mut still) = (resident_bytes(), 0);
         for _ in 0..LOOKS {

@@ -35,7 +35,7 @@ use serde::Serialize;
 
 use crate::Place;
 use crate::clock::{TabClock, cpu_time};
-use crate::heap::{self, Left, Row, Tenant};
+use crate::heap::{self, Left, Placement, Row, Tenant};
 use crate::jobs::{Jobs, Timed};
 use crate::natives::{self, Output, TabState};
 
@@ -164,15 +164,19 @@ pub struct Tab {
     place: Option<Rc<dyn Place>>,
 }
 
-/// Does something where the tab's memory is (B5). A panic comes through.
-fn within<T>(place: Option<&Rc<dyn Place>>, work: impl FnOnce() -> T) -> T {
-    let Some(place) = place else { return work() };
+/// Does something where the tab's memory is (B5). A panic comes through. The error: the place did not do it, and here it is
+/// again; or it was begun, panicked, and the place kept that to itself.
+fn within<T, W: FnOnce() -> T>(place: Option<&Rc<dyn Place>>, work: W) -> Result<T, Option<W>> {
+    let Some(place) = place else {
+        return Ok(work());
+    };
     let (mut work, mut done) = (Some(work), None);
-    place.within(&mut || done = work.take().map(|work| work()));
-    match done {
-        Some(done) => done,
-        None => unreachable!("a place does what it is given"),
-    }
+    place.within(&mut || {
+        if let Some(work) = work.take() {
+            done = Some(work());
+        }
+    });
+    done.ok_or(work)
 }
 
 impl Tab {
@@ -352,8 +356,12 @@ impl Tab {
         let done = {
             let _guard = tenant.enter();
             let place = self.place.clone();
-            within(place.as_ref(), || {
+            let done = within(place.as_ref(), || {
                 catch_unwind(AssertUnwindSafe(|| work(self)))
+            });
+            done.unwrap_or_else(|_| {
+                let text = "the tab's part of the allocator did not do what it was given";
+                Ok(Err(Failure::Engine(text.to_owned())))
             })
         };
         self.tenant = Some(tenant);
@@ -375,7 +383,7 @@ impl Tab {
         let guard = self.tenant.as_ref().map(Tenant::enter);
         let engine = self.engine.take();
         let (jobs, on_close, rejections) = (&self.jobs, &self.on_close, &self.rejections);
-        let _ = within(self.place.as_ref(), || {
+        let undone = within(self.place.as_ref(), || {
             catch_unwind(AssertUnwindSafe(|| {
                 drop(on_close.take());
                 drop(rejections.0.take());
@@ -383,6 +391,10 @@ impl Tab {
                 drop(engine);
             }))
         });
+        // What must end ends, if need be elsewhere.
+        if let Err(Some(work)) = undone {
+            let _ = work();
+        }
         drop(guard);
     }
 
@@ -394,6 +406,16 @@ impl Tab {
     /// What it holds, where the heap says it.
     pub fn row(&self) -> Option<Row> {
         self.tenant.as_ref()?.row()
+    }
+
+    /// What the policy did that places its objects, and its processor time till now.
+    pub fn placement(&self) -> Option<Placement> {
+        let cpu_ms = self.cpu.as_secs_f64() * 1e3;
+        let placement = self.tenant.as_ref()?.placement()?;
+        Some(Placement {
+            cpu_ms,
+            ..placement
+        })
     }
 
     /// Calls what `onclose` was given.
@@ -419,7 +441,10 @@ impl Tab {
         self.say_goodbye();
         self.drop_engine();
         let tenant = self.tenant.take()?;
-        let left = within(self.place.as_ref(), || tenant.end());
+        let left = match within(self.place.as_ref(), || tenant.end()) {
+            Ok(left) => left,
+            Err(work) => work.and_then(|work| work()),
+        };
         // What the report will have goes elsewhere, or each string would keep a page of the place.
         self.output.copy();
         self.result = self.result.clone();
@@ -479,6 +504,36 @@ fn panicked(payload: &(dyn Any + Send)) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_that_a_place_does_not_do_is_an_error_and_comes_back() {
+        struct Does;
+        struct Refuses;
+        struct Hides;
+        impl Place for Does {
+            fn within(&self, work: &mut dyn FnMut()) {
+                work();
+                work();
+            }
+        }
+        impl Place for Refuses {
+            fn within(&self, _: &mut dyn FnMut()) {}
+        }
+        impl Place for Hides {
+            fn within(&self, work: &mut dyn FnMut()) {
+                let _ = catch_unwind(AssertUnwindSafe(work));
+            }
+        }
+        let place = |place: Rc<dyn Place>| Some(place);
+        let mut times = 0;
+        assert!(within(place(Rc::new(Does)).as_ref(), || times += 1).is_ok());
+        assert_eq!(times, 1);
+        let refused = within(place(Rc::new(Refuses)).as_ref(), || 7);
+        assert_eq!(refused.err().flatten().map(|work| work()), Some(7));
+        let lost = within(place(Rc::new(Hides)).as_ref(), || panic!("by intent"));
+        assert!(matches!(lost, Err(None)));
+        assert!(matches!(within(None, || 8), Ok(8)));
+    }
 
     #[test]
     fn a_place_is_read_out_of_the_message_or_is_the_end() {

@@ -198,9 +198,9 @@ impl Local {
     fn final_step(&self, tenant: &Rc<Tenant>) {
         self.check_cells(tenant);
         let mut suspects = Vec::new();
-        tenant.heap.take_unmarked(|cell| {
-            if can_be_suspected(cell.cast()) {
-                suspects.push(cell.cast());
+        tenant.take_unmarked(|object| {
+            if can_be_suspected(object) {
+                suspects.push(object);
             }
         });
         tenant.marking.borrow_mut().take();
@@ -359,6 +359,7 @@ impl Local {
     pub(crate) fn give_all_back(&self, all: &[Rc<Tenant>]) {
         for tenant in all {
             tenant.give_back(0);
+            self.cycle(tenant, true);
             if tenant.closed.get() && tenant.objects() == 0 {
                 self.forget_tenant(tenant);
             }

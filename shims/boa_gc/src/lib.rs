@@ -22,7 +22,8 @@
 //! Z4  Everything here belongs to one thread; threads have heaps of their own.
 //!
 //! Files: `object` the head · `gc`, `weak`, `weak_map`, `cell` handles · `trace`, `std_types` edges · `local` the
-//! thread's state · `tenant` cells and accounts · `ending` the queue and doomed cycles · `examine` what is garbage ·
+//! thread's state · `tenant` cells and accounts · `placed` objects under a free-list
+//! policy instead · `ending` the queue and doomed cycles · `examine` what is garbage ·
 //! `marking`, `collect` when · `verify` the judge · `skinflint` the further interface.
 //!
 //! Not here: moving objects, other threads' heaps.
@@ -39,6 +40,7 @@ mod gc;
 mod local;
 mod marking;
 mod object;
+mod placed;
 pub mod skinflint;
 mod std_types;
 mod tenant;

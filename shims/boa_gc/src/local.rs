@@ -23,6 +23,7 @@ use crate::collect::Log;
 use crate::ending::Doomed;
 use crate::marking::FEW;
 use crate::object::{DOOMED, ENDED, Erased, LISTED, QUEUED, SYSTEM, VTable, WEAKLY, head};
+use crate::placed::{Placement, number_of};
 use crate::skinflint::{Observer, OutOfMemory};
 use crate::tenant::Tenant;
 use crate::weak_map::AnyWeakMap;
@@ -64,6 +65,8 @@ pub(crate) struct Local {
     /// Whether somebody wants to know of new objects.
     watched: Cell<bool>,
     pub(crate) log: RefCell<Log>,
+    /// How objects of tenants to come are placed; `None`: in their heaps.
+    pub(crate) placement: Cell<Option<Placement>>,
 }
 
 /// Ends the thread's state with the thread.
@@ -157,11 +160,11 @@ pub(crate) fn allocate(vtable: &'static VTable) -> (Erased, u32) {
     // SAFETY: `tenants` keeps it.
     let tenant = unsafe { &*local.current.get() };
     let system = local.system.get();
-    let cell = match tenant.take(vtable, system) {
-        Ok(cell) => cell,
+    let (cell, lies) = match tenant.take(vtable, system) {
+        Ok(taken) => taken,
         Err(_) => local.take_at_last(vtable, system),
     };
-    (cell.cast(), if system { SYSTEM } else { 0 })
+    (cell.cast(), if system { lies | SYSTEM } else { lies })
 }
 
 /// An object was written.
@@ -228,6 +231,7 @@ impl Local {
             observer: Cell::new(None),
             watched: Cell::new(false),
             log: RefCell::default(),
+            placement: Cell::new(None),
         }
     }
 
@@ -235,7 +239,11 @@ impl Local {
     pub(crate) fn add_tenant(&self, name: &str, limit_bytes: usize) -> Rc<Tenant> {
         let heap = self.world.heap(name, limit_bytes);
         let number = heap.id() as usize;
-        let tenant = Rc::new(Tenant::new(name, heap, &self.growth.get()));
+        let placed = self.placement.get().and_then(|placement| {
+            // Without address space for pages objects lie in the heap as ever, and `placement` says so.
+            placement.space(heap.id(), limit_bytes, self.verify.get())
+        });
+        let tenant = Rc::new(Tenant::new(name, heap, &self.growth.get(), placed));
         let mut tenants = self.tenants.borrow_mut();
         let len = tenants.len().max(number + 1);
         tenants.resize_with(len, || None);
@@ -255,7 +263,7 @@ impl Local {
     /// The tenant that an object lies with.
     pub(crate) fn tenant_of(&self, object: Erased) -> Rc<Tenant> {
         // SAFETY: it is an object of a heap of ours.
-        let number = unsafe { skinflint_gc::heap_number(object.cast()) };
+        let number = unsafe { number_of(object) };
         let tenants = self.tenants.borrow();
         let tenant = tenants.get(number as usize).and_then(Option::as_ref);
         tenant.expect("an object's heap outlives it").clone()
@@ -297,19 +305,21 @@ impl Local {
         self.ticks.set(if stress > 0 { stress } else { TICKS });
         if !self.busy.get() {
             self.slice();
+            self.cycle(&self.current(), stress > 0);
         }
     }
 
     /// A cell after everything was collected, or a panic that the host catches.
     #[cold]
     #[inline(never)]
-    fn take_at_last(&self, vtable: &'static VTable, system: bool) -> core::ptr::NonNull<u8> {
+    fn take_at_last(&self, vtable: &'static VTable, system: bool) -> (core::ptr::NonNull<u8>, u32) {
         let tenant = self.current();
         if !self.busy.get() {
             self.collect_now(std::slice::from_ref(&tenant), Reason::Shortage);
+            self.cycle(&tenant, true);
         }
         match tenant.take(vtable, system) {
-            Ok(cell) => cell,
+            Ok(taken) => taken,
             Err(error) => panic_any(OutOfMemory::new(&error)),
         }
     }

@@ -29,6 +29,7 @@ use skinflint_gc::Reason;
 use crate::examine::can_be_suspected;
 use crate::local::Local;
 use crate::object::{DOOMED, ENDED, Erased, QUEUED, SUSPECT, head};
+use crate::placed::number_of;
 use crate::tenant::Tenant;
 use crate::trace::Tracer;
 
@@ -105,7 +106,7 @@ impl Local {
             if let Some(mut marking) = tenant.marking.borrow_mut().take() {
                 marking.end_sift();
             }
-            tenant.heap.take_unmarked(|_| ());
+            tenant.take_unmarked(|_| ());
             self.watch();
         }
     }
@@ -116,8 +117,7 @@ impl Local {
             if let Some(marking) = other.marking.borrow_mut().as_mut() {
                 let gone = tenant.heap.id();
                 // SAFETY: what is on the stack lies in memory that is still there (M3).
-                let stays =
-                    |&object: &Erased| unsafe { skinflint_gc::heap_number(object.cast()) } != gone;
+                let stays = |&object: &Erased| unsafe { number_of(object) } != gone;
                 marking.tracer.stack.retain(stays);
             }
         }
@@ -129,15 +129,14 @@ impl Local {
         let Some(marking) = marking.as_mut() else {
             return false;
         };
-        let heap = tenant.heap.id();
         let mut left = marking.budget;
         for _ in 0..TURNS {
             if marking.sift.is_some() {
                 marking.sift_some(&mut left);
             } else {
-                marking.follow(heap, &mut left);
+                marking.follow(tenant, &mut left);
                 if left > 0 {
-                    marking.open_pairs(heap);
+                    marking.open_pairs(tenant);
                     left -= (marking.pairs.len() / 4).min(left / 2);
                 }
             }
@@ -196,7 +195,7 @@ impl Marking {
             return false;
         }
         let mut objects = Vec::new();
-        tenant.heap.each_unmarked(|cell| objects.push(cell.cast()));
+        tenant.each_unmarked(|object| objects.push(object));
         // What the last time did not make much smaller is mostly garbage.
         let before = std::mem::replace(&mut self.unmarked, objects.len());
         if objects.len() <= few || objects.len() > before / 4 * 3 {
@@ -270,7 +269,8 @@ impl Marking {
     }
 
     /// Pops until nothing is left, or the budget is used up.
-    fn follow(&mut self, heap: u32, left: &mut usize) {
+    fn follow(&mut self, tenant: &Tenant, left: &mut usize) {
+        let heap = tenant.heap.id();
         while *left > 0 {
             let Some(object) = self.tracer.stack.pop() else {
                 return;
@@ -279,12 +279,12 @@ impl Marking {
             // SAFETY: M3: a cell of some heap of ours, with a head.
             let head = unsafe { head(object) };
             // SAFETY: M3.
-            let number = unsafe { skinflint_gc::heap_number(object.cast()) };
+            let number = unsafe { number_of(object) };
             if number != heap || head.has(ENDED | QUEUED | DOOMED) {
                 continue;
             }
-            // SAFETY: it lies in this heap, which is used by single cells.
-            if !unsafe { skinflint_gc::mark(object.cast()) } {
+            // SAFETY: it is this tenant's.
+            if !unsafe { tenant.mark(object) } {
                 continue;
             }
             if head.vtable.pair.is_some() {
@@ -297,7 +297,8 @@ impl Marking {
     }
 
     /// Follows the values of pairs whose keys are marked, or not of this heap.
-    fn open_pairs(&mut self, heap: u32) {
+    fn open_pairs(&mut self, tenant: &Tenant) {
+        let heap = tenant.heap.id();
         let tracer = &mut self.tracer;
         self.pairs.retain(|&pair| {
             // SAFETY: M3.
@@ -310,9 +311,7 @@ impl Marking {
                 return false;
             };
             // SAFETY: W1: the key's cell is not free.
-            let open = unsafe {
-                skinflint_gc::heap_number(key.cast()) != heap || skinflint_gc::is_marked(key.cast())
-            };
+            let open = unsafe { number_of(key) != heap || tenant.is_marked(key) };
             if open {
                 // SAFETY: it has not ended.
                 unsafe { (fns.trace_value)(pair, tracer) };

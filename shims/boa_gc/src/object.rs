@@ -39,8 +39,10 @@ pub(crate) const ENDED: u32 = 1 << 27;
 pub(crate) const SYSTEM: u32 = 1 << 26;
 /// An ephemeron that a table of its key's tenant knows.
 pub(crate) const LISTED: u32 = 1 << 25;
+/// Lies where a policy placed it, not in the tenant's heap (`placed`).
+pub(crate) const PLACED: u32 = 1 << 24;
 /// The bits below count edges.
-const EDGES: u32 = LISTED - 1;
+const EDGES: u32 = PLACED - 1;
 
 /// What every object begins with. A free cell has the counts in the same place, and its link where the vtable is.
 #[repr(C)]

@@ -23,6 +23,9 @@
 use std::fmt;
 use std::rc::Rc;
 
+pub use skinflint_gc::policy::Strategy;
+pub use skinflint_gc::policy::live::Told;
+pub use skinflint_gc::policy::replay::Size;
 pub use skinflint_gc::{Growth, Reason};
 
 use crate::local::{self, Local};
@@ -79,6 +82,19 @@ pub struct Ended {
     pub bytes_left: usize,
     /// Who keeps one of them.
     pub path: Option<String>,
+}
+
+/// How a policy placed a tenant's objects.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// Its name.
+    pub policy: &'static str,
+    /// What it did and held.
+    pub told: Told,
+    /// Objects that it does not place: larger than half a page, or aligned to more than a word.
+    pub outside_objects: u64,
+    /// Their bytes.
+    pub outside_bytes: u64,
 }
 
 /// The payload of the panic with which [`Gc::new`](crate::Gc::new) answers when a tenant's memory is used up.
@@ -227,6 +243,18 @@ impl Tenant {
         }
     }
 
+    /// What the policy did that places its objects ([`place_by`]), after a last cycle; `None`: its heap does that. Do not
+    /// ask within a finalizer.
+    pub fn placement(&self) -> Option<Placement> {
+        let (policy, told, [outside_objects, outside_bytes]) = local::get().told_of(&self.heap)?;
+        Some(Placement {
+            policy,
+            told,
+            outside_objects,
+            outside_bytes,
+        })
+    }
+
     /// Ends it: everything that nothing outside refers to goes, and its memory. What is left is told, and goes when its last
     /// handle does.
     pub fn end(self) -> Ended {
@@ -239,6 +267,7 @@ impl Tenant {
         }
         self.heap.closed.set(true);
         self.heap.give_back(0);
+        local.cycle(&self.heap, true);
         local.world.source().shrink();
         let left = Ended {
             objects_left: self.heap.objects(),
@@ -293,6 +322,14 @@ pub fn clear_collections() {
 /// Whom to tell each event, at its end. `None`: nobody.
 pub fn on_event(heard: Option<fn(&Event)>) {
     local::get().log.borrow_mut().heard = heard;
+}
+
+/// How objects of tenants that are made from now on are placed: by a free-list policy, with room made of freed objects
+/// each time that `growth` − 1 times what lived was allocated; or, as ever, in cells of the heap (`None`). The thread's own
+/// first tenant keeps its heap. A program does the same under every policy; what differs is memory, and time.
+pub fn place_by(policy: Option<(Strategy, f64)>) {
+    let placement = policy.map(|(strategy, growth)| crate::placed::Placement { strategy, growth });
+    local::get().placement.set(placement);
 }
 
 /// Bytes that objects hold outside of the heaps, as far as somebody knows: their growth makes collections due, too.

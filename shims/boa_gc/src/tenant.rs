@@ -22,7 +22,8 @@ use std::rc::Rc;
 use skinflint_gc::{Finalize, Growth, Heap, Kind, Origin, OutOfMemory};
 
 use crate::marking::Marking;
-use crate::object::{DOOMED, ENDED, Erased, Head, LISTED, QUEUED, SYSTEM, VTable, head};
+use crate::object::{DOOMED, ENDED, Erased, Head, LISTED, PLACED, QUEUED, SYSTEM, VTable, head};
+use crate::placed::Objects;
 
 /// Cells grow by this much.
 const STEP: usize = 8;
@@ -105,10 +106,17 @@ pub(crate) struct Tenant {
     pub(crate) settling: Cell<bool>,
     /// Where the next cells to be given back are looked for.
     flushed: Cell<usize>,
+    /// Where a policy places what it can; the heap has the rest.
+    pub(crate) placed: Option<Box<Objects>>,
 }
 
 impl Tenant {
-    pub(crate) fn new(name: &str, heap: Rc<Heap>, growth: &Growth) -> Tenant {
+    pub(crate) fn new(
+        name: &str,
+        heap: Rc<Heap>,
+        growth: &Growth,
+        placed: Option<Box<Objects>>,
+    ) -> Tenant {
         Tenant {
             name: Rc::from(name),
             heap,
@@ -131,6 +139,7 @@ impl Tenant {
             doomed_bytes: Cell::new(0),
             settling: Cell::new(false),
             flushed: Cell::new(0),
+            placed,
         }
     }
 
@@ -155,11 +164,24 @@ impl Tenant {
         self.made.get() - self.freed.get()
     }
 
-    /// A cell for an object. Cost, if one was just freed: two loads and five stores.
+    /// A cell for an object, and what its state says of where that lies. Cost, if one was just freed: three loads and five
+    /// stores.
     #[inline]
-    pub(crate) fn take(&self, vtable: &VTable, system: bool) -> Result<NonNull<u8>, OutOfMemory> {
+    pub(crate) fn take(
+        &self,
+        vtable: &VTable,
+        system: bool,
+    ) -> Result<(NonNull<u8>, u32), OutOfMemory> {
         let (class, bytes) = class_of(vtable);
         let origin = usize::from(system);
+        if let Some(placed) = &self.placed {
+            if Objects::places(vtable) {
+                let object = placed.take(vtable, &self.name)?;
+                self.account(bytes, origin);
+                return Ok((object, PLACED));
+            }
+            placed.count_outside(bytes);
+        }
         let slot = &self.free[origin][class];
         let cell = match NonNull::new(slot.get()) {
             // Pages of their own wait in the list of class 0 to be given back; they are of many sizes.
@@ -171,10 +193,15 @@ impl Tenant {
             }
             _ => self.take_fresh(class, bytes, origin)?,
         };
+        self.account(bytes, origin);
+        Ok((cell, 0))
+    }
+
+    #[inline]
+    fn account(&self, bytes: usize, origin: usize) {
         let account = &self.bytes[origin];
         account.set(account.get() + bytes);
         self.made.set(self.made.get() + 1);
-        Ok(cell)
     }
 
     #[inline]
@@ -209,6 +236,15 @@ impl Tenant {
         let account = &self.bytes[origin];
         account.set(account.get() - bytes);
         self.freed.set(self.freed.get() + 1);
+        // SAFETY: the cell is not free yet.
+        if unsafe { head(object) }.has(PLACED) {
+            // SAFETY: it is ours, and free from now on; its head stays, for who may still have its address (`placed`, X2).
+            unsafe {
+                object.cast::<[u32; 2]>().write([0, ENDED | PLACED]);
+                self.of_policy().free(object);
+            }
+            return;
+        }
         self.free_bytes.set(self.free_bytes.get() + bytes);
         if self.is_marking.get() {
             // SAFETY: the cell is ours; a mark would be the next object's.
@@ -287,6 +323,64 @@ impl Tenant {
                 visit(object);
             }
         });
+        if let Some(placed) = &self.placed {
+            placed.each(|object| {
+                // SAFETY: what was not freed has a head.
+                if !unsafe { head(object) }.has(ENDED) {
+                    visit(object);
+                }
+            });
+        }
+    }
+
+    fn of_policy(&self) -> &Objects {
+        let placed = self.placed.as_deref();
+        placed.expect("an object that a policy placed is of a tenant with a policy")
+    }
+
+    /// Marks an object; whether it was not marked before.
+    ///
+    /// # Safety
+    /// It is a cell of this tenant that has a head.
+    pub(crate) unsafe fn mark(&self, object: Erased) -> bool {
+        // SAFETY: as the caller promises; the heap is used by single cells.
+        unsafe {
+            match head(object).has(PLACED) {
+                true => self.of_policy().mark(object),
+                false => skinflint_gc::mark(object.cast()),
+            }
+        }
+    }
+
+    /// Whether an object is marked.
+    ///
+    /// # Safety
+    /// As [`Tenant::mark`].
+    pub(crate) unsafe fn is_marked(&self, object: Erased) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match head(object).has(PLACED) {
+                true => self.of_policy().is_marked(object),
+                false => skinflint_gc::is_marked(object.cast()),
+            }
+        }
+    }
+
+    /// Tells every cell with a head that is not marked, and takes all marks away. `visit` may not allocate here.
+    pub(crate) fn take_unmarked(&self, mut visit: impl FnMut(Erased)) {
+        self.heap.take_unmarked(|cell| visit(cell.cast()));
+        if let Some(placed) = &self.placed {
+            placed.each_unmarked(&mut visit);
+            placed.clear_marks();
+        }
+    }
+
+    /// The same, and leaves the marks.
+    pub(crate) fn each_unmarked(&self, mut visit: impl FnMut(Erased)) {
+        self.heap.each_unmarked(|cell| visit(cell.cast()));
+        if let Some(placed) = &self.placed {
+            placed.each_unmarked(&mut visit);
+        }
     }
 
     /// N4, by counting. Cost: a look at every free cell, and at the head of each arena.
@@ -296,6 +390,9 @@ impl Tenant {
     pub(crate) fn check_cells(&self) {
         let mut taken = 0;
         self.heap.each_object(|_, _| taken += 1);
+        if let Some(placed) = &self.placed {
+            placed.each(|_| taken += 1);
+        }
         let mut free = 0;
         for slot in self.free.iter().flatten() {
             let mut next = slot.get();

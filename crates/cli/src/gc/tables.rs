@@ -45,11 +45,13 @@ pub fn render(all: &[Figures]) -> String {
         return out;
     };
     let counted = first.rows.iter().any(|row| row.instructions.is_some());
-    let mut duration: Vec<Column> = vec![
-        Column("mutator ms", |row| row.mutator_ms, 1.0, 1, true),
-        Column("promotion ms", |row| row.promotion_ms, 1.0, 1, true),
-        Column("all ms", |row| row.total_ms, 1.0, 1, true),
-    ];
+    // A program that ran itself promotes and moves nothing.
+    let live = all.iter().all(|figures| figures.live);
+    let mut duration: Vec<Column> = vec![Column("mutator ms", |row| row.mutator_ms, 1.0, 1, true)];
+    if !live {
+        duration.push(Column("promotion ms", |row| row.promotion_ms, 1.0, 1, true));
+    }
+    duration.push(Column("all ms", |row| row.total_ms, 1.0, 1, true));
     if counted {
         duration.push(Column(
             "M instr.",
@@ -62,7 +64,12 @@ pub fn render(all: &[Figures]) -> String {
     duration.push(Column("refills", |row| row.refills as f64, 1.0, 0, false));
     table(
         &mut out,
-        "Duration (CPU time without marking; × legacy)",
+        match live {
+            true => {
+                "Duration (CPU time of the whole program, engine and collector included; × legacy)"
+            }
+            false => "Duration (CPU time without marking; × legacy)",
+        },
         all,
         &duration,
     );
@@ -79,17 +86,21 @@ pub fn render(all: &[Figures]) -> String {
             Column("wasted", |row| row.wasted_mean, MIB, 2, false),
         ],
     );
+    let moved = [
+        Column("moved MiB", |row| row.moved_bytes as f64, MIB, 1, false),
+        Column("purged MiB", |row| row.purged_bytes as f64, MIB, 1, false),
+    ];
+    let mut collection = vec![
+        Column("sweeping ms", |row| row.sweeping_ms, 1.0, 1, true),
+        Column("end of cycle", |row| row.latency_mean_ms, 1.0, 2, true),
+        Column("longest", |row| row.latency_max_ms, 1.0, 2, true),
+    ];
+    collection.extend(moved.into_iter().filter(|_| !live));
     table(
         &mut out,
         "Collection (CPU time without marking; × legacy)",
         all,
-        &[
-            Column("sweeping ms", |row| row.sweeping_ms, 1.0, 1, true),
-            Column("end of cycle", |row| row.latency_mean_ms, 1.0, 2, true),
-            Column("longest", |row| row.latency_max_ms, 1.0, 2, true),
-            Column("moved MiB", |row| row.moved_bytes as f64, MIB, 1, false),
-            Column("purged MiB", |row| row.purged_bytes as f64, MIB, 1, false),
-        ],
+        &collection,
     );
     changes(&mut out, all);
     out
@@ -196,6 +207,7 @@ mod tests {
         Figures {
             trace: "a".into(),
             source: "by hand".into(),
+            live: false,
             objects: 3,
             bytes: 96,
             peak_live_bytes: 64,

@@ -232,6 +232,62 @@ fn the_text_has_the_three_tables_and_what_changed() {
 }
 
 #[test]
+fn a_live_program_is_refused_what_only_traces_can_do_before_anything_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    std::fs::write(at.join("a.js"), "1").expect("a file");
+    for (more, expected) in [
+        (
+            &["--compact", "sparse"][..],
+            "--compact: objects of a live program do not move",
+        ),
+        (&["--purge"], "--purge: it is tried on traces only"),
+        (
+            &["--instructions"],
+            "--instructions: they are counted of replays",
+        ),
+        (
+            &["--write", "a.sfo"],
+            "--write: a live program is recorded by",
+        ),
+        (
+            &["--max-objects", "5"],
+            "--max-objects: a live program runs to its end",
+        ),
+        (&["--synthetic", "steady"], "cannot be used with"),
+        (&["--policies", "best"], "there is no `best`"),
+        (&["nowhere.js"], "nowhere.js: cannot be read"),
+    ] {
+        let words = [&["gc", "--live", "a.js"], more].concat();
+        let output = tool(at, &words);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{words:?}: {}",
+            said(&output)
+        );
+        assert!(
+            said(&output).contains(expected),
+            "{words:?}: {}",
+            said(&output)
+        );
+    }
+    // A folder that is named and has no host.
+    let output = Command::new(env!("CARGO_BIN_EXE_skinflint"))
+        .args(["gc", "--live", "a.js"])
+        .current_dir(at)
+        .env("SKINFLINT_JS", at)
+        .output()
+        .expect("the tool runs");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(
+        said(&output).contains("skinflint-js: its folder is named by SKINFLINT_JS"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
 fn wrong_use_and_what_is_no_trace_say_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path();

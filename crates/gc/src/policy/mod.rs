@@ -21,14 +21,16 @@
 //!
 //! Files: `table` classes · `memory` words · `lists`, `light` the two-level list · `strategies` the search orders ·
 //! `others` what has no classes · `segregated` pages by size · `tight` ours · `space` · `sweep` · `replay` a trace on
-//! it.
+//! it · `live` a program on it · `samples`.
 //!
 //! Not here: marking (the client marks), objects above half a page.
 
 mod lists;
+pub mod live;
 mod memory;
 mod others;
 pub mod replay;
+mod samples;
 mod segregated;
 mod space;
 mod strategies;

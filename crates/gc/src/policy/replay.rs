@@ -22,11 +22,10 @@
 
 use std::time::Duration;
 
+pub use super::samples::Size;
+use super::samples::{SAMPLE, Samples};
 use super::space::{Figures, MAX_BYTES, Settings, VarSpace};
 use super::{Origin, Strategy};
-
-/// Bytes between two samples.
-const SAMPLE: u64 = 256 << 10;
 
 /// What happens to an object of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,17 +156,6 @@ impl Default for Plan {
     }
 }
 
-/// Memory over the samples, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Size {
-    /// Mean over the samples.
-    pub mean: f64,
-    /// The most.
-    pub peak: u64,
-    /// Mean over the samples right after collections.
-    pub after: f64,
-}
-
 /// What a strategy did with a script.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
@@ -233,12 +221,12 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-fn cpu_now() -> Duration {
+pub(crate) fn cpu_now() -> Duration {
     Duration::from_nanos(cpu_ns())
 }
 
 /// Processor time of this thread.
-fn cpu_ns() -> u64 {
+pub(crate) fn cpu_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -246,31 +234,6 @@ fn cpu_ns() -> u64 {
     // SAFETY: a pointer to a value of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-}
-
-#[derive(Default)]
-struct Sampled {
-    sum: f64,
-    peak: u64,
-    after_sum: f64,
-}
-
-impl Sampled {
-    fn add(&mut self, bytes: u64, after: bool) {
-        self.sum += bytes as f64;
-        self.peak = self.peak.max(bytes);
-        if after {
-            self.after_sum += bytes as f64;
-        }
-    }
-
-    fn size(&self, samples: u64, collections: u64) -> Size {
-        Size {
-            mean: self.sum / samples.max(1) as f64,
-            peak: self.peak,
-            after: self.after_sum / collections.max(1) as f64,
-        }
-    }
 }
 
 struct Player {
@@ -288,26 +251,14 @@ struct Player {
     side: usize,
     /// Y4.
     undead: u64,
-    samples: u64,
-    sizes: [Sampled; 5],
+    samples: Samples,
     run: Run,
 }
 
 impl Player {
     fn sample(&mut self, after: bool) {
-        let figures = self.space.figures();
         self.since_sample = 0;
-        self.samples += 1;
-        let all = [
-            figures.committed_bytes as u64,
-            (figures.committed_bytes + figures.table_bytes) as u64,
-            figures.resident_bytes as u64,
-            self.undead,
-            figures.wasted_bytes as u64,
-        ];
-        for (size, bytes) in self.sizes.iter_mut().zip(all) {
-            size.add(bytes, after);
-        }
+        self.samples.add(&self.space.figures(), self.undead, after);
     }
 
     fn collect(&mut self) -> Result<(), Fault> {
@@ -445,8 +396,7 @@ pub fn run(script: &Script, strategy: Strategy, plan: Plan) -> Result<Run, Fault
         spent: [Duration::ZERO; 2],
         side: 0,
         undead: 0,
-        samples: 0,
-        sizes: Default::default(),
+        samples: Samples::default(),
         run: Run::default(),
     };
     player.play(&script.steps)?;
@@ -459,14 +409,13 @@ pub fn run(script: &Script, strategy: Strategy, plan: Plan) -> Result<Run, Fault
     player.run.background = mutator + promotion;
     player.run.mutator = player.spent[0].saturating_sub(mutator);
     player.run.promotion = player.spent[1].saturating_sub(promotion);
-    let (samples, collections) = (player.samples, player.run.collections);
-    let size = |index: usize| player.sizes[index].size(samples, collections);
+    let sizes = player.samples.sizes();
     Ok(Run {
-        committed: size(0),
-        with_tables: size(1),
-        resident: size(2),
-        needed: size(3),
-        wasted: size(4),
+        committed: sizes.committed,
+        with_tables: sizes.with_tables,
+        resident: sizes.resident,
+        needed: sizes.needed,
+        wasted: sizes.wasted,
         figures: player.space.figures(),
         ..player.run
     })

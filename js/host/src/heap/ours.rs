@@ -13,11 +13,11 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
-use boa_gc::skinflint::{self as ours, OutOfMemory};
+use anyhow::{Context as _, Result, bail};
+use boa_gc::skinflint::{self as ours, Growth, OutOfMemory, Strategy};
 use skinflint_objects::{Info, Shared, hooks};
 
-use super::{Event, Freed, Left, Row, Settings, Slices};
+use super::{Event, Freed, Left, Placement, Row, Settings, Size, Slices};
 
 /// What is under the engine.
 pub const NAME: &str = "skinflint";
@@ -62,6 +62,11 @@ impl Tenant {
         })
     }
 
+    /// What its policy did, if it has one.
+    pub fn placement(&self) -> Option<Placement> {
+        self.inner.placement().map(placement)
+    }
+
     /// Ends it. What other tenants, or we, still hold of it.
     pub fn end(self) -> Option<Left> {
         let ended = self.inner.end();
@@ -104,7 +109,57 @@ pub fn start(settings: &Settings) -> Result<()> {
     }
     ours::verify(settings.verify);
     ours::sweep_in_pause(settings.sweep_in_pause);
+    if let Some((name, growth)) = &settings.policy {
+        let Some(strategy) = Strategy::by_name(name) else {
+            let known: Vec<&str> = Strategy::all().iter().map(|s| s.name).collect();
+            bail!(
+                "--policy: there is no `{name}`; there are {}",
+                known.join(", ")
+            );
+        };
+        ours::place_by(Some((strategy, *growth)));
+        // No clock decides when cycles of objects are looked for: every policy is to see the same deaths.
+        ours::set_growth(Growth {
+            often_ns: u64::MAX,
+            idle_ns: u64::MAX,
+            ..Growth::TENANT
+        });
+    }
     Ok(())
+}
+
+fn placement(told: ours::Placement) -> Placement {
+    let (run, figures) = (&told.told.run, &told.told.run.figures);
+    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    let size = |size: ours::Size| Size {
+        mean: size.mean,
+        peak: size.peak,
+        after: size.after,
+    };
+    Placement {
+        policy: told.policy.to_owned(),
+        cpu_ms: 0.0,
+        objects: told.told.objects,
+        bytes: told.told.bytes,
+        peak_live_bytes: told.told.peak_live_bytes,
+        outside_objects: told.outside_objects,
+        outside_bytes: told.outside_bytes,
+        cycles: run.collections,
+        pages: size(run.committed),
+        with_tables: size(run.with_tables),
+        resident: size(run.resident),
+        needed: size(run.needed),
+        wasted: size(run.wasted),
+        refills: figures.refills_total,
+        swept_pages: figures.swept_pages_total,
+        added_pages: figures.added_pages_total,
+        released_pages: figures.released_pages_total,
+        sweeping_ms: ms(run.sweeping),
+        background_ms: ms(run.background),
+        finishing_ms: ms(run.finishing),
+        ending_ms: ms(run.ending),
+        longest_end_ms: ms(run.latency_max),
+    }
 }
 
 fn heard(event: &ours::Event) {

@@ -8,7 +8,7 @@ use std::any::Any;
 
 use anyhow::{Result, bail};
 
-use super::{Freed, Left, Row, Settings, Slices};
+use super::{Freed, Left, Placement, Row, Settings, Slices};
 use crate::watch;
 
 /// What is under the engine.
@@ -36,6 +36,11 @@ impl Tenant {
         None
     }
 
+    /// There are no policies here.
+    pub fn placement(&self) -> Option<Placement> {
+        None
+    }
+
     /// What is left is not told (H1).
     pub fn end(self) -> Option<Left> {
         None
@@ -56,6 +61,7 @@ pub fn start(settings: &Settings) -> Result<()> {
         (settings.limit_bytes.is_some(), "--limit"),
         (settings.no_separate, "--no-separate"),
         (settings.record.is_some(), "--record-objects"),
+        (settings.policy.is_some(), "--policy"),
     ];
     if let Some((_, option)) = asked.iter().find(|(asked, _)| *asked) {
         bail!("{option}: Boa's own heap cannot do that; use --heap skinflint");

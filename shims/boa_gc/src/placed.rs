@@ -1,0 +1,164 @@
+//! Objects under a free-list policy, in place of a tenant's heap: the policies' own pages under a program that runs.
+//!
+//! ```text
+//!   take ─► Placed::alloc ─► │ words, tenant ║ handles, state (PLACED), vtable, value │     give ─► its bit goes
+//!   tick ─► cycle: due, and nobody marks it? ─► stacks forget it ─► collect ─► holes ─► the policy
+//! ```
+//!
+//! X1  Objects above [`MAX_OBJECT`] bytes, or aligned to more than a word, lie in the heap as ever, and are counted.
+//! X2  A freed object's head says [`ENDED`](crate::object::ENDED) and [`PLACED`] without handles, and stays until the
+//!     next cycle: pointers that are out of date (`marking`, M3) find it as they would find a freed cell. A cycle is what
+//!     giving memory back is elsewhere: not while the tenant is marked, and after others' stacks have forgotten it.
+//! X3  A cycle frees nothing that was not freed by counts or by an examination before: it only makes room of it. So what a
+//!     program does is the same under every policy.
+//!
+//! Not here: which hole is taken (`skinflint_gc::policy`).
+
+use core::cell::{Cell, RefCell};
+use core::ptr::NonNull;
+use std::rc::Rc;
+
+use skinflint_gc::policy::Strategy;
+use skinflint_gc::policy::live::{ALIGN, MAX_OBJECT, Placed, Told, client_of};
+use skinflint_gc::policy::replay::Plan;
+use skinflint_gc::{OutOfMemory, Shortage};
+
+use crate::local::Local;
+use crate::object::{Erased, PLACED, VTable, head};
+use crate::tenant::Tenant;
+
+/// Address space for the pages of a tenant without a limit of its own.
+const LIMIT_BYTES: usize = 4 << 30;
+
+/// How objects are placed.
+#[derive(Clone, Copy)]
+pub(crate) struct Placement {
+    pub(crate) strategy: Strategy,
+    pub(crate) growth: f64,
+}
+
+/// The placed objects of a tenant.
+pub(crate) struct Objects {
+    placed: RefCell<Placed>,
+    /// X1: objects, and their bytes.
+    outside: [Cell<u64>; 2],
+}
+
+/// Number of the tenant's heap.
+///
+/// # Safety
+/// It is a cell of a tenant, with a head.
+#[inline]
+pub(crate) unsafe fn number_of(object: Erased) -> u32 {
+    // SAFETY: as the caller promises; X2.
+    unsafe {
+        match head(object).has(PLACED) {
+            true => client_of(object.cast()),
+            false => skinflint_gc::heap_number(object.cast()),
+        }
+    }
+}
+
+impl Placement {
+    /// An empty space for a tenant. `None`: the kernel refused the address space.
+    pub(crate) fn space(&self, heap: u32, limit_bytes: usize, check: bool) -> Option<Box<Objects>> {
+        let mut plan = Plan {
+            growth: self.growth,
+            check,
+            ..Plan::default()
+        };
+        plan.settings.limit_bytes = limit_bytes.min(LIMIT_BYTES);
+        Some(Box::new(Objects {
+            placed: RefCell::new(Placed::new(self.strategy, plan, heap)?),
+            outside: [Cell::new(0), Cell::new(0)],
+        }))
+    }
+}
+
+impl Objects {
+    /// X1.
+    #[inline]
+    pub(crate) fn places(vtable: &VTable) -> bool {
+        vtable.bytes <= MAX_OBJECT && vtable.align <= ALIGN
+    }
+
+    /// Room for an object that it [`places`](Objects::places).
+    pub(crate) fn take(&self, vtable: &VTable, name: &str) -> Result<NonNull<u8>, OutOfMemory> {
+        let mut placed = self.placed.borrow_mut();
+        placed.alloc(vtable.bytes).ok_or_else(|| OutOfMemory {
+            heap: name.to_owned(),
+            bytes: vtable.bytes,
+            shortage: Shortage::Limit,
+            held_bytes: placed.committed_bytes(),
+        })
+    }
+
+    /// An object that it does not place was allocated elsewhere.
+    pub(crate) fn count_outside(&self, bytes: usize) {
+        for (sum, more) in self.outside.iter().zip([1, bytes as u64]) {
+            sum.set(sum.get() + more);
+        }
+    }
+
+    /// X2.
+    ///
+    /// # Safety
+    /// It lies here, has ended, and was not freed before.
+    pub(crate) unsafe fn free(&self, object: Erased) {
+        // SAFETY: as the caller promises.
+        unsafe { self.placed.borrow_mut().free(object.cast()) };
+    }
+
+    pub(crate) fn mark(&self, object: Erased) -> bool {
+        self.placed.borrow_mut().mark(object.cast())
+    }
+
+    pub(crate) fn is_marked(&self, object: Erased) -> bool {
+        self.placed.borrow().is_marked(object.cast())
+    }
+
+    pub(crate) fn clear_marks(&self) {
+        self.placed.borrow_mut().clear_marks();
+    }
+
+    /// Every object that was not freed.
+    pub(crate) fn each(&self, mut visit: impl FnMut(Erased)) {
+        let placed = self.placed.borrow();
+        placed.each(|object| visit(object.cast()));
+    }
+
+    /// Those of them that are not marked.
+    pub(crate) fn each_unmarked(&self, mut visit: impl FnMut(Erased)) {
+        let placed = self.placed.borrow();
+        placed.each_unmarked(|object| visit(object.cast()));
+    }
+
+    /// Strategy, what it did, and X1's objects and bytes.
+    fn told(&self) -> (&'static str, Told, [u64; 2]) {
+        let mut placed = self.placed.borrow_mut();
+        let outside = self.outside.each_ref().map(Cell::get);
+        (placed.strategy(), placed.finish(), outside)
+    }
+}
+
+impl Local {
+    /// A cycle of a tenant's pages, if one is due or `now` is asked for, and nobody is marking the tenant (X2).
+    pub(crate) fn cycle(&self, tenant: &Tenant, now: bool) {
+        let Some(objects) = &tenant.placed else {
+            return;
+        };
+        let due = now || objects.placed.borrow().is_due();
+        if due && !tenant.is_marking.get() {
+            self.forget_foreign(tenant);
+            objects.placed.borrow_mut().collect();
+        }
+    }
+
+    /// What a policy did in a tenant, after a last cycle.
+    pub(crate) fn told_of(&self, tenant: &Rc<Tenant>) -> Option<(&'static str, Told, [u64; 2])> {
+        let objects = tenant.placed.as_ref()?;
+        self.abandon_marking(tenant);
+        self.forget_foreign(tenant);
+        Some(objects.told())
+    }
+}
