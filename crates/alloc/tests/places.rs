@@ -1,6 +1,8 @@
 //! Places: blocks of one lie together, and what is left after its end is little, whoever frees and when.
 //!
 //! N1  Tests run in one process and one at a time (a lock): the books are the process's.
+//! N2  Forks come through `pthread_atfork`, as in a program that has loaded the allocator; a child says by its status
+//!     whether all went well, within a minute.
 //!
 //! Not here: heaps that several threads use (`tenants`).
 
@@ -142,4 +144,234 @@ fn places_are_left_in_the_order_of_their_guards() {
         .iter()
         .for_each(|place| drop((place.enter(), vec![0u8; 64])));
     check_invariants(2).expect("whole");
+}
+
+/// N2: `act` in a child, which has to come to its end.
+fn in_child(act: impl FnOnce()) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the three are made for that.
+        let registered = unsafe {
+            let (before, parent, child) = (
+                alloc::fork::prepare,
+                alloc::fork::parent,
+                alloc::fork::child,
+            );
+            libc::pthread_atfork(Some(before), Some(parent), Some(child))
+        };
+        assert_eq!(registered, 0);
+    });
+    // SAFETY: the child allocates by this allocator only, and ends by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::alarm(60);
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+            libc::_exit(i32::from(ended.is_err()));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child's status");
+}
+
+/// Drops something of the parent's in a child.
+///
+/// # Safety
+/// In a child nobody uses or drops it again.
+unsafe fn drop_here<T>(it: &T) {
+    // SAFETY: as the caller promises.
+    drop(unsafe { core::ptr::read(it) });
+}
+
+/// Blocks whose first and last bytes say whose they are.
+struct Marked(u8, Vec<Vec<u8>>);
+
+impl Marked {
+    fn new(mark: u8) -> Marked {
+        Marked(mark, Vec::new())
+    }
+
+    fn grow(&mut self, count: usize) {
+        let sizes = (0..count).map(|n| 16 + n * 37 % 900);
+        self.1.extend(sizes.map(|size| vec![self.0; size]));
+    }
+
+    fn check(&self) {
+        let ends = |block: &Vec<u8>| (block[0], block[block.len() - 1]);
+        assert!(self.1.iter().all(|block| ends(block) == (self.0, self.0)));
+    }
+}
+
+fn whole() {
+    check_invariants(3).unwrap_or_else(|broken| panic!("{broken:x?}"));
+}
+
+/// Two users of one heap: a thread in a place of its own, and this one in `place`.
+fn beside_a_thread(place: &Place) {
+    let mut mine = Marked::new(3);
+    let thread = std::thread::spawn(|| {
+        let place = Place::new().expect("memory");
+        let _inside = place.enter();
+        let mut theirs = Marked::new(4);
+        (0..200).for_each(|_| theirs.grow(20));
+        theirs.check();
+    });
+    for _ in 0..200 {
+        let _inside = place.enter();
+        mine.grow(20);
+    }
+    thread.join().expect("its blocks are its own");
+    mine.check();
+}
+
+/// What a child may do with a place of before the fork, and what that place is to it.
+#[test]
+fn places_of_before_a_fork_do_nothing_in_the_child() {
+    let _alone = alone();
+    let place = Place::new().expect("memory");
+    let mut blocks = Marked::new(1);
+    let mut outside = Marked::new(2);
+    {
+        let _inside = place.enter();
+        blocks.grow(5_000);
+    }
+    outside.grow(5_000);
+    for round in 0..4 {
+        // With blocks that were freed from outside, and are not drained yet.
+        blocks.1.truncate(blocks.1.len() - 100);
+        in_child(|| {
+            whole();
+            blocks.check();
+            outside.check();
+            if round % 2 == 0 {
+                // Heaps that have no thread any more are adopted, that of the old place among them.
+                let new: Vec<Place> = (0..4).map(|_| Place::new().expect("memory")).collect();
+                drop(place.enter());
+                new.iter().for_each(beside_a_thread);
+                // SAFETY: not used again.
+                unsafe { drop_here(&place) };
+                new.iter().for_each(beside_a_thread);
+            }
+            blocks.grow(1_000);
+            outside.grow(1_000);
+            blocks.check();
+            outside.check();
+            // SAFETY: not used again.
+            unsafe { drop_here(&blocks) };
+            whole();
+            // SAFETY: not used again.
+            unsafe { drop_here(&outside) };
+            alloc::trim();
+            whole();
+        });
+        blocks.check();
+        outside.check();
+        whole();
+        let _inside = place.enter();
+        blocks.grow(200);
+    }
+    drop(place);
+    drop(blocks);
+    whole();
+}
+
+/// A fork in a place: it is where the child's thread allocates from then on, and no other's.
+#[test]
+fn a_place_that_is_entered_at_a_fork_stays_the_childs_thread() {
+    let _alone = alone();
+    let (place, other) = (Place::new().expect("memory"), Place::new().expect("memory"));
+    let mut blocks = Marked::new(1);
+    let inside = place.enter();
+    let within = other.enter();
+    blocks.grow(3_000);
+    in_child(|| {
+        whole();
+        blocks.grow(500);
+        // SAFETY: not used again.
+        unsafe { drop_here(&within) };
+        // SAFETY: as above.
+        unsafe { drop_here(&inside) };
+        blocks.grow(500);
+        drop(place.enter());
+        // SAFETY: as above.
+        unsafe { drop_here(&place) };
+        // SAFETY: as above.
+        unsafe { drop_here(&other) };
+        let new = Place::new().expect("memory");
+        beside_a_thread(&new);
+        // And a child of the child, in a place of its own.
+        let entered = new.enter();
+        blocks.grow(500);
+        in_child(|| {
+            whole();
+            // SAFETY: not used again.
+            unsafe { drop_here(&entered) };
+            let again = Place::new().expect("memory");
+            beside_a_thread(&again);
+            blocks.grow(500);
+            blocks.check();
+        });
+        drop(entered);
+        beside_a_thread(&new);
+        blocks.check();
+        // SAFETY: not used again.
+        unsafe { drop_here(&blocks) };
+        whole();
+    });
+    blocks.check();
+    drop(blocks);
+    drop(within);
+    drop(inside);
+    whole();
+}
+
+/// Forks while another thread goes in and out of its places: the child has none of them, and all of their blocks.
+#[test]
+fn forks_while_other_threads_change_places() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let _alone = alone();
+    let done = AtomicBool::new(false);
+    let place = Place::new().expect("memory");
+    let mut blocks = Marked::new(1);
+    std::thread::scope(|scope| {
+        for mark in 10..12 {
+            let done = &done;
+            scope.spawn(move || {
+                // ORDER: a flag that stands alone.
+                while !done.load(Ordering::Relaxed) {
+                    let places = [Place::new().expect("memory"), Place::new().expect("memory")];
+                    let mut theirs = Marked::new(mark);
+                    for turn in 0..60 {
+                        let _inside = places[turn % 2].enter();
+                        theirs.grow(10);
+                        theirs.1.swap_remove(turn % theirs.1.len());
+                    }
+                    theirs.check();
+                }
+            });
+        }
+        for _ in 0..20 {
+            let inside = place.enter();
+            blocks.grow(100);
+            in_child(|| {
+                whole();
+                // SAFETY: not used again.
+                unsafe { drop_here(&inside) };
+                (0..3).for_each(|_| beside_a_thread(&Place::new().expect("memory")));
+                blocks.grow(100);
+                blocks.check();
+                // SAFETY: not used again.
+                unsafe { drop_here(&blocks) };
+                whole();
+            });
+            drop(inside);
+        }
+        done.store(true, Ordering::Relaxed); // ORDER: as above
+    });
+    blocks.check();
+    whole();
 }

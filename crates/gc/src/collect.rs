@@ -11,6 +11,7 @@
 //!     and what the client tells. Edges out of heaps that are not in the set are roots only if they have entries.
 //! L3  Nothing is swept in the pause but what the last collection left.
 //! L4  Where a closure of safe code may have pointers into a heap of the set, or a finalizer runs, nothing is done.
+//! L5  What ends together is no root of a later collection, however long its sweep takes ([`empty_roots`]).
 //!
 //! Not here: following edges (`mark`), sweeping (`heap`, `sweeper`).
 
@@ -172,6 +173,7 @@ pub(crate) struct Pauses {
 /// Everything that is reached is marked: weak cells, then everything is handed over to be swept, and recorded.
 pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses: Pauses) {
     tracer.empty_weak();
+    empty_roots(set, &tracer);
     let marked_ns = monotonic_ns();
     let before: Vec<usize> = set.iter().map(|h| h.triggers.used_bytes.get()).collect();
     for heap in set {
@@ -248,6 +250,19 @@ pub(crate) fn tell_roots(
         }
     }
     roots.trace(tracer);
+}
+
+/// O3 of `roots`: the others are reached, since they are roots, or told by an object that is. Cost: a look at each entry
+/// of the set's tables, where that is more than one heap; those of a heap alone are swept before its next collection.
+fn empty_roots(set: &[&Heap], tracer: &Tracer) {
+    let natives = set.first().and_then(|heap| heap.world.natives.get());
+    if set.len() < 2 && natives.is_none() {
+        return;
+    }
+    for heap in set {
+        let mut roots = heap.roots.borrow_mut();
+        roots.empty(|object| !tracer.is_reached(object));
+    }
 }
 
 fn begin_sweep(heap: &Heap) {

@@ -134,9 +134,13 @@ pub struct Heap {
     stressed: Cell<u64>,
     /// Whether it is being marked while the program runs (`incremental`): what every barrier asks.
     pub(crate) marking_on: Cell<bool>,
-    pub(crate) marking: RefCell<Option<Box<Marking>>>,
+    pub(crate) marking: RefCell<Option<Rc<RefCell<Marking>>>>,
+    /// Bytes taken when the marking last asked.
+    pub(crate) taken_seen: Cell<i64>,
     /// Whether allocations may do a slice of that.
     pub(crate) steps_at_alloc: Cell<bool>,
+    /// Whether it is never collected alone, so that allocations may not begin to mark it.
+    pub(crate) only_with_others: Cell<bool>,
 }
 
 impl Heap {
@@ -168,6 +172,8 @@ impl Heap {
             stressed: Cell::new(0),
             marking_on: Cell::new(false),
             marking: RefCell::default(),
+            taken_seen: Cell::new(0),
+            only_with_others: Cell::new(false),
             steps_at_alloc: Cell::new(false),
             world,
         };

@@ -98,7 +98,7 @@ pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
-pub use incremental::{Budget, Incremental, PART_EDGES, Progress};
+pub use incremental::{Budget, Incremental, PART_EDGES, Progress, begin_marking};
 pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn, TracePartFn};
 pub use mark::{Pair, Tracer, WeakCell};
 pub use pace::Share;

@@ -261,9 +261,23 @@ impl Tracer {
         self.told.is_some() && self.natives.is_some()
     }
 
-    /// Objects that were marked, where one heap is collected.
+    /// Objects that were marked. Cost: a load, where several heaps are collected one for each.
     pub(crate) fn cells(&self) -> u64 {
-        self.here.cells
+        if self.only != NONE {
+            return self.here.cells;
+        }
+        self.reach.iter().map(|reach| reach.cells).sum()
+    }
+
+    /// One more heap is marked, of which nothing was so far.
+    pub(crate) fn join(&mut self, heap: u32) {
+        let only = core::mem::replace(&mut self.only, NONE);
+        if let Some(reach) = self.reach.get_mut(only as usize) {
+            *reach = core::mem::take(&mut self.here);
+        }
+        let numbers = self.reach.len().max(heap as usize + 1);
+        self.reach.resize(numbers, Reach::default());
+        self.reach[heap as usize].collected = true;
     }
 
     /// Takes an arena that was delayed, with its marked cells.

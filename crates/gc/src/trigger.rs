@@ -314,6 +314,11 @@ impl Triggers {
         self.limit_bytes.set(limit);
     }
 
+    /// Bytes at which it is collected in one go, whatever was begun.
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.limit_bytes.get()
+    }
+
     /// Bytes taken over the whole life.
     pub(crate) fn taken_total(&self) -> u64 {
         self.taken_total.get()

@@ -369,7 +369,7 @@ impl Drop for Say {
 fn runs(count: u64, acts: usize, kinds: usize, config: impl Fn() -> Config) {
     let say = Say(Cell::new(0));
     let (count, acts) = if cfg!(miri) {
-        (1, acts / 60)
+        (1, acts / 100)
     } else {
         (count, acts)
     };

@@ -22,7 +22,7 @@ use skinflint_gc::{
 };
 
 const PART: usize = 100;
-const MANY: usize = if cfg!(miri) { 1_000 } else { 1_000_000 };
+const MANY: usize = if cfg!(miri) { 600 } else { 1_000_000 };
 
 /// An object of the core: as many edges as it likes, outside of the heap.
 struct Table {
@@ -285,7 +285,7 @@ fn a_typed_list_that_is_stirred_loses_nothing() {
         let all = Locked::new(some.collect());
         cx.keep(cx.alloc(List { all }).expect("memory"), "list")
     });
-    for round in 0..if cfg!(miri) { 200 } else { 2_000u64 } {
+    for round in 0..if cfg!(miri) { 60 } else { 2_000u64 } {
         tenant.enter(|cx| {
             let list = list.open(cx).expect("its own");
             let new = cx.alloc(round).expect("memory");

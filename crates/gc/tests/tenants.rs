@@ -1,25 +1,27 @@
 //! Several tenants with random edges within and between them, against a plain model.
 //!
 //! ```text
-//!   seed ─► make, link, cross, let go, collect one, collect all ─┬─► tenants
-//!                                                                └─► the model: ids, edges, handles
+//!   seed ─► make, link, cross, let go, collect one, collect all, begin to collect all in slices ─┬─► tenants
+//!                                                                                                └─► the model: ids, edges, handles
 //! ```
 //!
 //! M1  What the model can reach (edges between tenants included) is alive, with its id, after any collection.
 //! M2  After a collection of all heaps together there is nothing else.
 //! M3  After one of a single tenant nothing of the others has gone.
+//! M4  The name of what is alive, which lies in the heap of all tenants, is alive.
 //!
 //! Not here: one heap's objects of all kinds and sizes (`graph`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skinflint_gc::typed::{Cross, Cx, Gc, Handle, Locked, Runtime, Slot, Tenant};
-use skinflint_gc::{Config, Growth, Incremental, Reason, object};
+use skinflint_gc::typed::{Cross, Cx, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant};
+use skinflint_gc::{Budget, Config, Growth, Incremental, Progress, Reason, object};
 
 object! {
     struct Node<'gc> {
         id: u64,
         next: Slot<Gc<'gc, Node<'gc>>>,
+        name: Slot<Sys<'gc, String>>,
         cross: Locked<Vec<Cross<'gc, Node<'static>>>>,
     }
 }
@@ -80,9 +82,11 @@ impl Model {
         let (id, tenant) = (self.made, self.dice.below(TENANTS));
         self.made += 1;
         let make = |cx: Cx<'_>| {
+            let name = cx.alloc_shared(format!("node {id}")).expect("memory");
             let node = Node {
                 id,
                 next: Slot::new(None),
+                name: Slot::new(Some(name)),
                 cross: Locked::default(),
             };
             cx.keep(cx.alloc(node).expect("memory"), "model")
@@ -167,6 +171,8 @@ impl Model {
         let further = all[known.tenant].enter(|cx| {
             let node = handle.open(cx).expect("its tenant's");
             assert_eq!(node.id, id);
+            let name = node.name.get().expect("it has one");
+            assert_eq!(*name, format!("node {id}"), "M4");
             assert_eq!(node.cross.borrow().len(), known.cross.len());
             for (cross, to) in node.cross.borrow().iter().zip(&known.cross) {
                 all[self.nodes[to].tenant].enter(|in_other| {
@@ -207,31 +213,65 @@ impl Model {
         self.walk();
     }
 
-    fn run(mut self, acts: usize) {
+    /// All heaps together, in slices: a part of it, with what comes between.
+    fn mark_all(&mut self) {
+        self.runtime
+            .begin_all(Reason::Asked)
+            .expect("nobody is busy");
+        for _ in 0..self.dice.below(40) {
+            let edges = 1 + self.dice.below(40) as u64;
+            let budget = Budget {
+                edges,
+                ns: u64::MAX,
+            };
+            if self.runtime.mark_step(budget) == Progress::Off {
+                return;
+            }
+            match self.dice.below(3) {
+                0 => self.make(),
+                1 => self.link(),
+                _ => self.let_go(),
+            }
+        }
+    }
+
+    /// How often all heaps were collected together in slices.
+    fn run(mut self, acts: usize) -> usize {
+        let mut sliced = 0;
         for _ in 0..acts {
+            let before = self.runtime.shared().collections();
             match self.dice.below(100) {
                 0..35 => self.make(),
                 35..65 => self.link(),
-                65..96 => self.let_go(),
+                65..93 => self.let_go(),
+                93..96 => self.mark_all(),
                 96..99 => self.collect_one(),
                 _ => self.collect_all(),
+            }
+            if self.runtime.shared().collections() > before {
+                let log = self.runtime.shared().log();
+                sliced += usize::from(log.last().is_some_and(|last| last.slices > 1));
+                self.walk();
             }
         }
         self.handles.clear();
         self.collect_all();
         assert_eq!(self.objects(), [0; TENANTS]);
+        assert_eq!(self.runtime.shared().holds().objects, 0);
+        sliced
     }
 }
 
 fn runs(seeds: u64, acts: usize, config: fn() -> Config) {
     let (seeds, acts) = if cfg!(miri) {
-        (1, acts / 20)
+        (1, acts / 60)
     } else {
         (seeds, acts)
     };
     for seed in 1..=seeds {
         eprintln!("seed {seed}");
-        Model::new(seed, config()).run(acts);
+        let sliced = Model::new(seed, config()).run(acts);
+        assert!(cfg!(miri) || sliced > acts / 400, "{sliced}");
     }
 }
 

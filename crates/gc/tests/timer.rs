@@ -148,7 +148,7 @@ fn under_pressure_those_who_are_busy_are_collected_later() {
         runtime.tenant("a", usize::MAX),
         runtime.tenant("b", usize::MAX),
     );
-    let kept = (fill(&a, 1000), fill(&b, 1000));
+    let kept = (fill(&a, MANY / 100), fill(&b, MANY / 100));
     a.enter(|_| {
         let relief = runtime.pressure(Pressure::Critical);
         assert_eq!(names(&relief), ["b"]);

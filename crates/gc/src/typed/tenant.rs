@@ -8,7 +8,8 @@
 //!
 //! X1  An edge from a tenant's object to another tenant's is a [`Cross`], which has an entry in the root table there.
 //!     When both are collected together it is an edge like any other, so cycles through two heaps go.
-//! X2  The shared heap is collected only together with all others, so edges into it need no entries.
+//! X2  The shared heap is collected only together with all others, so edges into it need no entries. While all are
+//!     marked in slices a new tenant joins them.
 //! X3  A tenant that has ended and of which something is still held from outside is a zombie: [`Ended`] says by
 //!     what, and its memory goes with the last that holds it, or with [`Runtime::collect_all`].
 //! X4  Collections happen when the outermost closure of a tenant ends (of the shared heap: when no other runs), and
@@ -26,7 +27,7 @@ use super::trace::{Family, KindOf, System, Trace};
 use crate::cc::Cycles;
 use crate::collect::{Busy, collect};
 use crate::heap::{Heap, Holds, OutOfMemory};
-use crate::incremental::{Budget, Progress};
+use crate::incremental::{Budget, Progress, begin_marking};
 use crate::kind::{Finalize, Origin};
 use crate::mark::Tracer;
 use crate::roots::{From, RootId};
@@ -59,8 +60,10 @@ impl Runtime {
     pub fn new(config: Config) -> Runtime {
         let world = World::new(config);
         let shared = world.heap("shared", usize::MAX);
-        // It is collected only together with all others (X2).
-        shared.set_incremental(None);
+        // X2.
+        shared.only_with_others.set(true);
+        // SAFETY: as in `tenant`.
+        unsafe { shared.set_slices_at_alloc(true) };
         Runtime { world, shared }
     }
 
@@ -70,6 +73,8 @@ impl Runtime {
         // SAFETY: objects are written at once, exclusive references into them are those of `Locked`, which a trace
         // meets with care, and edges are written with barriers (F5).
         unsafe { heap.set_slices_at_alloc(true) };
+        // X2: also by the marking that is on.
+        self.shared.is_joined_by(&heap);
         Tenant {
             heap,
             shared: self.shared.clone(),
@@ -102,6 +107,29 @@ impl Runtime {
     /// A closure of some tenant is running.
     pub fn collect_all(&self, reason: Reason) -> Result<(), Busy> {
         collect_world(&self.world.heaps(), reason)
+    }
+
+    /// Begins to collect all heaps together in slices, which are done by allocations and at the ends of closures where
+    /// the heaps are marked so ([`Config::incremental`]), and by [`Runtime::mark_step`]. `false`: not all is swept yet, and a
+    /// part of that was done instead; ask again. The shared heap's growth begins it by itself. A tenant that is
+    /// collected alone meanwhile, or ends, gives it up.
+    ///
+    /// # Errors
+    /// A finalizer asked.
+    pub fn begin_all(&self, reason: Reason) -> Result<bool, Busy> {
+        begin_world(&self.shared, reason)
+    }
+
+    /// Does a slice of that, and ends it if nothing is left and no closure of any tenant runs.
+    pub fn mark_step(&self, budget: Budget) -> Progress {
+        // SAFETY: as in `begin_world`.
+        let progress = unsafe { self.shared.mark_step(budget) };
+        if progress == Progress::Ready {
+            // Refused within a closure: it is done at its end.
+            // SAFETY: as in `collect_world`.
+            let _ = unsafe { self.shared.finish_marking(&mut ()) };
+        }
+        self.shared.progress()
     }
 
     /// Takes over what was swept, gives back what will not be wanted; for an event loop. Returns whether all heaps
@@ -202,6 +230,33 @@ fn collect_world(heaps: &[Rc<Heap>], reason: Reason) -> Result<(), Busy> {
     unsafe { collect(&set, reason, &mut ()) }
 }
 
+/// Begins to mark all heaps of the world of the shared one, which are then collected together.
+fn begin_world(shared: &Heap, reason: Reason) -> Result<bool, Busy> {
+    let heaps = shared.world.heaps();
+    let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
+    // SAFETY: objects are written at once, and edges with barriers (F5); heaps that are made meanwhile join (X2).
+    unsafe { begin_marking(&set, reason, &mut ()) }
+}
+
+/// Does what is due of the shared heap, of all heaps together (X2): in slices where it is marked so.
+fn advance_world(shared: &Heap) -> Result<(), Busy> {
+    if let Some(reason) = shared.due() {
+        // SAFETY: as in `collect_world`, for what is marked together with it, which is all.
+        if let Ok(true) = unsafe { shared.advance_overdue(reason, &mut ()) } {
+            return Ok(());
+        }
+        return collect_world(&shared.world.heaps(), reason);
+    }
+    if let Some(reason) = shared.begin_due() {
+        return begin_world(shared, reason).map(drop);
+    }
+    if !shared.is_marking() {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    unsafe { shared.advance_marking(&mut ()) }
+}
+
 /// What a heap holds.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -252,10 +307,8 @@ impl Tenant {
         // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
         // SAFETY: as in `collect_for`; edges are written with barriers (F5).
         let _ = unsafe { self.heap.advance(&mut ()) };
-        if let Some(reason) = self.shared.due() {
-            // The same; it needs every tenant to be at rest.
-            let _ = collect_world(&self.heap.world.heaps(), reason);
-        }
+        // The same; its end needs every tenant to be at rest.
+        let _ = advance_world(&self.shared);
         result
     }
 

@@ -278,7 +278,7 @@ fn seeds(count: u64) -> Vec<u64> {
 
 #[test]
 fn random_graphs_with_a_slice_at_each_act() {
-    let (count, acts) = if cfg!(miri) { (1, 300) } else { (20, 4000) };
+    let (count, acts) = if cfg!(miri) { (1, 80) } else { (20, 4000) };
     for seed in seeds(count) {
         eprintln!("seed {seed}");
         Model::new(seed).run(acts, 1);
@@ -287,7 +287,7 @@ fn random_graphs_with_a_slice_at_each_act() {
 
 #[test]
 fn random_graphs_with_few_slices() {
-    let (count, acts) = if cfg!(miri) { (1, 300) } else { (20, 4000) };
+    let (count, acts) = if cfg!(miri) { (1, 80) } else { (20, 4000) };
     for seed in seeds(count) {
         eprintln!("seed {seed}");
         Model::new(seed).run(acts, 20);
@@ -461,7 +461,7 @@ fn weak_pointers_find_nothing_that_is_condemned() {
 #[test]
 fn a_list_of_many_is_dropped_without_recursion_and_so_is_a_ring() {
     counted! { struct Link { next: Field<Option<Cc<Link>>> } }
-    let count = if cfg!(miri) { 2_000 } else { 10_000_000 };
+    let count = if cfg!(miri) { 300 } else { 10_000_000 };
     let cycles = Cycles::new();
     let small = std::thread::Builder::new().stack_size(128 << 10);
     let run = move || {
@@ -567,7 +567,7 @@ fn a_destructor_may_use_the_collector() {
 fn a_slice_does_no_more_than_its_budget_and_collections_come_by_themselves() {
     let cycles = Cycles::new();
     let dropped = Rc::default();
-    let count = if cfg!(miri) { 3_000 } else { 100_000 };
+    let count = if cfg!(miri) { 500 } else { 100_000 };
     for id in 0..count {
         let one = node(&cycles, id, &dropped);
         *one.one.borrow_mut() = Some(one.clone());

@@ -169,7 +169,7 @@ fn weak_pointers_are_emptied_by_the_collection_that_does_not_reach() {
 
 #[test]
 fn ten_million_nodes_in_a_row() {
-    let count: u64 = if cfg!(miri) { 2000 } else { 10_000_000 };
+    let count: u64 = if cfg!(miri) { 400 } else { 10_000_000 };
     let runtime = Runtime::new(Config {
         growth: Growth::SPIDERMONKEY,
         ..Config::default()
@@ -216,7 +216,7 @@ fn ten_million_nodes_in_a_row() {
 
 #[test]
 fn an_array_of_a_million_overflows_the_mark_stack_and_is_marked() {
-    let count = if cfg!(miri) { 600 } else { 1_000_000 };
+    let count = if cfg!(miri) { 300 } else { 1_000_000 };
     let runtime = Runtime::new(Config {
         mark_stack: Some(100),
         ..Config::default()
@@ -246,6 +246,7 @@ fn an_array_of_a_million_overflows_the_mark_stack_and_is_marked() {
 }
 
 #[test]
+#[cfg(not(miri))]
 fn shortage_is_the_error_of_one_tenant() {
     let runtime = Runtime::new(quiet());
     let small = runtime.tenant("small", 2 << 20);
@@ -439,7 +440,7 @@ fn a_tenants_end_is_clean_or_says_what_holds_it() {
         runtime.tenant("b", usize::MAX),
     );
     let clean = runtime.tenant("clean", usize::MAX);
-    clean.enter(|cx| (0..1000).for_each(|number| nodes(cx, number)));
+    clean.enter(|cx| (0..if cfg!(miri) { 50 } else { 1000 }).for_each(|number| nodes(cx, number)));
     assert!(matches!(clean.end(), Ok(Ended::Clean)));
 
     let target: Handle<Node> = b.enter(|cx| {

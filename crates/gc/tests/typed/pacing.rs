@@ -12,6 +12,7 @@ use skinflint_gc::{Config, Growth, Reason};
 use super::{Link, Node, checked, nodes, objects, quiet};
 
 #[test]
+#[cfg(not(miri))]
 fn reasons_are_recorded() {
     let runtime = Runtime::new(quiet());
     let tenant = runtime.tenant("a", usize::MAX);
@@ -52,6 +53,7 @@ fn reasons_are_recorded() {
 }
 
 #[test]
+#[cfg(not(miri))]
 fn the_shared_heap_is_collected_when_all_are_at_rest() {
     let runtime = Runtime::new(quiet());
     let (a, b) = (
@@ -122,6 +124,7 @@ fn the_fullest_arena_is_filled_first() {
 }
 
 #[test]
+#[cfg(not(miri))]
 fn system_objects_hold_up_none_of_the_users_chunks() {
     let runtime = Runtime::new(quiet());
     let tenant = runtime.tenant("a", usize::MAX);
@@ -153,13 +156,14 @@ fn system_objects_hold_up_none_of_the_users_chunks() {
 }
 
 #[test]
+#[cfg(not(miri))]
 fn growth_has_its_bound() {
     let runtime = Runtime::new(Config {
         growth: Growth::TIGHT,
         ..Config::default()
     });
     let tenant = runtime.tenant("a", usize::MAX);
-    let live = if cfg!(miri) { 500 } else { 200_000 };
+    let live = 200_000;
     let handle: Handle<Link> = tenant.enter(|cx| {
         let mut head = None;
         for number in 0..live {

@@ -1,0 +1,81 @@
+//! The write barriers: how a marking that is on learns of edges that are written meanwhile.
+//!
+//! ```text
+//!   edge written ─► marking_on? ──no──► nothing more                 cost: a load and a branch
+//!                        │ yes
+//!                        ├─ barrier(target): reached already, or of no heap of the set? ─► else onto the mark stack
+//!                        └─ changed(object): reached already? ─► it is traced again
+//! ```
+//!
+//! I1 of `incremental` is kept here. Whichever heap of a set is asked, the marking is the same one, so an edge from one
+//! heap of the set into another is told by the heap whose object it lies in.
+//!
+//! Not here: what is done with what was told (`steps`).
+
+use core::ptr::NonNull;
+
+use crate::heap::Heap;
+use crate::layout::Chunk;
+use crate::mark::Tracer;
+use crate::typed::Trace;
+use crate::world::Shared;
+
+fn heap_of(object: NonNull<u8>) -> u32 {
+    Chunk::of(object).head().heap.get()
+}
+
+impl Heap {
+    /// The write barrier (I1): an edge to `target` was or is about to be written into an object of this heap. Cost while
+    /// marking is off: a load and a branch.
+    #[inline]
+    pub fn barrier(&self, target: NonNull<u8>) {
+        if self.marking_on.get() {
+            self.shade(target);
+        }
+    }
+
+    #[cold]
+    fn shade(&self, target: NonNull<u8>) {
+        if let Some(marking) = self.marking.borrow().as_ref() {
+            marking.borrow_mut().shade(target);
+        }
+    }
+
+    /// The other barrier (I1), for objects of many edges: `object`, of this heap, may have any others than before.
+    #[inline]
+    pub fn changed(&self, object: NonNull<u8>) {
+        if self.marking_on.get() {
+            self.trace_again(object);
+        }
+    }
+
+    #[cold]
+    fn trace_again(&self, object: NonNull<u8>) {
+        if let Some(marking) = self.marking.borrow().as_ref() {
+            marking.borrow_mut().trace_again(object);
+        }
+    }
+}
+
+impl Shared {
+    /// A part of an object, or of something that objects own, was written (typed cells): what it holds now is told to
+    /// the heaps that are marked.
+    #[cold]
+    pub(crate) fn written<T: Trace>(&self, part: &T) {
+        let addr = core::ptr::from_ref(part).addr();
+        if let Some(object) = self.object_at(addr) {
+            // The barrier of its own heap, whoever has written.
+            if let Some(heap) = self.heap(heap_of(object)) {
+                heap.changed(object);
+            }
+            return;
+        }
+        let mut listing = Tracer::listing();
+        part.trace(&mut listing);
+        for edge in listing.take_told().edges {
+            if let Some(heap) = self.heap(heap_of(edge)) {
+                heap.barrier(edge);
+            }
+        }
+    }
+}

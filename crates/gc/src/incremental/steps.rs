@@ -1,0 +1,282 @@
+//! What a tracer remembers between slices of marking, and how it goes on from there.
+//!
+//! ```text
+//!   advance(most) ─► mark stack ─► delayed arenas ─► parts of objects ─► changed objects ─► holders of pairs ─► nothing left
+//!        ▲                each of them tells edges, which go back onto the stack                     │
+//!        └────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! I3, I7 and I8 of `incremental` are kept here.
+//!
+//! Not here: when a slice is done, and of what heaps (`marking`); following one edge (`mark`).
+
+use core::ptr::NonNull;
+use std::collections::{HashMap, HashSet};
+
+use crate::kind::TracePartFn;
+use crate::layout::Arena;
+use crate::mark::{ToldPair, Tracer};
+
+/// How often an object that is changed again and again is traced again in slices (I7).
+const AGAIN: u32 = 4;
+
+/// What an object has said beside its edges.
+#[derive(Clone, Copy)]
+pub(crate) enum Note {
+    /// It holds weak cells or pairs.
+    Weak = 1,
+    /// It holds pairs.
+    Pair = 2,
+    /// A part of it is being written.
+    Locked = 4,
+}
+
+/// What a tracer remembers between slices: objects (I3).
+#[derive(Default)]
+pub(crate) struct Steps {
+    noted: u8,
+    holders: Vec<NonNull<u8>>,
+    pair_holders: Vec<NonNull<u8>>,
+    /// Those among both that were noted when they were traced again.
+    late: HashSet<NonNull<u8>>,
+    /// To be traced again (I7), and how often each was, or waits to be.
+    again: Vec<NonNull<u8>>,
+    changed: HashMap<NonNull<u8>, Changed>,
+    /// Traced in parts, and where to go on (I8).
+    parts: Vec<(NonNull<u8>, usize)>,
+    /// A delayed arena, and the cells of it that are still to be traced.
+    arena: Option<(Arena, [u64; 4])>,
+    /// Pairs of the holder that is looked at; `None`: none is.
+    told: Option<Vec<ToldPair>>,
+    /// The next holder of pairs, cells marked when the round began, and when the last whole round found nothing.
+    pair_at: usize,
+    round_cells: u64,
+    done_cells: Option<u64>,
+}
+
+/// An object that was changed after it was marked.
+#[derive(Default)]
+struct Changed {
+    times: u32,
+    waits: bool,
+}
+
+impl Steps {
+    pub(crate) fn note(&mut self, note: Note) {
+        self.noted |= note as u8;
+    }
+
+    pub(crate) fn pair(&mut self, key: Option<NonNull<u8>>, value: Option<NonNull<u8>>) {
+        self.noted |= Note::Weak as u8 | Note::Pair as u8;
+        if let Some(told) = &mut self.told {
+            told.push((key, value));
+        }
+    }
+
+    /// Forgets what was noted outside of objects.
+    pub(crate) fn forget_notes(&mut self) {
+        self.noted = 0;
+    }
+
+    pub(crate) fn trace_again(&mut self, object: NonNull<u8>) {
+        let changed = self.changed.entry(object).or_default();
+        if !changed.waits {
+            changed.waits = true;
+            changed.times += 1;
+            if changed.times <= AGAIN {
+                self.again.push(object);
+            }
+        }
+    }
+
+    /// Remembers what an object said; `first`: when it was marked.
+    #[cold]
+    fn keep(&mut self, object: NonNull<u8>, first: bool) {
+        let noted = core::mem::take(&mut self.noted);
+        if noted & Note::Locked as u8 != 0 {
+            self.trace_again(object);
+        }
+        if noted & Note::Weak as u8 != 0 && (first || self.late.insert(object)) {
+            self.holders.push(object);
+            if noted & Note::Pair as u8 != 0 {
+                self.pair_holders.push(object);
+            }
+        }
+    }
+}
+
+impl Tracer {
+    /// Something of the object that is traced is being written by a closure that has not ended: it is traced again.
+    ///
+    /// # Panics
+    /// Where no closure can be running: a guard was leaked, and nobody can tell what is behind it.
+    pub(crate) fn locked(&mut self) {
+        let lists_natives = self.lists_natives();
+        match &mut self.steps {
+            Some(steps) => steps.note(Note::Locked),
+            // Of counted values nothing more is asked: what is not told counts as held from outside.
+            None if lists_natives => {}
+            None => {
+                panic!("a part of an object is locked for writing, for ever: its edges are unknown")
+            }
+        }
+    }
+
+    /// Traces an object that was just marked.
+    #[inline]
+    pub(crate) fn trace_step(&mut self, object: NonNull<u8>) {
+        self.trace_noting(object, true);
+    }
+
+    #[inline]
+    fn trace_noting(&mut self, object: NonNull<u8>, first: bool) {
+        if let Some(part) = Arena::of(object).head().kind.get().trace_part {
+            self.trace_part((object, 0), part, first);
+        } else {
+            self.trace_whole(object, first);
+        }
+    }
+
+    fn trace_whole(&mut self, object: NonNull<u8>, first: bool) {
+        self.trace(object);
+        if let Some(steps) = &mut self.steps
+            && steps.noted != 0
+        {
+            steps.keep(object, first);
+        }
+    }
+
+    /// Traces a part of an object, and remembers the rest (I8).
+    #[inline(never)]
+    fn trace_part(&mut self, place: (NonNull<u8>, usize), part: TracePartFn, first: bool) {
+        // SAFETY: M1: the object is of this kind.
+        let next = unsafe { part(place.0, place.1, self) };
+        if let Some(steps) = &mut self.steps {
+            if steps.noted != 0 {
+                // Each part may note it: the holder is looked at once.
+                steps.keep(place.0, first && next.is_none());
+            }
+            steps.parts.extend(next.map(|next| (place.0, next)));
+        }
+    }
+
+    fn next_part(&mut self) -> bool {
+        let Some(place) = self.steps.as_mut().and_then(|steps| steps.parts.pop()) else {
+            return false;
+        };
+        if let Some(part) = Arena::of(place.0).head().kind.get().trace_part {
+            self.trace_part(place, part, false);
+        }
+        true
+    }
+
+    /// Follows at most so many edges, whatever they come from; returns how many. Fewer: nothing is left.
+    pub(crate) fn advance(&mut self, most: u64) -> u64 {
+        let mut done = 0;
+        loop {
+            done += self.drain_stack::<true>(most - done);
+            if done >= most {
+                return done;
+            }
+            let Some(steps) = &mut self.steps else {
+                return done;
+            };
+            if let Some(object) = next_cell(&mut steps.arena) {
+                self.trace_noting(object, true);
+            } else if let Some(delayed) = self.take_delayed() {
+                self.set_arena(delayed);
+            } else if self.next_part() {
+            } else if let Some(object) = self.next_again() {
+                self.trace_noting(object, false);
+            } else if !self.next_holder() {
+                return done;
+            }
+            done += 1;
+        }
+    }
+
+    fn set_arena(&mut self, delayed: (Arena, [u64; 4])) {
+        if let Some(steps) = &mut self.steps {
+            steps.arena = Some(delayed);
+        }
+    }
+
+    fn next_again(&mut self) -> Option<NonNull<u8>> {
+        let steps = self.steps.as_mut()?;
+        let object = steps.again.pop()?;
+        steps.changed.entry(object).or_default().waits = false;
+        Some(object)
+    }
+
+    /// Looks at the next holder of pairs, and follows the values of keys that are reached. `false`: nothing was
+    /// marked since the last look at all of them.
+    fn next_holder(&mut self) -> bool {
+        let cells = self.cells();
+        let Some(steps) = &mut self.steps else {
+            return false;
+        };
+        if steps.pair_at == steps.pair_holders.len() {
+            if steps.round_cells == cells {
+                steps.done_cells = Some(cells);
+            }
+            steps.pair_at = 0;
+        }
+        if steps.pair_holders.is_empty() || steps.done_cells == Some(cells) {
+            return false;
+        }
+        if steps.pair_at == 0 {
+            steps.round_cells = cells;
+        }
+        let holder = steps.pair_holders[steps.pair_at];
+        steps.pair_at += 1;
+        steps.told = Some(Vec::new());
+        self.trace_whole(holder, false);
+        let told = self.steps.as_mut().and_then(|steps| steps.told.take());
+        for (key, value) in told.into_iter().flatten() {
+            if let (Some(key), Some(value)) = (key, value)
+                && self.is_reached(key)
+            {
+                self.edge(value);
+            }
+        }
+        true
+    }
+}
+
+/// Takes the next cell of an arena that was delayed.
+fn next_cell(left: &mut Option<(Arena, [u64; 4])>) -> Option<NonNull<u8>> {
+    let (arena, words) = left.as_mut()?;
+    for (number, word) in words.iter_mut().enumerate() {
+        if *word != 0 {
+            let cell = number * 64 + word.trailing_zeros() as usize;
+            *word &= *word - 1;
+            return Some(arena.cell(cell));
+        }
+    }
+    *left = None;
+    None
+}
+
+impl Tracer {
+    /// From now on as in a collection in one go; what was remembered is told.
+    pub(crate) fn finish_steps(&mut self) {
+        let Some(mut steps) = self.steps.take() else {
+            return;
+        };
+        while let Some(object) = next_cell(&mut steps.arena) {
+            self.trace(object);
+        }
+        // Only a few edges of these are left, or all: the rest is told without the first of them.
+        for (object, mut from) in core::mem::take(&mut steps.parts) {
+            let part = Arena::of(object).head().kind.get().trace_part;
+            // SAFETY: M1: the object is of this kind.
+            while let Some(next) = part.and_then(|part| unsafe { part(object, from, self) }) {
+                from = next;
+            }
+        }
+        let waiting = steps.changed.iter().filter(|(_, changed)| changed.waits);
+        for object in waiting.map(|(object, _)| object).chain(&steps.holders) {
+            self.trace(*object);
+        }
+    }
+}
