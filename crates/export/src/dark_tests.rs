@@ -326,7 +326,7 @@ fn refused(json: &str, wanted: &str) {
 #[test]
 fn files_that_are_no_memory_reports() {
     refused("", "cut off");
-    refused("{\"version\":1,\n\"reports\":[{]}", "at byte 27");
+    refused("{\"version\":1,\n\"reports\":[{]}", "at byte 28");
     refused("{\"version\":2,\"reports\":[]}", "\"version\" is 2");
     refused("{\"reports\":[]}", "there is no \"version\"");
     refused("{\"version\":1}", "there are no \"reports\"");

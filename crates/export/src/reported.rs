@@ -140,8 +140,7 @@ impl Reported {
             };
             return found.map(String::as_str).ok_or_else(missing);
         }
-        let is_it = |process: &&String| is_of(process, pid);
-        match (self.processes.iter().find(is_it), self.processes.as_slice()) {
+        match (self.choose_pid(pid), self.processes.as_slice()) {
             (Some(process), _) => Ok(process),
             (None, [only]) => Ok(only),
             (None, []) => Err(ReportedError("the report has no entries".into())),
@@ -150,6 +149,12 @@ impl Reported {
                 list()
             ))),
         }
+    }
+
+    /// The process of this process id, if it is there by name.
+    pub fn choose_pid(&self, pid: u32) -> Option<&str> {
+        let found = self.processes.iter().find(|process| is_of(process, pid));
+        found.map(String::as_str)
     }
 
     /// What a process says of its heap (K1, K2); of one that is not in the report, nothing.
@@ -163,7 +168,7 @@ impl Reported {
 }
 
 /// Whether a process's name, as a report has it, is of this process id.
-pub fn is_of(process: &str, pid: u32) -> bool {
+fn is_of(process: &str, pid: u32) -> bool {
     process.contains(&format!("(pid {pid})")) || process.contains(&format!("pid {pid},"))
 }
 

@@ -262,6 +262,11 @@ pub fn sockets_of(pid: u32) -> Vec<PathBuf> {
     [of(REPORT), of(HEAP)].concat()
 }
 
+/// Whether a socket, by its name, is that of a program with reporters.
+pub fn is_reporters(socket: &Path) -> bool {
+    socket.extension().is_some_and(|ending| ending == REPORT)
+}
+
 /// Process and socket of all that can be asked, of whatever user.
 pub fn listening() -> Vec<(u32, PathBuf)> {
     let mut found: Vec<(u32, PathBuf)> = sockets()

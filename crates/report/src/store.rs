@@ -65,6 +65,24 @@ impl Pages {
         Some(at as u32)
     }
 
+    /// The bytes as words.
+    ///
+    /// # Panics
+    /// Other things than words were pushed.
+    pub(crate) fn words(&mut self) -> &mut [u64] {
+        assert!(self.used.is_multiple_of(8), "words alone");
+        match self.used {
+            0 => &mut [],
+            // SAFETY: S2; a mapping begins at a page, and any eight bytes are a word.
+            used => unsafe { std::slice::from_raw_parts_mut(self.start.cast(), used / 8) },
+        }
+    }
+
+    /// Forgets what lies behind.
+    pub(crate) fn cut(&mut self, used: usize) {
+        self.used = self.used.min(used);
+    }
+
     #[cold]
     fn grow(&mut self, wanted: usize) -> Option<()> {
         let capacity = wanted.checked_next_power_of_two()?.max(FIRST);

@@ -501,6 +501,17 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     }
 }
 
+/// The function of a name in what we stand in front of: a program that asks its allocator for figures finds us first.
+/// Null if there is none.
+///
+/// # Safety
+/// `name` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_beneath(name: *const core::ffi::c_char) -> *mut c_void {
+    // SAFETY: as the caller promises.
+    real::look_up(unsafe { core::ffi::CStr::from_ptr(name) })
+}
+
 /// `skinflint_mark(name)`: names this moment in the recording. Thread-safe; about a millisecond,
 /// since it waits for a snapshot (the first 256 marks do). Null and unrecorded processes: no effect.
 ///
