@@ -8,8 +8,7 @@
 //! A1  What is judged later is what lives at both marks (`export::dark`, D1): so the measurement's own blocks are not,
 //!     and what the program did meanwhile is known.
 //! A2  Of a growing program the newest measurement is kept; asking takes a tenth of the time at most.
-//! A3  At a mark of the program's own, and at its end, it stands still while it is asked, for as long as it waits for a
-//!     snapshot anyway.
+//! A3  At a mark of the program's own, and at its end, it stands still while it is asked, for ten seconds at most.
 //! A4  Whatever goes wrong is said when the recording is over; the program does not suffer from it.
 //!
 //! Not here: what a reporter notes (`report::named`), what is dark (`dark`).
@@ -140,7 +139,7 @@ impl Asker {
         match &self.when {
             When::After(time) if self.taken.is_none() && self.begun.elapsed() >= *time => {
                 self.next = now + LOOK;
-                self.ask(session, main);
+                self.ask(session, main, None);
             }
             When::Largest => {
                 self.next = now + LOOK;
@@ -149,7 +148,7 @@ impl Asker {
                     return;
                 };
                 if bytes > self.largest_bytes + self.largest_bytes / 10 {
-                    self.ask(session, main);
+                    self.ask(session, main, None);
                     self.largest_bytes = bytes;
                     self.next = Instant::now() + (now.elapsed() * PAUSE_FACTOR).max(LOOK);
                 }
@@ -165,7 +164,7 @@ impl Asker {
         if self.when == When::End && is_other && self.taken.is_some() {
             return;
         }
-        self.ask(session, main);
+        self.ask(session, main, Some(held.pid));
     }
 
     /// Who is to be asked: the one that is preferred, the program, or any process of the recording.
@@ -196,8 +195,8 @@ impl Asker {
         self.found.clone()
     }
 
-    fn ask(&mut self, session: &Session, main: u32) {
-        match self.try_ask(session, main) {
+    fn ask(&mut self, session: &Session, main: u32, first: Option<u32>) {
+        match self.try_ask(session, main, first) {
             Ok(taken) => {
                 if self.when != When::Largest {
                     say!(
@@ -212,8 +211,8 @@ impl Asker {
         }
     }
 
-    fn try_ask(&mut self, session: &Session, main: u32) -> Result<Taken> {
-        let Some((pid, socket)) = self.find(session, main, None) else {
+    fn try_ask(&mut self, session: &Session, main: u32, first: Option<u32>) -> Result<Taken> {
+        let Some((pid, socket)) = self.find(session, main, first) else {
             bail!(NOBODY);
         };
         self.count += 1;

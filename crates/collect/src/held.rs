@@ -6,7 +6,8 @@
 //!                                                                       └─► Held ─ dropped ─► sampler ─► goes on
 //! ```
 //!
-//! H1  The program's own wait has a bound (`SNAPSHOT_WAIT_NS` of the recorder): holding on for longer holds nothing.
+//! H1  The program's own wait has a bound, [`PATIENCE_MS`] where moments are watched: holding on for longer holds
+//!     nothing.
 //! H2  Whoever drops a [`Held`] lets the program go on; if nobody receives any, it is dropped at once.
 //! H3  A mark from outside holds nobody: its moment is told all the same.
 //!
@@ -15,6 +16,10 @@
 use std::sync::mpsc::Sender;
 
 use crate::sampler::Ask;
+
+/// Longest that a program waits at a moment that is watched: reporters have two seconds each, and few take a
+/// hundredth of that.
+pub const PATIENCE_MS: u32 = 10_000;
 
 /// Which moments are wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -18,7 +18,7 @@ use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
 use crate::control::{self, Reply, Request, State, Status};
 use crate::drain::{Drain, Tell};
-use crate::held::{Held, Watched};
+use crate::held::{self, Held, Watched};
 use crate::memory::{Region, SessionMemory};
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::proc;
@@ -190,6 +190,13 @@ impl Session {
                 .page()
                 .recording
                 .store(RECORD_NOTHING, Ordering::Relaxed);
+        }
+        if options.watched.is_some() {
+            // ORDER: Relaxed; as above.
+            session
+                .page()
+                .patience_ms
+                .store(held::PATIENCE_MS, Ordering::Relaxed);
         }
         let (output, writer) = Output::start(options.level)?;
         let (asks, asked) = channel();
