@@ -3,7 +3,10 @@
  *
  *     static void images(void *cache, skinflint_report *out)
  *     {
- *         skinflint_report_heap(out, "explicit/caches/images", cache_bytes(cache), "Decoded images.");
+ *         size_t bytes = 0;
+ *         for (struct image *image = first(cache); image; image = image->next)
+ *             bytes += skinflint_report_block(out, image->pixels);
+ *         skinflint_report_heap(out, "explicit/caches/images", bytes, "Decoded images.");
  *     }
  *
  *     skinflint_reporter_add("images", images, cache);
@@ -16,6 +19,9 @@
  *     bytes, of the heap (measured by malloc_usable_size) or beside it. heap-allocated, resident and the like are
  *     there already, and heap-unclassified is what your lines leave over.
  * R4  A function must return: no exception, no longjmp out of it.
+ * R5  Where somebody looks for dark matter (skinflint run --dark-matter), a line of the heap also says which blocks it
+ *     has measured: those of skinflint_report_block and the like since the line before, in the order of the lines.
+ *     Otherwise these take no memory.
  *
  * Not here: marks and the allocator (skinflint.h).
  */
@@ -63,6 +69,24 @@ int skinflint_reporter_remove(unsigned long number);
 /* Adds a line. `process`: NULL is this one. 1, or -1: the reporter is left out and may as well return. */
 int skinflint_report_line(skinflint_report *out, const char *process, const char *path, int kind, int units,
                           long long amount, const char *description);
+
+/*
+ * Usable bytes of a live block of malloc's, 0 of NULL; the line that they are added up for names it (R5). The thread
+ * that the reporter runs on.
+ */
+size_t skinflint_report_block(skinflint_report *out, const void *block);
+
+/*
+ * The same for a block that was measured otherwise: any address in it, and the bytes that were counted for it; 0 if they
+ * are counted in one sum with others. Nothing is read there.
+ */
+void skinflint_report_inside(skinflint_report *out, const void *inside, size_t bytes);
+
+/* The same for a part of a block, or for blocks that lie side by side. */
+void skinflint_report_range(skinflint_report *out, const void *start, size_t bytes);
+
+/* Whether blocks are asked for: a reporter that keeps sums and would have to walk need not, if this is 0. */
+int skinflint_report_wants_blocks(skinflint_report *out);
 
 /* Has the reporter left out, with these words. */
 void skinflint_report_fail(skinflint_report *out, const char *what);

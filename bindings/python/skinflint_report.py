@@ -12,11 +12,13 @@
 P1  A reporter that raises is left out and named; the others are shown.
 P2  It runs on a thread of the measurement's and takes the interpreter's lock: one that waits for a thread which
     holds that lock is given up after two seconds.
-P3  The library is found beside `skinflint`, by SKINFLINT_REPORT_LIBRARY, or where the loader looks.
+P3  Nobody can ask any more once the interpreter ends: a reporter that was called then would find none.
+P4  The library is found beside `skinflint`, by SKINFLINT_REPORT_LIBRARY, or where the loader looks.
 
 Not here: what a line means (include/skinflint_report.h).
 """
 
+import atexit
 import ctypes
 import os
 import shutil
@@ -53,6 +55,11 @@ _library.skinflint_reporter_remove.argtypes = [ctypes.c_ulong]
 _library.skinflint_report_line.argtypes = [
     ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_char_p,
 ]
+_library.skinflint_report_inside.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+_library.skinflint_report_inside.restype = None
+_library.skinflint_report_range.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+_library.skinflint_report_range.restype = None
+_library.skinflint_report_wants_blocks.argtypes = [ctypes.c_void_p]
 _library.skinflint_report_fail.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 _library.skinflint_report_fail.restype = None
 _library.skinflint_memory_open.argtypes = [ctypes.c_char_p]
@@ -92,9 +99,22 @@ class Out:
         return _library.skinflint_report_line(
             self._handle, who, _text(path), kind, units, amount, _text(description)) == 1
 
-    def heap(self, path, amount, description):
-        """Bytes in blocks of malloc."""
+    def heap(self, path, amount, description, blocks=(), ranges=()):
+        """Bytes in blocks of malloc. For `skinflint run --dark-matter`: `blocks` are addresses, one in each block that
+        was measured, such as id() of a large bytes object; `ranges` are pairs of an address and bytes. They are looked
+        at only if wants_blocks(). Objects of 512 bytes and less are in Python's own arenas, which are no blocks of
+        malloc's unless PYTHONMALLOC=malloc.
+        """
+        if self.wants_blocks():
+            for address in blocks:
+                _library.skinflint_report_inside(self._handle, address, 0)
+            for address, size in ranges:
+                _library.skinflint_report_range(self._handle, address, size)
         return self.line(path, HEAP, BYTES, amount, description)
+
+    def wants_blocks(self):
+        """Whether somebody asks which blocks were measured."""
+        return _library.skinflint_report_wants_blocks(self._handle) == 1
 
     def nonheap(self, path, amount, description):
         """Bytes mapped otherwise."""
@@ -166,6 +186,9 @@ def open(folder=None):
 def close():
     """Nobody can ask any more."""
     _library.skinflint_memory_close()
+
+
+atexit.register(close)
 
 
 def save(path):

@@ -50,7 +50,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 
 /// First bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -92,6 +92,9 @@ pub struct SessionPage {
     /// [`RECORD_ALL`], [`RECORD_RELEASES`] or [`RECORD_NOTHING`]; the collector changes it, the recorder looks at
     /// it at each heap event.
     pub recording: AtomicU32,
+    /// Milliseconds for which a thread waits for a snapshot, if that is more than it would: somebody looks at the
+    /// program meanwhile.
+    pub patience_ms: AtomicU32,
 }
 
 /// Every event is recorded.

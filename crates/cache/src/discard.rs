@@ -89,6 +89,8 @@ trait Sweep: Send + Sync {
     fn is_decoded(&self) -> bool;
     /// Drops what is decoded, unless it is pinned; returns its bytes.
     fn discard(&self) -> usize;
+    /// Bytes of what is decoded, measured now.
+    fn decoded_bytes(&self) -> usize;
 }
 
 /// A set of items with one rule: what a page's images are. Join it to the bus.
@@ -183,6 +185,19 @@ impl Discards {
         dropped
     }
 
+    /// Bytes of all decoded forms, measured now: for reporters that are asked which blocks they have measured.
+    pub fn measure_decoded(&self) -> usize {
+        let decoded = locked(&self.0.decoded);
+        let items: Vec<Arc<dyn Sweep>> = decoded.iter().filter_map(Weak::upgrade).collect();
+        drop(decoded);
+        // An item that was dropped and decoded again may be in the list twice.
+        let mut seen = std::collections::HashSet::new();
+        let first = items
+            .iter()
+            .filter(|item| seen.insert(Arc::as_ptr(item).addr()));
+        first.map(|item| item.decoded_bytes()).sum()
+    }
+
     /// Its name.
     pub fn title(&self) -> &str {
         &self.0.name
@@ -274,9 +289,23 @@ impl<D: Decode> Discardable<D> {
         &self.0.source
     }
 
+    /// Usable bytes of the source's block.
+    pub fn source_bytes(&self) -> usize {
+        self.0.source.heap_bytes()
+    }
+
     /// Whether it is decoded now.
     pub fn is_decoded(&self) -> bool {
         self.0.is_decoded()
+    }
+}
+
+/// Its source and its decoded form are its set's, which counts them (P3).
+impl<D: Decode> HeapBytes for Discardable<D> {
+    const OWNS: bool = false;
+
+    fn heap_bytes(&self) -> usize {
+        0
     }
 }
 
@@ -323,6 +352,11 @@ impl<D: Decode> Sweep for Item<D> {
         self.state
             .try_lock()
             .map_or(true, |state| state.decoded.is_some())
+    }
+
+    fn decoded_bytes(&self) -> usize {
+        let state = locked(&self.state);
+        state.decoded.as_ref().map_or(0, |value| value.heap_bytes())
     }
 
     fn discard(&self) -> usize {

@@ -8,6 +8,8 @@
 //! R1  Bytes are those by which the bound is kept ([`crate::measure`]); each block is in one line. Where a value shares
 //!     blocks with somebody who reports them, too, the program reports that cache itself.
 //! R2  A cache that never hits has a line of its own, `placebos/NAME`, with the bytes that it costs.
+//! R3  Where a measurement asks for blocks, entries are walked and measured anew: the sum that is said is that of the
+//!     blocks that are named. Sources of discardable forms are named by who holds them.
 //!
 //! Not here: the registry, the file, the page (`report`).
 
@@ -84,7 +86,16 @@ where
     V: HeapBytes + Send,
 {
     fn report(&self, out: &mut Sink<'_>) {
-        cache(&self.stats(), out);
+        let mut walked = 0;
+        if out.wants_blocks() {
+            self.each(|key, value| walked += key.heap_bytes() + value.heap_bytes());
+        }
+        // The tables are measured here, after the entries, and are in the line after theirs.
+        let mut stats = self.stats();
+        if out.wants_blocks() {
+            stats.bytes = walked;
+        }
+        cache(&stats, out);
     }
 }
 
@@ -99,11 +110,11 @@ impl Reporter for Discards {
             said,
         );
         let said = "Decoded forms, which go when they are not used.";
-        out.heap(
-            &format!("explicit/{name}/decoded"),
-            stats.decoded_bytes,
-            said,
-        );
+        let decoded = match out.wants_blocks() {
+            true => self.measure_decoded(),
+            false => stats.decoded_bytes,
+        };
+        out.heap(&format!("explicit/{name}/decoded"), decoded, said);
         out.cumulative(
             &format!("decoded/{name}"),
             stats.decodes,

@@ -39,6 +39,7 @@ Examples:
   skinflint run -- python3 service.py
   skinflint run --at end -- ./server --port 8080
   skinflint run --preload libjemalloc.so.2 -- redis-server
+  skinflint run --dark-matter --at loaded -- ./viewer     # what its own reporters leave out
 
 The report goes to stderr, so that the program's own output stays what it is. The trace
 (skinflint.NAME.PID.sft) and the HTML report are written to the current folder, or to --dir.")]
@@ -258,6 +259,12 @@ pub struct RecordOptions {
     #[arg(long)]
     pub paused: bool,
 
+    /// Have the program's own reporters say, at the moment of --at, which blocks they have measured; list what
+    /// nobody reports and what two report. URL: a page of `skinflint memory --page`, or a reporters' socket
+    /// [default: that of the program, or of whom it starts]
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub dark_matter: Option<String>,
+
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
           value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -372,6 +379,16 @@ pub enum CtlAction {
 
 #[derive(ClapArgs, Debug)]
 pub struct RecordArgs {
+    /// When --dark-matter asks: peak (whenever memory has grown by a tenth; the last answer counts), end, the name
+    /// of a mark, or a time after the start
+    #[arg(
+        long,
+        value_name = "MOMENT",
+        default_value = "peak",
+        requires = "dark_matter"
+    )]
+    pub at: String,
+
     #[command(flatten)]
     pub record: RecordOptions,
 }

@@ -62,6 +62,7 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
         mark_signal: None,
         paused: args.paused,
         attached: true,
+        watched: None,
     })
     .context("the collector cannot start")?;
     session.child_started(pid);

@@ -19,6 +19,7 @@ use crate::args::{
     AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight,
     When,
 };
+use crate::asked::Asker;
 use crate::attach;
 use crate::compare;
 use crate::ctl;
@@ -84,8 +85,15 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
+/// Who asks the program's reporters, if anybody is to.
+fn asker(options: &RecordOptions, at: &str) -> Result<Option<Asker>> {
+    let whom = options.dark_matter.as_deref();
+    whom.map(|whom| Asker::new(whom, at)).transpose()
+}
+
 fn record(args: &RecordArgs) -> Result<u8> {
-    let outcome = launch::record(&args.record)?;
+    let mut asker = asker(&args.record, &args.at)?;
+    let outcome = launch::record(&args.record, &mut asker)?;
     if !args.record.quiet {
         const SHOWN: usize = 20;
         for trace in outcome.recorded.iter().take(SHOWN) {
@@ -105,6 +113,9 @@ fn record(args: &RecordArgs) -> Result<u8> {
         }
     }
     complain(&outcome, &args.record);
+    if let Some(asker) = asker {
+        dark::of_record(asker, &outcome);
+    }
     Ok(outcome.exit_code())
 }
 
@@ -162,13 +173,17 @@ fn complain(outcome: &Outcome, options: &RecordOptions) {
 }
 
 fn run(args: &RunArgs) -> Result<u8> {
-    let outcome = launch::record(&args.record)?;
+    let mut asker = asker(&args.record, &args.analysis.at)?;
+    let outcome = launch::record(&args.record, &mut asker)?;
     complain(&outcome, &args.record);
     if let Some(main) = most_interesting(&outcome) {
         // The program's status counts, whatever becomes of the report.
         if let Err(error) = report_of_run(args, &outcome, main) {
             say!("skinflint: {}: {error:#}", main.path.display());
         }
+    }
+    if let Some(asker) = asker {
+        dark::of_run(asker, &outcome, &args.analysis.names);
     }
     Ok(outcome.exit_code())
 }

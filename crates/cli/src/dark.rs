@@ -3,6 +3,8 @@
 //! ```text
 //!   TRACE ─► report (stacks, instant) ─► ledger up to the instant ─► live blocks ┐
 //!   memory-report.json[.gz] ─► claims ───────────────────────────────────────────┴─► export::dark
+//!
+//!   run, record --dark-matter: the report comes from the program itself (`asked`), of the moment between two marks
 //! ```
 //!
 //! K1  The rows are asked whether they add up, and the live blocks whether they are the report's, before
@@ -10,17 +12,20 @@
 //!
 //! Not here: what is dark (`export::dark`), how a memory report is read (`export::reported`).
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
-use flate2::bufread::MultiGzDecoder;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::model::Report;
-use skinflint_export::dark::{Dark, LiveBlock};
+use skinflint_analysis::pass::{Act, Block};
+use skinflint_export::dark::{Dark, LiveBlock, Living};
 use skinflint_export::dark_text::render;
 use skinflint_export::reported::Reported;
 use skinflint_export::{Lives, LivesPass};
@@ -28,18 +33,19 @@ use skinflint_trace::Trace;
 
 use crate::analyse;
 use crate::args::NameOptions;
+use crate::asked::{Asker, Taken};
+use crate::launch::Outcome;
 
 pub const HELP: &str = "\
 Examples:
   skinflint dark-matter app.sft memory-report.json.gz
   skinflint dark-matter app.sft report.json --at 'memory report' --json
+  skinflint run --dark-matter -- ./app            # records it, asks it, and prints this
 
 The memory report is Firefox's (about:memory, version 1), of the moment that --at names. With totals
 only it is known how much no reporter covers, and stacks are \"possible\". A report whose
-entries list the addresses they have measured (\"blocks\", \"ranges\": docs/export.md) is compared byte by byte.";
-
-/// A memory report larger than this is none.
-const LARGEST_REPORT: u64 = 1 << 30;
+entries list the addresses they have measured (\"blocks\", \"ranges\": docs/export.md) is compared byte by byte:
+`run --dark-matter` and `record --dark-matter` have the program write one, `memory PID --blocks --save FILE` too.";
 
 #[derive(ClapArgs, Debug)]
 pub struct DarkArgs {
@@ -55,6 +61,10 @@ pub struct DarkArgs {
     /// mark, or a time after the start
     #[arg(long, value_name = "MOMENT", default_value = "end")]
     pub at: String,
+
+    /// The moment at which the measurement had ended: what came or went before is judged by nobody
+    #[arg(long, value_name = "MARK")]
+    pub until: Option<String>,
 
     /// The process in the memory report [default: the one with the trace's process id, or the only one]
     #[arg(long, value_name = "NAME")]
@@ -72,117 +82,227 @@ pub struct DarkArgs {
     pub names: NameOptions,
 }
 
+/// What is printed of it.
+struct Printed<'a> {
+    process: Option<&'a str>,
+    limit: usize,
+    json: bool,
+    names: &'a NameOptions,
+}
+
 /// Does what was asked. The status to end with.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
 pub fn dark(args: &DarkArgs) -> Result<u8> {
     let named = || args.report.display().to_string();
-    let json = read(&args.report)?;
-    let reported = Reported::read(&json).with_context(named)?;
-    let trace = analyse::open(&args.trace)?;
+    let file = File::open(&args.report)
+        .with_context(|| format!("{}: cannot be read; check the name", named()))?;
+    let reported = Reported::read(file).with_context(named)?;
+    let printed = Printed {
+        process: args.process.as_deref(),
+        limit: args.limit,
+        json: args.json,
+        names: &args.names,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let moments = (args.at.as_str(), args.until.as_deref());
+    join(
+        &args.trace,
+        &reported,
+        &named(),
+        moments,
+        &printed,
+        &mut out,
+    )?;
+    Ok(0)
+}
+
+/// Lays a memory report over a trace, and prints what comes of it.
+fn join(
+    path: &Path,
+    reported: &Reported,
+    report_name: &str,
+    (at, until): (&str, Option<&str>),
+    printed: &Printed<'_>,
+    out: &mut impl Write,
+) -> Result<()> {
+    let trace = analyse::open(path)?;
     let process = reported
-        .choose(args.process.as_deref(), trace.process.pid)
-        .with_context(named)?;
+        .choose(printed.process, trace.process.pid)
+        .with_context(|| report_name.to_owned())?;
     let heap = reported.heap(process);
+    let until = match until {
+        None => None,
+        Some(mark) => analyse::ticket_of(&trace, mark).context("--until")?,
+    };
     let (pass, found) = LivesPass::new(false, 0);
-    let options = args.names.at(&args.at);
+    let options = printed.names.at(at);
     let more = analyse::More {
         pass: Some(Box::new(pass)),
         ..analyse::More::default()
     };
-    let analysed = analyse::analyse_with(&trace, &args.trace, &options, more)?;
+    let analysed = analyse::analyse_with(&trace, path, &options, more)?;
     let lives = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     let report = &analysed.report;
-    let blocks = live_blocks(&trace, &args.trace, report, &lives)?;
-    let dark = Dark::new(report, &heap, &blocks);
+    let living = living(&trace, path, report, &lives, until)?;
+    let dark = Dark::new(report, &heap, &living);
     if let Err(fault) = dark.adds_up() {
         bail!(fault);
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &dark).map_err(io::Error::from)?;
+    if printed.json {
+        serde_json::to_writer_pretty(&mut *out, &dark).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
-        let rows = if args.limit == 0 {
-            usize::MAX
-        } else {
-            args.limit
+        let rows = match printed.limit {
+            0 => usize::MAX,
+            limit => limit,
         };
         out.write_all(render(&dark, report, rows, 5).as_bytes())?;
     }
     out.flush()?;
     for note in &report.completeness.notes {
         if !report.completeness.complete {
-            say!("skinflint: {}: {note}", args.trace.display());
+            say!("skinflint: {}: {note}", path.display());
         }
     }
     for hint in analysed.hints.iter().take(2) {
         say!("Names: {hint}");
     }
-    Ok(0)
+    Ok(())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let failed = || {
-        format!(
-            "{}: cannot be read; check the name and that it is whole",
-            path.display()
-        )
-    };
-    let mut file = BufReader::new(File::open(path).with_context(failed)?);
-    let packed = file
-        .fill_buf()
-        .with_context(failed)?
-        .starts_with(&[0x1f, 0x8b]);
-    let mut json = Vec::new();
-    let read = match packed {
-        true => MultiGzDecoder::new(file)
-            .take(LARGEST_REPORT)
-            .read_to_end(&mut json),
-        false => file.take(LARGEST_REPORT).read_to_end(&mut json),
-    };
-    let read = read.with_context(failed)?;
-    if read as u64 == LARGEST_REPORT {
-        bail!(
-            "{}: more than {LARGEST_REPORT} bytes: this is no memory report",
-            path.display()
-        );
+/// Prints what a run's own reporters leave out; what keeps it from that is said, and no more.
+pub fn of_run(asker: Asker, outcome: &Outcome, names: &NameOptions) {
+    let done = asker.finish().and_then(|taken| {
+        let (trace, file) = keep(&taken, outcome)?;
+        let printed = Printed {
+            process: taken.reported.choose_pid(taken.pid),
+            limit: 10,
+            json: false,
+            names,
+        };
+        let mut out = BufWriter::new(io::stderr().lock());
+        let moments = (taken.marks[0].as_str(), Some(taken.marks[1].as_str()));
+        writeln!(out, "\nDark matter: what its own reporters leave out")?;
+        join(
+            &trace,
+            &taken.reported,
+            &file.display().to_string(),
+            moments,
+            &printed,
+            &mut out,
+        )?;
+        drop(out);
+        say!("\nAgain: {}", again(&trace, &file, &taken));
+        Ok(())
+    });
+    if let Err(error) = done {
+        say!("skinflint: --dark-matter: {error:#}");
     }
-    Ok(json)
 }
 
-/// The live blocks at the report's instant (K1).
-fn live_blocks(
+/// Keeps what a recorded program's reporters answered, and says how to look at it.
+pub fn of_record(asker: Asker, outcome: &Outcome) {
+    let done = asker.finish().and_then(|taken| {
+        let (trace, file) = keep(&taken, outcome)?;
+        say!("skinflint: {}", again(&trace, &file, &taken));
+        Ok(())
+    });
+    if let Err(error) = done {
+        say!("skinflint: --dark-matter: {error:#}");
+    }
+}
+
+fn again(trace: &Path, file: &Path, taken: &Taken) -> String {
+    format!(
+        "skinflint dark-matter {} {} --at '{}' --until '{}'",
+        trace.display(),
+        file.display(),
+        taken.marks[0],
+        taken.marks[1]
+    )
+}
+
+/// Writes the memory report beside the trace that it belongs to.
+fn keep(taken: &Taken, outcome: &Outcome) -> Result<(PathBuf, PathBuf)> {
+    for fault in &taken.faults {
+        say!("skinflint: {fault}");
+    }
+    // A process has a trace for each program that it became.
+    let of_pid = outcome.recorded.iter().rev();
+    let mut of_pid = of_pid.filter(|trace| trace.process.pid == taken.pid);
+    let has_mark = |path: &Path| {
+        let trace = analyse::open(path);
+        trace.is_ok_and(|trace| trace.marks.iter().any(|mark| mark.name == taken.marks[1]))
+    };
+    let Some(trace) = of_pid.find(|trace| has_mark(&trace.path)) else {
+        bail!(
+            "process {} answered, and no trace has the moment at which it did",
+            taken.pid
+        );
+    };
+    let file = trace.path.with_extension("memory.json.gz");
+    let written = File::create(&file).and_then(|opened| {
+        let mut packed = GzEncoder::new(opened, Compression::default());
+        packed.write_all(&taken.json)?;
+        packed.finish()
+    });
+    written.with_context(|| {
+        format!(
+            "{}: cannot be written; choose another folder with --dir",
+            file.display()
+        )
+    })?;
+    Ok((trace.path.clone(), file))
+}
+
+/// What lived at the report's instant, and what came and went until another one (K1).
+fn living(
     trace: &Trace,
     path: &Path,
     report: &Report,
     lives: &Lives,
-) -> Result<Vec<LiveBlock>> {
+    until: Option<u64>,
+) -> Result<Living> {
     let instant = report
         .instants
         .get(report.at)
         .context("the report has no moment")?;
+    let places = lives.sites.iter().enumerate();
+    let site_of: HashMap<u32, u32> = places
+        .map(|(site, lives)| (lives.trace_node, site as u32))
+        .collect();
+    let mut at: Option<Vec<(LiveBlock, u32)>> = None;
+    let (mut came, mut went) = (Vec::new(), HashSet::new());
     let mut ledger = Ledger::new(16);
     analyse::events_again(trace, path, &mut ledger, &mut |ledger, event| {
         if event.ticket <= instant.ticket {
-            ledger.apply(event, &mut |_, _| {});
+            return ledger.apply(event, &mut |_, _| {});
         }
+        if until.is_none_or(|until| event.ticket > until) {
+            return;
+        }
+        at.get_or_insert_with(|| blocks_of(ledger, &site_of));
+        ledger.apply(event, &mut |context, act| {
+            let mut gone = |block: &Block| went.insert((block.addr, block.serial));
+            match act {
+                Act::Acquire { block, .. } => came.push((block.addr, context.key.usable)),
+                Act::Release { block, .. } => drop(gone(block)),
+                Act::Regrow { old, new } => {
+                    gone(old);
+                    came.push((new.addr, context.key.usable));
+                }
+                Act::Mark { .. } => {}
+            }
+        });
     });
-    let places = lives.sites.iter().enumerate();
-    let site_of: std::collections::HashMap<u32, u32> = places
-        .map(|(site, lives)| (lives.trace_node, site as u32))
-        .collect();
-    let block = |block: &skinflint_analysis::pass::Block| {
-        let key = ledger.cells().key(block.cell);
-        let site = *site_of.get(&key.node.0)?;
-        Some(LiveBlock {
-            addr: block.addr,
-            usable_bytes: key.usable,
-            site,
-        })
+    let at = at.unwrap_or_else(|| blocks_of(&ledger, &site_of));
+    let mark = |(block, serial): (LiveBlock, u32)| LiveBlock {
+        went: went.contains(&(block.addr, serial)),
+        ..block
     };
-    let blocks: Vec<LiveBlock> = ledger.live_blocks().filter_map(block).collect();
+    let blocks: Vec<LiveBlock> = at.into_iter().map(mark).collect();
     let bytes = blocks
         .iter()
         .map(|block| block.usable_bytes)
@@ -197,5 +317,20 @@ fn live_blocks(
             blocks.len()
         );
     }
-    Ok(blocks)
+    Ok(Living { blocks, came })
+}
+
+/// All blocks that live now, with their serial numbers.
+fn blocks_of(ledger: &Ledger, site_of: &HashMap<u32, u32>) -> Vec<(LiveBlock, u32)> {
+    let block = |block: &Block| {
+        let key = ledger.cells().key(block.cell);
+        let live = LiveBlock {
+            addr: block.addr,
+            usable_bytes: key.usable,
+            site: *site_of.get(&key.node.0)?,
+            went: false,
+        };
+        Some((live, block.serial))
+    };
+    ledger.live_blocks().filter_map(|one| block(&one)).collect()
 }

@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use skinflint_collect::{ChildEnd, Options, Recorded, Session};
 
 use crate::args::RecordOptions;
+use crate::asked::Asker;
 use crate::preflight;
 
 /// Name of the recorder's library.
@@ -228,11 +229,11 @@ pub fn trace_file(path: &Path) -> Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
 
-/// Records a program until it and all that it started have ended.
+/// Records a program until it and all that it started have ended. Meanwhile `asker` asks it.
 ///
 /// # Errors
 /// Whatever keeps the program from being started or recorded; afterwards nothing is an error.
-pub fn record(options: &RecordOptions) -> Result<Outcome> {
+pub fn record(options: &RecordOptions, asker: &mut Option<Asker>) -> Result<Outcome> {
     let Some(program) = options.command.first() else {
         bail!("no program given; as in: skinflint run -- ls -l");
     };
@@ -252,6 +253,7 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
         mark_signal,
         paused: options.paused,
         attached: false,
+        watched: asker.as_ref().and_then(Asker::watched),
     })
     .context("the collector cannot start")?;
     let mut command = Command::new(program);
@@ -266,11 +268,11 @@ pub fn record(options: &RecordOptions) -> Result<Outcome> {
     let pid = child.id();
     CHILD.store(pid, Ordering::Relaxed); // ORDER: Relaxed; read by our own signal handler.
     session.child_started(pid);
-    let end = wait(pid, &session);
+    let end = wait(pid, &session, asker);
     CHILD.store(0, Ordering::Relaxed); // ORDER: Relaxed; as above.
     let _ = child.try_wait();
     session.child_ended(end);
-    wait_for_the_rest(&session, options.quiet);
+    wait_for_the_rest(pid, &session, asker, options.quiet);
     Ok(Outcome {
         status: end.status,
         pid,
@@ -294,8 +296,8 @@ pub fn pass_on_marks(session: &Session) {
     }
 }
 
-/// Waits for the program, making marks meanwhile.
-fn wait(pid: u32, session: &Session) -> ChildEnd {
+/// Waits for the program, making marks and asking it meanwhile.
+fn wait(pid: u32, session: &Session, asker: &mut Option<Asker>) -> ChildEnd {
     loop {
         // SAFETY: `info` is ours; WNOWAIT leaves the child to be looked at once more below.
         let ended = unsafe {
@@ -307,6 +309,9 @@ fn wait(pid: u32, session: &Session) -> ChildEnd {
         pass_on_marks(session);
         if ended {
             return reap(pid);
+        }
+        if let Some(asker) = asker {
+            asker.look(session, pid);
         }
         poll_child(pid);
     }
@@ -375,7 +380,7 @@ fn own_cpu_of_zombie(pid: u32) -> Option<(u64, bool)> {
 }
 
 /// The program has ended; processes that it left running are recorded to their end.
-fn wait_for_the_rest(session: &Session, quiet: bool) {
+fn wait_for_the_rest(pid: u32, session: &Session, asker: &mut Option<Asker>, quiet: bool) {
     let begun = Instant::now();
     let interrupts = INTERRUPTS.load(Ordering::Relaxed); // ORDER: Relaxed; a count.
     let mut said = quiet;
@@ -386,6 +391,9 @@ fn wait_for_the_rest(session: &Session, quiet: bool) {
         }
         if INTERRUPTS.load(Ordering::Relaxed) != interrupts {
             return;
+        }
+        if let Some(asker) = asker.as_mut().filter(|_| living > 0) {
+            asker.look(session, pid);
         }
         if !said && begun.elapsed() > Duration::from_secs(1) {
             said = true;

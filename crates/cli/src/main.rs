@@ -25,6 +25,7 @@ macro_rules! say {
 
 mod analyse;
 mod args;
+mod asked;
 mod attach;
 mod commands;
 mod compare;

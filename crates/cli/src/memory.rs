@@ -25,6 +25,7 @@ use clap::Args as ClapArgs;
 use skinflint_report::desk::{self, Answer};
 use skinflint_report::diff::{Diff, Side};
 use skinflint_report::file::ReadError;
+use skinflint_report::named::Note;
 use skinflint_report::page::{Backend, Page, Shown};
 use skinflint_report::process::NoFigures;
 use skinflint_report::store::Store;
@@ -86,6 +87,10 @@ pub struct MemoryArgs {
     /// Write a file of about:memory instead; gzipped if it ends in .gz
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "openmetrics"])]
     pub save: Option<PathBuf>,
+
+    /// Also ask which blocks each line has measured, for `skinflint dark-matter`
+    #[arg(long, requires = "save")]
+    pub blocks: bool,
 
     /// Before: have the program give back what it can have again
     #[arg(long)]
@@ -158,7 +163,7 @@ pub fn memory(args: &MemoryArgs) -> Result<u8> {
         return page(port, &target);
     }
     let Some(every) = args.watch else {
-        let gathered = gather(&target)?;
+        let gathered = gather(&target, args.blocks)?;
         gathered
             .notes
             .iter()
@@ -173,7 +178,7 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
     let mut said: Vec<String> = Vec::new();
     let mut first = true;
     loop {
-        let gathered = match gather(target) {
+        let gathered = match gather(target, false) {
             Err(error) if !first && ended(&error) => {
                 say!("skinflint: the process has ended");
                 return Ok(0);
@@ -250,49 +255,60 @@ fn done(pid: u32, action: Action) -> Result<String> {
 
 const HOW: &str = "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
 
-fn gather(target: &Target) -> Result<Gathered> {
+fn gather(target: &Target, with_blocks: bool) -> Result<Gathered> {
     match target {
-        Target::Pid(pid) => of_process(*pid),
-        Target::Url(url) => of_url(url),
+        Target::Pid(pid) => of_process(*pid, with_blocks),
+        Target::Url(url) => of_url(url, with_blocks),
         Target::File(path) => {
             let mut gathered = Gathered::default();
-            read_file(path, |entry, _| {
-                // A full memory is noticed by the missing lines' sums; there is no better place.
-                let _ = gathered.lines.push(entry);
-            })?;
+            let file = open(path)?;
+            file::read_with_blocks(file, |entry, _, blocks| gathered.keep(entry, blocks))
+                .with_context(|| path.display().to_string())?;
             Ok(gathered)
         }
     }
 }
 
-fn read_file(path: &Path, each: impl FnMut(&Entry<'_>, Presence)) -> Result<()> {
+impl Gathered {
+    fn keep(&mut self, entry: &Entry<'_>, blocks: &[Note]) {
+        // A full memory is noticed by the missing lines' sums; there is no better place.
+        let _ = self.lines.push(entry) && self.lines.name_blocks(blocks);
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
     if path.is_dir() {
         bail!("{}: a folder, and no file of about:memory", path.display());
     }
-    let opened = File::open(path).with_context(|| {
+    File::open(path).with_context(|| {
         format!(
             "{}: cannot be opened; give a process's number, a URL or a file",
             path.display()
         )
-    })?;
-    file::read(opened, each).with_context(|| path.display().to_string())?;
+    })
+}
+
+fn read_file(path: &Path, each: impl FnMut(&Entry<'_>, Presence)) -> Result<()> {
+    file::read(open(path)?, each).with_context(|| path.display().to_string())?;
     Ok(())
 }
 
-fn of_process(pid: u32) -> Result<Gathered> {
+fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
     let named = || format!("process {pid}");
     let title = process::title(pid).with_context(named)?;
     let mut gathered = Gathered::default();
     let mut allocator = None;
     for socket in desk::sockets_of(pid) {
-        match desk::ask(&socket, pid, "measure") {
+        // The drop-in has no reporters, so none that could name blocks.
+        let request = match with_blocks && desk::is_reporters(&socket) {
+            true => desk::MEASURE_BLOCKS,
+            false => "measure",
+        };
+        match desk::ask(&socket, pid, request) {
             Ok(Answer::Report { faults, json }) => {
                 gathered.notes.extend(faults);
-                file::read(&json[..], |entry, _| {
-                    // As above.
-                    let _ = gathered.lines.push(entry);
-                })
-                .with_context(|| format!("{}: its answer", socket.display()))?;
+                file::read_with_blocks(&json[..], |entry, _, blocks| gathered.keep(entry, blocks))
+                    .with_context(|| format!("{}: its answer", socket.display()))?;
                 return Ok(gathered);
             }
             Ok(Answer::Figures(text)) => {
@@ -323,9 +339,22 @@ fn of_process(pid: u32) -> Result<Gathered> {
 }
 
 /// The page's address: what it saves is asked for, by curl, as debug files are.
-fn of_url(url: &str) -> Result<Gathered> {
+fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
+    let more = if with_blocks { "blocks=1" } else { "fresh=1" };
+    let json = saved_by(url, more)?;
+    let mut gathered = Gathered::default();
+    file::read_with_blocks(&json[..], |entry, _, blocks| gathered.keep(entry, blocks))
+        .with_context(|| "what the page saves".to_owned())?;
+    Ok(gathered)
+}
+
+/// What a page saves when it is asked in this way.
+///
+/// # Errors
+/// No curl, or no page.
+pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
     let (page, query) = url.split_once('?').unwrap_or((url, ""));
-    let asked = format!("{}/save?{query}&fresh=1", page.trim_end_matches('/'));
+    let asked = format!("{}/save?{query}&{more}", page.trim_end_matches('/'));
     let done = Command::new("curl")
         .args([
             "--silent",
@@ -347,13 +376,7 @@ fn of_url(url: &str) -> Result<Gathered> {
             said.trim()
         );
     }
-    let mut gathered = Gathered::default();
-    file::read(&done.stdout[..], |entry, _| {
-        // As above.
-        let _ = gathered.lines.push(entry);
-    })
-    .with_context(|| page.to_owned())?;
-    Ok(gathered)
+    Ok(done.stdout)
 }
 
 /// Processes that can be asked.
@@ -406,8 +429,15 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
         .chain(std::iter::repeat(Presence::Both));
     let both = lines.iter().zip(presences);
     if let Some(path) = &args.save {
-        let both: Vec<(Entry<'_>, Presence)> = both.collect();
-        file::save(path, "(no process)", both.into_iter())
+        let of = |line: usize| match args.diff {
+            None => lines.blocks(line),
+            Some(_) => &[],
+        };
+        let all: Vec<(Entry<'_>, Presence, &[Note])> = both
+            .enumerate()
+            .map(|(line, (entry, presence))| (entry, presence, of(line)))
+            .collect();
+        file::save_with_blocks(path, "(no process)", all.into_iter())
             .with_context(|| format!("{}: cannot be written", path.display()))?;
         return Ok(0);
     }
@@ -435,8 +465,9 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
 struct Subject(u32);
 
 impl Backend for Subject {
-    fn measure(&mut self) -> Result<Shown, String> {
-        let Gathered { lines, notes } = of_process(self.0).map_err(|error| format!("{error:#}"))?;
+    fn measure(&mut self, with_blocks: bool) -> Result<Shown, String> {
+        let Gathered { lines, notes } =
+            of_process(self.0, with_blocks).map_err(|error| format!("{error:#}"))?;
         Ok(Shown { lines, notes })
     }
 

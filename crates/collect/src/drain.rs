@@ -17,6 +17,7 @@ use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS, SNAPSHOT_EXIT};
 use skinflint_base::sys;
 use skinflint_trace::{Ending, Exit, Mark, Module, SnapshotCause, Thread, ThreadId};
 
+use crate::held::{Held, Watched};
 use crate::memory::{Region, SessionMemory};
 use crate::modules::Modules;
 use crate::output::{Job, Output};
@@ -73,6 +74,8 @@ struct Draining {
     snapshots_asked: u32,
     /// The program said that it was about to end.
     exit_asked: bool,
+    /// The newest mark of its own that has been decoded: number and name.
+    newest_mark: Option<(u32, String)>,
     outside: Option<Stream>,
     events: u64,
     lost: u64,
@@ -89,6 +92,7 @@ pub struct Drain {
     session: Arc<SessionMemory>,
     output: Output,
     sampler: Sender<Ask>,
+    watched: Option<(Watched, Sender<Held>)>,
     living: HashMap<usize, Draining>,
     children: HashMap<u32, ChildEnd>,
     buffer: Vec<u64>,
@@ -99,12 +103,18 @@ pub struct Drain {
 
 impl Drain {
     /// Ready to run.
-    pub fn new(session: Arc<SessionMemory>, output: Output, sampler: Sender<Ask>) -> Drain {
+    pub fn new(
+        session: Arc<SessionMemory>,
+        output: Output,
+        sampler: Sender<Ask>,
+        watched: Option<(Watched, Sender<Held>)>,
+    ) -> Drain {
         let now = Instant::now();
         Drain {
             session,
             output,
             sampler,
+            watched,
             living: HashMap::new(),
             children: HashMap::new(),
             buffer: Vec::with_capacity(RING_WORDS),
@@ -189,6 +199,11 @@ impl Drain {
                 for draining in self.living.values_mut() {
                     let waiting = waiting.clone();
                     draining.mark_from_outside(&name, &self.output, &self.sampler, waiting);
+                    if let Some((Watched::Mark(wanted), held)) = &self.watched
+                        && *wanted == name
+                    {
+                        let _ = held.send(Held::passing(draining.process.pid));
+                    }
                 }
             }
             Tell::Child(end) => {
@@ -214,6 +229,7 @@ impl Drain {
             marks_from_outside: Vec::new(),
             snapshots_asked: 0,
             exit_asked: false,
+            newest_mark: None,
             outside: None,
             events: 0,
             lost: 0,
@@ -236,7 +252,7 @@ impl Drain {
         let mut fullest = 0;
         for draining in self.living.values_mut() {
             fullest = fullest.max(draining.pass(&mut self.buffer, &self.output));
-            draining.answer_snapshots(&self.sampler);
+            draining.answer_snapshots(&self.sampler, self.watched.as_ref());
         }
         fullest
     }
@@ -304,7 +320,7 @@ impl Drain {
             return;
         };
         while draining.pass(&mut self.buffer, &self.output) > 0 {}
-        draining.answer_snapshots(&self.sampler);
+        draining.answer_snapshots(&self.sampler, None);
         // ORDER: Relaxed; a flag.
         draining.process.ended.store(true, Ordering::Relaxed);
         let (done, wait) = sync_channel(1);
@@ -412,6 +428,7 @@ impl Draining {
                 ticket,
                 time_ns,
             } => {
+                self.newest_mark = Some((index, name.clone()));
                 let thread = self.slots[at].stream.as_ref().map(|stream| stream.thread);
                 let mark = Mark {
                     name,
@@ -561,22 +578,45 @@ impl Draining {
         }
     }
 
-    fn answer_snapshots(&mut self, sampler: &Sender<Ask>) {
+    fn answer_snapshots(
+        &mut self,
+        sampler: &Sender<Ask>,
+        watched: Option<&(Watched, Sender<Held>)>,
+    ) {
         let header = self.process.first.header();
         // ORDER: Acquire; pairs with the recorder's AcqRel: the cause was written before.
         let asked = header.snapshot_asked.load(Ordering::Acquire);
         if asked == self.snapshots_asked {
             return;
         }
-        self.snapshots_asked = asked;
         // ORDER: Relaxed; published by the number.
         let cause = header.snapshot_cause.load(Ordering::Relaxed);
+        let newest = self.newest_mark.as_ref();
+        let held = match watched {
+            Some((Watched::End, held)) => (cause == SNAPSHOT_EXIT).then_some(held),
+            Some((Watched::Mark(name), held)) if cause != SNAPSHOT_EXIT => match newest {
+                Some((index, newest)) if *index == cause => (newest == name).then_some(held),
+                Some((index, _)) if *index > cause => None,
+                // Its name is in the ring still, and comes with the next pass.
+                _ => return,
+            },
+            _ => None,
+        };
+        self.snapshots_asked = asked;
         self.exit_asked |= cause == SNAPSHOT_EXIT;
         let cause = match cause {
             SNAPSHOT_EXIT => SnapshotCause::Exit,
             mark => SnapshotCause::Mark(mark),
         };
-        let _ = sampler.send(Ask::Snapshot(Arc::clone(&self.process), cause, asked, None));
+        let ask = Ask::Snapshot(Arc::clone(&self.process), cause, asked, None);
+        let _ = match held {
+            // Whoever does not receive it drops it, and the ask goes on (H2 of `held`).
+            Some(held) => {
+                drop(held.send(Held::waiting(self.process.pid, sampler.clone(), ask)));
+                Ok(())
+            }
+            None => sampler.send(ask),
+        };
     }
 
     fn mark_from_outside(

@@ -22,6 +22,7 @@
 
 pub mod control;
 mod drain;
+mod held;
 mod memory;
 mod modules;
 mod output;
@@ -33,5 +34,6 @@ mod session;
 mod stream;
 mod tree;
 
+pub use held::{Held, Watched};
 pub use output::Recorded;
 pub use session::{ChildEnd, Options, Session};

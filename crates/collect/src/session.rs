@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,6 +18,7 @@ use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
 use crate::control::{self, Reply, Request, State, Status};
 use crate::drain::{Drain, Tell};
+use crate::held::{self, Held, Watched};
 use crate::memory::{Region, SessionMemory};
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::proc;
@@ -40,6 +41,8 @@ pub struct Options {
     pub paused: bool,
     /// Whether the program ran before the session and can be left alone again.
     pub attached: bool,
+    /// A moment at which somebody wants to look at the program: [`Session::held`].
+    pub watched: Option<Watched>,
 }
 
 /// How a child of the caller ended, as `wait4` says.
@@ -108,6 +111,7 @@ pub struct Session {
     meeting: Arc<Meeting>,
     folder: tempfile_folder::Folder,
     living: Arc<AtomicUsize>,
+    held: Option<Receiver<Held>>,
     acceptor: JoinHandle<()>,
     controller: JoinHandle<()>,
     drain: JoinHandle<()>,
@@ -187,6 +191,13 @@ impl Session {
                 .recording
                 .store(RECORD_NOTHING, Ordering::Relaxed);
         }
+        if options.watched.is_some() {
+            // ORDER: Relaxed; as above.
+            session
+                .page()
+                .patience_ms
+                .store(held::PATIENCE_MS, Ordering::Relaxed);
+        }
         let (output, writer) = Output::start(options.level)?;
         let (asks, asked) = channel();
         let (tells, told) = channel();
@@ -203,7 +214,14 @@ impl Session {
         });
         let sampler_output = output.clone();
         let sampler = spawn("sample", move || sampler::run(&asked, &sampler_output))?;
-        let drain = Drain::new(session, output, asks);
+        let (watched, held) = match meeting.options.watched.clone() {
+            Some(watched) => {
+                let (to, from) = channel();
+                (Some((watched, to)), Some(from))
+            }
+            None => (None, None),
+        };
+        let drain = Drain::new(session, output, asks, watched);
         let count = Arc::clone(&living);
         // ORDER: Relaxed; a figure for whoever waits.
         let drain = spawn("drain", move || {
@@ -220,6 +238,7 @@ impl Session {
             meeting,
             folder,
             living,
+            held,
             acceptor,
             controller,
             drain,
@@ -264,6 +283,28 @@ impl Session {
         self.meeting.tell(Tell::Mark(name.to_owned(), None));
     }
 
+    /// Marks this moment in every process, and waits until the marks are set and memory has been read.
+    ///
+    /// # Errors
+    /// It takes longer than can be waited for, in words.
+    pub fn mark_now(&self, name: &str) -> Result<(), String> {
+        let reply = self.meeting.mark(name);
+        if reply.ok { Ok(()) } else { Err(reply.error) }
+    }
+
+    /// The next moment that was watched for, if one has come. Its process waits for as long as that is kept, within
+    /// bounds.
+    pub fn held(&self) -> Option<Held> {
+        self.held.as_ref()?.try_recv().ok()
+    }
+
+    /// Kernel ids of the processes that are being recorded, oldest first.
+    pub fn pids(&self) -> Vec<u32> {
+        let known = lock(&self.meeting.known);
+        let living = known.processes.iter().filter(|met| met.is_living());
+        living.map(|met| met.pid).collect()
+    }
+
     fn wake(&self) {
         self.meeting.wake();
     }
@@ -302,6 +343,7 @@ impl Session {
         let Session {
             meeting,
             folder,
+            held,
             acceptor,
             controller,
             drain,
@@ -309,6 +351,8 @@ impl Session {
             writer,
             ..
         } = self;
+        // What nobody has taken holds a sender to the sampler.
+        drop(held);
         let _ = acceptor.join();
         let _ = controller.join();
         let _ = drain.join();

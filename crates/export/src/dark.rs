@@ -4,14 +4,19 @@
 //! ```text
 //!   claims with addresses  × live blocks ─► each byte: of no claim, of one, of two or more      exact
 //!   claims with totals only: heap − Σ claims is dark; which stacks it is can only be guessed     totals
+//!
+//!   measured while the program ran:   mark ──── measurement ──── mark      judged are blocks that live at both
 //! ```
 //!
-//! D1  Exact: for each stack, unreported + once + twice = live bytes given; and stacks add up to the heap
-//!     ([`Dark::adds_up`]).
+//! D1  Exact: for each stack, unreported + once + twice + went = live bytes given; and stacks add up to the heap
+//!     ([`Dark::adds_up`]). What went while it was measured is judged by nobody, and what came is not of the heap:
+//!     the measurement's own blocks among it.
 //! D2  Totals: nothing is said of a stack but what follows. At least `live − Σ claims` of a stack is dark; a
 //!     claim of exactly a stack's (or function's) bytes is taken for its explanation, each claim once; the
 //!     rest is "possible".
 //! D3  The mode is exact if any claim has addresses. Claims without are then not used, and counted.
+//! D4  Exact, and the memory report has `heap-allocated`: unreported is its heap-unclassified and five differences
+//!     ([`Account`]), to the byte.
 //!
 //! DMD of Firefox is where the question comes from (memory/replace/dmd). Not here: text (`dark_text.rs`).
 
@@ -32,6 +37,17 @@ pub struct LiveBlock {
     pub usable_bytes: u64,
     /// Index into the report's sites.
     pub site: u32,
+    /// Whether it went while the program was measured.
+    pub went: bool,
+}
+
+/// What lived when the program was measured.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Living {
+    /// Blocks that lived at the report's instant, in any order.
+    pub blocks: Vec<LiveBlock>,
+    /// Address and bytes given of blocks that came between the instant and the end of the measurement.
+    pub came: Vec<(u64, u64)>,
 }
 
 /// How it was found out.
@@ -63,6 +79,8 @@ pub struct Row {
     pub twice_bytes: u64,
     /// Exact: blocks with such bytes.
     pub twice_blocks: u64,
+    /// Exact: bytes of blocks that went while it was measured.
+    pub went_bytes: u64,
     /// Totals: at least so many bytes are dark.
     pub surely_dark_bytes: u64,
     /// Totals: the claim whose amount is that of this stack, or of all stacks of its function.
@@ -82,6 +100,8 @@ pub struct ClaimRow {
     pub covered_bytes: u64,
     /// Of these, bytes that another claim (or itself, once more) covers too.
     pub twice_bytes: u64,
+    /// Bytes of blocks that it names and that came or went while it was measured.
+    pub changed_bytes: u64,
     /// Blocks that it names and that do not live.
     pub stray_blocks: u64,
     /// Bytes of its ranges that lie in no live block.
@@ -99,6 +119,35 @@ pub struct Twice {
     pub bytes: u64,
     /// Blocks.
     pub blocks: u64,
+}
+
+/// From heap-unclassified of the memory report to what is unreported, bytes; each is added (D4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// `heap-allocated` less all claims.
+    pub heap_unclassified_bytes: i64,
+    /// What the recording has more than `heap-allocated`: it counts at another moment, or with headers, or another heap.
+    pub recorded_more_bytes: i64,
+    /// What two claims or more have in common: claimed, and only once there.
+    pub claimed_twice_bytes: i64,
+    /// Of claims without addresses.
+    pub without_addresses_bytes: i64,
+    /// What claims with addresses say beyond what these cover.
+    pub claimed_beyond_bytes: i64,
+    /// What went while it was measured, below zero.
+    pub went_bytes: i64,
+}
+
+impl Account {
+    /// What it comes to.
+    pub fn sum(&self) -> i64 {
+        self.heap_unclassified_bytes
+            + self.recorded_more_bytes
+            + self.claimed_twice_bytes
+            + self.without_addresses_bytes
+            + self.claimed_beyond_bytes
+            + self.went_bytes
+    }
 }
 
 /// Dark matter.
@@ -126,6 +175,10 @@ pub struct Dark {
     pub dark_bytes: u64,
     /// Totals: how much more is claimed than lives: claimed twice, or not of this heap.
     pub overclaimed_bytes: u64,
+    /// Exact: bytes of blocks that went while it was measured.
+    pub went_bytes: u64,
+    /// Exact: from heap-unclassified to `dark_bytes`, if the memory report has `heap-allocated`.
+    pub account: Option<Account>,
     /// Why the figures may mean little, a sentence each.
     pub doubts: Vec<String>,
     /// Stacks, darkest first.
@@ -137,13 +190,13 @@ pub struct Dark {
 }
 
 impl Dark {
-    /// Finds out. `blocks` are the live blocks at the report's instant, in any order.
-    pub fn new(report: &Report, heap: &Heap, blocks: &[LiveBlock]) -> Dark {
+    /// Finds out, of what lived at the report's instant.
+    pub fn new(report: &Report, heap: &Heap, living: &Living) -> Dark {
         let exact = heap.claims.iter().any(Claim::has_addresses);
         let claimed = heap.claims.iter().map(|claim| claim.amount_bytes);
         let at = report.instants.get(report.at);
         let mut dark = Dark {
-            schema: 1,
+            schema: 2,
             mode: if exact { Mode::Exact } else { Mode::Totals },
             process: heap.process.clone(),
             at: at.map_or_else(String::new, |at| at.label.clone()),
@@ -154,13 +207,18 @@ impl Dark {
             unused_claim_bytes: 0,
             dark_bytes: 0,
             overclaimed_bytes: 0,
+            went_bytes: 0,
+            account: None,
             doubts: Vec::new(),
             rows: report.sites.iter().map(row).collect(),
             claims: heap.claims.iter().map(claim_row).collect(),
             twice: Vec::new(),
         };
         match dark.mode {
-            Mode::Exact => Cover::new(heap, blocks).lay(&mut dark),
+            Mode::Exact => {
+                Cover::new(heap, living).lay(&mut dark);
+                dark.account = account(&dark);
+            }
             Mode::Totals => totals(report, &mut dark),
         }
         doubts(&mut dark);
@@ -195,12 +253,17 @@ impl Dark {
         {
             return fault("the stacks do not add up to the live heap");
         }
-        let parts = |row: &Row| row.unreported_bytes + row.once_bytes + row.twice_bytes;
+        let parts =
+            |row: &Row| row.unreported_bytes + row.once_bytes + row.twice_bytes + row.went_bytes;
         if self.mode == Mode::Exact && self.rows.iter().any(|row| parts(row) != row.live_bytes) {
             return fault("what is reported and what is not do not add up to a stack's bytes");
         }
         if self.mode == Mode::Exact && sum(|row| row.unreported_bytes) != self.dark_bytes {
             return fault("the stacks do not add up to what is dark");
+        }
+        let dark = i64::try_from(self.dark_bytes).unwrap_or(i64::MAX);
+        if self.account.is_some_and(|account| account.sum() != dark) {
+            return fault("what is dark is not heap-unclassified and what differs from it");
         }
         Ok(())
     }
@@ -224,21 +287,45 @@ fn claim_row(claim: &Claim) -> ClaimRow {
     }
 }
 
+/// D4.
+fn account(dark: &Dark) -> Option<Account> {
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let said = signed(dark.said_allocated_bytes?);
+    let sum = |of: fn(&ClaimRow) -> u64| -> i64 {
+        let named = dark.claims.iter().filter(|claim| claim.has_addresses);
+        signed(named.map(of).fold(0, u64::saturating_add))
+    };
+    let covered = sum(|claim| claim.covered_bytes);
+    let once = dark.rows.iter().map(|row| row.once_bytes + row.twice_bytes);
+    Some(Account {
+        heap_unclassified_bytes: said - signed(dark.claimed_bytes),
+        recorded_more_bytes: signed(dark.live_bytes) - said,
+        claimed_twice_bytes: covered - signed(once.sum()),
+        without_addresses_bytes: signed(dark.unused_claim_bytes),
+        claimed_beyond_bytes: sum(|claim| claim.amount_bytes) - covered,
+        went_bytes: -signed(dark.went_bytes),
+    })
+}
+
 /// Which part of which block is of which claim.
 struct Cover<'a> {
     /// By address.
     blocks: Vec<LiveBlock>,
+    /// By address.
+    came: Vec<(u64, u64)>,
     heap: &'a Heap,
     /// By index of the block: from, to (offsets), claim.
     parts: FxHashMap<usize, Vec<(u64, u64, usize)>>,
 }
 
 impl<'a> Cover<'a> {
-    fn new(heap: &'a Heap, blocks: &[LiveBlock]) -> Cover<'a> {
-        let mut blocks = blocks.to_vec();
+    fn new(heap: &'a Heap, living: &Living) -> Cover<'a> {
+        let (mut blocks, mut came) = (living.blocks.clone(), living.came.clone());
+        came.sort_unstable();
         blocks.sort_unstable_by_key(|block| (block.addr, block.usable_bytes, block.site));
         Cover {
             blocks,
+            came,
             heap,
             parts: FxHashMap::default(),
         }
@@ -255,6 +342,31 @@ impl<'a> Cover<'a> {
         (addr - block.addr < block.usable_bytes.max(1)).then_some(index)
     }
 
+    /// Bytes of the block that an address lies in and that came while it was measured.
+    fn came_at(&self, addr: u64) -> Option<u64> {
+        let index = self
+            .came
+            .partition_point(|(start, _)| *start <= addr)
+            .checked_sub(1)?;
+        let (start, bytes) = self.came[index];
+        (addr - start < bytes.max(1)).then_some(bytes)
+    }
+
+    /// Where an address of a claim leads: `Ok` to a block that is judged.
+    fn lead(&self, addr: u64, row: &mut ClaimRow) -> Option<usize> {
+        let found = self.block_at(addr);
+        match (found.map(|at| self.blocks[at]), self.came_at(addr)) {
+            // A block that went and one that came in its place: the newer one was measured.
+            (Some(block), None) if !block.went => return found,
+            (_, Some(bytes)) => row.changed_bytes = row.changed_bytes.saturating_add(bytes),
+            (Some(block), None) => {
+                row.changed_bytes = row.changed_bytes.saturating_add(block.usable_bytes);
+            }
+            (None, None) => row.stray_blocks += 1,
+        }
+        None
+    }
+
     fn lay(mut self, dark: &mut Dark) {
         for (index, claim) in self.heap.claims.iter().enumerate() {
             if !claim.has_addresses() {
@@ -262,27 +374,31 @@ impl<'a> Cover<'a> {
                     dark.unused_claim_bytes.saturating_add(claim.amount_bytes);
             }
             for &addr in &claim.blocks {
-                match self.block_at(addr) {
-                    Some(at) => {
-                        let whole = (0, self.blocks[at].usable_bytes, index);
-                        self.parts.entry(at).or_default().push(whole);
-                    }
-                    None => dark.claims[index].stray_blocks += 1,
+                if let Some(at) = self.lead(addr, &mut dark.claims[index]) {
+                    let whole = (0, self.blocks[at].usable_bytes, index);
+                    self.parts.entry(at).or_default().push(whole);
                 }
             }
             for &(addr, bytes) in &claim.ranges {
-                let stray = self.range(index, addr, bytes);
-                dark.claims[index].stray_bytes =
-                    dark.claims[index].stray_bytes.saturating_add(stray);
+                let (stray, changed) = self.range(index, addr, bytes);
+                let row = &mut dark.claims[index];
+                row.stray_bytes = row.stray_bytes.saturating_add(stray);
+                row.changed_bytes = row.changed_bytes.saturating_add(changed);
             }
         }
         self.count(dark);
     }
 
-    /// Lays a range over the blocks; bytes of it that are in none.
-    fn range(&mut self, claim: usize, addr: u64, bytes: u64) -> u64 {
+    /// Lays a range over the blocks; bytes of it that are in none, and in some that came or went.
+    fn range(&mut self, claim: usize, addr: u64, bytes: u64) -> (u64, u64) {
         let end = addr.saturating_add(bytes);
-        let mut stray = end - addr;
+        let (mut stray, mut changed) = (end - addr, 0);
+        let of_came = self
+            .came
+            .partition_point(|(start, bytes)| start + bytes <= addr);
+        for (start, bytes) in self.came[of_came..].iter().take_while(|came| came.0 < end) {
+            changed += end.min(start + bytes).saturating_sub(addr.max(*start));
+        }
         let first = self
             .blocks
             .partition_point(|block| block.addr + block.usable_bytes <= addr);
@@ -295,12 +411,14 @@ impl<'a> Cover<'a> {
             let to = end
                 .min(block.addr + block.usable_bytes)
                 .saturating_sub(block.addr);
-            if to > from {
+            if to > from && block.went {
+                changed += to - from;
+            } else if to > from {
                 stray = stray.saturating_sub(to - from);
                 self.parts.entry(at).or_default().push((from, to, claim));
             }
         }
-        stray
+        (stray.saturating_sub(changed), changed)
     }
 
     fn count(&mut self, dark: &mut Dark) {
@@ -309,6 +427,11 @@ impl<'a> Cover<'a> {
             let Some(row) = dark.rows.get_mut(block.site as usize) else {
                 continue;
             };
+            if block.went {
+                row.went_bytes += block.usable_bytes;
+                dark.went_bytes += block.usable_bytes;
+                continue;
+            }
             let Some(parts) = self.parts.get_mut(&at) else {
                 row.unreported_bytes += block.usable_bytes;
                 row.unreported_blocks += 1;

@@ -8,7 +8,7 @@ use crate::reported::Reported;
 use skinflint_analysis::model::{Frame, Instant, Node};
 
 /// Two stacks: `big` with blocks of 100 at 0x1000 and 0x2000, `small` with 16 at 0x3000 and 32 at 0x3010.
-fn heap() -> (Report, Vec<LiveBlock>) {
+fn heap() -> (Report, Living) {
     let frame = |name: &str| Frame {
         function: name.into(),
         ..Frame::default()
@@ -39,6 +39,7 @@ fn heap() -> (Report, Vec<LiveBlock>) {
         addr,
         usable_bytes,
         site,
+        went: false,
     };
     // In no order.
     let blocks = [
@@ -47,15 +48,24 @@ fn heap() -> (Report, Vec<LiveBlock>) {
         block(0x3000, 16, 1),
         block(0x2000, 100, 0),
     ];
-    (report, blocks.to_vec())
+    let living = Living {
+        blocks: blocks.to_vec(),
+        came: Vec::new(),
+    };
+    (report, living)
 }
 
 fn dark(reports: &str) -> Dark {
+    dark_of(reports, |_| {})
+}
+
+fn dark_of(reports: &str, change: impl FnOnce(&mut Living)) -> Dark {
     let json = format!("{{\"version\":1,\"hasMozMallocUsableSize\":true,\"reports\":[{reports}]}}");
     let reported = Reported::read(json.as_bytes()).unwrap();
     let process = reported.choose(None, 7).unwrap().to_owned();
-    let (report, blocks) = heap();
-    let dark = Dark::new(&report, &reported.heap(&process), &blocks);
+    let (report, mut living) = heap();
+    change(&mut living);
+    let dark = Dark::new(&report, &reported.heap(&process), &living);
     dark.adds_up().unwrap();
     dark
 }
@@ -245,6 +255,68 @@ fn another_moment_is_doubted() {
     assert!(dark.doubts[0].contains("--at"), "{:?}", dark.doubts);
 }
 
+#[test]
+fn what_comes_and_goes_while_it_is_measured_is_judged_by_nobody() {
+    // 0x2000 went, and 0x2008 came in its place; 0x5000 came. Claimed are one block that stayed, and all these.
+    let claims = [
+        entry(
+            "explicit/a",
+            1,
+            100 + 100 + 64,
+            ",\"blocks\":[\"0x1000\",\"0x2000\",\"0x5010\"]",
+        ),
+        entry("explicit/b", 1, 8, ",\"ranges\":[[\"0x5000\",8]]"),
+        entry("heap-allocated", 2, 250, ""),
+    ];
+    let dark = dark_of(&claims.join(","), |living| {
+        living.blocks[3].went = true;
+        living.came = vec![(0x5000, 64), (0x2008, 16)];
+    });
+    assert_eq!(figures(&dark), [(1, 0, 100, 0), (2, 48, 0, 0)]);
+    let big = dark.rows.iter().find(|row| row.node == 1).unwrap();
+    assert_eq!(
+        (big.went_bytes, dark.went_bytes, dark.dark_bytes),
+        (100, 100, 48)
+    );
+    let changed: Vec<(u64, u64, u64)> = dark
+        .claims
+        .iter()
+        .map(|claim| (claim.changed_bytes, claim.stray_blocks, claim.stray_bytes))
+        .collect();
+    assert_eq!(changed, [(164, 0, 0), (8, 0, 0)]);
+    // 250 - 272 = -22; 248 recorded; 264 + 8 claimed, 100 covered; 100 went.
+    let account = dark.account.unwrap();
+    let wanted = Account {
+        heap_unclassified_bytes: -22,
+        recorded_more_bytes: -2,
+        claimed_twice_bytes: 0,
+        without_addresses_bytes: 0,
+        claimed_beyond_bytes: 172,
+        went_bytes: -100,
+    };
+    assert_eq!((account, account.sum()), (wanted, 48));
+}
+
+#[test]
+fn unreported_is_heap_unclassified_and_what_differs() {
+    let claims = [
+        entry("explicit/a", 1, 116, ",\"blocks\":[\"0x1000\",\"0x3000\"]"),
+        entry("explicit/b", 1, 100, ",\"blocks\":[\"0x1000\"]"),
+        entry("explicit/c", 1, 7, ""),
+        entry("heap-allocated", 2, 248, ""),
+    ];
+    let account = dark(&claims.join(",")).account.unwrap();
+    let wanted = Account {
+        heap_unclassified_bytes: 25,
+        claimed_twice_bytes: 100,
+        without_addresses_bytes: 7,
+        ..Account::default()
+    };
+    assert_eq!((account, account.sum()), (wanted, 132));
+    let without = dark(&entry("explicit/a", 1, 100, ",\"blocks\":[\"0x1000\"]"));
+    assert_eq!(without.account, None);
+}
+
 #[track_caller]
 fn refused(json: &str, wanted: &str) {
     let said = Reported::read(json.as_bytes()).unwrap_err().to_string();
@@ -253,8 +325,8 @@ fn refused(json: &str, wanted: &str) {
 
 #[test]
 fn files_that_are_no_memory_reports() {
-    refused("", "line 1 column 0");
-    refused("{\"version\":1,\n\"reports\":[{]}", "line 2 column 13");
+    refused("", "cut off");
+    refused("{\"version\":1,\n\"reports\":[{]}", "at byte 28");
     refused("{\"version\":2,\"reports\":[]}", "\"version\" is 2");
     refused("{\"reports\":[]}", "there is no \"version\"");
     refused("{\"version\":1}", "there are no \"reports\"");
@@ -265,15 +337,15 @@ fn files_that_are_no_memory_reports() {
     let file = |entry: &str| format!("{{\"version\":1,\"reports\":[{entry}]}}");
     refused(
         &file(&entry("explicit/a", 2, 1, "")),
-        "\"reports\"[0] (explicit/a): its \"kind\"",
+        "\"reports\"[0]: below explicit/ lines must be bytes of heap or nonheap (explicit/a)",
     );
     refused(
         &file(&entry("explicit/a", 1, 1, "").replace("\"units\":0", "\"units\":1")),
-        "its \"units\" are not bytes",
+        "below explicit/ lines must be bytes",
     );
     refused(
         &file(&entry("explicit/a", 1, 1, ",\"blocks\":[\"here\"]")),
-        "\"here\" is no address",
+        "\"reports\"[0]: \"here\" is no address",
     );
 }
 

@@ -62,6 +62,13 @@ pub fn render(dark: &Dark, report: &Report, rows: usize, frames: usize) -> Strin
             units::bytes(dark.overclaimed_bytes)
         );
     }
+    if dark.went_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "went             {} while it was measured: judged by nobody",
+            units::bytes(dark.went_bytes)
+        );
+    }
     match dark.mode {
         Mode::Exact => exact(&mut text, dark, report, rows, frames),
         Mode::Totals => totals(&mut text, dark, report, rows, frames),
@@ -104,7 +111,46 @@ fn table(
     }
 }
 
+/// From heap-unclassified to what is unreported (D4), where they are not the same.
+fn account(text: &mut String, dark: &Dark) {
+    let Some(account) = dark.account else { return };
+    let signed = |bytes: i64| {
+        let sign = if bytes < 0 { "-" } else { "" };
+        format!("{sign}{}", units::bytes(bytes.unsigned_abs()))
+    };
+    let differing = [
+        (
+            account.recorded_more_bytes,
+            "recorded beyond heap-allocated (another moment, headers, other heaps)",
+        ),
+        (account.claimed_twice_bytes, "claimed by two"),
+        (account.without_addresses_bytes, "claimed without addresses"),
+        (
+            account.claimed_beyond_bytes,
+            "claimed beyond what the addresses cover",
+        ),
+        (account.went_bytes, "went while it was measured"),
+    ];
+    let first = signed(account.heap_unclassified_bytes);
+    if differing.iter().all(|(bytes, _)| *bytes == 0) {
+        let _ = writeln!(
+            text,
+            "\nThat is heap-unclassified of the memory report, to the byte."
+        );
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\nFrom heap-unclassified to unreported\n{first:>12}  heap-allocated less all claims"
+    );
+    for (bytes, what) in differing.into_iter().filter(|(bytes, _)| *bytes != 0) {
+        let _ = writeln!(text, "{:>12}  {what}", signed(bytes));
+    }
+    let _ = writeln!(text, "{:>12}  unreported", signed(account.sum()));
+}
+
 fn exact(text: &mut String, dark: &Dark, report: &Report, rows: usize, frames: usize) {
+    account(text, dark);
     text.push_str("\nUnreported, by stack\n  unreported        live      blocks  stack\n");
     let wanted = |row: &Row| row.unreported_bytes > 0;
     let figures = |row: &Row| [row.unreported_bytes, row.live_bytes, row.live_blocks];
@@ -139,7 +185,8 @@ fn exact(text: &mut String, dark: &Dark, report: &Report, rows: usize, frames: u
 fn claims(text: &mut String, dark: &Dark, rows: usize) {
     let odd = dark.claims.iter().filter(|claim| claim.has_addresses);
     let odd = odd.filter(|claim| {
-        claim.amount_bytes != claim.covered_bytes || claim.stray_blocks + claim.stray_bytes > 0
+        let changed = claim.stray_blocks + claim.stray_bytes + claim.changed_bytes > 0;
+        claim.amount_bytes != claim.covered_bytes || changed
     });
     let odd: Vec<_> = odd.collect();
     if odd.is_empty() {
@@ -152,6 +199,10 @@ fn claims(text: &mut String, dark: &Dark, rows: usize) {
             units::bytes(claim.covered_bytes),
         );
         let mut stray = String::new();
+        if claim.changed_bytes > 0 {
+            let changed = units::bytes(claim.changed_bytes);
+            let _ = write!(stray, "; {changed} came or went meanwhile");
+        }
         if claim.stray_blocks > 0 {
             let _ = write!(
                 stray,

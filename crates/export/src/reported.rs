@@ -1,35 +1,33 @@
-//! A memory report that a program wrote of itself: Firefox's `memory-report.json`, version 1, read.
+//! What a program's memory report claims of its heap.
 //!
 //! ```text
-//!   {"version":1, …, "reports":[{"process","path","kind","units","amount","description"
-//!                                [, "blocks":["0x…", …]] [, "ranges":[["0x…", bytes], …]]}, …]}
+//!   memory-report.json[.gz] ─► report::file ─► lines ─► Reported: processes ─► heap(process): claims
 //! ```
 //!
-//! K1  What is claimed of the heap: entries below `explicit/` whose kind is HEAP. Their unit is bytes; a file
-//!     in which it is not is refused, as Firefox refuses it.
+//! K1  What is claimed of the heap: lines below `explicit/` whose kind is HEAP.
 //! K2  `explicit/heap-unclassified` is nobody's claim.
-//! K3  `blocks` (addresses of blocks) and `ranges` (address, bytes) are an extension: what the entry has
-//!     measured. Readers that do not know it pass over it.
+//! K3  A claim has addresses where its line has `blocks` or `ranges` (docs/export.md).
+//! K4  Files are read in one place, the crate that writes them (`report::file`): what is refused there is refused here,
+//!     in the same words. Only lines that are used here are kept.
 //!
-//! The format: nsIMemoryReporter.idl and aboutMemory.js of Firefox. Not here: gzip, matching (`dark.rs`).
+//! Not here: JSON and gzip (`report::file`), matching (`dark.rs`).
 
 use std::fmt;
+use std::io::Read;
 
-use serde::Deserialize;
-use serde_json::Value;
-
-const HEAP: u64 = 1;
-const BYTES: u64 = 0;
+use skinflint_report::entry::{ALLOCATED, UNCLASSIFIED, is_explicit};
+use skinflint_report::file::{ReadError, read_with_blocks};
+use skinflint_report::{Entry, Kind};
 
 /// A report of one or more processes.
 #[derive(Clone, Debug, Default)]
 pub struct Reported {
     /// Names of its processes, in order of appearance.
     pub processes: Vec<String>,
-    entries: Vec<Entry>,
+    heaps: Vec<Heap>,
 }
 
-/// What keeps a report from being read.
+/// Why no process is meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReportedError(pub String);
 
@@ -40,27 +38,6 @@ impl fmt::Display for ReportedError {
 }
 
 impl std::error::Error for ReportedError {}
-
-#[derive(Clone, Debug, Deserialize)]
-struct File {
-    version: Option<u64>,
-    reports: Option<Vec<Entry>>,
-    /// A crash dump wraps the report.
-    memory_report: Option<Box<File>>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Entry {
-    process: String,
-    path: String,
-    kind: u64,
-    units: u64,
-    amount: i64,
-    #[serde(default)]
-    blocks: Vec<Value>,
-    #[serde(default)]
-    ranges: Vec<(Value, u64)>,
-}
 
 /// What one reporter says that it has measured on the heap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -76,7 +53,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Whether it says what it has measured.
+    /// Whether it says what it has measured. A claim of nothing has said it all.
     pub fn has_addresses(&self) -> bool {
         !self.blocks.is_empty() || !self.ranges.is_empty()
     }
@@ -87,57 +64,61 @@ impl Claim {
 pub struct Heap {
     /// The process, as the report names it.
     pub process: String,
-    /// Claims, in the report's order.
+    /// Claims, in the report's order. Lines of one path stay apart: they may be two reporters'.
     pub claims: Vec<Claim>,
     /// `heap-allocated`, if it is there.
     pub allocated_bytes: Option<u64>,
 }
 
 impl Reported {
-    /// Reads the JSON.
+    /// Reads the file, packed or not (K4).
     ///
     /// # Errors
-    /// Where it is not JSON (line and column), or not a memory report (which field of which entry).
-    pub fn read(json: &[u8]) -> Result<Reported, ReportedError> {
-        let no = |what: String| {
-            ReportedError(format!(
-                "{what}; a memory-report.json of about:memory is wanted"
-            ))
-        };
-        let mut file: File = serde_json::from_slice(json).map_err(|error| no(error.to_string()))?;
-        if let Some(inner) = file.memory_report.take() {
-            file = *inner;
-        }
-        match file.version {
-            Some(1) => {}
-            Some(other) => return Err(no(format!("\"version\" is {other}, and only 1 is known"))),
-            None => return Err(no("there is no \"version\"".into())),
-        }
-        let entries = file
-            .reports
-            .ok_or_else(|| no("there are no \"reports\"".into()))?;
-        let mut processes: Vec<String> = Vec::new();
-        for (index, entry) in entries.iter().enumerate() {
-            let bad = |what: &str| {
-                ReportedError(format!("\"reports\"[{index}] ({}): {what}", entry.path))
-            };
-            if entry.path.starts_with("explicit/") {
-                if entry.units != BYTES {
-                    return Err(bad(
-                        "its \"units\" are not bytes (0), as below explicit/ they must be",
-                    ));
-                }
-                if entry.kind > HEAP {
-                    return Err(bad("its \"kind\" is neither heap (1) nor non-heap (0)"));
-                }
+    /// As of [`read_with_blocks`].
+    pub fn read(file: impl Read) -> Result<Reported, ReadError> {
+        let mut reported = Reported::default();
+        let mut last = 0;
+        read_with_blocks(file, |entry, _, notes| {
+            // Nearly all lines are of the process before.
+            let known = reported
+                .processes
+                .get(last)
+                .is_some_and(|name| name == entry.process);
+            if !known {
+                last = reported.of(entry.process);
             }
-            // Checked once, here, so that nothing fails later.
-            claim(entry).map_err(|what| bad(&what))?;
-            if !processes.contains(&entry.process) {
-                processes.push(entry.process.clone());
+            let heap = &mut reported.heaps[last];
+            // A difference of two reports has negative amounts; nothing is claimed by them.
+            let amount_bytes = u64::try_from(entry.amount).unwrap_or(0);
+            if is_claim(entry) {
+                let blocks = notes.iter().filter(|note| note.is_block());
+                let ranges = notes.iter().filter(|note| !note.is_block());
+                heap.claims.push(Claim {
+                    path: entry.path.to_owned(),
+                    amount_bytes,
+                    blocks: blocks.filter_map(|note| note.addr()).collect(),
+                    ranges: ranges
+                        .filter_map(|note| Some((note.addr()?, note.bytes())))
+                        .collect(),
+                });
+            } else if entry.path == ALLOCATED {
+                heap.allocated_bytes = u64::try_from(entry.amount).ok();
             }
-        }
-        Ok(Reported { processes, entries })
+        })?;
+        Ok(reported)
+    }
+
+    /// The index of a process.
+    fn of(&mut self, process: &str) -> usize {
+        let found = self.processes.iter().position(|known| known == process);
+        found.unwrap_or_else(|| {
+            self.processes.push(process.to_owned());
+            self.heaps.push(Heap {
+                process: process.to_owned(),
+                ..Heap::default()
+            });
+            self.processes.len() - 1
+        })
     }
 
     /// The process that is meant: by name; else the one with this process id; else the only one.
@@ -159,9 +140,7 @@ impl Reported {
             };
             return found.map(String::as_str).ok_or_else(missing);
         }
-        let (ends, within) = (format!("(pid {pid})"), format!("pid {pid},"));
-        let is_it = |process: &&String| process.contains(&ends) || process.contains(&within);
-        match (self.processes.iter().find(is_it), self.processes.as_slice()) {
+        match (self.choose_pid(pid), self.processes.as_slice()) {
             (Some(process), _) => Ok(process),
             (None, [only]) => Ok(only),
             (None, []) => Err(ReportedError("the report has no entries".into())),
@@ -172,49 +151,28 @@ impl Reported {
         }
     }
 
-    /// What a process says of its heap (K1, K2). Entries of one path stay apart: they may be two reporters.
+    /// The process of this process id, if it is there by name.
+    pub fn choose_pid(&self, pid: u32) -> Option<&str> {
+        let found = self.processes.iter().find(|process| is_of(process, pid));
+        found.map(String::as_str)
+    }
+
+    /// What a process says of its heap (K1, K2); of one that is not in the report, nothing.
     pub fn heap(&self, process: &str) -> Heap {
-        let mut heap = Heap {
+        let found = self.heaps.iter().find(|heap| heap.process == process);
+        found.cloned().unwrap_or_else(|| Heap {
             process: process.to_owned(),
             ..Heap::default()
-        };
-        for entry in self.entries.iter().filter(|entry| entry.process == process) {
-            let claimed = entry.path.starts_with("explicit/")
-                && entry.kind == HEAP
-                && entry.path != "explicit/heap-unclassified";
-            if claimed {
-                heap.claims.extend(claim(entry));
-            } else if entry.path == "heap-allocated" {
-                heap.allocated_bytes = u64::try_from(entry.amount).ok();
-            }
-        }
-        heap
+        })
     }
 }
 
-fn claim(entry: &Entry) -> Result<Claim, String> {
-    let blocks: Result<Vec<u64>, String> = entry.blocks.iter().map(address).collect();
-    let ranges = entry
-        .ranges
-        .iter()
-        .map(|(at, bytes)| Ok((address(at)?, *bytes)));
-    let ranges: Result<Vec<(u64, u64)>, String> = ranges.collect();
-    Ok(Claim {
-        path: entry.path.clone(),
-        // A difference of two reports has negative amounts; nothing is claimed by them.
-        amount_bytes: u64::try_from(entry.amount).unwrap_or(0),
-        blocks: blocks?,
-        ranges: ranges?,
-    })
+/// Whether a process's name, as a report has it, is of this process id.
+fn is_of(process: &str, pid: u32) -> bool {
+    process.contains(&format!("(pid {pid})")) || process.contains(&format!("pid {pid},"))
 }
 
-/// `"0x7f…"`, or a number.
-fn address(value: &Value) -> Result<u64, String> {
-    let parsed = match value {
-        Value::String(text) => u64::from_str_radix(text.trim_start_matches("0x"), 16).ok(),
-        value => value.as_u64(),
-    };
-    parsed.ok_or_else(|| {
-        format!("{value} is no address; addresses are hexadecimal texts: \"0x7f0012345670\"")
-    })
+/// K1, K2.
+fn is_claim(entry: &Entry<'_>) -> bool {
+    is_explicit(entry.path) && entry.kind == Kind::Heap && entry.path != UNCLASSIFIED
 }

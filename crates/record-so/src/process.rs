@@ -229,6 +229,9 @@ pub fn publish_own_bytes() {
 /// How long a thread waits for a snapshot at most.
 const SNAPSHOT_WAIT_NS: u64 = 400_000_000;
 
+/// The same where the collector asks for more patience: the word is in memory that others can write.
+const LONGEST_WAIT_NS: u64 = 60_000_000_000;
+
 /// Asks for a snapshot and waits for it, within bounds (O1).
 #[cold]
 pub fn snapshot(cause: u32) {
@@ -245,7 +248,9 @@ pub fn snapshot(cause: u32) {
     let wanted = header.snapshot_asked.fetch_add(1, Ordering::AcqRel) + 1;
     session.wake.fetch_add(1, Ordering::Relaxed);
     sys::futex_wake(&session.wake);
-    let until = sys::monotonic_ns() + SNAPSHOT_WAIT_NS;
+    // ORDER: Relaxed; a figure, set before the program began.
+    let patience_ns = u64::from(session.patience_ms.load(Ordering::Relaxed)) * 1_000_000;
+    let until = sys::monotonic_ns() + SNAPSHOT_WAIT_NS.max(patience_ns.min(LONGEST_WAIT_NS));
     loop {
         let done = header.snapshot_done.load(Ordering::Acquire);
         if done.wrapping_sub(wanted) < u32::MAX / 2 {

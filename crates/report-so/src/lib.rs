@@ -21,6 +21,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use skinflint_report::desk::Desk;
+use skinflint_report::named;
+use skinflint_report::size::Ruler;
 use skinflint_report::tree::Presence;
 use skinflint_report::{Action, Entry, Kind, Registration, Sink, Units, file, global, process};
 
@@ -201,6 +203,59 @@ pub unsafe extern "C" fn skinflint_report_line(
         true => 1,
         false => failed("the reporter has been left out: it took too long, or a line was unsound"),
     }
+}
+
+/// See skinflint_report.h.
+///
+/// # Safety
+/// As of [`skinflint_report_line`]; `block` is null or a live block of malloc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_report_block(_out: *mut c_void, block: *const c_void) -> usize {
+    match block.is_null() {
+        true => 0,
+        // SAFETY: as the caller promises.
+        false => unsafe { Ruler::malloc().block(block.cast()) },
+    }
+}
+
+/// See skinflint_report.h.
+///
+/// # Safety
+/// As of [`skinflint_report_line`]; nothing is read at `inside`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_report_inside(
+    _out: *mut c_void,
+    inside: *const c_void,
+    bytes: usize,
+) {
+    if !inside.is_null() {
+        named::block(inside.cast(), bytes);
+    }
+}
+
+/// See skinflint_report.h.
+///
+/// # Safety
+/// As of [`skinflint_report_line`]; nothing is read at `start`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_report_range(
+    _out: *mut c_void,
+    start: *const c_void,
+    bytes: usize,
+) {
+    if !start.is_null() {
+        named::range(start.cast(), bytes);
+    }
+}
+
+/// See skinflint_report.h.
+///
+/// # Safety
+/// As of [`skinflint_report_line`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_report_wants_blocks(out: *mut c_void) -> c_int {
+    // SAFETY: as the caller promises.
+    c_int::from(unsafe { (*out.cast::<Sink<'_>>()).wants_blocks() })
 }
 
 /// See skinflint_report.h.

@@ -1,7 +1,7 @@
 //! The socket on which a program answers `skinflint memory`, and the other end.
 //!
 //! ```text
-//!   "measure\n" ─► "report\n" [ "fault NAME: why\n" … ] "\n" the file of about:memory
+//!   "measure\n", "measure-blocks\n" ─► "report\n" [ "fault NAME: why\n" … ] "\n" the file of about:memory
 //!              └─► "figures\n" the allocator's JSON          (libskinflint.so alone: malloc-so/desk.rs)
 //!   "minimize\n" │ "gc\n" │ "cc\n" ─► "done\n" what came of it        anything else ─► "no\n" why
 //! ```
@@ -32,6 +32,9 @@ use crate::tree::Presence;
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest wait for an answer: several reporters may each take their time.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// The request for a measurement that says which blocks each line has measured.
+pub const MEASURE_BLOCKS: &str = "measure-blocks";
+
 /// Longest answer, bytes.
 const LONGEST_ANSWER: u64 = 1 << 30;
 
@@ -178,9 +181,15 @@ fn answer(mut stream: UnixStream, registry: &Registry) -> io::Result<()> {
     }
     let request = request[..used].split(|byte| *byte == b'\n').next();
     let request = std::str::from_utf8(request.unwrap_or(&[])).unwrap_or("");
+    // Measured before the writer takes its buffer: it would be in the figures.
+    let measured = match request {
+        "measure" => Some(registry.measure()),
+        MEASURE_BLOCKS => Some(registry.measure_with_blocks()),
+        _ => None,
+    };
     let mut out = io::BufWriter::new(stream);
-    if request == "measure" {
-        return write_measurement(&registry.measure(), &mut out);
+    if let Some(measured) = measured {
+        return write_measurement(&measured, &mut out);
     }
     let action = Action::ALL.into_iter().find(|one| one.name() == request);
     match action {
@@ -197,7 +206,7 @@ fn answer(mut stream: UnixStream, registry: &Registry) -> io::Result<()> {
             }
         }
         Some(action) => write!(out, "no\nthe program offers no {}", action.name())?,
-        None => out.write_all(b"no\na request is measure, minimize, gc or cc")?,
+        None => out.write_all(b"no\na request is measure, measure-blocks, minimize, gc or cc")?,
     }
     out.flush()
 }
@@ -216,10 +225,9 @@ fn write_measurement(measured: &Measurement, out: &mut impl Write) -> io::Result
     }
     out.write_all(b"\n")?;
     let title = process::title(0).unwrap_or_else(|_| format!("(pid {})", std::process::id()));
-    let lines = measured.lines().map(|line| (line, Presence::Both));
-    // The iterator is walked twice.
-    let lines: Vec<_> = lines.collect();
-    crate::file::write(out, &title, lines.into_iter())?;
+    let lines = measured.lines_with_blocks();
+    let lines = lines.map(|(line, blocks)| (line, Presence::Both, blocks));
+    crate::file::write_with_blocks(out, &title, lines)?;
     Ok(())
 }
 
@@ -252,6 +260,11 @@ pub fn sockets_of(pid: u32) -> Vec<PathBuf> {
             .collect::<Vec<PathBuf>>()
     };
     [of(REPORT), of(HEAP)].concat()
+}
+
+/// Whether a socket, by its name, is that of a program with reporters.
+pub fn is_reporters(socket: &Path) -> bool {
+    socket.extension().is_some_and(|ending| ending == REPORT)
 }
 
 /// Process and socket of all that can be asked, of whatever user.

@@ -3,7 +3,8 @@
 //! ```text
 //!   {"version":1,"hasMozMallocUsableSize":true,"reports":[
 //!     {"process":"viewer (pid 42)","path":"explicit/a","kind":1,"units":0,"amount":5,"description":"…"
-//!      [,"_presence":1]}, …]}                   gzip if it begins so; a crash dump wraps it: {"memory_report":{…}}
+//!      [,"_presence":1][,"blocks":["0x55…", …]][,"ranges":[["0x7f…", bytes], …]]}, …]}
+//!                                               gzip if it begins so; a crash dump wraps it: {"memory_report":{…}}
 //! ```
 //!
 //! F1  Reading takes memory for one line, however long the file is. What is kept is the caller's matter.
@@ -13,6 +14,8 @@
 //!     `reports` where there is one.
 //! F4  Nothing is written in the place of a file before all of it is: a full disk leaves the old one.
 //! F5  A path that is a leaf and a branch at once, over which Firefox stumbles, is written as `PATH/(own)`.
+//! F6  `blocks` and `ranges` are ours: what a line has measured, by addresses (docs/export.md). Readers that do not know
+//!     them pass over them, Firefox among these; so does [`read`]. They are written where a measurement has them.
 //!
 //! The format: nsIMemoryInfoDumper.idl, nsIMemoryReporter.idl and aboutMemory.js of Firefox ESR.
 //! Not here: trees, differences.
@@ -32,6 +35,7 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::entry::{Entry, Kind, Units, is_explicit};
+use crate::named::Note;
 use crate::tree::{OWN, Presence};
 
 /// The only version there is.
@@ -60,6 +64,19 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of `out`.
     pub fn line(&mut self, entry: &Entry<'_>, presence: Presence) -> io::Result<()> {
+        self.line_with_blocks(entry, presence, &[])
+    }
+
+    /// Writes a line and what it has measured (F6). Hidden addresses are left out.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn line_with_blocks(
+        &mut self,
+        entry: &Entry<'_>,
+        presence: Presence,
+        blocks: &[Note],
+    ) -> io::Result<()> {
         let comma: &[u8] = if self.begun { b",\n" } else { b"\n" };
         self.begun = true;
         let out = &mut self.out;
@@ -76,6 +93,26 @@ impl<W: Write> Writer<W> {
         serde_json::to_writer(&mut *out, entry.description)?;
         if let Some(number) = presence.number() {
             write!(out, ",\"_presence\":{number}")?;
+        }
+        let known = blocks.iter().filter(|note| note.addr().is_some());
+        let mut comma = "\"blocks\":[";
+        for note in known.clone().filter(|note| note.is_block()) {
+            let separator = if comma == "," { "" } else { "," };
+            write!(out, "{separator}{comma}\"{:#x}\"", note.addr().unwrap_or(0))?;
+            comma = ",";
+        }
+        if comma == "," {
+            out.write_all(b"]")?;
+        }
+        comma = "\"ranges\":[";
+        for note in known.filter(|note| !note.is_block()) {
+            let separator = if comma == "," { "" } else { "," };
+            let (addr, bytes) = (note.addr().unwrap_or(0), note.bytes());
+            write!(out, "{separator}{comma}[\"{addr:#x}\",{bytes}]")?;
+            comma = ",";
+        }
+        if comma == "," {
+            out.write_all(b"]")?;
         }
         out.write_all(b"}")
     }
@@ -100,14 +137,31 @@ pub fn write<'a, W: Write>(
     process: &str,
     lines: impl Iterator<Item = (Entry<'a>, Presence)> + Clone,
 ) -> io::Result<W> {
+    let none: &[Note] = &[];
+    write_with_blocks(
+        out,
+        process,
+        lines.map(|(entry, presence)| (entry, presence, none)),
+    )
+}
+
+/// The same, with what each line has measured (F6).
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_with_blocks<'a, W: Write>(
+    out: W,
+    process: &str,
+    lines: impl Iterator<Item = (Entry<'a>, Presence, &'a [Note])> + Clone,
+) -> io::Result<W> {
     let mut branches: HashSet<(&str, &str)> = HashSet::new();
-    for (entry, _) in lines.clone() {
+    for (entry, ..) in lines.clone() {
         for (at, _) in entry.path.match_indices('/') {
             branches.insert((entry.process, &entry.path[..at]));
         }
     }
     let mut writer = Writer::new(out)?;
-    for (mut entry, presence) in lines {
+    for (mut entry, presence, blocks) in lines {
         let own;
         if branches.contains(&(entry.process, entry.path)) {
             own = format!("{}/{OWN}", entry.path);
@@ -116,7 +170,7 @@ pub fn write<'a, W: Write>(
         if entry.process.is_empty() {
             entry.process = process;
         }
-        writer.line(&entry, presence)?;
+        writer.line_with_blocks(&entry, presence, blocks)?;
     }
     writer.finish()
 }
@@ -130,15 +184,33 @@ pub fn save<'a>(
     process: &str,
     lines: impl Iterator<Item = (Entry<'a>, Presence)> + Clone,
 ) -> io::Result<()> {
+    let none: &[Note] = &[];
+    save_with_blocks(
+        path,
+        process,
+        lines.map(|(entry, presence)| (entry, presence, none)),
+    )
+}
+
+/// The same, with what each line has measured (F6).
+///
+/// # Errors
+/// If it cannot be written.
+pub fn save_with_blocks<'a>(
+    path: &Path,
+    process: &str,
+    lines: impl Iterator<Item = (Entry<'a>, Presence, &'a [Note])> + Clone,
+) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let fresh = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let done = (|| {
         let file = BufWriter::new(File::create(&fresh)?);
         if path.extension().is_some_and(|ending| ending == "gz") {
-            let packed = write(GzEncoder::new(file, Compression::default()), process, lines)?;
+            let packed = GzEncoder::new(file, Compression::default());
+            let packed = write_with_blocks(packed, process, lines)?;
             packed.finish()?.flush()?;
         } else {
-            write(file, process, lines)?;
+            write_with_blocks(file, process, lines)?;
         }
         std::fs::rename(&fresh, path)
     })();
@@ -178,6 +250,70 @@ pub fn read(
     input: impl Read,
     mut each: impl FnMut(&Entry<'_>, Presence),
 ) -> Result<u64, ReadError> {
+    read_any::<IgnoredAny, IgnoredAny>(input, &mut |entry, presence, _, _| each(entry, presence))
+}
+
+/// The same, and `each` also gets what the line has measured (F6), for which memory is taken, line by line.
+///
+/// # Errors
+/// F2, F3; and what is no address.
+pub fn read_with_blocks(
+    input: impl Read,
+    mut each: impl FnMut(&Entry<'_>, Presence, &[Note]),
+) -> Result<u64, ReadError> {
+    type Ranges = Vec<(Address, u64)>;
+    let mut notes = Vec::new();
+    read_any::<Vec<Address>, Ranges>(input, &mut |entry, presence, blocks, ranges| {
+        notes.clear();
+        notes.extend(blocks.iter().map(|block| Note::block(block.0, 0)));
+        notes.extend(ranges.iter().map(|range| Note::range(range.0.0, range.1)));
+        each(entry, presence, &notes);
+    })
+}
+
+/// `"0x7f…"`, or a number.
+struct Address(u64);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+        deserializer.deserialize_any(Addresses)
+    }
+}
+
+struct Addresses;
+
+impl Visitor<'_> for Addresses {
+    type Value = Address;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an address, in hexadecimal: \"0x7f0012345670\"")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Address, E> {
+        Ok(Address(number))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Address, E> {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        // `from_str_radix` would take a sign.
+        let number = match digits.starts_with('+') {
+            true => None,
+            false => u64::from_str_radix(digits, 16).ok(),
+        };
+        number.map(Address).ok_or_else(|| {
+            let shown: String = text.escape_debug().take(60).collect();
+            E::custom(format!(
+                "\"{shown}\" is no address; addresses are hexadecimal texts: \"0x7f0012345670\""
+            ))
+        })
+    }
+}
+
+fn read_any<B, R>(input: impl Read, each: Each<'_, B, R>) -> Result<u64, ReadError>
+where
+    B: for<'de> Deserialize<'de> + Default,
+    R: for<'de> Deserialize<'de> + Default,
+{
     let offset = Rc::new(Cell::new(0));
     let failed = |what: String| ReadError {
         what,
@@ -208,7 +344,7 @@ pub fn read(
     };
     let mut json = serde_json::Deserializer::from_reader(counting);
     let done = Whole {
-        each: &mut each,
+        each,
         found: &mut found,
         depth: 0,
     }
@@ -269,16 +405,19 @@ struct Found {
     lines: Option<u64>,
 }
 
-type Each<'a> = &'a mut dyn FnMut(&Entry<'_>, Presence);
+/// Gets a line, its blocks and its ranges: as what they are read is the reader's matter.
+type Each<'a, B, R> = &'a mut dyn FnMut(&Entry<'_>, Presence, &B, &R);
 
 /// The outermost object, and the one in `memory_report`.
-struct Whole<'a, 'b> {
-    each: Each<'a>,
+struct Whole<'a, 'b, B, R> {
+    each: Each<'a, B, R>,
     found: &'b mut Found,
     depth: u32,
 }
 
-impl<'de> DeserializeSeed<'de> for Whole<'_, '_> {
+impl<'de, B: Deserialize<'de> + Default, R: Deserialize<'de> + Default> DeserializeSeed<'de>
+    for Whole<'_, '_, B, R>
+{
     type Value = ();
 
     fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -286,7 +425,9 @@ impl<'de> DeserializeSeed<'de> for Whole<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Whole<'_, '_> {
+impl<'de, B: Deserialize<'de> + Default, R: Deserialize<'de> + Default> Visitor<'de>
+    for Whole<'_, '_, B, R>
+{
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -324,11 +465,13 @@ impl<'de> Visitor<'de> for Whole<'_, '_> {
     }
 }
 
-struct Lines<'a> {
-    each: Each<'a>,
+struct Lines<'a, B, R> {
+    each: Each<'a, B, R>,
 }
 
-impl<'de> DeserializeSeed<'de> for Lines<'_> {
+impl<'de, B: Deserialize<'de> + Default, R: Deserialize<'de> + Default> DeserializeSeed<'de>
+    for Lines<'_, B, R>
+{
     type Value = u64;
 
     fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
@@ -337,7 +480,7 @@ impl<'de> DeserializeSeed<'de> for Lines<'_> {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct Raw<B: Default, R: Default> {
     process: String,
     path: String,
     kind: u64,
@@ -346,9 +489,15 @@ struct Raw {
     description: String,
     #[serde(rename = "_presence", default)]
     presence: u64,
+    #[serde(default)]
+    blocks: B,
+    #[serde(default)]
+    ranges: R,
 }
 
-impl<'de> Visitor<'de> for Lines<'_> {
+impl<'de, B: Deserialize<'de> + Default, R: Deserialize<'de> + Default> Visitor<'de>
+    for Lines<'_, B, R>
+{
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -359,7 +508,7 @@ impl<'de> Visitor<'de> for Lines<'_> {
         use de::Error;
         let mut lines = 0u64;
         loop {
-            let raw = match list.next_element::<Raw>() {
+            let raw = match list.next_element::<Raw<B, R>>() {
                 Ok(Some(raw)) => raw,
                 Ok(None) => return Ok(lines),
                 // The number of the line is put in front; end of file stays what it is.
@@ -377,13 +526,13 @@ impl<'de> Visitor<'de> for Lines<'_> {
             let entry = raw
                 .entry()
                 .map_err(|what| A::Error::custom(format!("\"reports\"[{lines}]: {what}")))?;
-            (self.each)(&entry.0, entry.1);
+            (self.each)(&entry.0, entry.1, &raw.blocks, &raw.ranges);
             lines += 1;
         }
     }
 }
 
-impl Raw {
+impl<B: Default, R: Default> Raw<B, R> {
     /// F2.
     fn entry(&self) -> Result<(Entry<'_>, Presence), String> {
         let shown = || -> String { self.path.chars().take(200).collect() };

@@ -8,7 +8,8 @@
 //!
 //! A1  The allocator is found by looking up names in the running process: nothing is linked, nothing preloaded
 //!     shows, and what is found once is not looked for again.
-//! A2  glibc's figures are believed only if its `malloc` is the one that calls reach.
+//! A2  glibc's figures are believed only if its `malloc` is the one that calls reach. Our recorder in front of it only
+//!     passes calls on, and says who is beneath.
 //! A3  Nothing here allocates, so that the figures are those of before (`registry`, R1).
 //! A4  `heap-allocated` is of live blocks, whatever is resident of them; `heap-overhead` is what is resident beside
 //!     them, except glibc's, which cannot say and gives what is mapped.
@@ -23,6 +24,7 @@ use skinflint_base::sys;
 use crate::entry::{ALLOCATED, Entry, Kind, Units};
 use crate::store::Store;
 
+type Beneath = unsafe extern "C" fn(*const c_char) -> *mut c_void;
 type StatsJson = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 type Trim = unsafe extern "C" fn() -> c_int;
 type MallocTrim = unsafe extern "C" fn(usize) -> c_int;
@@ -58,6 +60,14 @@ fn object_of(address: *const c_void) -> usize {
 fn served() -> Served {
     static SERVED: OnceLock<Served> = OnceLock::new();
     *SERVED.get_or_init(|| {
+        let recorder = look_up(c"skinflint_beneath");
+        let is_recorded =
+            !recorder.is_null() && object_of(recorder) == object_of(look_up(c"malloc"));
+        let look_up = |name: &CStr| match is_recorded {
+            // SAFETY: the recorder's, which has this type; and a C string.
+            true => unsafe { std::mem::transmute::<*mut c_void, Beneath>(recorder)(name.as_ptr()) },
+            false => look_up(name),
+        };
         let malloc = object_of(look_up(c"malloc"));
         let from = |name: &CStr| {
             let found = look_up(name);

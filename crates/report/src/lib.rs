@@ -9,6 +9,7 @@
 //! P1  Sums are computed from lines and never typed; what no reporter covers is a row of its own.
 //! P2  A reporter that panics, hangs or talks nonsense is named and left out; all others are shown.
 //! P3  A measurement does not report what it allocates itself.
+//! P4  Which blocks a line has measured is noted where somebody asks for it, and costs nothing elsewhere (`named`).
 //!
 //! The tree, its names and its file are those of Firefox's about:memory (Njn's memory reporters, 2011).
 //! Not here: recorded traces (`analysis`), caches, where memory pressure comes from.
@@ -23,6 +24,7 @@ pub mod file;
 pub mod heap;
 #[cfg(feature = "files")]
 pub mod json;
+pub mod named;
 #[cfg(feature = "files")]
 pub mod openmetrics;
 #[cfg(feature = "page")]

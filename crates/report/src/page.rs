@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   GET /?token ─► page.html      /page.js, /page.css      GET /measure ─► trees      GET /save ─► file
+//!                                       /save?blocks=1 ─► the same, with what each line has measured, by addresses
 //!   POST /load, /diff (a file) ─► trees      POST /minimize, /gc, /cc ─► what came of it
 //! ```
 //!
@@ -44,11 +45,11 @@ pub struct Shown {
 
 /// What the page is about.
 pub trait Backend {
-    /// Measures.
+    /// Measures; if asked, with the blocks that each line has measured.
     ///
     /// # Errors
     /// Words for the user.
-    fn measure(&mut self) -> Result<Shown, String>;
+    fn measure(&mut self, with_blocks: bool) -> Result<Shown, String>;
 
     /// Has something done; what came of it.
     ///
@@ -177,21 +178,22 @@ impl<B: Backend> Page<B> {
             (Method::Get, "/page.js") => Ok((SCRIPT.into(), "text/javascript; charset=utf-8")),
             (Method::Get, "/page.css") => Ok((STYLE.into(), "text/css; charset=utf-8")),
             (Method::Get, "/measure") => {
-                self.last = self.backend.measure().map_err(|said| (502, said))?;
+                self.last = self.backend.measure(false).map_err(|said| (502, said))?;
                 let processes = trees(self.last.lines.iter());
                 Ok((text_of(&processes, &self.last.notes), json))
             }
             (Method::Get, "/save") => {
-                if self.last.lines.is_empty() || request.url().contains("fresh=1") {
-                    self.last = self.backend.measure().map_err(|said| (502, said))?;
+                let with_blocks = request.url().contains("blocks=1");
+                let is_fresh = with_blocks || request.url().contains("fresh=1");
+                if self.last.lines.is_empty() || is_fresh {
+                    self.last = self
+                        .backend
+                        .measure(with_blocks)
+                        .map_err(|said| (502, said))?;
                 }
-                let lines: Vec<(Entry<'_>, Presence)> = self
-                    .last
-                    .lines
-                    .iter()
-                    .map(|line| (line, Presence::Both))
-                    .collect();
-                let bytes = file::write(Vec::new(), "(no process)", lines.into_iter());
+                let lines = self.last.lines.iter_with_blocks();
+                let lines = lines.map(|(line, blocks)| (line, Presence::Both, blocks));
+                let bytes = file::write_with_blocks(Vec::new(), "(no process)", lines);
                 Ok((bytes.map_err(|error| (500, error.to_string()))?, json))
             }
             (Method::Post, "/load") => {

@@ -10,14 +10,19 @@
 //! Q2  SQLite is not linked: the host gives the two functions that are needed. Without counted methods only SQLite's
 //!     own account is known, and then it is the row of `explicit/`.
 //! Q3  `xSize` answers what SQLite asked for, rounded to 8, as its own methods do: so its statistics stay its own.
+//! Q4  Where blocks are named ([`Sqlite::named`]), KEPT has each block's address, and the block its place in KEPT; both
+//!     change under KEPT's lock. A block for whose address there was no memory has the place NOWHERE.
 //!
 //! SQLite demands that its memory is configured before it is first used.
 //! Not here: memory of one connection (`sqlite3_db_status`).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::registry::Reporter;
+use crate::size::Ruler;
+use crate::store::Pages;
 use crate::turn::Sink;
 
 const OK: c_int = 0;
@@ -47,13 +52,64 @@ struct Methods {
 /// Usable bytes of all blocks that SQLite has.
 static USABLE: AtomicI64 = AtomicI64::new(0);
 
-/// Room in front of each block for what was asked for; keeps the alignment of malloc.
+/// Room in front of each block for what was asked for, and for its place (Q4); keeps the alignment of malloc.
 const FRONT: usize = 16;
 
-fn count(block: *mut c_void, sign: i64) {
+/// Addresses of all blocks, if they are kept (Q4).
+static KEPT: Mutex<Option<Pages>> = Mutex::new(None);
+/// The place of a block that is in none.
+const NOWHERE: usize = usize::MAX;
+
+fn kept() -> MutexGuard<'static, Option<Pages>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a block has its place.
+fn place_of(block: *mut c_void) -> *mut usize {
+    block.cast::<usize>().wrapping_add(1)
+}
+
+/// A block came: its bytes are counted, and its address kept.
+fn came(block: *mut c_void) {
     // SAFETY: a live block of malloc's.
     let bytes = unsafe { libc::malloc_usable_size(block) } as i64;
-    USABLE.fetch_add(sign * bytes, Ordering::Relaxed); // ORDER: Relaxed: a statistic
+    USABLE.fetch_add(bytes, Ordering::Relaxed); // ORDER: Relaxed: a statistic
+    let mut place = NOWHERE;
+    if let Some(pages) = &mut *kept() {
+        let at = pages.words().len();
+        let address = block.expose_provenance() as u64;
+        if pages.push(&address.to_ne_bytes()).is_some() {
+            place = at;
+        }
+        // SAFETY: the block has FRONT bytes of ours; under the lock, as whoever moves its place.
+        unsafe { place_of(block).write(place) };
+    } else {
+        // SAFETY: as above; nobody moves places.
+        unsafe { place_of(block).write(place) };
+    }
+}
+
+/// A block goes.
+fn goes(block: *mut c_void) {
+    // SAFETY: a live block of malloc's.
+    let bytes = unsafe { libc::malloc_usable_size(block) } as i64;
+    USABLE.fetch_sub(bytes, Ordering::Relaxed); // ORDER: Relaxed: a statistic
+    let mut kept = kept();
+    let Some(pages) = &mut *kept else { return };
+    // SAFETY: Q4.
+    let place = unsafe { place_of(block).read() };
+    let words = pages.words();
+    if place == NOWHERE || place >= words.len() {
+        return;
+    }
+    // The last one takes its place.
+    let last = words[words.len() - 1];
+    words[place] = last;
+    let moved: *mut c_void = std::ptr::with_exposed_provenance_mut(last as usize);
+    // SAFETY: what is kept lives (Q4).
+    unsafe { place_of(moved).write(place) };
+    let rest = (words.len() - 1) * 8;
+    pages.cut(rest);
 }
 
 unsafe extern "C" fn xmalloc(bytes: c_int) -> *mut c_void {
@@ -66,8 +122,8 @@ unsafe extern "C" fn xmalloc(bytes: c_int) -> *mut c_void {
         if block.is_null() {
             return block;
         }
-        count(block, 1);
         block.cast::<usize>().write(asked);
+        came(block);
         block.byte_add(FRONT)
     }
 }
@@ -77,7 +133,7 @@ unsafe extern "C" fn xfree(block: *mut c_void) {
         // SAFETY: SQLite frees what `xmalloc` or `xrealloc` gave it.
         unsafe {
             let block = block.byte_sub(FRONT);
-            count(block, -1);
+            goes(block);
             libc::free(block);
         }
     }
@@ -90,14 +146,14 @@ unsafe extern "C" fn xrealloc(block: *mut c_void, bytes: c_int) -> *mut c_void {
     // SAFETY: as in `xfree`; SQLite never reallocates null or to 0. A block that could not grow is as it was.
     unsafe {
         let old = block.byte_sub(FRONT);
-        count(old, -1);
+        goes(old);
         let new = libc::realloc(old, asked + FRONT);
         if new.is_null() {
-            count(old, 1);
+            came(old);
             return new;
         }
-        count(new, 1);
         new.cast::<usize>().write(asked);
+        came(new);
         new.byte_add(FRONT)
     }
 }
@@ -167,6 +223,21 @@ impl Sqlite {
         }
     }
 
+    /// The same as [`Sqlite::counted`], and each block can be named where a measurement asks for it
+    /// (`skinflint run --dark-matter`). Cost: 8 bytes for each block, in a mapping of its own, and a lock for each call.
+    ///
+    /// # Errors
+    /// As of [`Sqlite::counted`].
+    ///
+    /// # Safety
+    /// As of [`Sqlite::counted`].
+    pub unsafe fn named(status: Status, config: Config) -> Result<Sqlite, c_int> {
+        // SAFETY: as the caller promises.
+        let sqlite = unsafe { Sqlite::counted(status, config) }?;
+        kept().get_or_insert_with(Pages::new);
+        Ok(sqlite)
+    }
+
     /// One of SQLite's own figures.
     fn status(&self, which: c_int) -> Result<i64, c_int> {
         let (mut now, mut highest) = (0, 0);
@@ -191,8 +262,19 @@ impl Reporter for Sqlite {
         let own = "What SQLite says that it uses (SQLITE_STATUS_MEMORY_USED): what it asked for.";
         if self.counted {
             // ORDER: Relaxed: a statistic.
-            let usable = USABLE.load(Ordering::Relaxed);
-            out.heap("explicit/sqlite/used", bytes(usable), said);
+            let mut usable = bytes(USABLE.load(Ordering::Relaxed));
+            if out.wants_blocks()
+                && let Some(pages) = &mut *kept()
+            {
+                let ruler = Ruler::malloc();
+                let each = pages.words().iter().map(|address| {
+                    let block = std::ptr::with_exposed_provenance(*address as usize);
+                    // SAFETY: what is kept lives (Q4), and cannot go while the lock is held.
+                    unsafe { ruler.block(block) }
+                });
+                usable = each.sum();
+            }
+            out.heap("explicit/sqlite/used", usable, said);
         } else {
             out.heap("explicit/sqlite/used", bytes(used), own);
         }

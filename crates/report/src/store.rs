@@ -9,12 +9,14 @@
 //! S2  `used <= capacity`, and what is below `used` has been written. Growing moves the pages and not the bytes.
 //! S3  An offset and length of a [`Line`] lie within `texts` and hold the bytes of a `str`.
 //! S4  Memory that cannot be had is an answer, and leaves everything as it was.
+//! S5  Blocks of a line (`named`) follow those of the lines before it; lines without have no record of it.
 //!
 //! Not here: what a line means (`entry`).
 
 use skinflint_base::sys;
 
 use crate::entry::{Entry, Kind, Units};
+use crate::named::{Note, bytes_of, notes_of};
 
 /// Bytes of a first mapping.
 const FIRST: usize = 64 << 10;
@@ -22,7 +24,7 @@ const FIRST: usize = 64 << 10;
 const LARGEST: usize = u32::MAX as usize;
 
 /// Bytes in a mapping that grows (S2).
-struct Pages {
+pub(crate) struct Pages {
     start: *mut u8,
     capacity: usize,
     used: usize,
@@ -34,7 +36,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    const fn new() -> Pages {
+    pub(crate) const fn new() -> Pages {
         Pages {
             start: std::ptr::null_mut(),
             capacity: 0,
@@ -42,7 +44,7 @@ impl Pages {
         }
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         if self.used == 0 {
             return &[];
         }
@@ -51,7 +53,7 @@ impl Pages {
     }
 
     /// Appends; returns where it lies, or `None` (S4).
-    fn push(&mut self, bytes: &[u8]) -> Option<u32> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<u32> {
         let at = self.used;
         let end = at.checked_add(bytes.len())?;
         if end > self.capacity {
@@ -61,6 +63,24 @@ impl Pages {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) };
         self.used = end;
         Some(at as u32)
+    }
+
+    /// The bytes as words.
+    ///
+    /// # Panics
+    /// Other things than words were pushed.
+    pub(crate) fn words(&mut self) -> &mut [u64] {
+        assert!(self.used.is_multiple_of(8), "words alone");
+        match self.used {
+            0 => &mut [],
+            // SAFETY: S2; a mapping begins at a page, and any eight bytes are a word.
+            used => unsafe { std::slice::from_raw_parts_mut(self.start.cast(), used / 8) },
+        }
+    }
+
+    /// Forgets what lies behind.
+    pub(crate) fn cut(&mut self, used: usize) {
+        self.used = self.used.min(used);
     }
 
     #[cold]
@@ -129,11 +149,24 @@ struct Line {
 
 const LINE: usize = std::mem::size_of::<Line>();
 
+/// Which notes a line has (S5).
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Share {
+    line: u32,
+    from: u32,
+    count: u32,
+}
+
+const SHARE: usize = std::mem::size_of::<Share>();
+
 /// A place to go back to.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     lines: usize,
     texts: usize,
+    notes: usize,
+    shares: usize,
 }
 
 impl Mark {
@@ -147,6 +180,8 @@ impl Mark {
 pub struct Store {
     lines: Pages,
     texts: Pages,
+    notes: Pages,
+    shares: Pages,
     /// The last process and description: most lines repeat them.
     process: Text,
     description: Text,
@@ -165,6 +200,8 @@ impl Store {
         Store {
             lines: Pages::new(),
             texts: Pages::new(),
+            notes: Pages::new(),
+            shares: Pages::new(),
             process: NONE,
             description: NONE,
         }
@@ -201,6 +238,47 @@ impl Store {
         Some(())
     }
 
+    /// Says which blocks the last line has measured. `false`: there is no memory for it (S4).
+    #[must_use]
+    pub fn name_blocks(&mut self, notes: &[Note]) -> bool {
+        let line = self.len().checked_sub(1);
+        let (Some(line), false) = (line, notes.is_empty()) else {
+            return true;
+        };
+        let used = self.notes.used;
+        let Some(from) = self.notes.push(bytes_of(notes)) else {
+            return false;
+        };
+        let share = Share {
+            line: line as u32,
+            from: from / size_of::<Note>() as u32,
+            count: notes.len() as u32,
+        };
+        // SAFETY: three words without a gap.
+        let bytes = unsafe { std::slice::from_raw_parts((&raw const share).cast::<u8>(), SHARE) };
+        let done = self.shares.push(bytes).is_some();
+        if !done {
+            self.notes.used = used;
+        }
+        done
+    }
+
+    /// Blocks that a line has measured, as far as it was asked and said so. Cost: a binary search.
+    pub fn blocks(&self, line: usize) -> &[Note] {
+        let bytes = self.shares.bytes();
+        if bytes.is_empty() {
+            return &[];
+        }
+        // SAFETY: a mapping begins at a page, and only whole shares are pushed to it; any three words are one.
+        let shares: &[Share] =
+            unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / SHARE) };
+        let Ok(at) = shares.binary_search_by_key(&line, |share| share.line as usize) else {
+            return &[];
+        };
+        let (from, count) = (shares[at].from as usize, shares[at].count as usize);
+        notes_of(&self.notes).get(from..from + count).unwrap_or(&[])
+    }
+
     fn text_again(&mut self, last: Text, text: &str) -> Option<Text> {
         match self.str(last) == text {
             true => Some(last),
@@ -233,7 +311,7 @@ impl Store {
 
     /// Bytes mapped for them.
     pub fn mapped_bytes(&self) -> usize {
-        self.lines.capacity + self.texts.capacity
+        self.lines.capacity + self.texts.capacity + self.notes.capacity + self.shares.capacity
     }
 
     /// A line by its number.
@@ -259,10 +337,17 @@ impl Store {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
+    /// All lines, with the blocks that each has measured.
+    pub fn iter_with_blocks(&self) -> impl Iterator<Item = (Entry<'_>, &[Note])> + Clone {
+        (0..self.len()).filter_map(|index| Some((self.get(index)?, self.blocks(index))))
+    }
+
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             lines: self.lines.used,
             texts: self.texts.used,
+            notes: self.notes.used,
+            shares: self.shares.used,
         }
     }
 
@@ -270,6 +355,8 @@ impl Store {
     pub(crate) fn cut(&mut self, mark: Mark) {
         self.lines.used = self.lines.used.min(mark.lines);
         self.texts.used = self.texts.used.min(mark.texts);
+        self.notes.used = self.notes.used.min(mark.notes);
+        self.shares.used = self.shares.used.min(mark.shares);
         // They may lie beyond.
         (self.process, self.description) = (Text::default(), Text::default());
     }
@@ -307,6 +394,29 @@ mod tests {
         }
         assert_eq!(store.get(20_000), None);
         assert_eq!(store.get(usize::MAX), None);
+    }
+
+    #[test]
+    fn blocks_are_those_of_their_line() {
+        let mut store = Store::new();
+        let note = |n: u64| Note::block(n * 16, n);
+        assert!(store.name_blocks(&[note(9)]), "no line, no matter");
+        for n in 0..1000u64 {
+            assert!(store.push(&line("a", "", 1)));
+            let notes: Vec<Note> = (0..n % 5).map(|k| note(n * 5 + k)).collect();
+            assert!(store.name_blocks(&notes));
+        }
+        for n in 0..1000u64 {
+            let wanted: Vec<Note> = (0..n % 5).map(|k| note(n * 5 + k)).collect();
+            assert_eq!(store.blocks(n as usize), wanted);
+        }
+        assert!(store.blocks(1000).is_empty());
+        let mark = store.mark();
+        assert!(store.push(&line("b", "", 2)) && store.name_blocks(&[note(1)]));
+        store.cut(mark);
+        assert!(store.push(&line("c", "", 2)));
+        assert!(store.blocks(1000).is_empty());
+        assert_eq!(store.blocks(999).len(), 4);
     }
 
     #[test]

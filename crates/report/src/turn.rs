@@ -24,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::entry::{Entry, Kind, Units};
+use crate::named::{self, Noting};
 use crate::registry::Reporter;
 use crate::store::{Mark, Store};
 
@@ -58,6 +59,8 @@ pub(crate) struct Turn {
     state: Mutex<State>,
     moved: Condvar,
     address_space_bytes: u64,
+    /// Whether it is asked which blocks a line has measured.
+    with_blocks: bool,
 }
 
 struct State {
@@ -88,13 +91,19 @@ impl Sink<'_> {
         if state.generation != self.generation || state.nonsense.is_some() {
             return false;
         }
-        if let Err(what) = state.take(entry, self.turn.address_space_bytes) {
+        if let Err(what) = state.take(entry, self.turn) {
             // The path may be hostile: it is shown, and so it has a bound.
             let path: String = entry.path.escape_debug().take(200).collect();
             state.nonsense = Some(format!("{what}: {path} = {}", entry.amount));
             return false;
         }
         true
+    }
+
+    /// Whether it is asked which blocks the lines have measured (`named`): reporters that count beforehand and do not
+    /// walk have to walk then.
+    pub fn wants_blocks(&self) -> bool {
+        self.turn.with_blocks
     }
 
     /// Says that the reporter cannot say it: it is left out, with these words.
@@ -162,8 +171,8 @@ impl Sink<'_> {
 }
 
 impl State {
-    fn take(&mut self, entry: &Entry<'_>, address_space_bytes: u64) -> Result<(), &'static str> {
-        entry.check(address_space_bytes)?;
+    fn take(&mut self, entry: &Entry<'_>, turn: &Turn) -> Result<(), &'static str> {
+        entry.check(turn.address_space_bytes)?;
         let begin = self.current.map_or(0, |(.., mark)| mark.line());
         if self.store.len() - begin >= MOST_LINES {
             return Err("more than a million lines");
@@ -176,9 +185,12 @@ impl State {
             Some(_) => {}
             None => self.units.push((tree, entry.units)),
         }
-        match self.store.push(entry) {
-            true => Ok(()),
-            false => Err("no memory for another line"),
+        if !self.store.push(entry) {
+            return Err("no memory for another line");
+        }
+        match turn.with_blocks {
+            true => named::settle(entry, |notes| self.store.name_blocks(notes)),
+            false => Ok(()),
         }
     }
 
@@ -233,7 +245,14 @@ impl Turn {
             state: Mutex::new(state),
             moved: Condvar::new(),
             address_space_bytes,
+            with_blocks: false,
         }
+    }
+
+    /// Asks for blocks, too.
+    pub(crate) fn with_blocks(mut self, wanted: bool) -> Turn {
+        self.with_blocks = wanted;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -251,7 +270,9 @@ impl Turn {
             turn: self,
             generation,
         };
+        let noting = self.with_blocks.then(Noting::begin);
         let fault = guarded(|| report(&mut sink));
+        drop(noting);
         let mut state = self.lock();
         let Some((_, _, mark)) = state.current.take() else {
             return;
@@ -319,6 +340,7 @@ impl Turn {
     }
 
     fn work(&self, slots: &[Arc<Slot>], generation: u32) {
+        let _noting = self.with_blocks.then(Noting::begin);
         loop {
             let mut state = self.lock();
             if state.generation != generation {
@@ -347,6 +369,9 @@ impl Turn {
             };
             let fault = guarded(|| slot.reporter.report(&mut sink));
             slot.busy.store(false, Ordering::Release); // ORDER: Release: meets the swap above, and `Registration::remove`.
+            if self.with_blocks {
+                named::forget();
+            }
             let mut state = self.lock();
             // T1: whoever was given up settles nothing.
             if state.generation == generation {

@@ -46,7 +46,7 @@ fn what_sqlite_says_and_what_it_has() {
         )
     };
     // SAFETY: those of the library that is used below, which is not in use yet.
-    let sqlite = unsafe { Sqlite::counted(status, config) }.expect("configured");
+    let sqlite = unsafe { Sqlite::named(status, config) }.expect("configured");
     let registry = Registry::new();
     registry.add("sqlite", sqlite).keep();
     let none = std::ptr::null();

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skinflint_cache::bus::{Ask, Level};
+use skinflint_cache::measure::arc_bytes;
 use skinflint_cache::pictures::Still;
 use skinflint_cache::store::Clock;
 use skinflint_cache::{Cache, Discardable, Discards, HeapBytes, Rebuild};
@@ -38,8 +39,24 @@ pub struct Document {
 
 impl HeapBytes for Document {
     fn heap_bytes(&self) -> usize {
-        let sources: usize = self.images.iter().map(|image| image.source().len()).sum();
-        self.text.heap_bytes() + size_of::<Discardable<Still>>() * self.images.len() + sources
+        self.own_bytes() + self.source_bytes()
+    }
+}
+
+impl Document {
+    /// What is no other row's: without its images' sources.
+    fn own_bytes(&self) -> usize {
+        self.text.heap_bytes() + self.images.heap_bytes()
+    }
+
+    /// Its images' sources.
+    pub fn source_bytes(&self) -> usize {
+        self.images.iter().map(Discardable::source_bytes).sum()
+    }
+
+    /// An entry of the cache, without its images' sources.
+    pub fn entry_bytes(document: &Arc<Document>) -> usize {
+        arc_bytes(document) + document.own_bytes()
     }
 }
 

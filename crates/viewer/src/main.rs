@@ -7,15 +7,20 @@
 //! M1  One answer for each command, begun by its name; what cannot be done is `error: …`, and the program goes on.
 //! M2  An ask of the bus is answered between commands, or between two documents of one.
 //!
+//! M3  With `--memory`, `skinflint memory` and `skinflint run --dark-matter` can ask it: heaps say what they hold
+//!     after each command, since only the main thread may look at them.
+//!
 //! It runs on `libskinflint.so` (`skinflint exec -- skinflint-viewer …`, or LD_PRELOAD), as any program.
 //!
 //! Not here: a window; it is there to be measured.
 
 mod dom;
 mod host;
+mod planted;
 mod reporters;
 mod shelf;
 
+use std::ffi::OsString;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,16 +29,20 @@ use std::time::{Duration, Instant};
 
 use skinflint_cache::bus::{Bus, Options, resident};
 use skinflint_cache::{Level, Mailbox, Rebuild};
-use skinflint_report::Registry;
+use skinflint_report::desk::Desk;
+use skinflint_report::published::Published;
+use skinflint_report::{Measurement, Registry};
 
 use host::{Failure, Host};
 
-const USAGE: &str =
-    "usage: skinflint-viewer [--no-bus] [--tenants N] [--documents N] --shelves DIR [--images DIR]";
+const USAGE: &str = "usage: skinflint-viewer [--no-bus] [--memory] [--plant] [--tenants N] [--documents N] --shelves DIR [--images DIR]";
 const COMMANDS: &str = "view T D, view-all, press LEVEL, resident, report, tree, events, quit";
 
 struct Arguments {
     bus: bool,
+    memory: bool,
+    /// Structures that nobody reports, and that two report.
+    plant: bool,
     tenants: u32,
     documents: u32,
     shelves: PathBuf,
@@ -43,6 +52,8 @@ struct Arguments {
 fn arguments() -> Result<Arguments, String> {
     let mut parsed = Arguments {
         bus: true,
+        memory: false,
+        plant: false,
         tenants: 4,
         documents: 10,
         shelves: PathBuf::new(),
@@ -51,10 +62,26 @@ fn arguments() -> Result<Arguments, String> {
     let mut given = std::env::args_os().skip(1);
     while let Some(name) = given.next() {
         let name = name.to_string_lossy().into_owned();
-        if name == "--no-bus" {
-            parsed.bus = false;
-            continue;
+        match name.as_str() {
+            "--no-bus" => parsed.bus = false,
+            "--memory" => parsed.memory = true,
+            "--plant" => parsed.plant = true,
+            _ => parsed.take(&name, &mut given)?,
         }
+    }
+    match parsed.shelves.as_os_str().is_empty() {
+        true => Err(format!("--shelves DIR is missing\n{USAGE}")),
+        false => Ok(parsed),
+    }
+}
+
+impl Arguments {
+    /// An option that has a value.
+    fn take(
+        &mut self,
+        name: &str,
+        given: &mut impl Iterator<Item = OsString>,
+    ) -> Result<(), String> {
         let value = given
             .next()
             .ok_or_else(|| format!("{name} wants a value\n{USAGE}"))?;
@@ -63,17 +90,14 @@ fn arguments() -> Result<Arguments, String> {
             text.parse::<u32>()
                 .map_err(|_| format!("{name} {text}: not a number\n{USAGE}"))
         };
-        match name.as_str() {
-            "--tenants" => parsed.tenants = number()?,
-            "--documents" => parsed.documents = number()?,
-            "--shelves" => parsed.shelves = value.into(),
-            "--images" => parsed.images = Some(value.into()),
+        match name {
+            "--tenants" => self.tenants = number()?,
+            "--documents" => self.documents = number()?,
+            "--shelves" => self.shelves = value.into(),
+            "--images" => self.images = Some(value.into()),
             _ => return Err(format!("{name}: no such option\n{USAGE}")),
         }
-    }
-    match parsed.shelves.as_os_str().is_empty() {
-        true => Err(format!("--shelves DIR is missing\n{USAGE}")),
-        false => Ok(parsed),
+        Ok(())
     }
 }
 
@@ -98,12 +122,15 @@ struct Viewer {
     host: Host,
     bus: Option<Bus>,
     mailbox: Arc<Mailbox>,
-    registry: Registry,
+    registry: &'static Registry,
+    /// What the heaps hold, for other threads (M3).
+    heaps: Arc<Published>,
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     std::fs::create_dir_all(&arguments.shelves)
         .map_err(|error| format!("--shelves {}: {error}", arguments.shelves.display()))?;
+    let sqlite = shelf::counted()?;
     let mut host = Host::open(&arguments.shelves, arguments.tenants)?;
     host.seed(arguments.documents, &files(&arguments)?)?;
     let (tell, told) = mpsc::channel();
@@ -128,8 +155,15 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         bus.join(&mailbox);
         bus.hook_preloaded();
     }
-    let registry = Registry::new();
-    reporters::register(&registry, &host);
+    let registry = skinflint_report::global();
+    reporters::register(registry, &host, sqlite);
+    let heaps = Arc::new(Published::new("heaps"));
+    registry.add_shared("heaps", Arc::clone(&heaps) as _).keep();
+    let _planted = arguments.plant.then(|| planted::plant(registry));
+    let _desk = match arguments.memory {
+        true => Some(Desk::open(registry)?),
+        false => None,
+    };
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             let _ = tell.send(Told::Command(line));
@@ -141,7 +175,9 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         bus,
         mailbox,
         registry,
+        heaps,
     };
+    viewer.publish();
     println!("ready");
     while let Ok(told) = told.recv() {
         match told {
@@ -152,6 +188,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
                 let answer = viewer
                     .command(&line)
                     .unwrap_or_else(|error| format!("error: {error}"));
+                viewer.publish();
                 println!("{answer}");
                 std::io::stdout().flush()?;
             }
@@ -180,6 +217,16 @@ impl Viewer {
     fn serve(&mut self) {
         let host = &mut self.host;
         self.mailbox.serve(|ask| host.release(ask));
+    }
+
+    /// Says what the heaps hold now (M3).
+    fn publish(&self) {
+        self.heaps.publish(|out| reporters::heaps(&self.host, out));
+    }
+
+    fn measured(&self) -> Measurement {
+        self.publish();
+        self.registry.measure()
     }
 
     /// Views all, and answers the bus in between (M2).
@@ -251,8 +298,7 @@ impl Viewer {
 
     /// The sums that the bars are about.
     fn report(&self) -> String {
-        let mut measured = self.registry.measure();
-        measured.also("heaps", |out| reporters::heaps(&self.host, out));
+        let measured = self.measured();
         let heap: i64 = measured
             .lines()
             .filter(|line| {
@@ -273,8 +319,7 @@ impl Viewer {
     }
 
     fn tree(&self) -> String {
-        let mut measured = self.registry.measure();
-        measured.also("heaps", |out| reporters::heaps(&self.host, out));
+        let measured = self.measured();
         let lines: Vec<String> = measured
             .lines()
             .map(|line| format!("{:>14} {}", line.amount, line.path))

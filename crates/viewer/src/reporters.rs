@@ -1,31 +1,43 @@
 //! What the viewer says of its memory: a row for each thing that has some.
 //!
 //! ```text
-//!   explicit/caches/documents, …/text metrics, explicit/images/{compressed, decoded}, explicit/sqlite,
+//!   explicit/caches/documents, …/text metrics, explicit/images/{compressed, decoded}, explicit/sqlite/used,
 //!   explicit/gc/{tenants/NAME/{objects, free, heads, unused}, shared, metadata}
 //! ```
 //!
 //! E1  Each block is in one row: the compressed images are held by documents, and are taken off theirs.
+//! E2  Where a measurement asks for blocks, rows are measured anew, each just before it is said: so it has its blocks.
 //!
 //! Not here: the process and the allocator, which the registry measures by itself.
 
 use std::sync::Arc;
 
+use skinflint_report::sqlite::Sqlite;
 use skinflint_report::{Registry, Sink, component};
 
-use crate::host::Host;
-use crate::shelf;
+use crate::host::{Document, Host};
 
 /// Adds reporters of what any thread may look at.
-pub fn register(registry: &Registry, host: &Host) {
+pub fn register(registry: &Registry, host: &Host, sqlite: Sqlite) {
     let (documents, images) = (Arc::clone(&host.documents), Arc::clone(&host.images));
     registry
         .add("caches", move |out: &mut Sink<'_>| {
-            let stats = documents.stats();
-            // What is in view has sources, too, and is not in the cache's bytes; nothing is, between commands.
-            let texts = stats.bytes.saturating_sub(images.stats().source_bytes);
+            let sum = |of: fn(&Arc<Document>) -> usize| {
+                let mut sum = 0;
+                documents.each(|_, document| sum += of(document));
+                sum
+            };
             let said = "Texts of documents that were viewed.";
-            out.heap("explicit/caches/documents/entries", texts, said);
+            let row = "explicit/caches/documents/entries";
+            if out.wants_blocks() {
+                out.heap(row, sum(Document::entry_bytes), said);
+            }
+            let stats = documents.stats();
+            if !out.wants_blocks() {
+                // What is in view has sources, too, and is not in the cache's bytes; nothing is, between commands.
+                let texts = stats.bytes.saturating_sub(images.stats().source_bytes);
+                out.heap(row, texts, said);
+            }
             out.heap(
                 "explicit/caches/documents/tables",
                 stats.own_bytes,
@@ -34,28 +46,23 @@ pub fn register(registry: &Registry, host: &Host) {
             for (part, count) in [("hits", stats.hits), ("lookups", stats.hits + stats.misses)] {
                 out.cumulative(&format!("cache/documents/{part}"), count, "Of documents.");
             }
-            let images = images.stats();
+            let (compressed, decoded) = ("explicit/images/compressed", "explicit/images/decoded");
             let said = "Images as they came, kept by documents.";
-            out.heap("explicit/images/compressed", images.source_bytes, said);
-            out.heap(
-                "explicit/images/decoded",
-                images.decoded_bytes,
-                "Pixels; they go when nobody looks.",
-            );
+            let pixels = "Pixels; they go when nobody looks.";
+            if out.wants_blocks() {
+                out.heap(compressed, sum(|document| document.source_bytes()), said);
+                out.heap(decoded, images.measure_decoded(), pixels);
+            } else {
+                let images = images.stats();
+                out.heap(compressed, images.source_bytes, said);
+                out.heap(decoded, images.decoded_bytes, pixels);
+            }
         })
         .keep();
     registry
         .add_shared("text metrics", host.metrics.clone())
         .keep();
-    registry
-        .add("sqlite", |out: &mut Sink<'_>| {
-            out.heap(
-                "explicit/sqlite",
-                shelf::used_bytes() as usize,
-                "All databases, by SQLite's count.",
-            );
-        })
-        .keep();
+    registry.add("sqlite", sqlite).keep();
 }
 
 /// What only the main thread may look at.

@@ -12,6 +12,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, Result, ffi, params};
+use skinflint_report::sqlite::Sqlite;
 
 /// A tenant's database.
 pub struct Shelf(Connection);
@@ -78,6 +79,13 @@ impl Shelf {
         self.0.flush_prepared_statement_cache();
         self.0.execute_batch("PRAGMA shrink_memory")
     }
+}
+
+/// Has SQLite's blocks counted and named. Before the first shelf is opened.
+pub fn counted() -> std::result::Result<Sqlite, String> {
+    // SAFETY: the functions of the library that is linked, which has not been used yet.
+    unsafe { Sqlite::named(ffi::sqlite3_status64, ffi::sqlite3_config) }
+        .map_err(|code| format!("SQLite's memory cannot be counted: sqlite3_config gave {code}"))
 }
 
 /// Bytes that SQLite says it has, in all.

@@ -9,6 +9,8 @@
 //!
 //! Not here: the parts by themselves (`crates/cache/tests`).
 
+mod dark;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};

@@ -411,6 +411,15 @@ where
         self.sum(|shard| shard.bytes + shard.own_bytes())
     }
 
+    /// Looks at each entry, under its shard's lock: `look` must not use the cache. For reporters that are asked which
+    /// blocks they have measured.
+    pub fn each(&self, mut look: impl FnMut(&K, &V)) {
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.each(&mut look);
+        }
+    }
+
     fn sum(&self, of: impl Fn(&Shard<K, V>) -> usize) -> usize {
         self.shards
             .iter()

@@ -141,6 +141,12 @@ impl<K: Eq, V> Shard<K, V> {
         self.slots.usable_bytes() + self.index.bytes() + self.sketch.bytes()
     }
 
+    /// Looks at each entry.
+    pub fn each(&self, mut look: impl FnMut(&K, &V)) {
+        let entries = self.slots.iter().filter_map(|slot| slot.entry.as_ref());
+        entries.for_each(|(key, value)| look(key, value));
+    }
+
     fn queue(&mut self, which: Which) -> &mut Queue {
         match which {
             Which::Window => &mut self.window,

@@ -1,0 +1,40 @@
+//! What a host should not have: memory that nobody reports, and memory that two report. For trying `skinflint run
+//! --dark-matter`, with `--plant`.
+//!
+//! ```text
+//!   forgotten()    100 blocks of 10,000 bytes    no reporter
+//!   shared()        50 blocks of 20,000 bytes    explicit/planted/owner and explicit/planted/user
+//! ```
+//!
+//! Not here: what is reported well (`reporters`).
+
+use std::sync::Arc;
+
+use skinflint_report::size::{MeasureHeap, Ruler};
+use skinflint_report::{Registry, Sink};
+
+type Blocks = Vec<Vec<u8>>;
+
+#[inline(never)]
+fn forgotten() -> Blocks {
+    (0..100u8).map(|n| vec![n; 10_000]).collect()
+}
+
+#[inline(never)]
+fn shared() -> Blocks {
+    (0..50u8).map(|n| vec![n; 20_000]).collect()
+}
+
+/// Plants both; they stay for as long as what is returned.
+pub fn plant(registry: &Registry) -> (Blocks, Arc<Blocks>) {
+    let shared = Arc::new(shared());
+    for path in ["explicit/planted/owner", "explicit/planted/user"] {
+        let counted = Arc::clone(&shared);
+        let report = move |out: &mut Sink<'_>| {
+            let bytes = counted.heap_bytes(&Ruler::malloc());
+            out.heap(path, bytes, "Counted by two.");
+        };
+        registry.add(path, report).keep();
+    }
+    (forgotten(), shared)
+}
