@@ -1,21 +1,26 @@
 //! Blocks whose requested size is all that the allocator gives for it.
 //!
 //! ```text
-//!   take(100) ─► learned 100 → 112? ─► alloc(112) ─► usable 112 == 112: done          one call, as ever
-//!                     │ no
+//!   take(100) ─► expected 100 → 112? ─► alloc(112) ─► usable 112 == 112: done         one call, as ever
+//!                     │ not known
 //!                     └─► alloc(100) ─► usable 112 ─► realloc to 112 (in place) ─► learn 100 → 112
+//!   begin, grow: the same without the realloc: what is left over is learned for the next one
 //! ```
 //!
 //! F1  Which sizes are classes is asked of the allocator that runs and written down nowhere: classes differ by
-//!     allocator and version, and ours earns new ones while it runs. An answer that was learned is checked at each
-//!     use, since the block itself is asked.
+//!     allocator and version, and ours earns new ones while it runs. Who can say it beforehand is asked (`nallocx`,
+//!     `mi_good_size`); else an answer is learned, and unlearned when it turns out to be none: the block itself is
+//!     asked at each use.
 //! F2  The layout of a [`Block`] is the size that was last asked for, so that it may be used to its end by the rules
 //!     of Rust's allocation API, and is given back with the layout it was taken with.
-//! F3  Slop is usable less requested. It is 0 below [`LARGE`], since asking for a usable size gives just that. From there
-//!     on up to a page and 16 bytes are left, 3 % at most: what glibc maps has such rests, and a page more comes with
-//!     each of them that is asked for.
+//! F3  Slop is usable less requested. Of [`Block::take`] it is 0 below [`LARGE`], since asking for a usable size gives
+//!     just that. From there on up to a page and 16 bytes are left, 3 % at most: what glibc maps has such rests, and a
+//!     page more comes with each of them that is asked for.
 //! F4  Only the answer to a plain request is learned, and none of large blocks: an allocator that gives a growing block
 //!     some room to grow would have the answers grow with each use.
+//! F5  A growing block is one call for each step, as `Vec`'s is: a second one to have the rest costs as much as the step
+//!     that it may save. What is left over is as much as `Vec` leaves, and only where classes are not known yet, or the
+//!     allocator gave a hole that it had.
 //!
 //! Not here: what the block is used for (`buf`, `arena`).
 
@@ -23,14 +28,20 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use std::alloc;
 
-use skinflint_base::sync::{AtomicU64, Ordering};
+use skinflint_base::sync::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::measure;
 
 /// Answers that are remembered. A program's buffers have few sizes; a forgotten one costs a realloc in place.
 const LEARNED: usize = 256;
-/// Asked for in the low half, given beyond that in the high half; 0: none.
+/// Given beyond what was asked for in the high half, then how often that was seen, then what was asked for; 0: nothing.
 static TABLE: [AtomicU64; LEARNED] = [const { AtomicU64::new(0) }; LEARNED];
+
+const MORE: u64 = !0 << 32;
+/// Seen so often that it is believed: a few times may be chance, holes that were a little too small to be divided.
+const SURE: u64 = 7 << 29;
+const ONCE: u64 = 1 << 29;
+const SIZE: u64 = ONCE - 1;
 
 /// From here on glibc maps blocks by the page, and others give runs of pages.
 pub const LARGE: usize = 128 << 10;
@@ -69,22 +80,88 @@ fn place(bytes: usize) -> &'static AtomicU64 {
     &TABLE[(bytes as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> 56]
 }
 
+/// Whoever says what will be given, looked up once: 0 not yet, 1 nobody, 2 and more a function and its kind.
+static SAYS: AtomicUsize = AtomicUsize::new(0);
+
+/// The size of a jemalloc's block: size and flags (tcmalloc has it, too).
+type Nallocx = unsafe extern "C" fn(usize, i32) -> usize;
+/// mimalloc's.
+type GoodSize = unsafe extern "C" fn(usize) -> usize;
+
+/// What the allocator says beforehand (F1); `None`: it has no word for it.
+fn said(bytes: usize) -> Option<usize> {
+    // ORDER: a function's address and nothing behind it; who looks it up twice finds the same.
+    let says = match SAYS.load(Ordering::Relaxed) {
+        0 => {
+            let of = |name: &core::ffi::CStr| {
+                // SAFETY: a name closed by a zero; nothing is called.
+                unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
+            };
+            // A function's address is even on every machine that Linux runs on but with Thumb; the low bit is the kind.
+            let found = match (of(c"nallocx"), of(c"mi_good_size")) {
+                (0, 0) => 1,
+                (0, mimalloc) => mimalloc | 1,
+                (jemalloc, _) => jemalloc,
+            };
+            SAYS.store(found, Ordering::Relaxed); // ORDER: as above
+            found
+        }
+        known => known,
+    };
+    let given = match says {
+        1 => return None,
+        // SAFETY: an address that was found by this function's name, less the kind.
+        mimalloc if mimalloc & 1 == 1 => unsafe {
+            core::mem::transmute::<usize, GoodSize>(mimalloc & !1)(bytes)
+        },
+        // SAFETY: the same.
+        jemalloc => unsafe { core::mem::transmute::<usize, Nallocx>(jemalloc)(bytes, 0) },
+    };
+    // It may be another allocator's than the one that runs: a size that is too large would be waste.
+    Some(match (bytes..=bytes + bytes / 3 + 64).contains(&given) {
+        true => given,
+        false => bytes,
+    })
+}
+
 /// What is expected to be given for so many bytes.
-fn learned(bytes: usize) -> usize {
+fn expected(bytes: usize) -> usize {
+    if let Some(given) = said(bytes) {
+        return given;
+    }
     // ORDER: one word, and a hint (F1).
     let word = place(bytes).load(Ordering::Relaxed);
-    if word as u32 as usize == bytes {
+    if word & !MORE == SURE | bytes as u64 {
         bytes + (word >> 32) as usize
     } else {
         bytes
     }
 }
 
-fn learn(bytes: usize, given: usize) {
-    if let (Ok(asked), Ok(more)) = (u32::try_from(bytes), u32::try_from(given - bytes)) {
-        // ORDER: as above.
-        place(bytes).store(u64::from(more) << 32 | u64::from(asked), Ordering::Relaxed);
-    }
+/// Notes what was given for so many bytes, below [`LARGE`]: of several answers the least is the class's.
+fn learn(bytes: usize, given: usize, is_sure: bool) {
+    let (place, more) = (place(bytes), ((given - bytes) as u64) << 32);
+    // ORDER: as above.
+    let word = place.load(Ordering::Relaxed);
+    let known = word & SIZE == bytes as u64 && word & MORE <= more;
+    let times = if known { word & SURE } else { 0 };
+    let more = if known { word & MORE } else { more };
+    let times = if is_sure {
+        SURE
+    } else {
+        (times + ONCE).min(SURE)
+    };
+    place.store(more | times | bytes as u64, Ordering::Relaxed); // ORDER: as above
+}
+
+fn forget(bytes: usize) {
+    place(bytes).store(0, Ordering::Relaxed); // ORDER: as above
+}
+
+/// What is expected, as far as whole items go.
+fn of_items(bytes: usize, item: usize) -> usize {
+    let expected = expected(bytes.max(1));
+    (expected - expected % item.max(1)).max(bytes).max(1)
 }
 
 impl Block {
@@ -94,26 +171,56 @@ impl Block {
     /// There is no memory.
     pub fn take(bytes: usize, align: usize) -> Result<Block, Refused> {
         let refused = Refused { bytes };
-        let layout = Layout::from_size_align(learned(bytes.max(1)), align).map_err(|_| refused)?;
+        let layout = Layout::from_size_align(expected(bytes.max(1)), align).map_err(|_| refused)?;
         // SAFETY: the size is not 0.
         let start = NonNull::new(unsafe { alloc::alloc(layout) }).ok_or(refused)?;
         Ok(Block { start, layout }.filled(bytes.max(1)))
     }
 
-    /// Makes it larger, its contents kept.
+    /// The same for items of so many bytes that will become more: one call, whatever is left over (F5), and no more
+    /// than whole items have.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn begin(bytes: usize, item: usize, align: usize) -> Result<Block, Refused> {
+        let refused = Refused { bytes };
+        let layout = Layout::from_size_align(of_items(bytes, item), align).map_err(|_| refused)?;
+        // SAFETY: the size is not 0.
+        let start = NonNull::new(unsafe { alloc::alloc(layout) }).ok_or(refused)?;
+        let block = Block { start, layout };
+        block.note(bytes);
+        Ok(block)
+    }
+
+    /// Makes it larger, its contents kept. One call (F5).
     ///
     /// # Errors
     /// There is no memory; the block is as it was.
-    pub fn grow(&mut self, bytes: usize) -> Result<(), Refused> {
-        let to = learned(bytes.max(1));
-        self.resize(to).map_err(|_| Refused { bytes })?;
-        self.fill(bytes.max(1));
+    pub fn grow(&mut self, bytes: usize, item: usize) -> Result<(), Refused> {
+        self.resize(of_items(bytes, item))
+            .map_err(|_| Refused { bytes })?;
+        self.note(bytes);
         Ok(())
+    }
+
+    /// Learns from what was given, or unlearns (F1, F4).
+    fn note(&self, asked: usize) {
+        let (given, size) = (self.usable(), self.layout.size());
+        if given >= LARGE {
+            return;
+        }
+        if size == asked && given > size && given - size <= asked / 4 {
+            learn(asked, given, false);
+        } else if size > asked && given > expected(asked) {
+            // More again for what was said to be the end of a class: it is none.
+            forget(asked);
+        }
     }
 
     /// Makes it smaller, to the class of so many bytes; its contents up to there are kept.
     pub fn shrink(&mut self, bytes: usize) {
-        if learned(bytes.max(1)) < self.layout.size() && self.resize(learned(bytes.max(1))).is_ok()
+        if expected(bytes.max(1)) < self.layout.size()
+            && self.resize(expected(bytes.max(1))).is_ok()
         {
             self.fill(bytes.max(1));
         }
@@ -143,7 +250,7 @@ impl Block {
             return;
         }
         if plain && !large {
-            learn(asked, given);
+            learn(asked, given, true);
         }
     }
 

@@ -86,7 +86,7 @@ fn inside() {
     // SAFETY: a name closed by a zero.
     assert!(!unsafe { libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()) }.is_null());
     arenas();
-    buffers();
+    buffers(&name);
     answers_do_not_grow();
     println!("checked beneath {name}");
 }
@@ -139,8 +139,9 @@ fn next(seed: &mut u64) -> u64 {
     *seed >> 33
 }
 
-/// Buffers of every length to 70,000 and some beyond: nothing is given that cannot be used, beyond an item.
-fn buffers() {
+/// Buffers of every length to 70,000 and some beyond: nothing is given that cannot be used, beyond an item. One that
+/// grows is given what a `Vec` is given, in no more steps, and uses what of it is known.
+fn buffers(allocator: &str) {
     let mut capacities: BTreeMap<usize, usize> = BTreeMap::new();
     for len in (1..70_000usize)
         .step_by(7)
@@ -156,21 +157,37 @@ fn buffers() {
     }
     assert!(capacities.len() > 30, "classes: {}", capacities.len());
     let mut buf: Buf<[u32; 3]> = Buf::new();
-    let mut grown = 0;
+    let mut vec: Vec<[u32; 3]> = Vec::new();
+    let (mut grown, mut vec_grown) = (0, 0);
     for i in 0..100_000u32 {
-        let before = buf.capacity();
+        let (before, vec_before) = (buf.capacity(), vec.capacity());
         buf.push([i, i + 1, i + 2]);
+        vec.push([i, i + 1, i + 2]);
         grown += u32::from(buf.capacity() != before);
+        vec_grown += u32::from(vec.capacity() != vec_before);
         assert!(
+            buf.capacity() >= vec.capacity() && grown <= vec_grown,
+            "{i}"
+        );
+        let usable = buf.usable_bytes();
+        let most = match allocator {
+            // Who says beforehand what he gives; of pages he does not.
+            "jemalloc" | "mimalloc" if usable < 128 << 10 => 0,
+            // A rest that was too small to be a block of its own, or the rest of a page.
+            "glibc" if usable < 128 << 10 => 24,
+            "glibc" => 4_112,
+            // Runs of pages that are up to a third more.
+            "mimalloc" => usable / 4,
+            // A hole as it was.
+            _ => usable / 8,
+        };
+        assert!(
+            buf.slop_bytes() < 12 + most,
+            "{i}: {} of {usable}",
             buf.slop_bytes()
-                < 12 + if buf.usable_bytes() >= 128 << 10 {
-                    4_112
-                } else {
-                    0
-                }
         );
     }
-    assert!(grown <= 16, "100,000 pushes: {grown} blocks");
+    assert!((10..=17).contains(&grown), "100,000 pushes: {grown} blocks");
     assert!(
         buf.iter()
             .zip(0..)
@@ -189,7 +206,7 @@ fn buffers() {
         exact.push(1);
         moved += u32::from(exact.capacity() != before);
     }
-    assert!(moved <= 10, "{moved}");
+    assert!(moved <= 12, "{moved}");
 }
 
 /// The same growth again and again: sizes that were learned stay what they were.

@@ -1,7 +1,8 @@
 //! Growing buffers: blocks, bytes asked for over all, bytes that the allocator gave and nobody can use.
 //!
 //! ```text
-//!   append | items | many ─► Buf, Vec, just-enough (reserve_exact for each piece)
+//!   append | many ─► Buf, Vec, just-enough (reserve_exact for each piece)       bytes, 100 at a time
+//!   8 … 1000: one, many, steps ─► Buf, Vec                                     items of so many bytes, one at a time
 //! ```
 //!
 //! V1  Contents are summed up and must be the same for all.
@@ -11,8 +12,6 @@
 use skinflint_cache::Buf;
 
 use crate::{SEED, counting, cpu_ns, next};
-
-type Item = [u64; 3];
 
 trait Grows<T> {
     fn add(&mut self, items: &[T]);
@@ -84,11 +83,12 @@ fn play<T: Copy, G: Grows<T>>(
     let room: usize = all.iter().map(Grows::room).sum();
     let usable = after.usable - before.usable;
     println!(
-        "{{\"what\": \"buffers\", \"who\": \"{who}\", \"case\": \"{case}\", \"allocs\": {}, \"reallocs\": {}, \"moved\": {}, \"cumulative\": {}, \"used\": {used}, \"usable\": {usable}, \"slop\": {}, \"cpu_us\": {}, \"sum\": {total}}}",
+        "{{\"what\": \"buffers\", \"who\": \"{who}\", \"case\": \"{case}\", \"allocs\": {}, \"reallocs\": {}, \"moved\": {}, \"cumulative\": {}, \"given\": {}, \"used\": {used}, \"usable\": {usable}, \"slop\": {}, \"cpu_us\": {}, \"sum\": {total}}}",
         after.allocs - before.allocs,
         after.reallocs - before.reallocs,
         after.moved - before.moved,
         after.cumulative - before.cumulative,
+        after.given - before.given,
         usable - room as i64,
         ns / 1_000,
     );
@@ -98,14 +98,12 @@ fn play<T: Copy, G: Grows<T>>(
 pub fn run() {
     let mut state = SEED;
     let bytes: Vec<u8> = (0..100).map(|_| next(&mut state) as u8).collect();
-    let items: Vec<Item> = (0..1).map(|at| [at, at * 2, at * 3]).collect();
     // Many buffers of all lengths, small ones more often: what a document's runs of text are.
     let many: Vec<usize> = (0..20_000)
         .map(|_| (20.0 * 500f64.powf((next(&mut state) % 1_000) as f64 / 1_000.0)) as usize)
         .collect();
     let of_bytes = |bytes: &[u8]| bytes.iter().map(|b| u64::from(*b)).sum();
-    let of_items = |items: &[Item]| items.iter().map(|item| item[1]).sum();
-    for (case, lengths) in [("append 4 MB", vec![4_000_000]), ("many", many)] {
+    for (case, lengths) in [("append 4 MB", vec![4_000_000]), ("many", many.clone())] {
         play(("Buf", case), &lengths, &bytes, Buf::<u8>::new, of_bytes);
         play(("Vec", case), &lengths, &bytes, Vec::<u8>::new, of_bytes);
         play(
@@ -116,26 +114,25 @@ pub fn run() {
             of_bytes,
         );
     }
-    let lengths: Vec<usize> = (0..200).map(|at| 10 + at * 37).collect();
-    play(
-        ("Buf", "items of 24"),
-        &lengths,
-        &items,
-        Buf::<Item>::new,
-        of_items,
-    );
-    play(
-        ("Vec", "items of 24"),
-        &lengths,
-        &items,
-        Vec::<Item>::new,
-        of_items,
-    );
-    play(
-        ("just-enough", "items of 24"),
-        &lengths,
-        &items,
-        || JustEnough::<Item>(Vec::new()),
-        of_items,
-    );
+    items::<8>(&many);
+    items::<16>(&many);
+    items::<24>(&many);
+    items::<40>(&many);
+    items::<56>(&many);
+    items::<100>(&many);
+    items::<1000>(&many);
+}
+
+/// Items of so many bytes, pushed one at a time: one buffer of 4 MB, many of all lengths, and 200 whose lengths are
+/// evenly apart, up to 177 KB.
+fn items<const N: usize>(many: &[usize]) {
+    let of = |items: &[[u8; N]]| items.iter().map(|item| u64::from(item[N - 1])).sum();
+    let steps: Vec<usize> = (0..200).map(|at| (10 + at * 37) * 24).collect();
+    for (pattern, bytes) in [("one", &[4_000_000][..]), ("many", many), ("steps", &steps)] {
+        let case = format!("{pattern} of {N}");
+        let lengths: Vec<usize> = bytes.iter().map(|bytes| bytes.div_ceil(N)).collect();
+        let item = [[7u8; N]];
+        play(("Buf", &case), &lengths, &item, Buf::<[u8; N]>::new, of);
+        play(("Vec", &case), &lengths, &item, Vec::<[u8; N]>::new, of);
+    }
 }

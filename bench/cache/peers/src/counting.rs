@@ -1,7 +1,7 @@
 //! The system's allocator, with every call counted.
 //!
 //! ```text
-//!   alloc, realloc ─► calls, cumulative bytes        live: requested, usable; the most of usable
+//!   alloc, realloc ─► calls, cumulative bytes: requested, given        live: requested, usable; the most of usable
 //! ```
 //!
 //! C1  Counts are exact for one thread; the benches use one.
@@ -18,6 +18,7 @@ static ALLOCS: AtomicI64 = AtomicI64::new(0);
 static REALLOCS: AtomicI64 = AtomicI64::new(0);
 static MOVED: AtomicI64 = AtomicI64::new(0);
 static CUMULATIVE: AtomicI64 = AtomicI64::new(0);
+static GIVEN: AtomicI64 = AtomicI64::new(0);
 static REQUESTED: AtomicI64 = AtomicI64::new(0);
 static USABLE: AtomicI64 = AtomicI64::new(0);
 static MOST: AtomicI64 = AtomicI64::new(0);
@@ -33,6 +34,8 @@ pub struct Counts {
     pub moved: i64,
     /// Requested by all calls.
     pub cumulative: i64,
+    /// Usable bytes of the blocks that all calls gave.
+    pub given: i64,
     /// Requested bytes of live blocks.
     pub requested: i64,
     /// Usable bytes of live blocks.
@@ -47,6 +50,7 @@ pub fn counts() -> Counts {
         reallocs: REALLOCS.load(Relaxed),
         moved: MOVED.load(Relaxed),
         cumulative: CUMULATIVE.load(Relaxed),
+        given: GIVEN.load(Relaxed),
         requested: REQUESTED.load(Relaxed), // ORDER: as above
         usable: USABLE.load(Relaxed),       // ORDER: as above
     }
@@ -57,12 +61,16 @@ pub fn most_since() -> i64 {
     MOST.swap(USABLE.load(Relaxed), Relaxed) // ORDER: one thread
 }
 
-fn lives(block: *mut u8, requested: usize, sign: i64) {
+/// Counts a block that lives now (1), or no longer (−1); `is_new`: by a call that gave it.
+fn lives(block: *mut u8, requested: usize, sign: i64, is_new: bool) {
     if block.is_null() {
         return;
     }
     // SAFETY: a live block of the C library's malloc, which System is.
     let usable = unsafe { libc::malloc_usable_size(block.cast()) } as i64;
+    if is_new {
+        GIVEN.fetch_add(usable, Relaxed); // ORDER: one thread
+    }
     REQUESTED.fetch_add(sign * requested as i64, Relaxed); // ORDER: one thread, here and below
     let now = USABLE.fetch_add(sign * usable, Relaxed) + sign * usable; // ORDER: as above
     MOST.fetch_max(now, Relaxed); // ORDER: as above
@@ -75,27 +83,27 @@ unsafe impl GlobalAlloc for Counting {
         let block = unsafe { System.alloc(layout) };
         ALLOCS.fetch_add(1, Relaxed); // ORDER: one thread
         CUMULATIVE.fetch_add(layout.size() as i64, Relaxed); // ORDER: one thread
-        lives(block, layout.size(), 1);
+        lives(block, layout.size(), 1, true);
         block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        lives(block, layout.size(), -1);
+        lives(block, layout.size(), -1, false);
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        lives(block, layout.size(), -1);
+        lives(block, layout.size(), -1, false);
         // SAFETY: as the caller promises.
         let new = unsafe { System.realloc(block, layout, size) };
         match new.is_null() {
-            true => lives(block, layout.size(), 1),
+            true => lives(block, layout.size(), 1, false),
             false => {
                 REALLOCS.fetch_add(1, Relaxed); // ORDER: one thread
                 MOVED.fetch_add(i64::from(new != block), Relaxed); // ORDER: one thread
                 CUMULATIVE.fetch_add(size as i64, Relaxed); // ORDER: one thread
-                lives(new, size, 1);
+                lives(new, size, 1, true);
             }
         }
         new
