@@ -32,6 +32,14 @@ pub fn js(args: &JsArgs) -> Result<u8> {
     Err(error).with_context(|| format!("{}: cannot be started", host.display()))
 }
 
+/// The host that `skinflint tabs` drives.
+///
+/// # Errors
+/// If it is not built.
+pub fn driven_host(heap: Heap, malloc: Option<Malloc>) -> Result<PathBuf> {
+    host(chosen(heap, malloc, false)?)
+}
+
 /// Where a host is.
 ///
 /// # Errors
@@ -45,7 +53,11 @@ pub fn host(name: &str) -> Result<PathBuf> {
 
 /// The program that has what is asked for.
 fn program(args: &JsArgs) -> Result<&'static str> {
-    Ok(match (args.heap, args.malloc, args.pauses) {
+    chosen(args.heap, args.malloc, args.pauses)
+}
+
+fn chosen(heap: Heap, malloc: Option<Malloc>, pauses: bool) -> Result<&'static str> {
+    Ok(match (heap, malloc, pauses) {
         (Heap::Skinflint, None | Some(Malloc::Skinflint), _) => "skinflint-js",
         (Heap::Skinflint, Some(Malloc::System), _) => "skinflint-js-system",
         (Heap::Stock, Some(Malloc::Skinflint), true) => bail!(
@@ -97,7 +109,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn chosen(words: &[&str]) -> Result<&'static str> {
+    fn asked(words: &[&str]) -> Result<&'static str> {
         let words = ["js", "a.js"].iter().chain(words);
         program(&JsArgs::try_parse_from(words).expect("good options"))
     }
@@ -105,20 +117,20 @@ mod tests {
     #[test]
     fn each_choice_has_its_program() {
         let stock = ["--heap", "stock"];
-        assert_eq!(chosen(&[]).unwrap(), "skinflint-js");
-        assert_eq!(chosen(&["--pauses"]).unwrap(), "skinflint-js");
+        assert_eq!(asked(&[]).unwrap(), "skinflint-js");
+        assert_eq!(asked(&["--pauses"]).unwrap(), "skinflint-js");
         assert_eq!(
-            chosen(&["--malloc", "system"]).unwrap(),
+            asked(&["--malloc", "system"]).unwrap(),
             "skinflint-js-system"
         );
-        assert_eq!(chosen(&stock).unwrap(), "skinflint-js-stock");
+        assert_eq!(asked(&stock).unwrap(), "skinflint-js-stock");
         assert_eq!(
-            chosen(&[&stock[..], &["--pauses"]].concat()).unwrap(),
+            asked(&[&stock[..], &["--pauses"]].concat()).unwrap(),
             "skinflint-js-stock-pauses"
         );
         let both = [&stock[..], &["--malloc", "skinflint"]].concat();
-        assert_eq!(chosen(&both).unwrap(), "skinflint-js-stock-malloc");
-        let error = chosen(&[&both[..], &["--pauses"]].concat()).unwrap_err();
+        assert_eq!(asked(&both).unwrap(), "skinflint-js-stock-malloc");
+        let error = asked(&[&both[..], &["--pauses"]].concat()).unwrap_err();
         assert!(error.to_string().contains("leave out --malloc"), "{error}");
     }
 

@@ -75,8 +75,12 @@ pub enum ClockOf {
 #[command(name = "skinflint js", after_help = HELP, max_term_width = 100)]
 pub struct JsArgs {
     /// Programs; with more tabs than programs they take turns
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "driven", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+
+    /// Open and close tabs as lines on stdin say (js/host/src/driven.rs); for `skinflint tabs --browser js`
+    #[arg(long, conflicts_with_all = ["files", "tabs", "then", "close", "json", "pauses"])]
+    pub driven: bool,
 
     /// How many tabs are opened [default: one for each FILE]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]

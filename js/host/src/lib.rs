@@ -14,6 +14,7 @@
 pub mod args;
 mod clock;
 pub mod counted;
+mod driven;
 mod heap;
 mod jobs;
 mod natives;
@@ -66,6 +67,9 @@ pub fn environment() -> *const *const libc::c_char {
     unsafe { libc::environ.cast_const().cast() }
 }
 
+/// The engine's version (Cargo.toml pins it).
+const BOA: &str = "0.22.0";
+
 /// Runs the command line. Status: 0; 1 if a program failed; 2 for wrong use.
 pub fn main(build: Build) -> ExitCode {
     let args = match JsArgs::try_parse() {
@@ -99,6 +103,15 @@ pub fn main(build: Build) -> ExitCode {
 }
 
 fn engine_thread(args: &JsArgs, build: &Build) -> u8 {
+    if args.driven {
+        return match run::driven(args, build) {
+            Ok(()) => 0,
+            Err(error) => {
+                say(&format!("{error:#}"));
+                2
+            }
+        };
+    }
     let report = match run::run(args, build) {
         Ok(report) => report,
         Err(error) => {

@@ -34,6 +34,8 @@ const KEPT_BYTES: usize = 1 << 20;
 pub struct Output {
     /// Into the report rather than to the terminal.
     pub keep: bool,
+    /// To stderr, all of it: stdout is somebody else's.
+    aside: bool,
     lines: RefCell<Vec<String>>,
     bytes: Cell<usize>,
     cut: Cell<usize>,
@@ -48,9 +50,17 @@ impl Output {
         }
     }
 
+    /// For a terminal beside stdout.
+    pub fn aside() -> Self {
+        Output {
+            aside: true,
+            ..Output::default()
+        }
+    }
+
     fn line(&self, line: String, to_stderr: bool) {
         if !self.keep {
-            let done = if to_stderr {
+            let done = if to_stderr || self.aside {
                 writeln!(std::io::stderr(), "{line}")
             } else {
                 writeln!(std::io::stdout(), "{line}")

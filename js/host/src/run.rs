@@ -22,7 +22,9 @@ use anyhow::{Context as _, Result, bail};
 use crate::Build;
 use crate::args::{ClockOf, Close, Heap, JsArgs, Malloc};
 use crate::clock::{TabClock, cpu_time, resident_bytes};
+use crate::driven;
 use crate::heap::{self, Freed, Left, Placement, Settings};
+use crate::natives::Output;
 use crate::report::{Instant, ProgramRow, Report};
 use crate::tab::{Program, Tab};
 use crate::watch;
@@ -70,17 +72,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         Some(tabs) => tabs,
         None => files.len(),
     };
-    heap::log_as(args.gc_log, args.gc_log.is_some() && args.json);
-    heap::phase("open");
-    heap::start(&Settings {
-        stress: args.stress,
-        verify: args.verify,
-        sweep_in_pause: args.sweep_in_pause,
-        limit_bytes: args.limit,
-        no_separate: args.no_separate,
-        record: args.record_objects.clone(),
-        policy: args.policy.clone().map(|name| (name, args.policy_growth)),
-    })?;
+    start(args)?;
     let mut run = Run {
         args,
         clock: Rc::new(TabClock::new(args.clock == ClockOf::Cpu)),
@@ -115,7 +107,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
     Ok(Report {
         heap: heap::NAME,
         malloc: build.malloc,
-        boa: "0.22.0",
+        boa: crate::BOA,
         separate: (heap::NAME == "skinflint").then_some(!args.no_separate),
         programs,
         memory: run.memory,
@@ -136,6 +128,31 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         events,
         events_cut,
         cpu_ms: cpu_time().as_secs_f64() * 1e3,
+    })
+}
+
+/// Tabs as stdin says, with nothing to report.
+///
+/// # Errors
+/// As [`run`].
+pub fn driven(args: &JsArgs, build: &Build) -> Result<()> {
+    check(args, build)?;
+    start(args)?;
+    driven::drive(args)?;
+    heap::finish()
+}
+
+fn start(args: &JsArgs) -> Result<()> {
+    heap::log_as(args.gc_log, args.gc_log.is_some() && args.json);
+    heap::phase("open");
+    heap::start(&Settings {
+        stress: args.stress,
+        verify: args.verify,
+        sweep_in_pause: args.sweep_in_pause,
+        limit_bytes: args.limit,
+        no_separate: args.no_separate,
+        record: args.record_objects.clone(),
+        policy: args.policy.clone().map(|name| (name, args.policy_growth)),
     })
 }
 
@@ -182,8 +199,8 @@ fn program(path: &Path) -> Result<Program> {
 impl Run<'_> {
     fn tab(&mut self, program: &Program) {
         let number = self.tabs.len() + 1;
-        let (limit, keep) = (self.args.limit, self.args.json);
-        let mut tab = Tab::open(number, &program.path, limit, keep, &self.clock);
+        let (limit, output) = (self.args.limit, Output::new(self.args.json));
+        let mut tab = Tab::open(number, &program.path, limit, output, &self.clock);
         tab.run(program);
         self.tabs.push(tab);
     }

@@ -185,7 +185,7 @@ impl Tab {
         number: usize,
         file: &Path,
         limit: Option<usize>,
-        keep_output: bool,
+        output: Output,
         clock: &Rc<TabClock>,
     ) -> Tab {
         let mut tab = Tab {
@@ -194,7 +194,7 @@ impl Tab {
             failure: None,
             result: None,
             cpu: Duration::ZERO,
-            output: Rc::new(Output::new(keep_output)),
+            output: Rc::new(output),
             engine: None,
             on_close: Rc::default(),
             rejections: Rc::default(),
