@@ -149,6 +149,11 @@ pub fn purger_passes() -> u32 {
     purger::PASSES.load(Ordering::Relaxed)
 }
 
+/// Which heap this thread allocates from: its address; 0 before it has one.
+pub fn own_heap() -> usize {
+    tls::get().addr()
+}
+
 /// Heaps there are, with a thread or without.
 pub fn heaps() -> usize {
     state::heaps().count()

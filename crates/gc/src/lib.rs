@@ -48,7 +48,7 @@
 //!
 //! Files: [`layout`] where things lie · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells ·
 //! `heap` allocation · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
-//! when · `timer` rest and pressure · `cc` counted natives · `world` · `verify` · `typed` the safe side · `policy` a space
+//! when · `timer`, `stop` rest and pressure · `cc` counted natives · `world` · `verify` · `typed` the safe side · `policy` a space
 //! of its own for objects of many sizes.
 //!
 //! [`snapshot`] heap snapshots, retaining paths ([`Retainers`]) · [`census`] sums by kind.
@@ -85,6 +85,7 @@ mod roots;
 pub mod snapshot;
 mod source;
 mod space;
+mod stop;
 mod sweep;
 mod sweeper;
 mod sync;

@@ -9,7 +9,8 @@
 //!   then   weak cells whose object was not reached are emptied
 //! ```
 //!
-//! M1  An edge leads to the first byte of an object of some heap of the world, and nowhere else.
+//! M1  An edge leads to the first byte of an object of some heap of the world, and nowhere else; its pointer may be
+//!     used for the whole chunk.
 //! M2  Only heaps of the set are marked. Objects of other heaps count as reached.
 //! M3  The native stack does not grow with the heap: a list of ten million nodes is popped one by one. The mark
 //!     stack has a bound, too; beyond it arenas are delayed, which needs no memory but a bit.
@@ -159,7 +160,8 @@ impl Tracer {
         self.reach.get(heap as usize).copied().unwrap_or_default()
     }
 
-    /// Tells an edge: the first byte of an object (M1). Cost: a comparison and a store; the object is looked at
+    /// Tells an edge: the first byte of an object (M1), by the pointer that its allocation gave, or one that was made
+    /// from that without a reference between: what is known of the object lies beside it, in its chunk. Cost: a comparison and a store; the object is looked at
     /// later, when it has come into the cache.
     #[inline]
     pub fn edge(&mut self, object: NonNull<u8>) {

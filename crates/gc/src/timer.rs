@@ -19,13 +19,14 @@
 //! Not here: thresholds (`trigger`), giving back in passing (`heap`: poll).
 
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::Busy;
 use crate::heap::Heap;
 use crate::layout::CHUNK_BYTES;
+use crate::stop::Stop;
 use crate::trigger::{Reason, Rest};
 use crate::world::World;
 
@@ -121,7 +122,7 @@ pub(crate) fn collect_due(
 /// A thread that asks: it calls a closure each period, until it is dropped, and does nothing else. The closure wakes
 /// the host's loop, which calls `tick`; heaps are its thread's.
 pub struct Asker {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -135,21 +136,11 @@ impl Asker {
         period: Duration,
         mut ask: impl FnMut() + Send + 'static,
     ) -> std::io::Result<Asker> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stop = Arc::new(Stop::new());
         let heard = stop.clone();
         let run = move || {
-            let (stopped, bell) = &*heard;
-            let mut guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-            while !*guard {
-                let waited = bell.wait_timeout_while(guard, period, |stopped| !*stopped);
-                let (again, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                if timeout.timed_out() {
-                    drop(again);
-                    ask();
-                    guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-                } else {
-                    guard = again;
-                }
+            while !heard.rest(period) {
+                ask();
             }
         };
         let thread = std::thread::Builder::new()
@@ -165,8 +156,7 @@ impl Asker {
 impl Drop for Asker {
     /// Waits for a closure that runs.
     fn drop(&mut self) {
-        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.1.notify_all();
+        self.stop.stop();
         if let Some(thread) = self.thread.take() {
             // A closure that panicked has said so.
             let _ = thread.join();

@@ -119,7 +119,13 @@ impl Shared {
         heaps.get(id as usize)?.as_ref()?.upgrade()
     }
 
-    /// The object that an address lies in. The cells of spans that are not retired count as objects.
+    /// The number of the heap of this world in whose chunks an address lies.
+    pub(crate) fn owner_of(&self, addr: usize) -> Option<u32> {
+        let (_, owner) = self.source.find(addr)?;
+        self.has(owner).then_some(owner)
+    }
+
+    /// The object that an address lies in. Nothing of its heap is with the sweeper. The cells of spans that are not retired count as objects.
     pub(crate) fn object_at(&self, addr: usize) -> Option<NonNull<u8>> {
         let (chunk, owner) = self.source.find(addr)?;
         // Another world's chunk is another thread's, perhaps: not even its head is looked at.

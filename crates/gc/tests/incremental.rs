@@ -23,6 +23,8 @@ use skinflint_gc::{
 /// An object of the core: two edges and a pair.
 #[repr(C)]
 struct Head {
+    /// Its own address, as it was allocated: a reference may not be used for more than the object.
+    here: NonNull<Head>,
     number: u64,
     edges: Cell<[Option<NonNull<Head>>; 2]>,
     pair: Pair,
@@ -68,6 +70,7 @@ fn head<'a>(heap: &Heap, number: u64, edges: [Option<NonNull<Head>>; 2]) -> &'a 
     unsafe {
         let object = heap.alloc(&KIND).expect("memory").cast::<Head>();
         object.write(Head {
+            here: object,
             number,
             edges: Cell::new(edges),
             pair: Pair::default(),
@@ -77,7 +80,7 @@ fn head<'a>(heap: &Heap, number: u64, edges: [Option<NonNull<Head>>; 2]) -> &'a 
 }
 
 fn at(head: &Head) -> NonNull<Head> {
-    NonNull::from(head)
+    head.here
 }
 
 fn edges(edges: u64) -> Budget {

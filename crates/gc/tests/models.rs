@@ -1,12 +1,14 @@
-//! The hand-over between a heap's thread and the sweeper, under loom: every order in which they can meet.
+//! What threads of the heap share, under loom: every order in which they can meet.
 //!
 //! ```text
-//!   handover.rs ──(the very file)──► here, with loom's locks; an item is a cell that loom watches
+//!   handover.rs, stop.rs ──(the very files)──► here, with loom's locks; an item is a cell that loom watches
 //! ```
 //!
 //! M1  An item's cell is written by whoever has it: two accesses that the hand-over does not order fail.
 //! M2  Each item is swept once, whoever did it, and none is lost.
 //! M3  A sleeper sleeps until it is woken: a lost wake-up is a deadlock, which loom finds.
+//! M4  Finalizers that allocate while the sweeper has arenas, heaps that share a sweeper, and an end in the middle are
+//!     cycles like any other.
 //!
 //! Run by `make model-test`. Not here: what a sweep does.
 #![cfg(loom)]
@@ -19,10 +21,13 @@ use loom::thread;
 
 #[path = "../src/handover.rs"]
 mod handover;
+#[path = "../src/stop.rs"]
+mod stop;
 #[path = "../src/sync.rs"]
 mod sync;
 
 use handover::{Bell, Handover};
+use stop::Stop;
 
 const PREEMPTIONS: usize = 3;
 
@@ -131,5 +136,95 @@ fn what_was_rung_before_the_end_is_heard() {
             // SAFETY: M1.
             item.0.with(|times| unsafe { assert_eq!(*times, 1) });
         }
+    });
+}
+
+/// Two heaps of a world have one sweeper: each waits for its own items only, and finds them swept.
+#[test]
+fn two_heaps_with_one_sweeper() {
+    check(|| {
+        let bell = Arc::new(Bell::new());
+        let other = bell.clone();
+        let thread = thread::spawn(move || sweeper(&other));
+        let heaps: [Shared; 2] = [Arc::new(Handover::new()), Arc::new(Handover::new())];
+        let sets = [items(2), items(1)];
+        for (heap, all) in heaps.iter().zip(&sets) {
+            heap.offer(0, all.clone());
+            bell.ring(heap.clone());
+        }
+        for (heap, all) in heaps.iter().zip(&sets) {
+            while let Some(item) = heap.claim(0) {
+                sweep(&item);
+            }
+            heap.wait_quiet();
+            for item in all {
+                // SAFETY: M1.
+                item.0.with(|times| unsafe { assert_eq!(*times, 1) });
+            }
+        }
+        bell.close();
+        thread.join().expect("the sweeper ends");
+    });
+}
+
+/// What was swept is used again at once, while the rest is still with the sweeper: as an allocation does, which takes
+/// over what is done and writes into it.
+#[test]
+fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
+    check(|| {
+        let bell = Arc::new(Bell::new());
+        let handover: Shared = Arc::new(Handover::new());
+        let other = bell.clone();
+        let thread = thread::spawn(move || sweeper(&other));
+        let all = items(3);
+        handover.offer(0, all.clone());
+        bell.ring(handover.clone());
+        let mut mine = Vec::new();
+        for _ in 0..2 {
+            // Any of them may be with the sweeper still; those that come are the heap's own.
+            for item in handover.take_done(0) {
+                sweep(&item);
+                mine.push(item);
+            }
+            if handover.is_quiet() {
+                break;
+            }
+            thread::yield_now();
+        }
+        handover.wait_quiet();
+        let pending = std::iter::from_fn(|| handover.claim(0)).count();
+        let done: usize = handover.take_all_done().iter().map(Vec::len).sum();
+        assert_eq!(mine.len() + pending + done, all.len(), "M2");
+        // Twice: by the sweeper, and by the allocation.
+        for item in &mine {
+            // SAFETY: M1.
+            item.0.with(|times| unsafe { assert_eq!(*times, 2) });
+        }
+        bell.close();
+        thread.join().expect("the sweeper ends");
+    });
+}
+
+/// The clock ticks, the owner stops: the thread ends, and what it did is seen by who has joined it.
+#[test]
+fn a_stop_is_heard_whenever_it_comes() {
+    check(|| {
+        let stop = Arc::new(Stop::new());
+        let done = Arc::new(Item(UnsafeCell::new(0)));
+        let (heard, count) = (stop.clone(), done.clone());
+        let asker = thread::spawn(move || {
+            // As many ticks as there are, and no more.
+            while !heard.rest(std::time::Duration::ZERO) {
+                sweep(&count);
+            }
+        });
+        let ticking = stop.clone();
+        let clock = thread::spawn(move || ticking.tick());
+        stop.stop();
+        asker.join().expect("it ends");
+        // SAFETY: M1: nothing is done after the join.
+        let times = done.0.with(|times| unsafe { *times });
+        assert!(times <= 1, "one tick, {times} times");
+        clock.join().expect("it ends");
     });
 }

@@ -27,6 +27,8 @@ const MANY: usize = if cfg!(miri) { 600 } else { 1_000_000 };
 /// An object of the core: as many edges as it likes, outside of the heap.
 struct Table {
     edges: RefCell<Vec<NonNull<u8>>>,
+    /// Its own address, as it was allocated.
+    here: NonNull<u8>,
     /// Edges told by the longest call, and calls for a part.
     longest: Cell<usize>,
     parts: Cell<usize>,
@@ -106,6 +108,7 @@ fn table<'a>(count: usize, verify: bool) -> (Rc<Heap>, &'a Table) {
         let object = heap.alloc(&TABLE).expect("memory");
         object.cast::<Table>().write(Table {
             edges: RefCell::new(edges),
+            here: object,
             longest: Cell::new(0),
             parts: Cell::new(0),
         });
@@ -175,7 +178,7 @@ fn moves(barrier: impl Fn(&Heap, NonNull<u8>, NonNull<u8>)) {
             edges.swap_remove(0);
             edges[0]
         };
-        barrier(&heap, NonNull::from(table).cast(), moved);
+        barrier(&heap, table.here, moved);
         while heap.mark_step(edges(1)) == Progress::More {}
         heap.finish_marking(&mut ()).expect("idle");
     }

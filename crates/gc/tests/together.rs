@@ -24,6 +24,8 @@ use skinflint_gc::{
 /// An object of the core with two edges.
 #[repr(C)]
 struct Head {
+    /// Its own address, as it was allocated: a reference may not be used for more than the object.
+    here: NonNull<Head>,
     number: u64,
     edges: Cell<[Option<NonNull<Head>>; 2]>,
 }
@@ -61,6 +63,7 @@ fn head<'a>(heap: &Heap, number: u64, edges: [Option<NonNull<Head>>; 2]) -> &'a 
     unsafe {
         let object = heap.alloc(&KIND).expect("memory").cast::<Head>();
         object.write(Head {
+            here: object,
             number,
             edges: Cell::new(edges),
         });
@@ -69,7 +72,7 @@ fn head<'a>(heap: &Heap, number: u64, edges: [Option<NonNull<Head>>; 2]) -> &'a 
 }
 
 fn at(head: &Head) -> NonNull<Head> {
-    NonNull::from(head)
+    head.here
 }
 
 fn edges(edges: u64) -> Budget {
@@ -289,6 +292,10 @@ object! {
     }
 }
 
+object! {
+    struct Bag<'gc> { nodes: Locked<Vec<Gc<'gc, Node<'gc>>>> }
+}
+
 fn node<'gc>(cx: Cx<'gc>, number: u64) -> Gc<'gc, Node<'gc>> {
     let node = Node {
         next: Slot::new(None),
@@ -454,6 +461,37 @@ fn the_entries_of_what_ended_together_are_no_roots_later() {
         after(at_once, swept);
         after(sliced, swept);
     }
+}
+
+/// What is written into an object whose arena the sweeper may have, while another heap is marked: nothing is asked of
+/// that arena. (Under Miri a look at its bits is a race.)
+#[test]
+fn a_write_beside_the_sweeper_looks_at_nothing_that_it_has() {
+    let runtime = Runtime::new(Config::default());
+    let (marked, _kept) = tenant(&runtime, "marked");
+    let (swept, other) = tenant(&runtime, "swept");
+    let holder: Handle<Bag<'static>> = swept.enter(|cx| {
+        let bag = || {
+            cx.alloc(Bag {
+                nodes: Locked::default(),
+            })
+            .expect("memory")
+        };
+        (0..5).for_each(|_| assert!(bag().nodes.borrow().is_empty()));
+        cx.keep(bag(), "bag")
+    });
+    // SAFETY: typed objects, written with barriers.
+    let begun = unsafe { marked.heap().begin_marking(Reason::Asked, &mut ()) };
+    assert_eq!(begun, Ok(true));
+    swept.collect().expect("at rest");
+    swept.enter(|cx| {
+        let bag = holder.open(cx).expect("its own");
+        let node = other.open(cx).expect("its own");
+        (0..20).for_each(|_| bag.nodes.borrow_mut(cx).push(node));
+    });
+    while marked.mark_step(edges(3)) != Progress::Off {}
+    swept.collect().expect("at rest");
+    assert_eq!(swept.heap().holds().objects, 2);
 }
 
 #[test]

@@ -63,9 +63,12 @@ impl Shared {
     #[cold]
     pub(crate) fn written<T: Trace>(&self, part: &T) {
         let addr = core::ptr::from_ref(part).addr();
-        if let Some(object) = self.object_at(addr) {
-            // The barrier of its own heap, whoever has written.
-            if let Some(heap) = self.heap(heap_of(object)) {
+        if let Some(owner) = self.owner_of(addr) {
+            // The barrier of its own heap, whoever has written. Where that is not marked the sweeper may have the
+            // object's arena, and its bits are not to be looked at (I5).
+            if let Some(heap) = self.heap(owner).filter(|heap| heap.is_marking())
+                && let Some(object) = self.object_at(addr)
+            {
                 heap.changed(object);
             }
             return;

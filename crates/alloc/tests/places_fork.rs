@@ -1,0 +1,282 @@
+//! Places and fork: a place of before it does nothing in the child, and no two threads there come to one heap.
+//!
+//! ```text
+//!   parent   thread ─ own heap, place, other place ─┬─ goes on as before
+//!                                                   └─► child: the heap that was entered is the thread's; the rest is idle
+//! ```
+//!
+//! N1  One at a time (a lock), in a program of their own.
+//! N2  Forks come through `pthread_atfork`, as in a program that has loaded the allocator; a child says by its status
+//!     whether all went well, within a minute.
+//! N3  Whose a heap is, is looked at: where two threads had the same one it would take a rare meeting to see more.
+//!
+//! Not here: places without forks (`places`), forks without places (`engine`).
+
+use std::sync::{Mutex, MutexGuard};
+
+use skinflint_alloc as alloc;
+use skinflint_alloc::Place;
+use skinflint_alloc::check::{check_invariants, heaps, own_heap};
+
+#[global_allocator]
+static MALLOC: alloc::Skinflint = alloc::Skinflint;
+
+static ONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// N2: `act` in a child, which has to come to its end.
+fn in_child(act: impl FnOnce()) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the three are made for that.
+        let registered = unsafe {
+            let (before, parent, child) = (
+                alloc::fork::prepare,
+                alloc::fork::parent,
+                alloc::fork::child,
+            );
+            libc::pthread_atfork(Some(before), Some(parent), Some(child))
+        };
+        assert_eq!(registered, 0);
+    });
+    // SAFETY: the child allocates by this allocator only, and ends by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::alarm(60);
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+            libc::_exit(i32::from(ended.is_err()));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child's status");
+}
+
+/// Drops something of the parent's in a child.
+///
+/// # Safety
+/// In a child nobody uses or drops it again.
+unsafe fn drop_here<T>(it: &T) {
+    // SAFETY: as the caller promises.
+    drop(unsafe { core::ptr::read(it) });
+}
+
+/// Blocks whose first and last bytes say whose they are.
+struct Marked(u8, Vec<Vec<u8>>);
+
+impl Marked {
+    fn new(mark: u8) -> Marked {
+        Marked(mark, Vec::new())
+    }
+
+    fn grow(&mut self, count: usize) {
+        let sizes = (0..count).map(|n| 16 + n * 37 % 900);
+        self.1.extend(sizes.map(|size| vec![self.0; size]));
+    }
+
+    fn check(&self) {
+        let ends = |block: &Vec<u8>| (block[0], block[block.len() - 1]);
+        assert!(self.1.iter().all(|block| ends(block) == (self.0, self.0)));
+    }
+}
+
+fn whole() {
+    check_invariants(3).unwrap_or_else(|broken| panic!("{broken:x?}"));
+}
+
+/// N3: adopts every heap that has no thread, and more, and none of them twice nor this thread's; then uses them, on
+/// threads too.
+fn nobody_shares() {
+    let mine = own_heap();
+    let new: Vec<Place> = (0..heaps() + 2)
+        .map(|_| Place::new().expect("memory"))
+        .collect();
+    let mut seen = vec![mine];
+    for place in &new {
+        let _inside = place.enter();
+        assert!(!seen.contains(&own_heap()), "a heap has two users");
+        seen.push(own_heap());
+        Marked::new(7).grow(50);
+    }
+    assert_eq!(own_heap(), mine);
+    drop(new);
+    let threads = (0..4).map(|_| {
+        std::thread::spawn(move || {
+            let mut theirs = Marked::new(8);
+            theirs.grow(200);
+            theirs.check();
+            assert_ne!(own_heap(), mine);
+        })
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().expect("it has a heap of its own");
+    }
+}
+
+/// A place of before the fork, in the child: to enter and to leave it changes nothing.
+fn does_nothing(place: &Place) {
+    let mine = own_heap();
+    let inside = place.enter();
+    assert_eq!(own_heap(), mine, "a place of before the fork was entered");
+    drop(inside);
+    assert_eq!(own_heap(), mine);
+}
+
+/// What a child may do with a place of before the fork, and what that place is to it.
+#[test]
+fn places_of_before_a_fork_do_nothing_in_the_child() {
+    let _alone = alone();
+    let place = Place::new().expect("memory");
+    let mut blocks = Marked::new(1);
+    let mut outside = Marked::new(2);
+    {
+        let _inside = place.enter();
+        blocks.grow(5_000);
+    }
+    outside.grow(5_000);
+    for round in 0..4 {
+        // With blocks that were freed from outside, and are not drained yet.
+        blocks.1.truncate(blocks.1.len() - 100);
+        in_child(|| {
+            whole();
+            blocks.check();
+            outside.check();
+            if round % 2 == 0 {
+                does_nothing(&place);
+                nobody_shares();
+                // SAFETY: not used again.
+                unsafe { drop_here(&place) };
+                nobody_shares();
+            }
+            blocks.grow(1_000);
+            outside.grow(1_000);
+            blocks.check();
+            outside.check();
+            // SAFETY: not used again.
+            unsafe { drop_here(&blocks) };
+            whole();
+            // SAFETY: not used again.
+            unsafe { drop_here(&outside) };
+            alloc::trim();
+            whole();
+        });
+        blocks.check();
+        outside.check();
+        whole();
+        let _inside = place.enter();
+        blocks.grow(200);
+    }
+    drop(place);
+    drop(blocks);
+    whole();
+}
+
+/// A fork in a place: it is where the child's thread allocates from then on, and no other's.
+#[test]
+fn a_place_that_is_entered_at_a_fork_stays_the_childs_thread() {
+    let _alone = alone();
+    let (place, other) = (Place::new().expect("memory"), Place::new().expect("memory"));
+    let mut blocks = Marked::new(1);
+    let inside = place.enter();
+    let within = other.enter();
+    blocks.grow(3_000);
+    in_child(|| {
+        whole();
+        blocks.grow(500);
+        let mine = own_heap();
+        // SAFETY: not used again.
+        unsafe { drop_here(&within) };
+        // SAFETY: as above.
+        unsafe { drop_here(&inside) };
+        assert_eq!(
+            own_heap(),
+            mine,
+            "what was entered at the fork is the thread's"
+        );
+        nobody_shares();
+        blocks.grow(500);
+        does_nothing(&place);
+        // SAFETY: as above.
+        unsafe { drop_here(&place) };
+        // SAFETY: as above.
+        unsafe { drop_here(&other) };
+        let new = Place::new().expect("memory");
+        nobody_shares();
+        // And a child of the child, in a place of its own.
+        let entered = new.enter();
+        blocks.grow(500);
+        in_child(|| {
+            whole();
+            // SAFETY: not used again.
+            unsafe { drop_here(&entered) };
+            does_nothing(&new);
+            nobody_shares();
+            blocks.grow(500);
+            blocks.check();
+        });
+        drop(entered);
+        blocks.check();
+        // SAFETY: not used again.
+        unsafe { drop_here(&blocks) };
+        whole();
+    });
+    blocks.check();
+    drop(blocks);
+    drop(within);
+    drop(inside);
+    whole();
+}
+
+/// Forks while another thread goes in and out of its places: the child has none of them, and all of their blocks.
+#[test]
+fn forks_while_other_threads_change_places() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let _alone = alone();
+    let done = AtomicBool::new(false);
+    let place = Place::new().expect("memory");
+    let mut blocks = Marked::new(1);
+    std::thread::scope(|scope| {
+        for mark in 10..12 {
+            let done = &done;
+            scope.spawn(move || {
+                // ORDER: a flag that stands alone.
+                while !done.load(Ordering::Relaxed) {
+                    let places = [Place::new().expect("memory"), Place::new().expect("memory")];
+                    let mut theirs = Marked::new(mark);
+                    for turn in 0..60 {
+                        let _inside = places[turn % 2].enter();
+                        theirs.grow(10);
+                        theirs.1.swap_remove(turn % theirs.1.len());
+                    }
+                    theirs.check();
+                }
+            });
+        }
+        for _ in 0..10 {
+            let inside = place.enter();
+            blocks.grow(100);
+            in_child(|| {
+                whole();
+                // SAFETY: not used again.
+                unsafe { drop_here(&inside) };
+                nobody_shares();
+                blocks.grow(100);
+                blocks.check();
+                // SAFETY: not used again.
+                unsafe { drop_here(&blocks) };
+                whole();
+            });
+            drop(inside);
+        }
+        done.store(true, Ordering::Relaxed); // ORDER: as above
+    });
+    blocks.check();
+    whole();
+}
