@@ -104,7 +104,6 @@ impl Local {
             let (pause_ns, cpu_ns) = begun.elapsed();
             {
                 let totals = &mut self.log.borrow_mut().totals;
-                totals.by_count += queued as u64;
                 totals.slice_ns += pause_ns;
                 totals.longest_slice_ns = totals.longest_slice_ns.max(pause_ns);
             }

@@ -111,7 +111,7 @@ fn end_values(pairs: Vec<Erased>) {
 impl Local {
     /// Works the queue off, at most `most` objects; how many it was.
     pub(crate) fn end_queued(&self, most: usize) -> usize {
-        let mut done = 0;
+        let (mut done, mut by_count) = (0, 0);
         while done < most {
             // The borrow is not held: ending one queues others.
             let next = self.queue.borrow_mut().pop();
@@ -136,10 +136,13 @@ impl Local {
                     }
                     drop_value(object);
                 }
+                // One that had ended was found by an examination, and waited for its last handle.
+                by_count += 1;
             }
             head.clear(QUEUED);
             self.free(object);
         }
+        self.log.borrow_mut().totals.by_count += by_count;
         done
     }
 

@@ -117,6 +117,11 @@ impl Objects {
         self.placed.borrow().is_marked(object.cast())
     }
 
+    /// Bytes of pages.
+    pub(crate) fn committed_bytes(&self) -> usize {
+        self.placed.borrow().committed_bytes()
+    }
+
     pub(crate) fn clear_marks(&self) {
         self.placed.borrow_mut().clear_marks();
     }

@@ -237,7 +237,7 @@ impl Tenant {
             system_bytes: self.heap.bytes[1].get(),
             user_bytes: self.heap.bytes[0].get(),
             objects: self.heap.objects(),
-            chunks: self.heap.heap.chunk_count(),
+            chunks: self.heap.heap.chunk_count() + self.heap.placed_chunks(),
             client_bytes: client.map_or(0, |client| client()),
             collections: self.heap.collections.get(),
         }

@@ -333,6 +333,13 @@ impl Tenant {
         }
     }
 
+    /// Megabytes of a policy's pages.
+    pub(crate) fn placed_chunks(&self) -> usize {
+        self.placed
+            .as_ref()
+            .map_or(0, |placed| placed.committed_bytes().div_ceil(1 << 20))
+    }
+
     fn of_policy(&self) -> &Objects {
         let placed = self.placed.as_deref();
         placed.expect("an object that a policy placed is of a tenant with a policy")

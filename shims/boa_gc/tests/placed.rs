@@ -221,6 +221,8 @@ fn what_no_policy_places_lies_in_the_heap_and_is_counted() {
         let placement = tenant.placement().expect("a policy");
         assert_eq!((placement.told.objects, placement.outside_objects), (1, 2));
         assert_eq!(tenant.row().objects, 3);
+        // A page of 256 KiB, and the heap's chunk for the other two.
+        assert!(tenant.row().chunks >= 2);
         assert_eq!((aligned.0, huge.0[19_999], small.0[1]), (3, 5, 6));
         drop((huge, small));
         let ended = tenant.end();
