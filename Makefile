@@ -3,8 +3,8 @@
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make test      everything that must hold: builds, all tests, the rules of the repository
 #   make shim-test   Boa's collector interface on our heap: its tests (part of `make test`)
-#   make model-test  rings, locks, frees by other threads and sweeping under loom: all meetings with up
-#                    to three preemptions (a minute)
+#   make model-test  rings, locks, frees by other threads, sweeping and what caches share under loom: all meetings
+#                    with up to three preemptions (a minute)
 #   make miri-test  the garbage-collected heap and counted natives under Miri (nightly; half an hour)
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
@@ -139,6 +139,8 @@ model-test:
 	  $(CARGO) test --locked -p skinflint-alloc --release --test models
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 	  $(CARGO) test --locked -p skinflint-gc --release --test models
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+	  $(CARGO) test --locked -p skinflint-cache --release --test models
 
 # A directory of its own: Miri builds the standard library for itself.
 miri-test:

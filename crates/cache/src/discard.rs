@@ -11,22 +11,25 @@
 //! P3  `decoded_bytes` of the set is the sum over its decoded items, by [`HeapBytes`]; sources are counted apart.
 //! P4  The set knows its decoded items only: a tick costs what is decoded, not what there is.
 //! P5  A decoded form is dropped with no lock held.
+//! P6  The set's list has each item once at most, however often it was decoded again (`pin`, N3).
 //!
 //! Source: Firefox 3 and later, which drop decoded images after a short time and keep the compressed data; 10 s is
 //! Firefox's wait (`image.mem.discardable`, `image.mem.surfacecache.min_expiration_ms` are its settings).
 //!
-//! Not here: decoders (`pictures`).
+//! Not here: decoders (`pictures`), pins and turns (`pin`).
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use skinflint_base::sync::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::bus::{Ask, Level, Listener, Rebuild};
 use crate::measure::HeapBytes;
+use crate::pin::{Pin, Pins};
 use crate::store::Clock;
+use crate::sync::locked;
 
 /// How a source becomes what is used.
 pub trait Decode: Send + Sync + 'static {
@@ -42,20 +45,11 @@ pub trait Decode: Send + Sync + 'static {
     fn decode(&self, source: &[u8]) -> Result<Self::Output, Self::Error>;
 }
 
-struct State<T> {
-    decoded: Option<Arc<T>>,
-    bytes: usize,
-    decoding: bool,
-    pins: usize,
-    used_ms: u64,
-}
-
 struct Item<D: Decode> {
     source: Box<[u8]>,
     how: D,
     set: Arc<Inner>,
-    state: Mutex<State<D::Output>>,
-    changed: Condvar,
+    pins: Pins<Arc<D::Output>>,
 }
 
 #[derive(Default)]
@@ -77,16 +71,12 @@ struct Inner {
     decoded: Mutex<Vec<Weak<dyn Sweep>>>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// An item, as its set sees it.
 trait Sweep: Send + Sync {
     /// When it was last used; `None`: it is pinned, or not decoded. Does not wait.
     fn idle_since_ms(&self) -> Option<u64>;
-    /// Whether it is decoded.
-    fn is_decoded(&self) -> bool;
+    /// Whether it stays in the list.
+    fn stays(&self) -> bool;
     /// Drops what is decoded, unless it is pinned; returns its bytes.
     fn discard(&self) -> usize;
     /// Bytes of what is decoded, measured now.
@@ -142,14 +132,7 @@ impl Discards {
             source,
             how,
             set: Arc::clone(&self.0),
-            state: Mutex::new(State {
-                decoded: None,
-                bytes: 0,
-                decoding: false,
-                pins: 0,
-                used_ms: 0,
-            }),
-            changed: Condvar::new(),
+            pins: Pins::new(),
         }))
     }
 
@@ -169,7 +152,7 @@ impl Discards {
         let mut idle: Vec<(u64, Arc<dyn Sweep>)> = {
             let mut decoded = locked(&self.0.decoded);
             let all: Vec<Arc<dyn Sweep>> = decoded.iter().filter_map(Weak::upgrade).collect();
-            decoded.retain(|item| item.upgrade().is_some_and(|item| item.is_decoded()));
+            decoded.retain(|item| item.upgrade().is_some_and(|item| item.stays()));
             all.into_iter()
                 .filter_map(|item| Some((item.idle_since_ms()?, item)))
                 .collect()
@@ -254,30 +237,29 @@ impl<D: Decode> Discardable<D> {
     pub fn pin(&self) -> Result<Pinned<D>, D::Error> {
         let item = &self.0;
         item.set.counts.pins.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
-        let mut state = locked(&item.state);
-        loop {
-            if let Some(value) = &state.decoded {
-                let value = Arc::clone(value);
-                state.pins += 1;
+        let turn = match item.pins.pin() {
+            Pin::There(value) => {
                 return Ok(Pinned {
                     item: Arc::clone(item),
                     value: Some(value),
                 });
             }
-            if !state.decoding {
-                break;
-            }
-            state = item
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        state.decoding = true;
-        drop(state);
-        let turn = Turn(item);
+            Pin::Decode(turn) => turn,
+        };
         let begin = Instant::now();
         let value = Arc::new(item.how.decode(&item.source)?);
-        drop(turn.decoded(value.clone(), begin.elapsed()));
+        let (bytes, took) = (value.heap_bytes(), begin.elapsed());
+        let counts = &item.set.counts;
+        counts.decodes.fetch_add(1, Ordering::Relaxed); // ORDER: statistics, here and below
+        counts
+            .decode_ns
+            .fetch_add(took.as_nanos() as u64, Ordering::Relaxed); // ORDER: as above
+        counts.decoded_bytes.fetch_add(bytes, Ordering::Relaxed); // ORDER: as above
+        if turn.decoded(value.clone(), bytes) {
+            let weak: Weak<Item<D>> = Arc::downgrade(item);
+            locked(&item.set.decoded).push(weak);
+        }
+        drop(turn);
         Ok(Pinned {
             item: Arc::clone(item),
             value: Some(value),
@@ -296,7 +278,7 @@ impl<D: Decode> Discardable<D> {
 
     /// Whether it is decoded now.
     pub fn is_decoded(&self) -> bool {
-        self.0.is_decoded()
+        self.0.pins.is_decoded()
     }
 }
 
@@ -309,66 +291,23 @@ impl<D: Decode> HeapBytes for Discardable<D> {
     }
 }
 
-/// The right to decode, which ends however decoding ends (P2).
-struct Turn<'a, D: Decode>(&'a Arc<Item<D>>);
-
-impl<D: Decode> Turn<'_, D> {
-    /// It went well: the form is there, with a first pin.
-    fn decoded(self, value: Arc<D::Output>, took: Duration) -> Self {
-        let item = self.0;
-        let bytes = value.heap_bytes();
-        let counts = &item.set.counts;
-        counts.decodes.fetch_add(1, Ordering::Relaxed); // ORDER: statistics, here and below
-        counts
-            .decode_ns
-            .fetch_add(took.as_nanos() as u64, Ordering::Relaxed); // ORDER: as above
-        counts.decoded_bytes.fetch_add(bytes, Ordering::Relaxed); // ORDER: as above
-        let mut state = locked(&item.state);
-        state.decoded = Some(value);
-        state.bytes = bytes;
-        state.pins += 1;
-        drop(state);
-        let weak: Weak<Item<D>> = Arc::downgrade(item);
-        locked(&item.set.decoded).push(weak);
-        self
-    }
-}
-
-impl<D: Decode> Drop for Turn<'_, D> {
-    fn drop(&mut self) {
-        locked(&self.0.state).decoding = false;
-        self.0.changed.notify_all();
-    }
-}
-
 impl<D: Decode> Sweep for Item<D> {
     fn idle_since_ms(&self) -> Option<u64> {
-        let state = self.state.try_lock().ok()?;
-        (state.pins == 0 && state.decoded.is_some()).then_some(state.used_ms)
+        self.pins.idle_since_ms()
     }
 
-    fn is_decoded(&self) -> bool {
-        // Somebody is at it: it is or will be.
-        self.state
-            .try_lock()
-            .map_or(true, |state| state.decoded.is_some())
+    fn stays(&self) -> bool {
+        self.pins.stays()
     }
 
     fn decoded_bytes(&self) -> usize {
-        let state = locked(&self.state);
-        state.decoded.as_ref().map_or(0, |value| value.heap_bytes())
+        self.pins.look().map_or(0, |value| value.heap_bytes())
     }
 
     fn discard(&self) -> usize {
-        let mut state = locked(&self.state);
-        if state.pins > 0 {
-            return 0;
-        }
-        let Some(value) = state.decoded.take() else {
+        let Some((value, bytes)) = self.pins.discard() else {
             return 0;
         };
-        let bytes = core::mem::take(&mut state.bytes);
-        drop(state);
         drop(value);
         let counts = &self.set.counts;
         counts.decoded_bytes.fetch_sub(bytes, Ordering::Relaxed); // ORDER: a statistic
@@ -379,7 +318,7 @@ impl<D: Decode> Sweep for Item<D> {
 
 impl<D: Decode> Drop for Item<D> {
     fn drop(&mut self) {
-        let bytes = locked(&self.state).bytes;
+        let bytes = self.pins.bytes();
         let counts = &self.set.counts;
         counts.items.fetch_sub(1, Ordering::Relaxed); // ORDER: statistics, here and below
         counts
@@ -416,8 +355,6 @@ impl<D: Decode> Drop for Pinned<D> {
     fn drop(&mut self) {
         // The item's own reference is the last one then, and a discard frees.
         self.value = None;
-        let mut state = locked(&self.item.state);
-        state.pins -= 1;
-        state.used_ms = self.item.set.clock.now_ms();
+        self.item.pins.unpin(self.item.set.clock.now_ms());
     }
 }

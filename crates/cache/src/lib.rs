@@ -24,6 +24,8 @@
 //!
 //! Not here: the allocator (`alloc`), how figures are shown (`report`).
 
+#![cfg(not(loom))]
+
 pub mod arena;
 pub mod buf;
 pub mod bus;
@@ -32,8 +34,10 @@ mod fill;
 pub mod measure;
 #[cfg(feature = "images")]
 pub mod pictures;
+mod pin;
 pub mod reporters;
 pub mod store;
+mod sync;
 
 pub use arena::Arena;
 pub use buf::Buf;

@@ -82,7 +82,7 @@ pub fn cache(stats: &Stats, out: &mut Sink<'_>) {
 
 impl<K, V> Reporter for Cache<K, V>
 where
-    K: Eq + Hash + HeapBytes + Send,
+    K: Eq + Hash + HeapBytes + Send + Sync,
     V: HeapBytes + Send,
 {
     fn report(&self, out: &mut Sink<'_>) {

@@ -345,3 +345,133 @@ fn threads_insert_look_and_squeeze_at_once() {
     cache.clear();
     assert_eq!(cache.bytes(), 0);
 }
+
+/// So many threads that miss one key together: each asks when all are there.
+fn together<T: Send>(threads: usize, ask: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let gate = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..threads)
+            .map(|at| {
+                let (gate, ask) = (&gate, &ask);
+                scope.spawn(move || {
+                    gate.wait();
+                    ask(at)
+                })
+            })
+            .collect();
+        asking
+            .into_iter()
+            .map(|one| one.join().expect("its panic is its own affair"))
+            .collect()
+    })
+}
+
+#[test]
+fn misses_at_the_same_time_are_made_once() {
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("joined").limit_bytes(1 << 20).build();
+    for key in 0..50 {
+        let made = AtomicUsize::new(0);
+        let values = together(4, |_| {
+            cache.get_or_make(key, |_| {
+                made.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(2));
+                value(100)
+            })
+        });
+        assert_eq!(made.load(Ordering::Relaxed), 1, "key {key}");
+        assert!(values.iter().all(|one| Arc::ptr_eq(one, &values[0])));
+    }
+    let s = cache.stats();
+    assert_eq!((s.hits + s.misses, s.inserted), (200, 50));
+    assert!(s.joined > 0 && s.joined < s.misses, "{s:?}");
+    // What the cache does not take is shared all the same.
+    let made = AtomicUsize::new(0);
+    together(4, |_| {
+        let large = cache.get_or_make(99, |_| {
+            made.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(300));
+            value(900 << 10)
+        });
+        assert_eq!(large.len(), 900 << 10);
+    });
+    assert_eq!(made.load(Ordering::Relaxed), 1);
+    assert!(cache.get(&99).is_none());
+    sums(&cache);
+}
+
+#[test]
+fn who_waited_for_a_panic_or_an_error_is_told_and_the_next_one_makes_it() {
+    use skinflint_cache::store::{Joined, Lost};
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("lost").limit_bytes(1 << 20).build();
+    let begun = std::sync::Barrier::new(2);
+    // Asked when the other one is making it, for sure; he then waits long enough to be waited for.
+    let both = |panics: bool, key: u64| {
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                cache.get_or_join(key, |_| {
+                    begun.wait();
+                    std::thread::sleep(Duration::from_millis(300));
+                    assert!(!panics, "on purpose");
+                    Err("no such page")
+                })
+            });
+            begun.wait();
+            let second = cache.get_or_join(key, |_| Ok::<_, &str>(value(10)));
+            (first.join(), second.map(|value| value.len()))
+        })
+    };
+    let (first, second) = both(false, 1);
+    assert_eq!(first.unwrap(), Err(Joined::Own("no such page")));
+    assert_eq!(second, Err(Joined::Lost(Lost::Failed)));
+    let (first, second) = both(true, 2);
+    assert!(first.is_err(), "it panicked");
+    assert_eq!(second, Err(Joined::Lost(Lost::Panicked)));
+    let said = second.unwrap_err().to_string();
+    assert!(said.contains("panicked; ask again"), "{said}");
+    // Nothing is left over, and `get_or_make` has the next one make it.
+    assert_eq!(cache.get_or_make(2, |_| value(10)).len(), 10);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            cache.get_or_make(3, |_| {
+                begun.wait();
+                std::thread::sleep(Duration::from_millis(300));
+                panic!("on purpose")
+            })
+        });
+        begun.wait();
+        assert_eq!(cache.get_or_make(3, |_| value(20)).len(), 20);
+        assert!(first.join().is_err());
+    });
+    sums(&cache);
+}
+
+#[test]
+fn values_that_need_each_other_do_not_wait_for_each_other() {
+    let cache: Arc<Cache<u64, Bytes>> = Cache::named("crossed").limit_bytes(1 << 20).build();
+    let begun = Arc::new(std::sync::Barrier::new(2));
+    let (done, is_done) = std::sync::mpsc::channel();
+    for (mine, other) in [(1u64, 2u64), (2, 1)] {
+        // A deadlock is a failure in time and no hang: the threads are left behind.
+        let (cache, done, begun) = (cache.clone(), done.clone(), begun.clone());
+        std::thread::spawn(move || {
+            let made = cache.get_or_make(mine, |_| {
+                begun.wait();
+                value(10 + cache.get_or_make(other, |_| value(1)).len())
+            });
+            done.send(made.len()).expect("the test waits");
+        });
+    }
+    for _ in 0..2 {
+        is_done
+            .recv_timeout(Duration::from_secs(20))
+            .expect("no deadlock");
+    }
+    // The same key within itself.
+    assert_eq!(
+        cache
+            .get_or_make(5, |_| value(1 + cache.get_or_make(5, |_| value(1)).len()))
+            .len(),
+        2
+    );
+    sums(&cache);
+}

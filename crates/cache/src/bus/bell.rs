@@ -8,7 +8,7 @@
 //! H1  Nothing here allocates, locks, or touches thread-local storage: it runs inside malloc.
 //! H2  A bell is never freed, since the allocator may call it a moment after it was taken away; the next bus gets it
 //!     ([`Bell::get`]). So there are as many as there ever were buses at once.
-//! H3  `answered >= ticket` means that a round began after the ticket was drawn, and ended.
+//! H3  A ticket that is answered had its level in a round that began after it was posted, and ended (`tickets`).
 //! H4  The wait is bounded: the refused thread may hold the very lock that a listener wants. Listeners, too, wait for
 //!     locks with a bound only (`listener`, N1).
 //! H5  The bus's own thread does not wait for itself, and a child of fork, which has no such thread, does not wait.
@@ -21,10 +21,11 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
-use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_base::sys;
 
 use super::level::Level;
+use super::tickets::Tickets;
 
 /// How long a refused thread waits for a round: longer than rounds take (bar: a second, for all of them), and short
 /// enough for a thread that holds a lock.
@@ -37,10 +38,7 @@ pub struct Bell {
     /// The bus's thread and its process; 0: nobody answers.
     thread: AtomicU32,
     process: AtomicU32,
-    level: AtomicU32,
-    wanted: AtomicUsize,
-    tickets: AtomicU64,
-    answered: AtomicU64,
+    tickets: Tickets,
     /// Rounds so far, to wait at.
     rounds: core::sync::atomic::AtomicU32,
     calls: AtomicU64,
@@ -84,10 +82,7 @@ impl Bell {
             wake: unsafe { OwnedFd::from_raw_fd(fd) },
             thread: AtomicU32::new(0),
             process: AtomicU32::new(0),
-            level: AtomicU32::new(0),
-            wanted: AtomicUsize::new(0),
-            tickets: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
+            tickets: Tickets::new(),
             rounds: core::sync::atomic::AtomicU32::new(0),
             calls: AtomicU64::new(0),
             waits_in_vain: AtomicU64::new(0),
@@ -107,8 +102,8 @@ impl Bell {
     /// The bus has ended: nobody answers, and whoever waits goes on.
     pub fn retire(&'static self) {
         self.thread.store(0, Ordering::Relaxed); // ORDER: as in `serve`
-        let all = self.tickets.load(Ordering::Relaxed); // ORDER: a bound; later ones do not wait
-        self.answer(all);
+        // Later ones do not wait.
+        self.answer(self.tickets.drawn());
         IDLE.lock().unwrap_or_else(|e| e.into_inner()).push(self);
     }
 
@@ -153,11 +148,7 @@ impl Bell {
 
     /// Posts, and draws a ticket.
     fn post(&self, level: Level, wanted_bytes: usize) -> u64 {
-        // ORDER: Release by the ticket, below, which `take` acquires: a ticket's level and wish are in the round that
-        // answers it (H3).
-        self.level.fetch_max(level as u32, Ordering::Relaxed);
-        self.wanted.fetch_max(wanted_bytes, Ordering::Relaxed); // ORDER: as above
-        let ticket = self.tickets.fetch_add(1, Ordering::Release) + 1; // ORDER: as above
+        let ticket = self.tickets.post(level as u32, wanted_bytes);
         self.wake();
         ticket
     }
@@ -166,22 +157,23 @@ impl Bell {
     pub fn take(&self) -> Option<Rung> {
         let mut count = [0u8; 8];
         sys::read(self.fd(), &mut count);
-        // ORDER: Acquire with `post`: what came with these tickets is seen by the swaps.
-        let ticket = self.tickets.load(Ordering::Acquire);
-        let level = self.level.swap(0, Ordering::Relaxed); // ORDER: as above
-        let wanted_bytes = self.wanted.swap(0, Ordering::Relaxed); // ORDER: as above
-        (level > 0).then(|| Rung {
-            level: Level::from_number(level),
-            wanted_bytes,
-            ticket,
+        let posted = self.tickets.take()?;
+        if posted.level == 0 {
+            // Its level was in the round before (T2 of `tickets`).
+            self.answer(posted.ticket);
+            return None;
+        }
+        Some(Rung {
+            level: Level::from_number(posted.level),
+            wanted_bytes: posted.wanted_bytes,
+            ticket: posted.ticket,
         })
     }
 
     /// Answers all tickets up to this one.
     pub fn answer(&self, ticket: u64) {
-        // ORDER: Release with the Acquire of `wait`: what the round dropped was dropped before.
-        self.answered.fetch_max(ticket, Ordering::Release);
-        // ORDER: Release with the Acquire of `wait`, which looks at `answered` after it.
+        self.tickets.answer(ticket);
+        // ORDER: Release with the Acquire of `wait`, which looks at the ticket after it.
         self.rounds.fetch_add(1, Ordering::Release);
         sys::futex_wake(&self.rounds);
     }
@@ -192,8 +184,7 @@ impl Bell {
         loop {
             // ORDER: Acquire with `answer`.
             let rounds = self.rounds.load(Ordering::Acquire);
-            // ORDER: Acquire with `answer`.
-            if self.answered.load(Ordering::Acquire) >= ticket {
+            if self.tickets.is_answered(ticket) {
                 return true;
             }
             // ORDER: as in `serve`.

@@ -29,6 +29,7 @@ mod level;
 mod listener;
 mod mailbox;
 mod round;
+mod tickets;
 mod watch;
 
 use std::ffi::c_void;

@@ -17,8 +17,12 @@
 //!     is in, or went by one of these ways.
 //! X5  A listener waits for a shard's lock until [`bus::Ask::until`] at most: whoever has it may be waiting for the bus.
 //!
+//! X6  Threads that miss the same key at once have it made once ([`flight`]): the others wait, and get his value even if
+//!     the cache does not take it. If he fails or panics, [`Cache::get_or_join`] says so to all who waited, and the
+//!     others ([`Cache::get_or_make`]) have the next of them make it. A thread that is making a value waits for nobody.
+//!
 //! Threads: a cache is shared by reference; each shard has a lock, held for some hundred nanoseconds, or while entries
-//! go. Two threads that miss the same key at once may both make it; the second one's replaces the first one's.
+//! go.
 //!
 //! Beside kept crates: moka and quick_cache take a weight from the caller and do not count their tables (tens of bytes
 //! an entry), give back only by waiting or clearing, and cannot be asked for so many bytes; quick_cache knows no
@@ -28,6 +32,7 @@
 
 mod budget;
 mod clock;
+mod flight;
 mod index;
 mod shard;
 mod sketch;
@@ -44,6 +49,8 @@ use crate::bus::{self, Ask, Level, Listener, Rebuild};
 use crate::measure::HeapBytes;
 pub use budget::{Budget, Member};
 pub use clock::Clock;
+pub use flight::Lost;
+use flight::{Flights, Turn};
 use shard::{Inserted, Shard, Trash};
 pub use stats::{PLACEBO_LOOKUPS, Stats, Verdict};
 
@@ -107,8 +114,8 @@ impl Builder {
     /// Makes it.
     pub fn build<K, V>(self) -> Arc<Cache<K, V>>
     where
-        K: Eq + Hash + HeapBytes + Send + 'static,
-        V: HeapBytes + Send + 'static,
+        K: Eq + Hash + Clone + HeapBytes + Send + Sync + 'static,
+        V: Clone + HeapBytes + Send + 'static,
     {
         let limit = match &self.budget {
             Some(budget) => self.limit.min(budget.limit_bytes()),
@@ -121,6 +128,7 @@ impl Builder {
                 .collect(),
             allowed: AtomicUsize::new(limit),
             limit,
+            flights: Flights::new(),
             counts: Counts::default(),
             hasher: RandomState::new(),
             how: self,
@@ -133,11 +141,32 @@ impl Builder {
     }
 }
 
+/// Why there is no value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joined<E> {
+    /// The caller's own `make` said so.
+    Own(E),
+    /// Another thread was making it.
+    Lost(Lost),
+}
+
+impl<E: core::fmt::Display> core::fmt::Display for Joined<E> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Joined::Own(error) => error.fmt(f),
+            Joined::Lost(why) => why.fmt(f),
+        }
+    }
+}
+
+impl<E: std::error::Error> std::error::Error for Joined<E> {}
+
 /// Counts since the start.
 #[derive(Debug, Default)]
 struct Counts {
     hits: AtomicU64,
     misses: AtomicU64,
+    joined: AtomicU64,
     inserted: AtomicU64,
     refused: AtomicU64,
     evicted: AtomicU64,
@@ -170,6 +199,7 @@ pub struct Cache<K, V> {
     shards: Box<[Mutex<Shard<K, V>>]>,
     allowed: AtomicUsize,
     limit: usize,
+    flights: Flights<K, V>,
     counts: Counts,
     hasher: RandomState,
     how: Builder,
@@ -237,9 +267,11 @@ where
         result
     }
 
-    /// The value of a key, made if it is not there; how long that takes is what later hits save.
+    /// The value of a key, made if it is not there; how long that takes is what later hits save. Waits while another
+    /// thread makes it (X6); if that panics, the next one makes it.
     pub fn get_or_make(&self, key: K, make: impl FnOnce(&K) -> V) -> V
     where
+        K: Clone,
         V: Clone,
     {
         match self.get_or_try_make(key, |key| Ok::<V, core::convert::Infallible>(make(key))) {
@@ -247,20 +279,95 @@ where
         }
     }
 
-    /// The same for what may fail; an error is not kept.
+    /// The same for what may fail; an error is not kept, and is the caller's whose `make` it was: of others who waited the
+    /// next one tries.
     ///
     /// # Errors
     /// `make`'s.
     pub fn get_or_try_make<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E>
     where
+        K: Clone,
         V: Clone,
     {
-        if let Some(value) = self.get(&key) {
+        let mut make = Some(make);
+        let mut counted = true;
+        loop {
+            // Taken by the one call that makes, which returns.
+            let mut once = |key: &K| match make.take() {
+                Some(make) => make(key),
+                None => unreachable!("a value is made once"),
+            };
+            match self.join(&key, counted, &mut once) {
+                Ok(value) => return Ok(value),
+                Err(Joined::Own(error)) => return Err(error),
+                Err(Joined::Lost(_)) => counted = false,
+            }
+        }
+    }
+
+    /// The same, without another try: where another thread was making the value in vain, that is said at once, and all
+    /// who waited are told. For values that take long to fail.
+    ///
+    /// # Errors
+    /// `make`'s, or that another one's failed or panicked.
+    pub fn get_or_join<E>(
+        &self,
+        key: K,
+        make: impl FnOnce(&K) -> Result<V, E>,
+    ) -> Result<V, Joined<E>>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        self.join(&key, true, make)
+    }
+
+    /// `counted`: whether the first look is a lookup; of a second try it is none.
+    fn join<E>(
+        &self,
+        key: &K,
+        counted: bool,
+        make: impl FnOnce(&K) -> Result<V, E>,
+    ) -> Result<V, Joined<E>>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        let hash = self.hasher.hash_one(key);
+        let peek = || self.lock(hash).peek(hash, |other| other == key).cloned();
+        let known = if counted { self.get(key) } else { peek() };
+        if let Some(value) = known {
             return Ok(value);
         }
+        if !flight::may_wait() {
+            return self.made(key, make).map_err(Joined::Own);
+        }
+        match self.flights.enter(hash, key) {
+            Turn::Landed(value) => {
+                count(&self.counts.joined, 1);
+                Ok(value)
+            }
+            Turn::Lost(why) => Err(Joined::Lost(why)),
+            Turn::Lead(lead) => {
+                // G2 of `flight`: it may have been put in since.
+                let value = match peek() {
+                    Some(value) => value,
+                    None => self.made(key, make).map_err(Joined::Own)?,
+                };
+                lead.land(value.clone());
+                Ok(value)
+            }
+        }
+    }
+
+    fn made<E>(&self, key: &K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E>
+    where
+        K: Clone,
+        V: Clone,
+    {
         let begin = Instant::now();
-        let value = make(&key)?;
-        self.insert(key, value.clone(), begin.elapsed());
+        let value = make(key)?;
+        self.insert(key.clone(), value.clone(), begin.elapsed());
         Ok(value)
     }
 
@@ -440,6 +547,7 @@ where
             allowed_bytes: self.allowed.load(Ordering::Relaxed), // ORDER: a statistic
             hits: of(&self.counts.hits),
             misses: of(&self.counts.misses),
+            joined: of(&self.counts.joined),
             inserted: of(&self.counts.inserted),
             refused: of(&self.counts.refused),
             evicted: of(&self.counts.evicted),
@@ -504,7 +612,7 @@ const LOCK_WAIT: Duration = Duration::from_millis(20);
 
 impl<K, V> Listener for Cache<K, V>
 where
-    K: Eq + Hash + HeapBytes + Send,
+    K: Eq + Hash + HeapBytes + Send + Sync,
     V: HeapBytes + Send,
 {
     fn name(&self) -> &str {
@@ -552,7 +660,7 @@ where
 
 impl<K, V> Member for Cache<K, V>
 where
-    K: Eq + Hash + HeapBytes + Send,
+    K: Eq + Hash + HeapBytes + Send + Sync,
     V: HeapBytes + Send,
 {
     fn bytes(&self) -> usize {

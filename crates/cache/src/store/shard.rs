@@ -283,6 +283,12 @@ impl<K: Eq, V> Shard<K, V> {
         slot.entry.as_ref().map(|(_, value)| (value, cost))
     }
 
+    /// The value of a key, and notes nothing: for a second look.
+    pub fn peek(&self, hash: u64, is: impl Fn(&K) -> bool) -> Option<&V> {
+        let at = self.find(hash, is)?;
+        self.slot(at).entry.as_ref().map(|(_, value)| value)
+    }
+
     /// Takes an entry out.
     pub fn remove(&mut self, hash: u64, is: impl Fn(&K) -> bool, trash: &mut Trash<K, V>) {
         if let Some(at) = self.find(hash, is) {

@@ -34,6 +34,8 @@ pub struct Stats {
     pub hits: u64,
     /// Lookups that did not.
     pub misses: u64,
+    /// Of these, had from another thread that was making the value just then (X6).
+    pub joined: u64,
     /// Entries that came (X4: those that are in, and the next five).
     pub inserted: u64,
     /// Of these, refused at once: they were asked for less than who would have had to go.

@@ -1,0 +1,92 @@
+//! What was asked of the bus and not answered yet, without a lock: it is posted inside malloc.
+//!
+//! ```text
+//!   post: wanted, level ─► ticket ──► (wake) ──► take: tickets, then level, wanted ─► round ─► answer(tickets)
+//! ```
+//!
+//! T1  `answered >= ticket` means that a round which had the ticket's level began after it was posted, and ended.
+//! T2  No ticket is left over: one whose level went into an earlier round, since it was drawn just after that had
+//!     counted the tickets, is answered by the next [`Tickets::take`], for that round has ended. Without this the thread
+//!     waited in vain for all of its patience.
+//!
+//! Not here: waking and waiting (`bell`).
+
+use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Posts and answers.
+#[derive(Debug)]
+pub struct Tickets {
+    level: AtomicU32,
+    wanted: AtomicUsize,
+    drawn: AtomicU64,
+    answered: AtomicU64,
+}
+
+/// What [`Tickets::take`] found: level, bytes wanted, the ticket up to which that answers.
+pub struct Posted {
+    /// The highest level; 0: nothing is to be done, and the tickets are to be answered at once (T2).
+    pub level: u32,
+    /// The most that was wanted.
+    pub wanted_bytes: usize,
+    /// Tickets up to this one are in.
+    pub ticket: u64,
+}
+
+impl Tickets {
+    /// None.
+    pub fn new() -> Tickets {
+        Tickets {
+            level: AtomicU32::new(0),
+            wanted: AtomicUsize::new(0),
+            drawn: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+        }
+    }
+
+    /// Posts, and draws a ticket. `level` is 1 or more.
+    pub fn post(&self, level: u32, wanted_bytes: usize) -> u64 {
+        // ORDER: Release by the level, below.
+        self.wanted.fetch_max(wanted_bytes, Ordering::Relaxed);
+        // ORDER: Release with the Acquire of `take`'s swap: who has the level has the wish.
+        self.level.fetch_max(level, Ordering::Release);
+        // ORDER: Release with the Acquire of `take`: a ticket that it counts has its level in that swap or before (T1).
+        self.drawn.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// Takes what was posted; for the one thread that answers. `None`: all is answered.
+    pub fn take(&self) -> Option<Posted> {
+        // ORDER: Acquire with `post`.
+        let ticket = self.drawn.load(Ordering::Acquire);
+        // ORDER: Acquire with `post`'s level.
+        let level = self.level.swap(0, Ordering::Acquire);
+        // Without a level it may be the wish of one that is about to come.
+        let wanted_bytes = match level {
+            0 => 0,
+            _ => self.wanted.swap(0, Ordering::Relaxed), // ORDER: by the level's Acquire
+        };
+        // ORDER: this thread's own.
+        let is_open = self.answered.load(Ordering::Relaxed) < ticket;
+        (level > 0 || is_open).then_some(Posted {
+            level,
+            wanted_bytes,
+            ticket,
+        })
+    }
+
+    /// Answers all tickets up to this one.
+    pub fn answer(&self, ticket: u64) {
+        // ORDER: Release with the Acquire of `is_answered`: what the round dropped was dropped before.
+        self.answered.fetch_max(ticket, Ordering::Release);
+    }
+
+    /// Whether a ticket is answered.
+    pub fn is_answered(&self, ticket: u64) -> bool {
+        // ORDER: Acquire with `answer`.
+        self.answered.load(Ordering::Acquire) >= ticket
+    }
+
+    /// Tickets that were drawn.
+    pub fn drawn(&self) -> u64 {
+        self.drawn.load(Ordering::Relaxed) // ORDER: a bound; later ones see that nobody serves
+    }
+}

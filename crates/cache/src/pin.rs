@@ -1,0 +1,141 @@
+//! Whether a decoded form is there, who uses it, and who may drop it.
+//!
+//! ```text
+//!   pin ─► there: + 1 pin ──────────────┐            unpin: − 1 pin, the time
+//!       ─► not: Turn ─► decode ─► + 1 pin┤            discard: no pins? ─► taken out, to be dropped by the caller
+//!       ─► somebody decodes: waits ──────┘            listed: in its set's list, once
+//! ```
+//!
+//! N1  What is pinned is not taken out.
+//! N2  One thread decodes; others wait, and are woken however it ends.
+//! N3  A form that is there is in its set's list once: who makes it is told whether it must be put there, and who
+//!     finds it gone strikes it, both under the lock.
+//!
+//! Not here: sources, sets, time (`discard`).
+
+use crate::sync::{Condvar, Mutex, locked, waited};
+
+struct State<V> {
+    decoded: Option<V>,
+    bytes: usize,
+    decoding: bool,
+    listed: bool,
+    pins: usize,
+    used_ms: u64,
+}
+
+/// The state of one item; `V` is a reference to its form.
+pub struct Pins<V> {
+    state: Mutex<State<V>>,
+    changed: Condvar,
+}
+
+/// What came of pinning.
+pub enum Pin<'a, V> {
+    /// The form, pinned.
+    There(V),
+    /// The caller is to decode.
+    Decode(Turn<'a, V>),
+}
+
+impl<V: Clone> Pins<V> {
+    /// Of a form that is not there.
+    pub fn new() -> Pins<V> {
+        Pins {
+            state: Mutex::new(State {
+                decoded: None,
+                bytes: 0,
+                decoding: false,
+                listed: false,
+                pins: 0,
+                used_ms: 0,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Pins the form, or gives the right to decode it. Waits while another thread decodes.
+    pub fn pin(&self) -> Pin<'_, V> {
+        let mut state = locked(&self.state);
+        loop {
+            if let Some(value) = state.decoded.clone() {
+                state.pins += 1;
+                return Pin::There(value);
+            }
+            if !state.decoding {
+                break;
+            }
+            state = waited(&self.changed, state);
+        }
+        state.decoding = true;
+        Pin::Decode(Turn(self))
+    }
+
+    /// Gives a pin back.
+    pub fn unpin(&self, now_ms: u64) {
+        let mut state = locked(&self.state);
+        state.pins -= 1;
+        state.used_ms = now_ms;
+    }
+
+    /// Takes the form out, unless it is pinned or not there; with its bytes. To be dropped by the caller.
+    pub fn discard(&self) -> Option<(V, usize)> {
+        let mut state = locked(&self.state);
+        if state.pins > 0 {
+            return None;
+        }
+        let value = state.decoded.take()?;
+        Some((value, core::mem::take(&mut state.bytes)))
+    }
+
+    /// When it was last used; `None`: it is pinned, or not there, or somebody is at it. Does not wait.
+    pub fn idle_since_ms(&self) -> Option<u64> {
+        let state = self.state.try_lock().ok()?;
+        (state.pins == 0 && state.decoded.is_some()).then_some(state.used_ms)
+    }
+
+    /// Whether it stays in its set's list; if not, it is struck (N3). Does not wait: somebody who is at it keeps it.
+    pub fn stays(&self) -> bool {
+        let Ok(mut state) = self.state.try_lock() else {
+            return true;
+        };
+        state.listed = state.decoded.is_some();
+        state.listed
+    }
+
+    /// Whether it is there.
+    pub fn is_decoded(&self) -> bool {
+        locked(&self.state).decoded.is_some()
+    }
+
+    /// The form, to be looked at: that is no use, and no pin.
+    pub fn look(&self) -> Option<V> {
+        locked(&self.state).decoded.clone()
+    }
+
+    /// Bytes of the form.
+    pub fn bytes(&self) -> usize {
+        locked(&self.state).bytes
+    }
+}
+
+/// The right to decode, which ends however decoding ends (N2).
+pub struct Turn<'a, V>(&'a Pins<V>);
+
+impl<V> Turn<'_, V> {
+    /// It went well: the form is there, with a first pin. Whether it must be put into the set's list (N3).
+    pub fn decoded(&self, value: V, bytes: usize) -> bool {
+        let mut state = locked(&self.0.state);
+        state.decoded = Some(value);
+        state.bytes = bytes;
+        state.pins += 1;
+        !core::mem::replace(&mut state.listed, true)
+    }
+}
+
+impl<V> Drop for Turn<'_, V> {
+    fn drop(&mut self) {
+        locked(&self.0.state).decoding = false;
+        self.0.changed.notify_all();
+    }
+}
