@@ -394,6 +394,15 @@ pub fn say_left(run: &Run) -> String {
             units::plural(ghosts, "ghost window")
         );
     }
+    if let Some(objects) = zombies.objects.get("left of closed tabs") {
+        let bytes = zombies.own_figures.get("left of closed tabs").copied();
+        let _ = write!(
+            said,
+            "; {} of closed tabs alive ({}) by the host's own count",
+            units::plural(*objects, "object"),
+            units::bytes(bytes.unwrap_or(0))
+        );
+    }
     for kind in ["Document", "Frame", "DetachedScriptState", "Node"] {
         if let Some(count) = zombies.objects.get(kind) {
             let _ = write!(said, "; {kind}: {}", units::count(*count));
@@ -437,6 +446,13 @@ pub fn doubts_of(series: &Series) -> Vec<String> {
         let name = format!("{} {}", run.subject.label, run.repetition);
         if !run.complete {
             doubts.push(format!("{name}: not complete: {}", run.ended));
+        }
+        if !run.beside.is_empty() {
+            doubts.push(format!(
+                "{name}: ran beside {}: loads take longer than alone, and a browser may collect at other moments; nearly no \
+                 memory is shared between different browsers",
+                run.beside.join(", ")
+            ));
         }
         for load in run
             .loads

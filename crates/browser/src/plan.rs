@@ -44,7 +44,7 @@ impl Kind {
 pub struct Plan {
     /// Its name, for files and headings.
     pub name: String,
-    /// Pages: `corpus`, `light`, `shared`, or names of pages, file names of HAR recordings, addresses.
+    /// Pages: `corpus`, `light`, `shared`, or names of pages, `.js` programs, file names of recordings, addresses.
     pub pages: Vec<String>,
     /// Only so many of them, from the front; 0 is all.
     pub page_count: u32,
@@ -97,7 +97,7 @@ impl Default for Plan {
 }
 
 /// The plans that need no file.
-pub const NAMES: [&str; 4] = ["cycle", "scale", "slim", "shared"];
+pub const NAMES: [&str; 5] = ["cycle", "scale", "slim", "shared", "programs"];
 
 /// A built-in plan by name.
 fn built_in(name: &str) -> Option<Plan> {
@@ -138,6 +138,17 @@ fn built_in(name: &str) -> Option<Plan> {
             rest_s: 150.0,
             one_origin: true,
             gc: false,
+            ..plan
+        },
+        "programs" => Plan {
+            pages: vec!["objects".into()],
+            page_count: 0,
+            cycles: 150,
+            keep: 0,
+            kind: Kind::Tab,
+            interval_s: 0.0,
+            settle_s: 10.0,
+            rest_s: 50.0,
             ..plan
         },
         _ => return None,

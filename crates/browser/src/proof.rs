@@ -77,6 +77,7 @@ pub fn prove(job: &Job, probe: &Path) -> Result<Option<Proof>> {
         plan: &plan,
         targets: &job.targets[..1],
         octane: None,
+        beside: Vec::new(),
         ..*job
     };
     let done = run::run(&short)?;

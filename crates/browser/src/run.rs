@@ -23,7 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::drive::{
-    Drive, Target, marionette::Marionette, node::Node, opener::Opener, webdriver::WebDriver,
+    Drive, Target, host::Host, marionette::Marionette, node::Node, opener::Opener,
+    webdriver::WebDriver,
 };
 use crate::family;
 use crate::figures::{self, Checkpoint, Figures};
@@ -59,8 +60,10 @@ pub struct Job<'a> {
     pub interval: Duration,
     /// Its number among those of its subject, from 1.
     pub repetition: u32,
+    /// Browsers that run at the same time, by label.
+    pub beside: Vec<String>,
     /// Says how it goes on.
-    pub progress: &'a dyn Fn(&str),
+    pub progress: &'a (dyn Fn(&str) + Sync),
 }
 
 /// One load.
@@ -113,6 +116,9 @@ pub struct Run {
     pub repetition: u32,
     /// The plan as it was run.
     pub plan: Plan,
+    /// Browsers that ran at the same time, by label.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
     /// Version of the program, and what it said of itself when driven.
     pub version: String,
     /// See `version`.
@@ -222,6 +228,7 @@ fn blank(job: &Job) -> Run {
         subject: job.subject.clone(),
         repetition: job.repetition,
         plan: job.plan.clone(),
+        beside: job.beside.clone(),
         version: job.subject.version(),
         driven_version: None,
         command: Vec::new(),
@@ -262,7 +269,7 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
     run.command = running.command.clone();
     // Everything that was started for this run, to be ended; the measured tree is less.
     let mut whole = Tree::new(running.child.id(), token, &[]);
-    let done = drive(job, token, &running, &opener, &log).and_then(|drive| {
+    let done = drive(job, token, &mut running, &opener, &log).and_then(|drive| {
         let mut strangers = drive.helpers();
         strangers.extend(running.display.as_ref().map(std::process::Child::id));
         let main = main_process(job.subject, &running, &mut whole)?;
@@ -316,7 +323,7 @@ fn opener_of(job: &Job) -> String {
 fn drive(
     job: &Job,
     token: &str,
-    running: &Running,
+    running: &mut Running,
     opener: &str,
     log: &Path,
 ) -> Result<Box<dyn Drive>> {
@@ -342,6 +349,7 @@ fn drive(
                 opener,
             )?)
         }
+        Driver::Host => Box::new(Host::connect(&mut running.child)?),
         Driver::Page => Box::new(Opener::connect(job.site.clone())?),
     })
 }
@@ -428,10 +436,15 @@ impl Runner<'_, '_> {
             if number == 0 && plan.benchmark {
                 self.benchmark()?;
             }
-            if self.open.len() == most && self.run.full.is_none() {
-                self.run.full = Some((self.ms(), self.ms()));
+            // To here at least, if the run should end early.
+            let now = self.ms();
+            match &mut self.run.full {
+                Some((_, end)) => *end = now,
+                None if self.open.len() == most => self.run.full = Some((now, now)),
+                None => {}
             }
-            if (number + 1) % self.job.targets.len() == 0 {
+            // A cycle of one page is a load, and no step to look at.
+            if self.job.targets.len() > 1 && (number + 1) % self.job.targets.len() == 0 {
                 let cycle = (number + 1) / self.job.targets.len();
                 (self.job.progress)(&format!(
                     "{}: cycle {cycle} of {}",
@@ -700,7 +713,7 @@ impl Runner<'_, '_> {
             let mapped = u32::from(maps.contains(&file));
             preload.processes += 1;
             preload.mapped += mapped;
-            if figures::is_content(&held.role) {
+            if self.is_content(&held.role) {
                 preload.content += 1;
                 preload.content_mapped += mapped;
             }
@@ -708,10 +721,15 @@ impl Runner<'_, '_> {
         self.run.preload = Some(preload);
     }
 
+    /// Whether a process is one for pages; the JavaScript host's only one is.
+    fn is_content(&self, role: &str) -> bool {
+        figures::is_content(role) || self.job.subject.browser == Browser::Js
+    }
+
     /// What is left of closed pages.
     fn left(&mut self) -> Result<()> {
         let last = self.tree.look(true);
-        let content = last.iter().filter(|held| figures::is_content(&held.role));
+        let content = last.iter().filter(|held| self.is_content(&held.role));
         self.run.zombies = Zombies {
             tabs_open: self.open.len() as u32,
             content_processes: content
@@ -731,6 +749,12 @@ impl Runner<'_, '_> {
             }
         }
         match self.drive.dump() {
+            Ok(Some(said)) if self.job.subject.browser == Browser::Js => {
+                zombies::host(&said, &mut self.run.zombies);
+                let file = "host-report-end.json";
+                write_whole(&self.job.folder.join(file), &serde_json::to_vec(&said)?)?;
+                self.run.reports.push(file.into());
+            }
             Ok(Some(events)) => {
                 zombies::chromium(&events, &mut self.run.zombies);
                 let file = "memory-infra-end.json";

@@ -8,26 +8,22 @@
 //!
 //! E1  Medians are over complete runs, and every table says how many of how many that were.
 //! E2  Odd repetitions go through the browsers in one order, even ones in the other.
-//! E3  One browser at a time.
+//! E3  One browser at a time, or one of each (`parallel`), never two of the same program; each run says what ran beside.
 //!
 //! Not here: one run (run.rs), the picture (page.rs).
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use skinflint_compare::stats::{self, median};
 
-use crate::corpus::{self, Page};
-use crate::drive::Target;
-use crate::har;
+use crate::pages::{self, Served};
 use crate::plan::Plan;
 use crate::proof::{self, Proof};
 use crate::run::{self, Job, Run, write_whole};
-use crate::site::{Mount, Site};
 use crate::start::Subject;
 
 /// What is asked for.
@@ -52,8 +48,10 @@ pub struct Request<'a> {
     pub interval: Duration,
     /// Skinflint's version and the command line.
     pub command: Vec<String>,
+    /// All browsers of a repetition at the same time.
+    pub parallel: bool,
     /// Says how it goes on.
-    pub progress: &'a dyn Fn(&str),
+    pub progress: &'a (dyn Fn(&str) + Sync),
 }
 
 /// Median and range of complete runs.
@@ -143,80 +141,156 @@ pub struct Series {
 pub fn series(request: &Request) -> Result<Series> {
     crate::family::prepare();
     request.plan.check()?;
-    claim(request)?;
-    let site = Arc::new(Site::start()?);
-    let targets = targets(request, &site)?;
-    let octane = if request.plan.benchmark {
-        Some(octane(request, &site)?)
-    } else {
-        None
-    };
-    let usual = Job {
-        subject: request.subjects.first().context("no browser is named")?,
-        plan: &request.plan,
-        targets: &targets,
-        octane: octane.as_ref(),
-        site: &site,
-        cache: &request.cache,
-        folder: &request.out,
-        headful: request.headful,
-        interval: request.interval,
-        repetition: 0,
-        progress: request.progress,
-    };
-    let mut runs = Vec::new();
-    let mut proofs = Vec::new();
-    let mut interrupted = false;
-    for subject in &request.subjects {
-        let folder = request.out.join(format!("checks/{}", subject.label));
-        if let Some(probe) = &request.probe {
-            proofs.extend(proof::prove(
-                &Job {
-                    subject,
-                    folder: &folder,
-                    ..usual
-                },
-                probe,
-            )?);
-        }
+    if request.parallel {
+        no_two_alike(&request.subjects)?;
     }
+    claim(request)?;
+    // Once before anything is started: what is missing is fetched or told now (V2 of pages.rs).
+    let mut pages: Vec<String> = Vec::new();
+    for subject in &request.subjects {
+        let served = pages::serve(request, subject.browser)?;
+        pages = served.targets.iter().map(|t| t.host.clone()).collect();
+    }
+    if pages.is_empty() {
+        bail!("no browser is named, or the plan has no pages");
+    }
+    if request.subjects.iter().any(Subject::wants_node) {
+        crate::drive::node::install(&request.cache)?;
+    }
+    let proofs = proofs(request)?;
+    let mut runs = Vec::new();
+    let mut interrupted = false;
     'all: for repetition in 1..=request.repeat {
         let mut order: Vec<&Subject> = request.subjects.iter().collect();
         if repetition % 2 == 0 {
             order.reverse();
         }
+        let mut left = Vec::new();
         for subject in order {
-            if crate::family::is_interrupted() {
-                interrupted = true;
-                break 'all;
+            match finished(&folder_of(request, subject, repetition), request, subject) {
+                Some(run) => {
+                    (request.progress)(&format!("{} {repetition}: done before", subject.label));
+                    runs.push(run);
+                }
+                None => left.push(subject),
             }
-            let folder = request
-                .out
-                .join(format!("runs/{}-{repetition}", subject.label));
-            if let Some(run) = finished(&folder, request, subject) {
-                (request.progress)(&format!("{} {repetition}: done before", subject.label));
-                runs.push(run);
-                continue;
-            }
-            let run = run::run(&Job {
-                subject,
-                folder: &folder,
-                repetition,
-                ..usual
-            })?;
-            (request.progress)(&format!("{} {repetition}: {}", subject.label, run.ended));
-            interrupted = crate::family::is_interrupted();
-            runs.push(run);
-            let so_far = together(request, &targets, runs.clone(), proofs.clone(), interrupted);
-            write(request, &so_far)?;
+        }
+        let most = if request.parallel { left.len() } else { 1 };
+        for group in left.chunks(most.max(1)) {
+            interrupted |= crate::family::is_interrupted();
             if interrupted {
                 break 'all;
             }
+            side_by_side(request, group, repetition, &mut |run| {
+                (request.progress)(&format!(
+                    "{} {repetition}: {}",
+                    run.subject.label, run.ended
+                ));
+                interrupted |= crate::family::is_interrupted();
+                runs.push(run);
+                let so_far = together(request, &pages, runs.clone(), proofs.clone(), interrupted);
+                write(request, &so_far)
+            })?;
         }
     }
-    let all = together(request, &targets, runs, proofs, interrupted);
+    let all = together(request, &pages, runs, proofs, interrupted);
     write(request, &all)?;
     Ok(all)
+}
+
+/// Two of the same browser share the pages of its files, so that neither's PSS is its own (E3).
+fn no_two_alike(subjects: &[Subject]) -> Result<()> {
+    for (at, subject) in subjects.iter().enumerate() {
+        let like = |other: &&Subject| other.program.first() == subject.program.first();
+        if let Some(other) = subjects[..at].iter().find(like) {
+            bail!(
+                "--parallel: {} and {} are the same program, and would share memory; leave out --parallel, or one of them",
+                other.label,
+                subject.label
+            );
+        }
+    }
+    Ok(())
+}
+
+fn folder_of(request: &Request, subject: &Subject, repetition: u32) -> PathBuf {
+    let name = format!("runs/{}-{repetition}", subject.label);
+    request.out.join(name)
+}
+
+/// One run of each, at the same time. `done` gets each as it ends, on this thread.
+fn side_by_side(
+    request: &Request,
+    group: &[&Subject],
+    repetition: u32,
+    done: &mut dyn FnMut(Run) -> Result<()>,
+) -> Result<()> {
+    let (send, ended) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for subject in group {
+            let send = send.clone();
+            let others = group.iter().filter(|other| other.label != subject.label);
+            let beside: Vec<String> = others.map(|other| other.label.clone()).collect();
+            // Its browser dies with this thread (F2 of family.rs), which lives until the run has ended.
+            scope.spawn(move || {
+                let run = one(request, subject, repetition, beside);
+                let _ = send.send(run);
+            });
+        }
+        drop(send);
+        // An error does not keep the others' results from being written.
+        let mut all = Ok(());
+        for run in ended {
+            let wrote = run.and_then(&mut *done);
+            all = all.and(wrote);
+        }
+        all
+    })
+}
+
+fn one(request: &Request, subject: &Subject, repetition: u32, beside: Vec<String>) -> Result<Run> {
+    let served = pages::serve(request, subject.browser)?;
+    run::run(&Job {
+        folder: &folder_of(request, subject, repetition),
+        repetition,
+        beside,
+        ..job(request, subject, &served)
+    })
+}
+
+fn job<'a>(request: &'a Request, subject: &'a Subject, served: &'a Served) -> Job<'a> {
+    Job {
+        subject,
+        plan: &request.plan,
+        targets: &served.targets,
+        octane: served.octane.as_ref(),
+        site: &served.site,
+        cache: &request.cache,
+        folder: &request.out,
+        headful: request.headful,
+        interval: request.interval,
+        repetition: 0,
+        beside: Vec::new(),
+        progress: request.progress,
+    }
+}
+
+/// Counts for each preloaded allocator, one after the other.
+fn proofs(request: &Request) -> Result<Vec<Proof>> {
+    let mut proofs = Vec::new();
+    let Some(probe) = &request.probe else {
+        return Ok(proofs);
+    };
+    for subject in &request.subjects {
+        let folder = request.out.join(format!("checks/{}", subject.label));
+        let served = pages::serve(request, subject.browser)?;
+        let job = Job {
+            folder: &folder,
+            ..job(request, subject, &served)
+        };
+        proofs.extend(proof::prove(&job, probe)?);
+    }
+    Ok(proofs)
 }
 
 /// One folder, one plan: its figures are of the same thing.
@@ -246,156 +320,6 @@ fn finished(folder: &Path, request: &Request, subject: &Subject) -> Option<Run> 
     (run.complete && run.plan == request.plan && run.subject == *subject).then_some(run)
 }
 
-/// The pages of the plan, on the server.
-fn targets(request: &Request, site: &Arc<Site>) -> Result<Vec<Target>> {
-    if !request.replay.is_empty() {
-        return replayed(request, site);
-    }
-    let mut targets = Vec::new();
-    for page in chosen(&request.plan)? {
-        match page {
-            Chosen::Address(url) => {
-                let host = url.split('/').nth(2).unwrap_or("").to_owned();
-                targets.push(Target {
-                    url,
-                    host,
-                    ready: None,
-                });
-            }
-            Chosen::Page(page) => targets.push(mounted(&page, request, site)?),
-        }
-    }
-    if targets.is_empty() {
-        bail!("the plan {} has no pages", request.plan.name);
-    }
-    Ok(targets)
-}
-
-enum Chosen {
-    Page(Box<Page>),
-    Address(String),
-}
-
-fn chosen(plan: &Plan) -> Result<Vec<Chosen>> {
-    let all = corpus::pages()?;
-    let mut chosen = Vec::new();
-    for name in &plan.pages {
-        let of = |what: fn(&Page) -> bool| all.iter().filter(move |page| what(page));
-        let mut some: Vec<&Page> = match name.as_str() {
-            "corpus" => of(|page| page.cycle).collect(),
-            "light" => of(|page| page.light).collect(),
-            "shared" => of(|page| page.shared).collect(),
-            name if name.starts_with("http://") || name.starts_with("https://") => {
-                chosen.push(Chosen::Address(name.into()));
-                continue;
-            }
-            name => all.iter().filter(|page| page.name == name).collect(),
-        };
-        if some.is_empty() {
-            let names: Vec<&str> = all
-                .iter()
-                .filter(|page| page.cycle)
-                .map(|page| page.name.as_str())
-                .collect();
-            bail!(
-                "pages: no page {name:?}; corpus, light, shared, an http address, or one of {} …",
-                names.join(", ")
-            );
-        }
-        if plan.one_origin && some.iter().any(|page| !page.shared) {
-            bail!(
-                "pages: {name:?} has pages that cannot be served below a common origin (one_origin); take \"shared\""
-            );
-        }
-        chosen.extend(
-            some.drain(..)
-                .map(|page| Chosen::Page(Box::new(page.clone()))),
-        );
-    }
-    if plan.page_count > 0 {
-        chosen.truncate(plan.page_count as usize);
-    }
-    Ok(chosen)
-}
-
-/// The packages that a plan's pages come from, each once; Octane's with them if the plan runs it.
-///
-/// # Errors
-/// If the plan names a page that is not there.
-pub fn packages(plan: &Plan) -> Result<Vec<corpus::Package>> {
-    let mut packages: Vec<corpus::Package> = Vec::new();
-    let mut pages: Vec<Page> = Vec::new();
-    for one in chosen(plan)? {
-        if let Chosen::Page(page) = one {
-            pages.push(*page);
-        }
-    }
-    if plan.benchmark {
-        pages.push(corpus::octane()?);
-    }
-    for page in pages {
-        if !packages.iter().any(|known| known.name == page.package.name) {
-            packages.push(page.package);
-        }
-    }
-    Ok(packages)
-}
-
-/// Fetches a page's files and serves them.
-fn mounted(page: &Page, request: &Request, site: &Arc<Site>) -> Result<Target> {
-    let folder = corpus::fetch(&page.package, &request.cache)?;
-    let mount = Mount {
-        folder: folder.join(&page.root),
-        own: page.own,
-    };
-    let file = mount.folder.join(&page.entry);
-    if page.own.is_none() && !file.is_file() {
-        bail!(
-            "corpus.toml: {}: no {} in {}",
-            page.name,
-            page.entry,
-            mount.folder.display()
-        );
-    }
-    site.mount(&page.name, mount);
-    let url = if request.plan.one_origin {
-        site.address("one", &format!("{}/{}", page.name, page.entry))
-    } else {
-        site.address(&page.name, &page.entry)
-    };
-    Ok(Target {
-        url,
-        host: page.name.clone(),
-        ready: page.ready.clone(),
-    })
-}
-
-fn octane(request: &Request, site: &Arc<Site>) -> Result<Target> {
-    mounted(&corpus::octane()?, request, site).map(|target| Target {
-        url: site.address("octane", corpus::OWN_PATH),
-        ..target
-    })
-}
-
-fn replayed(request: &Request, site: &Arc<Site>) -> Result<Vec<Target>> {
-    let [file] = request.replay.as_slice() else {
-        bail!(
-            "--replay: one recording at a time; several pages are recorded into one with --record"
-        );
-    };
-    let recorded = har::read(file, site.port())?;
-    let starts = recorded.starts.clone();
-    site.replay(recorded);
-    Ok(starts
-        .into_iter()
-        .map(|start| Target {
-            url: site.address(&start.host, start.path.trim_start_matches('/')),
-            host: start.host,
-            ready: None,
-        })
-        .collect())
-}
-
 fn write(request: &Request, series: &Series) -> Result<()> {
     write_whole(
         &request.out.join("result.json"),
@@ -407,7 +331,7 @@ fn write(request: &Request, series: &Series) -> Result<()> {
 
 fn together(
     request: &Request,
-    targets: &[Target],
+    pages: &[String],
     runs: Vec<Run>,
     proofs: Vec<Proof>,
     interrupted: bool,
@@ -429,7 +353,7 @@ fn together(
             skinflint_view::units::bytes(machine.memory_bytes),
             machine.kernel
         ),
-        pages: targets.iter().map(|target| target.host.clone()).collect(),
+        pages: pages.to_vec(),
         rows,
         versus,
         proofs,

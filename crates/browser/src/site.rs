@@ -3,7 +3,7 @@
 //! ```text
 //!   GET http://NAME.localhost:PORT/path ─► files of the page's package, gzip, ETag, max-age
 //!   GET http://one.localhost:PORT/NAME/path    the same below one origin (plans with one_origin)
-//!   GET http://HOST.localhost:PORT/path ─► a recording (har.rs), if HOST is recorded
+//!   GET http://HOST.localhost:PORT/path ─► a recording (recording.rs), if HOST is recorded
 //!   GET http://elsewhere/…, CONNECT elsewhere:443   (we are the browser's proxy) ─► 404, 502 at once, and listed
 //!   POST /skinflint/score, /skinflint/next          benchmark's score, the driverless page
 //! ```
@@ -15,6 +15,7 @@
 //!
 //! Not here: which pages there are (corpus.rs).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -26,7 +27,7 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 use tiny_http::{Header, Method, Request, Response, Server};
 
-use crate::har::Recorded;
+use crate::recording::Recorded;
 
 const WORKERS: usize = 8;
 const HOSTS: usize = 500;
@@ -38,7 +39,7 @@ pub struct Mount {
     /// Folder served as `/`.
     pub folder: PathBuf,
     /// Text served as [`crate::corpus::OWN_PATH`].
-    pub own: Option<&'static str>,
+    pub own: Option<Cow<'static, str>>,
 }
 
 #[derive(Default)]
@@ -303,7 +304,7 @@ fn own(shared: &Shared, request: Request, path: &str, value: Value) {
 
 enum Found {
     File(PathBuf),
-    Text(&'static str),
+    Text(Cow<'static, str>),
     Recording {
         status: u16,
         kind: String,
@@ -328,11 +329,11 @@ fn find(shared: &Shared, name: &str, path: &str) -> Option<Found> {
         name => (name, plain.as_str()),
     };
     if rest == "skinflint-opener.html" || (name == "opener" && rest.is_empty()) {
-        return Some(Found::Text(include_str!("../pages/opener.html")));
+        return Some(Found::Text(include_str!("../pages/opener.html").into()));
     }
     let mount = state.mounts.get(name)?;
     if rest == crate::corpus::OWN_PATH {
-        return mount.own.map(Found::Text);
+        return mount.own.clone().map(Found::Text);
     }
     let file = inside(&mount.folder, rest)?;
     let file = if file.is_dir() {
@@ -514,7 +515,7 @@ mod tests {
         let site = Site::start().expect("a port");
         let mount = Mount {
             folder: folder.path().join("page"),
-            own: Some("ours"),
+            own: Some("ours".into()),
         };
         site.mount("one1", mount);
         let (port, host) = (site.port(), format!("one1.localhost:{}", site.port()));

@@ -33,6 +33,8 @@ pub enum Browser {
     Firefox,
     /// WebKitGTK's MiniBrowser.
     Webkit,
+    /// The JavaScript host of this repository: programs take the place of pages.
+    Js,
     /// Any program with a web view: its command gets the address of a page that opens windows by itself.
     Other,
 }
@@ -51,6 +53,8 @@ pub enum Driver {
     Webdriver,
     /// Not at all: a page opens and closes windows.
     Page,
+    /// Lines of JSON through its pipes; our JavaScript host.
+    Host,
 }
 
 /// What is measured: a browser, how it is driven, on which allocator.
@@ -135,6 +139,11 @@ impl Subject {
         }
     }
 
+    /// The JavaScript host: its program with its options, by what is under it.
+    pub fn host(label: &str, program: Vec<String>) -> Subject {
+        Subject::new(label, Browser::Js, Driver::Host, program)
+    }
+
     /// The same on an allocator (L3). `own` is WebKit's own heap; other names go through `Malloc=1`.
     ///
     /// # Errors
@@ -150,16 +159,28 @@ impl Subject {
         Ok(Subject {
             label: format!("{}-{name}", self.label),
             allocator: library.map(|library| (name.to_owned(), library)),
-            system_malloc: name != "own",
+            system_malloc: name != "own" && self.browser != Browser::Js,
             ..self.clone()
         })
     }
 
+    /// Whether it is driven by way of node.
+    pub fn wants_node(&self) -> bool {
+        matches!(self.driver, Driver::Cdp | Driver::Bidi)
+    }
+
     /// What the program says its version is.
     pub fn version(&self) -> String {
+        use std::os::unix::process::CommandExt;
+        if self.browser == Browser::Js {
+            // It says so itself (drive/host.rs).
+            return String::new();
+        }
         let program = self.program.first().map_or("", String::as_str);
+        // A group of its own: another run's end takes leave of orphans, and must not take this for one (family.rs).
         let done = Command::new(program)
             .arg("--version")
+            .process_group(0)
             .stderr(Stdio::null())
             .output();
         let said = done.map(|done| String::from_utf8_lossy(&done.stdout).trim().to_owned());
@@ -187,7 +208,7 @@ fn find_browser(browser: Browser) -> Result<String> {
             "/usr/lib/aarch64-linux-gnu/webkit2gtk-4.1/MiniBrowser",
             "/usr/libexec/webkit2gtk-4.1/MiniBrowser",
         ],
-        Browser::Other => &[],
+        Browser::Js | Browser::Other => &[],
     };
     let found = names.iter().find_map(|name| find_program(name));
     found.with_context(|| {
@@ -265,10 +286,12 @@ pub fn start(
         .env("MOZ_CRASHREPORTER_DISABLE", "1");
     let said =
         fs::File::create(log).with_context(|| format!("{}: cannot be made", log.display()))?;
-    command
-        .stdin(Stdio::null())
-        .stdout(said.try_clone()?)
-        .stderr(said);
+    if subject.driver == Driver::Host {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    } else {
+        command.stdin(Stdio::null()).stdout(said.try_clone()?);
+    }
+    command.stderr(said);
     let words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(|word| word.to_string_lossy().into_owned())
@@ -394,6 +417,10 @@ fn command(
                 .arg("--host=127.0.0.1");
             preload(&mut command, subject);
         }
+        Browser::Js => {
+            command.args(&subject.program[1..]);
+            preload(&mut command, subject);
+        }
         Browser::Other => {
             command.args(
                 subject.program[1..]
@@ -504,7 +531,7 @@ fn reach(subject: &Subject, running: &mut Running, port: Option<&str>) -> Result
     loop {
         let read = |name: &str| fs::read_to_string(profile.join(name)).unwrap_or_default();
         let found = match (subject.browser, subject.driver) {
-            (_, Driver::Page) => Some(String::new()),
+            (_, Driver::Page | Driver::Host) => Some(String::new()),
             (Browser::Chromium, _) => {
                 let text = read("DevToolsActivePort");
                 text.split_once('\n')

@@ -3,6 +3,7 @@
 //! ```text
 //!   Firefox   memory report ─► ghost windows, window-objects of pages (active, cached, detached) that are not open
 //!   Chromium  memory-infra  ─► blink_objects: documents, frames, nodes, detached script states; per process
+//!   our JavaScript host ─► objects of closed tabs that live, and bytes of each open one (on our heap; stock tells nothing)
 //!   all       processes for pages ─► more than tabs are open?
 //! ```
 //!
@@ -138,6 +139,30 @@ pub fn chromium(events: &Value, into: &mut Zombies) {
     }
 }
 
+/// Reads what the JavaScript host says of its heap.
+pub fn host(said: &Value, into: &mut Zombies) {
+    let sum = |list: &str, keys: &[&str]| {
+        let rows = said[list].as_array()?;
+        let of = |row: &Value| {
+            keys.iter()
+                .filter_map(|key| row[*key].as_u64())
+                .sum::<u64>()
+        };
+        Some(rows.iter().map(of).sum::<u64>())
+    };
+    if let Some(objects) = sum("left", &["objects"]) {
+        into.objects.insert("left of closed tabs".into(), objects);
+    }
+    let bytes = [
+        ("left of closed tabs", sum("left", &["bytes"])),
+        ("open tabs", sum("tenants", &["system_bytes", "user_bytes"])),
+    ];
+    for (name, bytes) in bytes {
+        into.own_figures
+            .extend(bytes.map(|bytes| (name.to_owned(), bytes)));
+    }
+}
+
 /// A number in hexadecimal, as memory-infra writes all of them.
 fn hex(value: &Value) -> Option<u64> {
     u64::from_str_radix(value.as_str()?, 16).ok()
@@ -179,6 +204,25 @@ mod tests {
         assert!(
             format!("{:#}", firefox(&file, &mut found).expect_err("cut")).contains("r.json.gz")
         );
+    }
+
+    #[test]
+    fn what_our_host_says() {
+        let said = json!({"heap": "skinflint", "tabs": 1,
+            "tenants": [{"name": "tab 3", "system_bytes": 10, "user_bytes": 5, "objects": 2, "chunks": 1, "collections": 0}],
+            "left": [{"name": "tab 1", "objects": 3, "bytes": 40}, {"name": "tab 2", "objects": 1, "bytes": 2}]});
+        let mut found = Zombies::default();
+        host(&said, &mut found);
+        assert_eq!(found.objects["left of closed tabs"], 4);
+        assert_eq!(found.own_figures["left of closed tabs"], 42);
+        assert_eq!(found.own_figures["open tabs"], 15);
+        // The stock heap tells nothing: absent, not 0 (Z2).
+        let mut found = Zombies::default();
+        host(
+            &json!({"heap": "stock", "tenants": null, "left": null}),
+            &mut found,
+        );
+        assert_eq!(found, Zombies::default());
     }
 
     #[test]

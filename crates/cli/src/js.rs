@@ -24,11 +24,7 @@ use crate::js_args::{Heap, JsArgs, Malloc};
 /// # Errors
 /// Options that no host can serve together, or no host.
 pub fn js(args: &JsArgs) -> Result<u8> {
-    let name = program(args)?;
-    let own = std::env::current_exe().context("the path of this program cannot be found")?;
-    let own = own.canonicalize().unwrap_or(own);
-    let named = std::env::var_os(skinflint_base::env::JS.name()).map(PathBuf::from);
-    let host = find(name, named.as_deref(), &own)?;
+    let host = host(program(args)?)?;
     let words: Vec<OsString> = std::env::args_os().collect();
     let after = words.iter().position(|word| word == "js");
     let words = after.map_or(&[][..], |at| &words[at + 1..]);
@@ -36,9 +32,28 @@ pub fn js(args: &JsArgs) -> Result<u8> {
     Err(error).with_context(|| format!("{}: cannot be started", host.display()))
 }
 
+/// The host that `skinflint tabs` drives.
+///
+/// # Errors
+/// If it is not built.
+pub fn driven_host(heap: Heap, malloc: Option<Malloc>) -> Result<PathBuf> {
+    host(chosen(heap, malloc, false)?)
+}
+
+fn host(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("the path of this program cannot be found")?;
+    let own = own.canonicalize().unwrap_or(own);
+    let named = std::env::var_os(skinflint_base::env::JS.name()).map(PathBuf::from);
+    find(name, named.as_deref(), &own)
+}
+
 /// The program that has what is asked for.
 fn program(args: &JsArgs) -> Result<&'static str> {
-    Ok(match (args.heap, args.malloc, args.pauses) {
+    chosen(args.heap, args.malloc, args.pauses)
+}
+
+fn chosen(heap: Heap, malloc: Option<Malloc>, pauses: bool) -> Result<&'static str> {
+    Ok(match (heap, malloc, pauses) {
         (Heap::Skinflint, None | Some(Malloc::Skinflint), _) => "skinflint-js",
         (Heap::Skinflint, Some(Malloc::System), _) => "skinflint-js-system",
         (Heap::Stock, Some(Malloc::Skinflint), true) => bail!(
@@ -90,7 +105,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn chosen(words: &[&str]) -> Result<&'static str> {
+    fn asked(words: &[&str]) -> Result<&'static str> {
         let words = ["js", "a.js"].iter().chain(words);
         program(&JsArgs::try_parse_from(words).expect("good options"))
     }
@@ -98,20 +113,20 @@ mod tests {
     #[test]
     fn each_choice_has_its_program() {
         let stock = ["--heap", "stock"];
-        assert_eq!(chosen(&[]).unwrap(), "skinflint-js");
-        assert_eq!(chosen(&["--pauses"]).unwrap(), "skinflint-js");
+        assert_eq!(asked(&[]).unwrap(), "skinflint-js");
+        assert_eq!(asked(&["--pauses"]).unwrap(), "skinflint-js");
         assert_eq!(
-            chosen(&["--malloc", "system"]).unwrap(),
+            asked(&["--malloc", "system"]).unwrap(),
             "skinflint-js-system"
         );
-        assert_eq!(chosen(&stock).unwrap(), "skinflint-js-stock");
+        assert_eq!(asked(&stock).unwrap(), "skinflint-js-stock");
         assert_eq!(
-            chosen(&[&stock[..], &["--pauses"]].concat()).unwrap(),
+            asked(&[&stock[..], &["--pauses"]].concat()).unwrap(),
             "skinflint-js-stock-pauses"
         );
         let both = [&stock[..], &["--malloc", "skinflint"]].concat();
-        assert_eq!(chosen(&both).unwrap(), "skinflint-js-stock-malloc");
-        let error = chosen(&[&both[..], &["--pauses"]].concat()).unwrap_err();
+        assert_eq!(asked(&both).unwrap(), "skinflint-js-stock-malloc");
+        let error = asked(&[&both[..], &["--pauses"]].concat()).unwrap_err();
         assert!(error.to_string().contains("leave out --malloc"), "{error}");
     }
 

@@ -20,9 +20,11 @@ use skinflint_base::env;
 use skinflint_browser::plan::{self, Kind, Plan};
 use skinflint_browser::series::{self, Request, Series};
 use skinflint_browser::start::Subject;
-use skinflint_browser::{corpus, page, png};
+use skinflint_browser::{corpus, page, pages, png};
 
 use crate::compare::places;
+use crate::js;
+use crate::js_args::{Heap, Malloc};
 use crate::launch::find_library;
 
 pub const HELP: &str = "\
@@ -31,16 +33,17 @@ Examples:
   skinflint tabs --cycles 2 --repeat 1 --rest 30        # the same, small
   skinflint tabs --plan scale --repeat 3 -o scale       # 150 tabs, and Octane with 1 and with 150
   skinflint tabs --plan shared --browser webkit --allocators glibc,jemalloc,mimalloc,skinflint
+  skinflint tabs --plan programs --browser js,js/stock  # our JavaScript host, on our heap and on its engine's own
   skinflint tabs --browser mine='./app --open {url}'    # any program: a page opens the windows
   skinflint tabs --record mine.har https://example.org/ && skinflint tabs --replay mine.har --keep 10 --cycles 20
 
-Plans: cycle, scale, slim, shared, or a TOML file (docs/tabs.md). Browsers: chromium, firefox, webkit; the driver follows
+Plans: cycle, scale, slim, shared, programs, or a TOML file (docs/tabs.md). Browsers: chromium, firefox, webkit, js; the driver follows
 after a slash: chromium/cdp, chromium/page, firefox/marionette, firefox/bidi, firefox/page. Run again with the same -o, it
 goes on where it was. `make tabs-deps` installs browsers and what drives them.";
 
 #[derive(ClapArgs, Debug)]
 pub struct TabsArgs {
-    /// What to do: cycle, scale, slim, shared, or a TOML file
+    /// What to do: cycle, scale, slim, shared, programs, or a TOML file
     #[arg(long, value_name = "PLAN", default_value = "cycle")]
     pub plan: String,
 
@@ -53,7 +56,7 @@ pub struct TabsArgs {
     )]
     pub browser: Vec<String>,
 
-    /// Run each browser under these allocators (webkit, and programs): names, own, or paths
+    /// Run each browser under these allocators (webkit, js, and commands): names, own, or paths
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub allocators: Vec<String>,
 
@@ -65,7 +68,7 @@ pub struct TabsArgs {
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
-    /// Pages instead of the plan's: corpus, light, shared, names, addresses
+    /// Pages instead of the plan's: corpus, light, shared, names, .js files, addresses
     #[arg(long, value_name = "P,Q", value_delimiter = ',')]
     pub pages: Vec<String>,
 
@@ -104,6 +107,10 @@ pub struct TabsArgs {
     /// Between two samples
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     pub sample: u64,
+
+    /// Run all browsers of a repetition at the same time: sooner done, at the cost of slower loads
+    #[arg(long)]
+    pub parallel: bool,
 
     /// Show windows on a display of their own (Xvfb) instead of headless
     #[arg(long)]
@@ -185,6 +192,7 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
         command: std::env::args_os()
             .map(|word| word.to_string_lossy().into_owned())
             .collect(),
+        parallel: args.parallel,
         progress: &progress,
     };
     let series = series::series(&request)?;
@@ -252,12 +260,30 @@ fn planned(args: &TabsArgs) -> Result<Plan> {
 fn subjects(args: &TabsArgs) -> Result<Vec<Subject>> {
     let mut subjects: Vec<Subject> = Vec::new();
     for name in &args.browser {
-        let browser = Subject::parse(name)?;
+        let heap = match name.as_str() {
+            "js" => Some(Heap::Skinflint),
+            "js/stock" => Some(Heap::Stock),
+            other if other.split('/').next() == Some("js") => {
+                bail!(
+                    "--browser {other}: the JavaScript host's heap is js (ours) or js/stock (Boa's own)"
+                )
+            }
+            _ => None,
+        };
         if args.allocators.is_empty() {
-            subjects.push(browser);
+            subjects.push(match heap {
+                Some(heap) => host(name, heap, None)?,
+                None => Subject::parse(name)?,
+            });
             continue;
         }
         for allocator in &args.allocators {
+            // As it comes, ours is on our allocator; another one is preloaded under what calls the C library's.
+            let browser = match heap {
+                Some(heap) if allocator == "own" => host(name, heap, None)?,
+                Some(heap) => host(name, heap, Some(Malloc::System))?,
+                None => Subject::parse(name)?,
+            };
             subjects.push(on(&browser, allocator)?);
         }
     }
@@ -270,6 +296,22 @@ fn subjects(args: &TabsArgs) -> Result<Vec<Subject>> {
         }
     }
     Ok(subjects)
+}
+
+/// The JavaScript host on a heap, on the allocator that it is built with or on the C library's.
+fn host(name: &str, heap: Heap, malloc: Option<Malloc>) -> Result<Subject> {
+    let host = js::driven_host(heap, malloc).with_context(|| format!("--browser {name}"))?;
+    let heap = match heap {
+        Heap::Stock => "stock",
+        Heap::Skinflint => "skinflint",
+    };
+    let words = [
+        host.display().to_string(),
+        "--driven".into(),
+        "--heap".into(),
+        heap.into(),
+    ];
+    Ok(Subject::host(&name.replace('/', "-"), words.to_vec()))
 }
 
 fn on(browser: &Subject, name: &str) -> Result<Subject> {
@@ -297,7 +339,7 @@ fn record(args: &TabsArgs, file: &Path, cache: &Path) -> Result<u8> {
 }
 
 fn fetch(args: &TabsArgs, plan: &Plan, cache: &Path) -> Result<u8> {
-    for package in series::packages(plan)? {
+    for package in pages::packages(plan)? {
         if !args.quiet {
             say!(
                 "skinflint: {} {} ({})",

@@ -1,10 +1,11 @@
-//! Driving a browser: five ways behind one interface.
+//! Driving a browser: six ways behind one interface.
 //!
 //! ```text
 //!   run ─► Drive ─┬─ node.rs        puppeteer-core: CDP, BiDi       a small program beside
 //!                 ├─ marionette.rs  Firefox, plain TCP
 //!                 ├─ webdriver.rs   W3C classic, plain HTTP
-//!                 └─ opener.rs      a page that opens windows, told by the pages' server
+//!                 ├─ opener.rs      a page that opens windows, told by the pages' server
+//!                 └─ host.rs        our JavaScript host, by its pipes
 //! ```
 //!
 //! D1  Every call has a limit, after which it is an error: a browser that does not answer never stops a run.
@@ -14,6 +15,8 @@
 //!
 //! Not here: which page when (run.rs).
 
+pub mod host;
+pub mod lines;
 pub mod marionette;
 pub mod node;
 pub mod opener;
@@ -70,7 +73,7 @@ pub trait Drive {
         Ok(None)
     }
 
-    /// Chromium's memory-infra dump, as trace events.
+    /// Chromium's memory-infra dump, as trace events; what our host says of its heap.
     ///
     /// # Errors
     /// If the browser does not answer.

@@ -7,21 +7,20 @@
 //!
 //! N1  The program and its lock file are part of this one (`include_str!`); `npm ci` puts the packages, checked by the
 //!     hashes of the lock file, into the cache folder once.
-//! N2  Answers are matched by number: one that comes after its limit is not taken for the next one's.
+//! N2  Requests and answers are lines of JSON (lines.rs).
 //!
 //! Not here: the protocol's meaning (driver.mjs).
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::{Drive, Loaded, Target, wait};
+use super::lines::Lines;
+use super::{Drive, Loaded, Target};
 use crate::family;
 use crate::plan::Kind;
 use crate::start::Driver;
@@ -38,9 +37,7 @@ const CALL: Duration = Duration::from_secs(60);
 /// The program, connected.
 pub struct Node {
     child: Child,
-    stdin: Option<ChildStdin>,
-    answers: Receiver<Value>,
-    number: u64,
+    lines: Lines,
     version: Option<String>,
 }
 
@@ -111,22 +108,10 @@ impl Node {
             .stderr(said);
         let mut child =
             family::start(&mut command, token).context("`make tabs-deps` installs node")?;
-        let stdin = child.stdin.take();
-        let stdout = child.stdout.take().context("no pipe from the driver")?;
-        let (send, answers) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let value = serde_json::from_str(&line).unwrap_or(Value::Null);
-                if send.send(value).is_err() {
-                    return;
-                }
-            }
-        });
+        let lines = Lines::new(child.stdin.take(), child.stdout.take())?;
         let mut node = Node {
             child,
-            stdin,
-            answers,
-            number: 0,
+            lines,
             version: None,
         };
         let protocol = if driver == Driver::Bidi {
@@ -134,36 +119,12 @@ impl Node {
         } else {
             "cdp"
         };
-        let answer = node.ask(
+        let answer = node.lines.ask(
             json!({"do": "connect", "protocol": protocol, "endpoint": endpoint}),
             CALL,
         )?;
         node.version = answer["version"].as_str().map(str::to_owned);
         Ok(node)
-    }
-
-    /// Asks, and waits for the answer of the same number (N2).
-    ///
-    /// # Errors
-    /// What the driver says, or that it says nothing.
-    pub fn ask(&mut self, mut request: Value, limit: Duration) -> Result<Value> {
-        self.number += 1;
-        request["id"] = self.number.into();
-        let what = request["do"].as_str().unwrap_or("").to_owned();
-        let stdin = self.stdin.as_mut().context("the driver has been ended")?;
-        writeln!(stdin, "{request}").with_context(|| format!("{what}: the driver has ended"))?;
-        let until = Instant::now() + limit;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let mut answer = wait(&self.answers, left, &what)?;
-            if answer["id"] != self.number {
-                continue;
-            }
-            if let Some(error) = answer["error"].as_str() {
-                bail!("{what}: {error}");
-            }
-            return Ok(answer["ok"].take());
-        }
     }
 
     /// Records pages as HAR; the recording, and how many requests had not ended.
@@ -173,7 +134,7 @@ impl Node {
     pub fn record(&mut self, urls: &[String], limit: Duration) -> Result<(Value, u64)> {
         let all = limit * urls.len() as u32 + SLACK;
         let request = json!({"do": "record", "urls": urls, "timeout_ms": limit.as_millis() as u64, "settle_ms": 2000});
-        let mut answer = self.ask(request, all)?;
+        let mut answer = self.lines.ask(request, all)?;
         let unfinished = answer["unfinished"].as_u64().unwrap_or(0);
         Ok((answer["har"].take(), unfinished))
     }
@@ -183,7 +144,7 @@ impl Drive for Node {
     fn open(&mut self, target: &Target, kind: Kind, limit: Duration) -> Result<Loaded> {
         let request = json!({"do": "open", "kind": kind.name(), "url": target.url, "ready": target.ready,
                              "timeout_ms": limit.as_millis() as u64});
-        let answer = self.ask(request, limit + SLACK)?;
+        let answer = self.lines.ask(request, limit + SLACK)?;
         Ok(Loaded {
             tab: answer["tab"].as_str().unwrap_or_default().to_owned(),
             load_ms: answer["load_ms"].as_u64().unwrap_or(0),
@@ -192,12 +153,14 @@ impl Drive for Node {
     }
 
     fn close(&mut self, tab: &str) -> Result<()> {
-        self.ask(json!({"do": "close", "tab": tab}), CALL).map(drop)
+        self.lines
+            .ask(json!({"do": "close", "tab": tab}), CALL)
+            .map(drop)
     }
 
     fn collect(&mut self) -> Result<Option<u64>> {
         // Three steps of at most 10 s each (driver.mjs, COLLECT_MS).
-        match self.ask(json!({"do": "gc"}), CALL * 2) {
+        match self.lines.ask(json!({"do": "gc"}), CALL * 2) {
             Ok(answer) => Ok(Some(answer["silent"].as_u64().unwrap_or(0))),
             Err(error) if error.to_string().contains("no garbage collection") => Ok(None),
             Err(error) => Err(error),
@@ -205,7 +168,7 @@ impl Drive for Node {
     }
 
     fn dump(&mut self) -> Result<Option<Value>> {
-        match self.ask(json!({"do": "dump"}), CALL * 2) {
+        match self.lines.ask(json!({"do": "dump"}), CALL * 2) {
             Ok(mut answer) => Ok(Some(answer["events"].take())),
             Err(error) if error.to_string().contains("no memory dump") => Ok(None),
             Err(error) => Err(error),
@@ -224,7 +187,7 @@ impl Drive for Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // Its stdin's end is its end (driver.mjs, D3); it is not waited for long.
-        self.stdin = None;
+        self.lines.hang_up();
         for _ in 0..50 {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 return;
