@@ -81,10 +81,10 @@ consumers-test: test-deps
 # Browsers, a display for those that need one, and what drives them.
 tabs-deps: deps
 	@sh bench/need.sh chromium:chromium firefox-esr:firefox-esr WebKitWebDriver:webkit2gtk-driver Xvfb:xvfb \
-	  node:nodejs npm:npm pip3:python3-pip tar:tar mount:mount
+	  node:nodejs npm:npm pip3:python3-pip tar:tar mount:mount wget:wget
 
 # Memory tests in real browsers, on pages made by hand; with SKINFLINT_LONG=1 on the corpus too, which is fetched.
-tabs-test: tabs-deps
+tabs-test: tabs-deps js
 	$(CARGO) test --locked -p skinflint-cli --features browsers --test tabs
 
 bench-deps: deps
