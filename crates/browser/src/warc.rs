@@ -373,18 +373,20 @@ mod tests {
         gz.finish().expect("room")
     }
 
+    /// A request.
+    fn ask(id: &str, method: &str, more: &str) -> Vec<u8> {
+        let block = format!("{method} / HTTP/1.1\r\nHost: a.example\r\n{more}\r\n");
+        let kind = "Content-Type: application/http\r\n";
+        record_of("request", id, kind, block.as_bytes())
+    }
+
+    /// The head of an answer.
+    fn uri(url: &str, more: &str) -> String {
+        format!("{HTTP}WARC-Target-URI: {url}\r\n{more}")
+    }
+
     #[test]
     fn pairs_chunks_encodings_and_revisits() {
-        let uri = |url: &str, more: &str| format!("{HTTP}WARC-Target-URI: {url}\r\n{more}");
-        let ask = |id: &str, method: &str, more: &str| {
-            let block = format!("{method} / HTTP/1.1\r\nHost: a.example\r\n{more}\r\n");
-            record_of(
-                "request",
-                id,
-                "Content-Type: application/http\r\n",
-                block.as_bytes(),
-            )
-        };
         let mut page =
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
                 .to_vec();

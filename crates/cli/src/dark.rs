@@ -332,5 +332,5 @@ fn blocks_of(ledger: &Ledger, site_of: &HashMap<u32, u32>) -> Vec<(LiveBlock, u3
         };
         Some((live, block.serial))
     };
-    ledger.live_blocks().filter_map(|one| block(one)).collect()
+    ledger.live_blocks().filter_map(block).collect()
 }
