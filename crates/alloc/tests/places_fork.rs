@@ -29,6 +29,10 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// N2: `act` in a child, which has to come to its end.
 fn in_child(act: impl FnOnce()) {
+    assert_eq!(status_of_child(act), 0, "the child's status");
+}
+
+fn status_of_child(act: impl FnOnce()) -> i32 {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         // SAFETY: the three are made for that.
@@ -56,7 +60,7 @@ fn in_child(act: impl FnOnce()) {
     let mut status = 0;
     // SAFETY: our own child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0, "the child's status");
+    status
 }
 
 /// Drops something of the parent's in a child.
@@ -242,6 +246,8 @@ fn forks_while_other_threads_change_places() {
     let done = AtomicBool::new(false);
     let place = Place::new().expect("memory");
     let mut blocks = Marked::new(1);
+    // Looked at when the threads have ended: nobody would tell them otherwise.
+    let mut failed = Vec::new();
     std::thread::scope(|scope| {
         for mark in 10..12 {
             let done = &done;
@@ -262,7 +268,7 @@ fn forks_while_other_threads_change_places() {
         for _ in 0..10 {
             let inside = place.enter();
             blocks.grow(100);
-            in_child(|| {
+            let status = status_of_child(|| {
                 whole();
                 // SAFETY: not used again.
                 unsafe { drop_here(&inside) };
@@ -274,9 +280,14 @@ fn forks_while_other_threads_change_places() {
                 whole();
             });
             drop(inside);
+            if status != 0 {
+                failed.push(status);
+                break;
+            }
         }
         done.store(true, Ordering::Relaxed); // ORDER: as above
     });
+    assert!(failed.is_empty(), "the children's status: {failed:?}");
     blocks.check();
     whole();
 }
