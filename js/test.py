@@ -112,7 +112,8 @@ class Conformance(unittest.TestCase):
 
     def test_under_policies_that_make_room_often_and_verified(self):
         for policy in ["legacy", "many-origin", "tight"]:
-            self.agree("skinflint", "--policy", policy, "--stress", "1999", "--verify")
+            with self.subTest(policy=policy):
+                self.agree("skinflint", "--policy", policy, "--stress", "1999", "--verify")
 
 
 class Seven(unittest.TestCase):

@@ -348,6 +348,8 @@ mod tests {
     fn plan() -> Plan {
         Plan {
             check: true,
+            // A collection at every sample, nearly.
+            growth: 1.25,
             least_bytes: 128 << 10,
             settings: Settings {
                 limit_bytes: 256 << 20,
@@ -420,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_program_and_its_trace_have_the_same_figures_under_every_strategy() {
-        let steps = steps(40_000);
+        let steps = steps(12_000);
         let with_word = steps.iter().map(|step| match *step {
             Step::Alloc { id, bytes, origin } => Step::Alloc {
                 id,
