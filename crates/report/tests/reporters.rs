@@ -101,6 +101,7 @@ fn one_that_hangs_is_given_up_and_asked_again_when_it_is_back() {
 fn nonsense_of_every_kind() {
     let registry = Registry::new();
     let _a = sound(&registry, "first", "explicit/a", 1000);
+    let _things = sound(&registry, "things", "things/bytes", 7);
     let bad = |name: &'static str, path: &'static str, kind, units, amount| {
         registry.add(name, move |out: &mut Sink<'_>| {
             out.heap("explicit/with-the-bad-one", 3, "Goes with it.");
@@ -128,7 +129,7 @@ fn nonsense_of_every_kind() {
             5,
         ),
         bad("crooked", "explicit//x", Kind::Heap, Units::Bytes, 5),
-        bad("mixed", "resident/x", Kind::Other, Units::Count, 5),
+        bad("mixed", "things/x", Kind::Other, Units::Count, 5),
     ];
     let _wraps = registry.add("wraps", |out: &mut Sink<'_>| {
         out.heap("explicit/x", 5usize.wrapping_sub(6), "Went below zero.");
@@ -162,6 +163,70 @@ fn nonsense_of_every_kind() {
     assert_eq!(measured.sum("explicit/x"), 0);
     assert_eq!(measured.sum("explicit/with-the-bad-one"), 0);
     assert_eq!(measured.sum("many"), 0);
+}
+
+#[test]
+fn rows_of_the_process_and_of_its_allocator_are_not_for_reporters() {
+    let registry = Registry::new();
+    let before = registry.measure();
+    let me = format!("by another name (pid {})", std::process::id());
+    let claims = |process: String, path: &'static str, kind| {
+        registry.add(path, move |out: &mut Sink<'_>| {
+            out.add(&Entry {
+                process: &process,
+                path,
+                kind,
+                units: Units::Bytes,
+                amount: 1 << 20,
+                description: "Made up.",
+            });
+        })
+    };
+    let reserved = [
+        "heap-allocated",
+        "heap-mapped",
+        "heap-slop",
+        "resident",
+        "resident/mine",
+        "resident-by-kind/mine",
+        "resident-unique",
+        "pss",
+        "swap",
+        "vsize",
+        "threads",
+    ];
+    let mut kept: Vec<Registration> = Vec::new();
+    for path in reserved {
+        kept.push(claims(String::new(), path, Kind::Other));
+        kept.push(claims(me.clone(), path, Kind::Other));
+    }
+    for path in ["explicit/heap-overhead/mine", "explicit/stacks"] {
+        kept.push(claims(String::new(), path, Kind::Nonheap));
+    }
+    let _sound = sound(&registry, "last", "explicit/a", 24);
+    // What a program says of another process is that process's.
+    let _of_a_child = claims("child (pid 1)".into(), "resident", Kind::Other);
+    let measured = registry.measure();
+    assert_eq!(
+        measured.faults().len(),
+        kept.len(),
+        "{:#?}",
+        measured.faults()
+    );
+    for fault in measured.faults() {
+        let named = format!("{} = 1048576", fault.reporter);
+        let said = fault.what.contains("built in") && fault.what.contains(&named);
+        assert!(said, "{fault}");
+    }
+    assert_eq!(measured.sum("explicit/a"), 24);
+    // One line each: those of the kernel's and the allocator's.
+    for path in reserved {
+        let of = |measured: &Measurement| {
+            let own = |line: &Entry<'_>| line.path == path && line.process.is_empty();
+            measured.lines().filter(own).count()
+        };
+        assert_eq!(of(&measured), of(&before), "{path}");
+    }
 }
 
 #[test]
