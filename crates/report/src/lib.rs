@@ -15,6 +15,8 @@
 //! Not here: recorded traces (`analysis`), caches, where memory pressure comes from.
 
 mod act;
+#[cfg(feature = "files")]
+mod asker;
 mod busy;
 #[cfg(feature = "files")]
 pub mod desk;
