@@ -12,7 +12,8 @@
 P1  A reporter that raises is left out and named; the others are shown.
 P2  It runs on a thread of the measurement's and takes the interpreter's lock: one that waits for a thread which
     holds that lock is given up after two seconds.
-P3  Nobody can ask any more once the interpreter ends: a reporter that was called then would find none.
+P3  Nobody can ask any more once the interpreter ends: a reporter that was called then would find none. What is under
+    way then is waited for, ten seconds at most.
 P4  The library is found beside `skinflint`, by SKINFLINT_REPORT_LIBRARY, or where the loader looks.
 
 Not here: what a line means (include/skinflint_report.h).
@@ -85,10 +86,16 @@ def component(name):
 
 
 class Out:
-    """Where a reporter's lines go; good until it returns."""
+    """Where a reporter's lines go; good until it returns. Used later, it raises ValueError."""
 
     def __init__(self, handle):
-        self._handle = handle
+        self._good = handle
+
+    @property
+    def _handle(self):
+        if self._good is None:
+            raise ValueError("its reporter has returned: an Out is good until then")
+        return self._good
 
     def line(self, path, kind, units, amount, description, process=None):
         """Adds a line; False: the reporter is left out and may as well return."""
@@ -128,10 +135,13 @@ class Out:
 def add(name, function):
     """Adds a reporter; returns its number for remove()."""
     def call(_context, handle):
+        out = Out(handle)
         try:
-            function(Out(handle))
+            function(out)
         except BaseException as error:  # P1: nothing may pass into C
             _library.skinflint_report_fail(handle, _text(f"{type(error).__name__}: {error}"))
+        finally:
+            out._good = None
 
     called = _Reporter(call)
     number = _library.skinflint_reporter_add(_text(name), called, None)
@@ -184,7 +194,7 @@ def open(folder=None):
 
 
 def close():
-    """Nobody can ask any more."""
+    """Nobody can ask any more; waits for reporters and actions that run, ten seconds at most."""
     _library.skinflint_memory_close()
 
 
