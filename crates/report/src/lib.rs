@@ -38,6 +38,7 @@ pub mod store;
 pub mod text;
 pub mod tree;
 mod turn;
+mod usable;
 
 pub use entry::{Entry, Kind, Owner, Units, component};
 pub use registry::{Action, Measurement, Registration, Registry, Reporter, global};

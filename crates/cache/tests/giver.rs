@@ -1,0 +1,54 @@
+//! Caches and reporters in a program with our allocator as its `#[global_allocator]`: nobody has to say so.
+//!
+//! ```text
+//!   Cache ─► HeapBytes ─► base::hook ◄─ skinflint_alloc      malloc is glibc's all the while, and is not asked
+//! ```
+//!
+//! Not here: the same under libskinflint.so (`fill`), other allocators (`report/tests/giver`).
+
+use std::sync::Arc;
+
+use skinflint_cache::{Arena, Buf, Cache, HeapBytes};
+use skinflint_report::{Registry, Sink};
+
+#[global_allocator]
+static HEAP: skinflint_alloc::Skinflint = skinflint_alloc::Skinflint;
+
+#[test]
+fn a_cache_counts_blocks_of_the_global_allocator() {
+    let text: Arc<Cache<u32, Vec<u8>>> = Cache::named("text").limit_bytes(1 << 20).build();
+    for key in 0..20 {
+        assert_eq!(text.get_or_make(key, |_| vec![7; 1000]).len(), 1000);
+    }
+    let block = vec![7u8; 1000];
+    // SAFETY: a live block of this allocator.
+    let given = unsafe { skinflint_alloc::usable_size(block.as_ptr()) };
+    assert!(given > 1000, "{given}");
+    assert_eq!(block.heap_bytes(), given);
+    let mut entries = 0;
+    text.each(|_, value| entries += value.heap_bytes());
+    assert_eq!(entries, 20 * given);
+    assert!(text.bytes() > entries, "its tables are counted, too");
+    let registry = Registry::new();
+    let (held, bytes) = (Arc::clone(&text), text.bytes());
+    registry
+        .add("text", move |out: &mut Sink<'_>| {
+            out.heap("explicit/text", held.bytes(), "Text.");
+            out.heap("explicit/block", block.heap_bytes(), "A block.");
+        })
+        .keep();
+    let measured = registry.measure_reporters();
+    assert_eq!(measured.sum("explicit"), (bytes + given) as i64);
+}
+
+#[test]
+fn buffers_and_arenas_fill_what_it_gives() {
+    let mut buf: Buf<u8> = Buf::with_capacity(1000);
+    buf.push(1);
+    // SAFETY: a live block of this allocator.
+    let given = unsafe { skinflint_alloc::usable_size(buf.as_slice().as_ptr()) };
+    assert_eq!((buf.usable_bytes(), buf.slop_bytes()), (given, 0));
+    let arena = Arena::new();
+    arena.copy_str("kept");
+    assert_eq!(arena.slop_bytes(), 0);
+}
