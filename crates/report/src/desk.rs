@@ -267,19 +267,25 @@ pub fn is_reporters(socket: &Path) -> bool {
     socket.extension().is_some_and(|ending| ending == REPORT)
 }
 
-/// Process and socket of all that can be asked, of whatever user.
+/// Process and socket of all that this user can ask: his own, and root anybody's.
 pub fn listening() -> Vec<(u32, PathBuf)> {
     let mut found: Vec<(u32, PathBuf)> = sockets()
         .into_iter()
         .filter_map(|path| {
             let ending = path.extension()?.to_str()?;
             let pid = path.file_stem()?.to_str()?.parse().ok()?;
-            (ending == REPORT || ending == HEAP).then_some((pid, path))
+            ((ending == REPORT || ending == HEAP) && may_ask(&path)).then_some((pid, path))
         })
         .collect();
     found.sort();
     found.dedup();
     found
+}
+
+/// Whether its owner would answer, by S1; a socket that cannot be reached is not to be asked either.
+fn may_ask(socket: &Path) -> bool {
+    let owner = std::fs::metadata(socket).map(|found| found.uid());
+    owner.is_ok_and(|owner| user() == 0 || owner == user())
 }
 
 fn sockets() -> Vec<PathBuf> {

@@ -30,7 +30,7 @@ const PAGE: u64 = 4096;
 pub enum NoFigures {
     /// There is no such process, or there is none any more.
     Gone,
-    /// It is somebody else's.
+    /// The kernel refuses: it is somebody else's, or protected.
     Forbidden,
     /// It has no memory of its own: a kernel thread, or one that has ended and was not waited for.
     Empty,
@@ -42,9 +42,15 @@ impl fmt::Display for NoFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoFigures::Gone => f.write_str("no such process (any more)"),
-            NoFigures::Forbidden => {
-                f.write_str("the process belongs to somebody else; ask as that user, or as root")
-            }
+            // SAFETY: no memory is involved.
+            NoFigures::Forbidden if unsafe { libc::geteuid() } == 0 => f.write_str(
+                "the kernel refuses to show its /proc files, also to root: this root lacks CAP_SYS_PTRACE over it \
+                 (a container, a namespace, a security module)",
+            ),
+            NoFigures::Forbidden => f.write_str(
+                "the kernel refuses to show its /proc files: it belongs to somebody else, or is protected against its \
+                 own user; ask as its user, or as root",
+            ),
             NoFigures::Empty => f.write_str(
                 "it has no memory of its own: a kernel thread, or a process that has ended",
             ),
