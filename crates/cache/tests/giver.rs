@@ -39,6 +39,14 @@ fn a_cache_counts_blocks_of_the_global_allocator() {
         .keep();
     let measured = registry.measure_reporters();
     assert_eq!(measured.sum("explicit"), (bytes + given) as i64);
+    // The whole: heap-allocated is that allocator's, so nothing is claimed that there is not.
+    assert_eq!(skinflint_report::heap::name(), "skinflint_alloc");
+    let measured = registry.measure();
+    assert!(measured.faults().is_empty(), "{:?}", measured.faults());
+    let allocated = measured.sum("heap-allocated");
+    assert!(allocated > (bytes + given) as i64, "{allocated}");
+    assert!(allocated < 2 << 20, "{allocated}");
+    assert_eq!(measured.sum("resident-by-kind"), measured.sum("resident"));
 }
 
 #[test]
