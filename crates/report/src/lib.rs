@@ -22,6 +22,7 @@ pub mod entry;
 #[cfg(feature = "files")]
 pub mod file;
 pub mod heap;
+mod image;
 #[cfg(feature = "files")]
 pub mod json;
 pub mod named;
