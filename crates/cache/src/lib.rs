@@ -24,6 +24,11 @@
 //!
 //! Not here: the allocator (`alloc`), how figures are shown (`report`).
 
+/// The program of the documentation is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/cache.md")]
+mod documentation {}
+
 pub mod arena;
 pub mod buf;
 pub mod bus;
