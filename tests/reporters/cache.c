@@ -21,6 +21,7 @@
 #pragma weak skinflint_reporter_remove
 #pragma weak skinflint_action_add
 #pragma weak skinflint_report_line
+#pragma weak skinflint_report_block
 #pragma weak skinflint_memory_open
 #pragma weak skinflint_memory_close
 
@@ -40,7 +41,10 @@ static size_t held(void)
 static void images(void *context, skinflint_report *out)
 {
     (void)context;
-    skinflint_report_heap(out, "explicit/caches/images", held(), "Decoded images.");
+    size_t bytes = 0;
+    for (int i = 0; i < BLOCKS; i++)
+        bytes += skinflint_report_block(out, block[i]);
+    skinflint_report_heap(out, "explicit/caches/images", bytes, "Decoded images.");
     skinflint_report_count(out, "images", BLOCKS, "Images.");
     skinflint_report_nonheap(out, "explicit/arena", ARENA, "A mapping.");
 }

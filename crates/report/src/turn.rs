@@ -91,7 +91,7 @@ impl Sink<'_> {
         if state.generation != self.generation || state.nonsense.is_some() {
             return false;
         }
-        if let Err(what) = state.take(entry, self.turn.address_space_bytes) {
+        if let Err(what) = state.take(entry, self.turn) {
             // The path may be hostile: it is shown, and so it has a bound.
             let path: String = entry.path.escape_debug().take(200).collect();
             state.nonsense = Some(format!("{what}: {path} = {}", entry.amount));
@@ -171,8 +171,8 @@ impl Sink<'_> {
 }
 
 impl State {
-    fn take(&mut self, entry: &Entry<'_>, address_space_bytes: u64) -> Result<(), &'static str> {
-        entry.check(address_space_bytes)?;
+    fn take(&mut self, entry: &Entry<'_>, turn: &Turn) -> Result<(), &'static str> {
+        entry.check(turn.address_space_bytes)?;
         let begin = self.current.map_or(0, |(.., mark)| mark.line());
         if self.store.len() - begin >= MOST_LINES {
             return Err("more than a million lines");
@@ -188,7 +188,10 @@ impl State {
         if !self.store.push(entry) {
             return Err("no memory for another line");
         }
-        named::settle(entry, |notes| self.store.name_blocks(notes))
+        match turn.with_blocks {
+            true => named::settle(entry, |notes| self.store.name_blocks(notes)),
+            false => Ok(()),
+        }
     }
 
     /// Ends a reporter's turn: with its lines, or without (T2).

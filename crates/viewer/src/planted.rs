@@ -17,12 +17,20 @@ type Blocks = Vec<Vec<u8>>;
 
 #[inline(never)]
 fn forgotten() -> Blocks {
-    (0..100u8).map(|n| vec![n; 10_000]).collect()
+    let mut blocks = Vec::with_capacity(100);
+    for n in 0..100u8 {
+        blocks.push(vec![n; 10_000]);
+    }
+    blocks
 }
 
 #[inline(never)]
 fn shared() -> Blocks {
-    (0..50u8).map(|n| vec![n; 20_000]).collect()
+    let mut blocks = Vec::with_capacity(50);
+    for n in 0..50u8 {
+        blocks.push(vec![n; 20_000]);
+    }
+    blocks
 }
 
 /// Plants both; they stay for as long as what is returned.

@@ -105,8 +105,13 @@ fn a_program_s_own_report_in_firefox() {
     let first = running.line();
     assert!(first.starts_with("ready "), "{first}");
     let pid = running.pid.to_string();
-    let done = bench.tool(["memory", &pid, "--save", "own.json.gz"]);
+    // With blocks, which Firefox does not know and passes over.
+    let done = bench.tool(["memory", &pid, "--blocks", "--save", "own.json.gz"]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    let plain = bench.tool(["memory", "own.json.gz", "--save", "plain.json"]);
+    assert_eq!(plain.status.code(), Some(0), "{plain:#?}");
+    let named = std::fs::read_to_string(bench.path("plain.json")).expect("a file");
+    assert_eq!(named.matches("\"0x").count(), 1000);
     let ours = bench.tool(["memory", "own.json.gz", "--exact", "--threshold", "0"]);
     let python = "/usr/bin/python3";
     let shown = page(

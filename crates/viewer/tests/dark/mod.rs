@@ -49,7 +49,7 @@ fn found(more: &[&str]) -> (String, String) {
         .arg(folder.path())
         .arg("--")
         .arg(env!("CARGO_BIN_EXE_skinflint-viewer"))
-        .args(["--memory", "--documents", "3", "--tenants", "2"])
+        .args(["--memory", "--no-bus", "--documents", "3", "--tenants", "2"])
         .args(more)
         .arg("--shelves")
         .arg(folder.path().join("shelves"))
@@ -135,7 +135,11 @@ fn what_nobody_reports_of_the_viewer_is_heap_unclassified() {
     println!("{said}");
     let (dark, live) = (number(&json, "dark_bytes"), number(&json, "live_bytes"));
     let unclassified = number(&json, "heap_unclassified_bytes");
-    assert!(dark * 50 < live, "{dark} of {live} are dark: {said}");
+    // Mostly records of the garbage-collected heap about itself, and buffers of stdin and stdout.
+    assert!(
+        dark > 0 && dark < 128 << 10 && dark * 20 < live,
+        "{dark} of {live} are dark: {said}"
+    );
     // Nobody claims twice, or without addresses; the rest is said (adds_up).
     assert_eq!(number(&json, "claimed_twice_bytes"), 0, "{said}");
     assert_eq!(number(&json, "without_addresses_bytes"), 0, "{said}");
