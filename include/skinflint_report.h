@@ -18,7 +18,7 @@
  *     longer, or says something unsound, is left out and named; the others are shown.
  * R3  A path is names with '/' between them; a '/' within a name is written '\'. Below explicit/ lines are of
  *     bytes, of the heap (measured by malloc_usable_size) or beside it. heap-allocated, resident and the like are
- *     there already, and heap-unclassified is what your lines leave over.
+ *     there already and not for reporters, and heap-unclassified is what your lines leave over.
  * R4  A function must return: no exception, no longjmp out of it.
  * R5  Where somebody looks for dark matter (skinflint run --dark-matter), a line of the heap also says which blocks it
  *     has measured: those of skinflint_report_block and the like since the line before, in the order of the lines.
@@ -35,7 +35,10 @@
 extern "C" {
 #endif
 
-/* Where the lines of one reporter go; good until it returns. */
+/*
+ * Where the lines of one reporter go; good until it returns. Whoever uses it later gets -1 (or 0) and does no harm; it is
+ * no address, and never the same twice.
+ */
 typedef struct skinflint_report skinflint_report;
 
 #define SKINFLINT_NONHEAP 0 /* mapped by other means than malloc */
@@ -56,14 +59,16 @@ unsigned long skinflint_reporter_add(const char *name, skinflint_reporter report
 
 /*
  * Has something done when the user asks: `action` is "minimize", "gc" or "cc". It writes a few words of what came of
- * it to `said`, a C string with room for so many bytes. Its number; 0: failed.
+ * it to `said`, a C string with room for so many bytes. It runs on a thread of its own and has ten seconds; one that
+ * takes longer is named, and not asked again before it has come back. Its number; 0: failed.
  */
 typedef void (*skinflint_deed)(void *context, char *said, size_t room);
 unsigned long skinflint_action_add(const char *action, const char *name, skinflint_deed deed, void *context);
 
 /*
- * Removes a reporter or an action. 1: it does not run and will not; its context may go. 0: it still runs after
- * ten seconds, or has called this itself; the context must stay. -1: there is no such number.
+ * Removes a reporter or an action, and waits until it does not run. 1: it does not and will not; its context may go.
+ * 0: it still runs after ten seconds, or has called this itself (which is told at once); the context must stay. -1: there
+ * is no such number.
  */
 int skinflint_reporter_remove(unsigned long number);
 
@@ -89,7 +94,7 @@ void skinflint_report_range(skinflint_report *out, const void *start, size_t byt
 /* Whether blocks are asked for: a reporter that keeps sums and would have to walk need not, if this is 0. */
 int skinflint_report_wants_blocks(skinflint_report *out);
 
-/* Has the reporter left out, with these words. */
+/* Has the reporter left out, with these words; NULL: it gave no reason. */
 void skinflint_report_fail(skinflint_report *out, const char *what);
 
 static __inline__ int skinflint_report_heap(skinflint_report *out, const char *path, size_t bytes,
@@ -112,9 +117,15 @@ static __inline__ int skinflint_report_count(skinflint_report *out, const char *
 
 /*
  * Lets `skinflint memory` of the same user ask, over a socket in `folder`; NULL is the usual one. The folder is made
- * if need be, and must be the user's alone. One thread. 1, or -1. After a fork the child has no socket.
+ * if need be, and must be the user's alone. One thread, which takes no signals. 1, or -1. After a fork the child has no
+ * socket, and may open its own; closing there leaves the parent's alone.
  */
 int skinflint_memory_open(const char *folder);
+
+/*
+ * Nobody can ask any more. Waits for an answer that is under way, and for reporters and actions that run, ten seconds
+ * each at most: then none of them is called any more. Called by one of them it does not wait.
+ */
 void skinflint_memory_close(void);
 
 /*

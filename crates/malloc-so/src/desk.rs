@@ -121,7 +121,7 @@ pub unsafe fn remember(value: *const c_char, runtime: *const c_char) {
     let mut name = Name::new();
     match value {
         b"" | b"off" => return,
-        b"on" if runtime.first() == Some(&b'/') => name.add(runtime).add(b"/skinflint"),
+        b"on" if is_folder(runtime) => name.add(runtime).add(b"/skinflint"),
         b"on" => name.add(b"/tmp/skinflint-").number(user()),
         folder if folder.first() == Some(&b'/') => name.add(folder),
         // The allocator's options have said what is wrong with it.
@@ -133,6 +133,27 @@ pub unsafe fn remember(value: *const c_char, runtime: *const c_char) {
     } else {
         complain(b"the folder's name is too long for a socket");
     }
+}
+
+/// Whether a runtime folder is there: one that was never made, as under `su` or in a container, is none. The same
+/// rule as `report::desk::folder`, so that both ends meet.
+fn is_folder(path: &[u8]) -> bool {
+    let mut name = Name::new();
+    name.add(path);
+    if path.first() != Some(&b'/') || !name.fits {
+        return false;
+    }
+    // SAFETY: numbers only; all zero is one.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    let args = [
+        name.bytes.as_ptr() as u64,
+        (&raw mut stat) as u64,
+        0,
+        0,
+        0,
+        0,
+    ];
+    !sys::is_error(call(libc::SYS_stat, args)) && stat.st_mode & libc::S_IFMT == libc::S_IFDIR
 }
 
 fn complain(what: &[u8]) {

@@ -10,6 +10,10 @@
 //! C2  A result below 0 is a failure, and `skinflint_report_error` says which, in words, for the calling thread.
 //! C3  After `skinflint_reporter_remove` has returned 1 the function is not running and will not run.
 //! C4  A function must return: an exception or `longjmp` out of it ends the program.
+//! C5  What a reporter gets as `out` is a number and no address, and never the same again: used after it has returned, it
+//!     is known for what it is, and the call fails.
+//! C6  What a foreign runtime (Python) needs to take itself down: once `skinflint_memory_close` has returned, no function
+//!     of the program's runs, if those that did came back within [`PATIENCE`].
 //!
 //! Declared in include/skinflint_report.h; for Python in bindings/python. Not here: what a line means (`report`).
 
@@ -26,7 +30,7 @@ use skinflint_report::size::usable_of_malloc;
 use skinflint_report::tree::Presence;
 use skinflint_report::{Action, Entry, Kind, Registration, Sink, Units, file, global, process};
 
-/// Longest wait for a function that is to be removed.
+/// Longest wait for a function that is to be removed, or to end before all is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What measures: it gets its context, and where its lines go.
@@ -74,6 +78,49 @@ unsafe fn text(of: *const c_char) -> String {
     }
 }
 
+/// A reporter that runs, and where its lines go.
+struct Run {
+    number: usize,
+    sink: *mut Sink<'static>,
+}
+
+// SAFETY: the sink is used under the lock of `RUNS` alone, and its parts may be used on any thread.
+unsafe impl Send for Run {}
+
+/// Reporters that run (C5).
+static RUNS: Mutex<(usize, Vec<Run>)> = Mutex::new((0, Vec::new()));
+
+fn runs() -> MutexGuard<'static, (usize, Vec<Run>)> {
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives `work` a number for the sink for as long as it runs (C5).
+fn numbered(sink: &mut Sink<'_>, work: impl FnOnce(*mut c_void)) {
+    let number = {
+        let mut runs = runs();
+        runs.0 += 1;
+        let number = runs.0;
+        let sink = std::ptr::from_mut(sink).cast();
+        runs.1.push(Run { number, sink });
+        number
+    };
+    work(std::ptr::without_provenance_mut(number));
+    runs().1.retain(|run| run.number != number);
+}
+
+/// Does something with the sink of a reporter that runs; `None`: it has returned (C5). Cost: a lock that is free unless
+/// reporters use several threads.
+fn with_sink<T>(out: *mut c_void, work: impl FnOnce(&mut Sink<'_>) -> T) -> Option<T> {
+    let runs = runs();
+    let run = runs.1.iter().find(|run| run.number == out.addr());
+    let Some(run) = run else {
+        failed("its reporter has returned (or never was): `out` is good until then");
+        return None;
+    };
+    // SAFETY: `numbered` has not taken it out yet, which needs the lock, so the sink is there; and nobody else has the lock.
+    Some(work(unsafe { &mut *run.sink }))
+}
+
 /// A function with its context, which the caller keeps until it is removed.
 struct Foreign<F> {
     function: F,
@@ -102,8 +149,10 @@ pub unsafe extern "C" fn skinflint_reporter_add(
     let foreign = Foreign { function, context };
     let report = move |out: &mut Sink<'_>| {
         let foreign = &foreign;
-        // SAFETY: the caller's function, with its context; `out` outlives the call.
-        unsafe { (foreign.function)(foreign.context, std::ptr::from_mut(out).cast()) };
+        numbered(out, |out| {
+            // SAFETY: the caller's function, with its context.
+            unsafe { (foreign.function)(foreign.context, out) };
+        });
     };
     // SAFETY: as the caller promises.
     let registration = global().add(&unsafe { text(name) }, report);
@@ -129,7 +178,7 @@ pub unsafe extern "C" fn skinflint_reporter_remove(id: c_ulong) -> c_int {
         None => failed(format_args!("no reporter or action has the number {id}")),
         Some(true) => 1,
         Some(false) => {
-            failed("it is still running after ten seconds: keep its context");
+            failed("it still runs: keep its context");
             0
         }
     }
@@ -169,7 +218,7 @@ pub unsafe extern "C" fn skinflint_action_add(
 /// See skinflint_report.h.
 ///
 /// # Safety
-/// As the header says: `out` is what the function was given, and it has not returned yet.
+/// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_line(
     out: *mut c_void,
@@ -181,13 +230,11 @@ pub unsafe extern "C" fn skinflint_report_line(
     description: *const c_char,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    let sink = unsafe { &mut *out.cast::<Sink<'_>>() };
-    // SAFETY: as above.
     let (process, path, description) = unsafe { (text(process), text(path), text(description)) };
     let kind = u64::try_from(kind).ok().and_then(Kind::from_number);
     let units = u64::try_from(units).ok().and_then(Units::from_number);
     let (Some(kind), Some(units)) = (kind, units) else {
-        sink.fail("a kind or units that are none");
+        with_sink(out, |sink| sink.fail("a kind or units that are none"));
         return failed("a kind is 0 to 2, units are 0 to 3 (skinflint_report.h)");
     };
     let (process, path, description) = (&*process, &*path, &*description);
@@ -199,9 +246,12 @@ pub unsafe extern "C" fn skinflint_report_line(
         amount,
         description,
     };
-    match sink.add(&entry) {
-        true => 1,
-        false => failed("the reporter has been left out: it took too long, or a line was unsound"),
+    match with_sink(out, |sink| sink.add(&entry)) {
+        Some(true) => 1,
+        None => -1,
+        Some(false) => {
+            failed("the reporter has been left out: it took too long, or a line was unsound")
+        }
     }
 }
 
@@ -251,8 +301,7 @@ pub unsafe extern "C" fn skinflint_report_range(
 /// As of [`skinflint_report_line`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_wants_blocks(out: *mut c_void) -> c_int {
-    // SAFETY: as the caller promises.
-    c_int::from(unsafe { (*out.cast::<Sink<'_>>()).wants_blocks() })
+    c_int::from(with_sink(out, |sink| sink.wants_blocks()).unwrap_or(false))
 }
 
 /// See skinflint_report.h.
@@ -262,7 +311,13 @@ pub unsafe extern "C" fn skinflint_report_wants_blocks(out: *mut c_void) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_fail(out: *mut c_void, what: *const c_char) {
     // SAFETY: as the caller promises.
-    unsafe { (*out.cast::<Sink<'_>>()).fail(&text(what)) };
+    let what = unsafe { text(what) };
+    let what = if what.is_empty() {
+        "it gave no reason"
+    } else {
+        &what
+    };
+    with_sink(out, |sink| sink.fail(what));
 }
 
 /// See skinflint_report.h.
@@ -279,7 +334,9 @@ pub unsafe extern "C" fn skinflint_memory_open(folder: *const c_char) -> c_int {
     };
     match opened {
         Ok(desk) => {
-            held().desk = Some(desk);
+            // One of the parent's, in the child of a fork, or in another folder. It may wait: not under the lock.
+            let old = held().desk.replace(desk);
+            drop(old);
             1
         }
         Err(error) => failed(error),
@@ -294,6 +351,8 @@ pub unsafe extern "C" fn skinflint_memory_open(folder: *const c_char) -> c_int {
 pub unsafe extern "C" fn skinflint_memory_close() {
     let desk = held().desk.take();
     drop(desk);
+    // C6: what was given up on, and what another thread asks for.
+    global().settle(PATIENCE);
 }
 
 /// See skinflint_report.h.

@@ -1,4 +1,4 @@
-//! The socket on which a program answers `skinflint memory`, and the other end.
+//! The socket on which a program answers `skinflint memory`.
 //!
 //! ```text
 //!   "measure\n", "measure-blocks\n" ─► "report\n" [ "fault NAME: why\n" … ] "\n" the file of about:memory
@@ -10,53 +10,57 @@
 //!     user and root is answered. There is no TCP.
 //! S2  Requests have a bound in length and time; who does not read his answer is left after [`PATIENCE`].
 //! S3  A socket that nobody listens on is replaced; one that answers is an error.
-//! S4  The client believes an answer only if the kernel says that it comes from the process that was asked.
+//! S4  A desk is its process's. In the child of a fork it answers nobody, and dropping it there leaves the parent's
+//!     socket alone; the child may open its own.
+//! S5  When it is dropped, an answer that is under way comes to its end first, within [`CLOSING`].
 //!
-//! Not here: what is measured (`registry`), the socket of the drop-in (`malloc-so`).
+//! Not here: the other end (`asker`), what is measured (`registry`), the socket of the drop-in (`malloc-so`).
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use crate::asker::{ask, ask_within, clear_stale, is_reporters, listening, sockets_of};
+use crate::busy;
 use crate::process;
+use crate::quiet;
 use crate::registry::{Action, Measurement, Registry};
 use crate::tree::Presence;
 
 /// Longest wait for a request, and for an answer to be read.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest wait for an answer: several reporters may each take their time.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for an answer that is under way when a desk is dropped.
+pub const CLOSING: Duration = Duration::from_secs(10);
 /// The request for a measurement that says which blocks each line has measured.
 pub const MEASURE_BLOCKS: &str = "measure-blocks";
 
-/// Longest answer, bytes.
-const LONGEST_ANSWER: u64 = 1 << 30;
-
 /// Endings of sockets' names: of a program that reports, of the drop-in.
-const REPORT: &str = "report";
-const HEAP: &str = "heap";
+pub(crate) const REPORT: &str = "report";
+pub(crate) const HEAP: &str = "heap";
 
 fn user() -> u32 {
     // SAFETY: no memory is involved.
     unsafe { libc::geteuid() }
 }
 
-/// Where sockets of this user are: `XDG_RUNTIME_DIR/skinflint`, or `/tmp/skinflint-USER`.
+/// Where sockets of this user are: `XDG_RUNTIME_DIR/skinflint`, or `/tmp/skinflint-USER` where there is no such
+/// runtime folder. The drop-in has the same rule.
 pub fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        Some(runtime) if runtime.is_absolute() => runtime.join("skinflint"),
+        // One that was never made, as under `su` or in a container, is none.
+        Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("skinflint"),
         _ => PathBuf::from(format!("/tmp/skinflint-{}", user())),
     }
 }
 
 /// Who is at the other end of a connection.
-fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
+pub(crate) fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
     let mut who = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -79,14 +83,19 @@ fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
     }
 }
 
-/// A program's end, open until it is dropped.
+/// A program's end, open until it is dropped (S5).
 pub struct Desk {
     path: PathBuf,
     over: Arc<AtomicBool>,
+    listener: Arc<UnixListener>,
+    thread: Option<JoinHandle<()>>,
+    /// Whose it is (S4).
+    pid: u32,
 }
 
 impl Desk {
-    /// Opens the socket of this process in [`folder`], and answers on a thread. After a fork the child has none.
+    /// Opens the socket of this process in [`folder`], and answers on a thread that takes no signals (`quiet`). After
+    /// a fork the child has none, and may open one.
     ///
     /// # Errors
     /// If the folder is not this user's alone, or there can be no socket.
@@ -100,36 +109,38 @@ impl Desk {
     /// As of [`Desk::open`].
     pub fn open_in(folder: &Path, registry: &'static Registry) -> io::Result<Desk> {
         own(folder)?;
-        let path = folder.join(format!("{}.{REPORT}", std::process::id()));
-        let listener = match UnixListener::bind(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                // S3.
-                if UnixStream::connect(&path).is_ok() {
-                    return Err(error);
+        let pid = std::process::id();
+        let path = folder.join(format!("{pid}.{REPORT}"));
+        let listener = bind(&path).map_err(|error| named(&path, &error))?;
+        let (listener, over) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
+        let (listens, is_over) = (Arc::clone(&listener), Arc::clone(&over));
+        let serve = move || {
+            for stream in listens.incoming() {
+                // ORDER: Acquire: meets the Release of `drop`.
+                if is_over.load(Ordering::Acquire) {
+                    return;
                 }
-                std::fs::remove_file(&path)?;
-                UnixListener::bind(&path)?
+                match stream {
+                    // Who does not listen to the answer has no need of it.
+                    Ok(stream) => drop(answer(stream, registry)),
+                    Err(_) => std::thread::sleep(Duration::from_millis(50)),
+                }
             }
-            other => other?,
         };
-        let over = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&over);
-        std::thread::Builder::new()
-            .name("skinflint-desk".into())
-            .spawn(move || {
-                for stream in listener.incoming() {
-                    // ORDER: Acquire: meets the Release of `drop`.
-                    if is_over.load(Ordering::Acquire) {
-                        return;
-                    }
-                    match stream {
-                        // Who does not listen to the answer has no need of it.
-                        Ok(stream) => drop(answer(stream, registry)),
-                        Err(_) => std::thread::sleep(Duration::from_millis(50)),
-                    }
-                }
-            })?;
-        Ok(Desk { path, over })
+        let thread = match quiet::spawn("skinflint-desk", serve) {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                return Err(error);
+            }
+        };
+        Ok(Desk {
+            path,
+            over,
+            listener,
+            thread,
+            pid,
+        })
     }
 
     /// Its name.
@@ -138,22 +149,60 @@ impl Desk {
     }
 }
 
+/// S3.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if UnixStream::connect(path).is_ok() {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        other => other,
+    }
+}
+
+/// An error with the path that it is about.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 impl Drop for Desk {
     fn drop(&mut self) {
+        let thread = self.thread.take();
+        if self.pid != std::process::id() {
+            // S4. The thread is none of this process's: to detach it might hit another that has its place by now.
+            std::mem::forget(thread);
+            // SAFETY: the thread that had the other share of it did not come along, so nobody here uses the number, and
+            // that share, which is never given back, keeps the listener from being closed again.
+            unsafe { libc::close(self.listener.as_raw_fd()) };
+            return;
+        }
         self.over.store(true, Ordering::Release); // ORDER: Release: meets the Acquire of the thread.
-        // Wakes the thread; if that fails, it waits for a connection that nobody makes.
-        let _ = UnixStream::connect(&self.path);
         let _ = std::fs::remove_file(&self.path);
+        // Wakes the thread: nothing is accepted any more.
+        // SAFETY: no memory is involved; the descriptor is open for as long as the listener lives.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Some(thread) = thread
+            && !busy::inside()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // S5.
+            busy::wait_until(|| thread.is_finished(), CLOSING);
+        }
     }
 }
 
 /// Makes the folder, or judges the one that is there (S1).
 fn own(folder: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(named(folder, &error));
+        }
         _ => {}
     }
-    let found = std::fs::symlink_metadata(folder)?;
+    let found = std::fs::symlink_metadata(folder).map_err(|error| named(folder, &error))?;
     if !found.is_dir() || found.uid() != user() || found.mode() & 0o077 != 0 {
         let what = format!(
             "{}: it must be a folder of this user's alone (mode 0700), and no link",
@@ -178,6 +227,10 @@ fn answer(mut stream: UnixStream, registry: &Registry) -> io::Result<()> {
             0 => break,
             bytes => used += bytes,
         }
+    }
+    if used == 0 {
+        // It only wanted to know who listens.
+        return Ok(());
     }
     let request = request[..used].split(|byte| *byte == b'\n').next();
     let request = std::str::from_utf8(request.unwrap_or(&[])).unwrap_or("");
@@ -247,130 +300,4 @@ pub enum Answer {
     Done(String),
     /// It was not, and why.
     No(String),
-}
-
-/// Sockets of a process, the one that says most first. By the kernel's list, so any folder will do.
-pub fn sockets_of(pid: u32) -> Vec<PathBuf> {
-    let all = sockets();
-    let of = |ending: &str| {
-        let name = format!("{pid}.{ending}");
-        all.iter()
-            .filter(move |path| path.file_name().is_some_and(|found| *found == *name))
-            .cloned()
-            .collect::<Vec<PathBuf>>()
-    };
-    [of(REPORT), of(HEAP)].concat()
-}
-
-/// Whether a socket, by its name, is that of a program with reporters.
-pub fn is_reporters(socket: &Path) -> bool {
-    socket.extension().is_some_and(|ending| ending == REPORT)
-}
-
-/// Process and socket of all that this user can ask: his own, and root anybody's.
-pub fn listening() -> Vec<(u32, PathBuf)> {
-    let mut found: Vec<(u32, PathBuf)> = sockets()
-        .into_iter()
-        .filter_map(|path| {
-            let ending = path.extension()?.to_str()?;
-            let pid = path.file_stem()?.to_str()?.parse().ok()?;
-            ((ending == REPORT || ending == HEAP) && may_ask(&path)).then_some((pid, path))
-        })
-        .collect();
-    found.sort();
-    found.dedup();
-    found
-}
-
-/// Whether its owner would answer, by S1; a socket that cannot be reached is not to be asked either.
-fn may_ask(socket: &Path) -> bool {
-    let owner = std::fs::metadata(socket).map(|found| found.uid());
-    owner.is_ok_and(|owner| user() == 0 || owner == user())
-}
-
-fn sockets() -> Vec<PathBuf> {
-    let list = std::fs::read("/proc/net/unix").unwrap_or_default();
-    let mut found: Vec<PathBuf> = list
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| {
-            let at = line.windows(2).position(|part| part == b" /")?;
-            Some(PathBuf::from(std::ffi::OsStr::from_bytes(&line[at + 1..])))
-        })
-        .collect();
-    found.sort();
-    found.dedup();
-    found
-}
-
-/// Takes away sockets in this user's folder whose processes are gone. Returns how many.
-pub fn clear_stale() -> usize {
-    let Ok(entries) = std::fs::read_dir(folder()) else {
-        return 0;
-    };
-    let mut cleared = 0;
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let pid = path
-            .file_stem()
-            .and_then(|name| name.to_str()?.parse::<u32>().ok());
-        let ours = path
-            .extension()
-            .is_some_and(|ending| ending == REPORT || ending == HEAP);
-        if let (Some(pid), true) = (pid, ours)
-            && !Path::new(&format!("/proc/{pid}")).exists()
-            && std::fs::remove_file(&path).is_ok()
-        {
-            cleared += 1;
-        }
-    }
-    cleared
-}
-
-/// Asks. `pid`: who is to answer (S4); 0 is anybody of this user's, or whom root asks.
-///
-/// # Errors
-/// If nobody answers, the wrong one does, or what comes is no answer.
-pub fn ask(socket: &Path, pid: u32, request: &str) -> io::Result<Answer> {
-    let mut stream = UnixStream::connect(socket)?;
-    let who = peer(&stream)?;
-    if pid != 0 && who.pid as u32 != pid {
-        let what = format!("process {} answers in the place of {pid}", who.pid);
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-    }
-    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{request}\n").as_bytes())?;
-    let mut bytes = Vec::new();
-    stream.take(LONGEST_ANSWER).read_to_end(&mut bytes)?;
-    parse(bytes).ok_or_else(|| {
-        let what = "it hung up without an answer: the process ended, or it is another user's";
-        io::Error::new(io::ErrorKind::InvalidData, what)
-    })
-}
-
-fn parse(bytes: Vec<u8>) -> Option<Answer> {
-    let at = bytes.iter().position(|byte| *byte == b'\n')?;
-    let (word, rest) = (&bytes[..at], &bytes[at + 1..]);
-    let text = || String::from_utf8_lossy(rest).into_owned();
-    match word {
-        b"figures" => Some(Answer::Figures(text())),
-        b"done" => Some(Answer::Done(text())),
-        b"no" => Some(Answer::No(text())),
-        b"report" => {
-            let mut faults = Vec::new();
-            let mut rest = rest;
-            loop {
-                let end = rest.iter().position(|byte| *byte == b'\n')?;
-                let line = &rest[..end];
-                rest = &rest[end + 1..];
-                if line.is_empty() {
-                    break;
-                }
-                let fault = String::from_utf8_lossy(line);
-                faults.push(fault.strip_prefix("fault ").unwrap_or(&fault).to_owned());
-            }
-            let json = rest.to_vec();
-            Some(Answer::Report { faults, json })
-        }
-        _ => None,
-    }
 }

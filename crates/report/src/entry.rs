@@ -9,7 +9,9 @@
 //! N1  Below `explicit/` an amount is of bytes, and of the heap or beside it: the sums there are the memory that
 //!     the program has asked for, and what is of another kind would falsify them.
 //! N2  A path has no empty component and no control character, so it is a place in a tree and one line of text.
-//! N3  What is left out is said: a check answers with the words that the user reads.
+//! N3  Rows of the process and of its allocator are built in: a reporter that has one of them would change what all
+//!     others are judged by ([`is_built_in`]).
+//! N4  What is left out is said: a check answers with the words that the user reads.
 //!
 //! The numbers of [`Kind`] and [`Units`] are those of Firefox's nsIMemoryReporter.idl, which the file has.
 //! Not here: where lines are kept (`store`), who writes them (`registry`).
@@ -98,6 +100,53 @@ pub fn is_explicit(path: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Trees of the process's and of the allocator's own sources (`process`, `heap`), which no reporter adds to.
+const BUILT_IN: [&str; 14] = [
+    ALLOCATED,
+    "heap-blocks",
+    "heap-mapped",
+    "heap-slop",
+    "heap-overhead-fraction",
+    "heap-tenants",
+    "heap-tenant-blocks",
+    "pss",
+    "swap",
+    "vsize",
+    "threads",
+    "page-faults-hard",
+    "page-faults-soft",
+    "explicit/heap-overhead",
+];
+
+/// Whether a row is one of the process's or of its allocator's (N3).
+pub fn is_built_in(path: &str) -> bool {
+    let below = |tree: &str| {
+        path.strip_prefix(tree)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    // By its first letter first: there may be ten thousand lines.
+    let may_be = matches!(
+        path.as_bytes(),
+        [b'h' | b'p' | b's' | b'v' | b't' | b'r', ..]
+    ) || path.starts_with("explicit/heap-")
+        || path.starts_with("explicit/stacks");
+    may_be
+        && (BUILT_IN.iter().any(|tree| below(tree))
+            || ["resident", "resident-by-kind", "resident-unique"]
+                .iter()
+                .any(|tree| below(tree))
+            || path == "explicit/stacks")
+}
+
+/// Whether a line is of the process that says it, by whatever name.
+fn is_own(process: &str) -> bool {
+    let pid = || {
+        let (_, end) = process.rsplit_once("(pid ")?;
+        end.strip_suffix(')')?.parse().ok()
+    };
+    process.is_empty() || pid() == Some(std::process::id())
+}
+
 /// A name as one component of a path: one line, `/` as `\`, never empty.
 pub fn component(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
@@ -134,14 +183,17 @@ impl Owner<'_> {
 }
 
 impl Entry<'_> {
-    /// Whether the line may stand in a report of a process with so much address space (N1, N2).
+    /// Whether a reporter may add the line, in a process with so much address space (N1 to N3).
     ///
     /// # Errors
-    /// What is wrong with it (N3).
+    /// What is wrong with it (N4).
     pub fn check(&self, address_space_bytes: u64) -> Result<(), &'static str> {
         check_text(self.path, self.description)?;
         if self.path == EXPLICIT || self.path == UNCLASSIFIED {
             return Err("this row is computed and not reported");
+        }
+        if is_built_in(self.path) && is_own(self.process) {
+            return Err("this row is built in, and not for reporters");
         }
         if is_explicit(self.path) {
             if self.units != Units::Bytes {
@@ -221,6 +273,9 @@ mod tests {
             ("explicit/a", Heap, Bytes, 0),
             ("explicit/a/b", Nonheap, Bytes, 1 << 20),
             ("explicitly", Other, Count, i64::MAX),
+            ("explicit/heap-overheads", Heap, Bytes, 1),
+            ("explicit/stacks/of-coroutines", Nonheap, Bytes, 1),
+            ("resident-images", Other, Bytes, 1),
             ("a", Other, Percent, 1234),
         ] {
             assert_eq!(line(path, kind, units, amount).check(space), Ok(()));
@@ -230,6 +285,11 @@ mod tests {
             ("explicit/a", Other, Bytes, 1, "kind"),
             ("explicit", Heap, Bytes, 1, "computed"),
             (UNCLASSIFIED, Heap, Bytes, 1, "computed"),
+            ("heap-allocated", Other, Bytes, 1, "built in"),
+            ("resident/a", Other, Bytes, 1, "built in"),
+            ("resident-by-kind/a", Other, Bytes, 1, "built in"),
+            ("explicit/heap-overhead/a", Nonheap, Bytes, 1, "built in"),
+            ("explicit/stacks", Nonheap, Bytes, 1, "built in"),
             ("explicit/a", Heap, Bytes, -1, "negative"),
             ("a", Other, Count, -1, "negative"),
             ("explicit/a", Heap, Bytes, (1 << 20) + 1, "addresses"),

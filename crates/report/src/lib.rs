@@ -14,6 +14,10 @@
 //! The tree, its names and its file are those of Firefox's about:memory (Njn's memory reporters, 2011).
 //! Not here: recorded traces (`analysis`), caches, where memory pressure comes from.
 
+mod act;
+#[cfg(feature = "files")]
+mod asker;
+mod busy;
 #[cfg(feature = "files")]
 pub mod desk;
 #[cfg(feature = "files")]
@@ -32,6 +36,7 @@ pub mod openmetrics;
 pub mod page;
 pub mod process;
 pub mod published;
+mod quiet;
 pub mod registry;
 pub mod size;
 pub mod sqlite;

@@ -9,7 +9,7 @@
 //! R1  The figures of the process and of the allocator are taken before anything else happens, and lines are kept
 //!     outside of the heap (`store`, S1): so a measurement does not report what it allocates.
 //! R2  No lock of the registry is held while a reporter or an action runs: they may add and remove others.
-//! R3  After [`Registration::remove`] has said `true`, the reporter is not running and will not run.
+//! R3  After [`Registration::remove`] has said `true`, the reporter or action is not running and will not run.
 //!
 //! ```
 //! use skinflint_report::{Registry, Sink};
@@ -30,6 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::act::Doer;
+use crate::busy::{self, Busy};
 use crate::entry::Entry;
 use crate::named::Note;
 use crate::store::Store;
@@ -38,6 +40,9 @@ use crate::{heap, process};
 
 /// Longest wait for one reporter.
 pub const DEADLINE: Duration = Duration::from_secs(2);
+
+/// An action may take so many times as long: giving memory back is work.
+const ACTION_DEADLINES: u32 = 5;
 
 /// Says how much memory something holds.
 ///
@@ -91,19 +96,10 @@ pub struct Done {
     pub took: Duration,
 }
 
-type Work = Arc<dyn Fn() -> String + Send + Sync>;
-
-struct Doer {
-    id: u64,
-    action: Action,
-    name: String,
-    work: Work,
-}
-
 #[derive(Default)]
 struct Inner {
     slots: Vec<(u64, Arc<Slot>)>,
-    doers: Vec<Doer>,
+    doers: Vec<(u64, Action, Arc<Doer>)>,
 }
 
 /// Reporters and actions. A program has one ([`global`]); tests make their own.
@@ -129,7 +125,22 @@ pub fn global() -> &'static Registry {
 pub struct Registration {
     inner: Arc<Mutex<Inner>>,
     id: u64,
-    slot: Option<Arc<Slot>>,
+    what: What,
+}
+
+/// What is removed.
+enum What {
+    Reporter(Arc<Slot>),
+    Action(Arc<Doer>),
+}
+
+impl What {
+    fn busy(&self) -> &Busy {
+        match self {
+            What::Reporter(slot) => &slot.busy,
+            What::Action(doer) => &doer.busy,
+        }
+    }
 }
 
 impl Registration {
@@ -138,34 +149,27 @@ impl Registration {
         self.id = 0;
     }
 
-    /// Removes it, and waits for a reporter that is running (R3). `false`: it did not return in time, and still
-    /// runs; what it uses must stay. A reporter that removes itself gets `false`, too.
+    /// Removes it, and waits until it does not run (R3). `false`: it did not return in time, and still runs; what it
+    /// uses must stay. What removes itself is told `false` at once.
     #[must_use]
-    pub fn remove(self, patience: Duration) -> bool {
-        let slot = self.slot.clone();
-        drop(self);
-        let Some(slot) = slot else { return true };
-        let begin = Instant::now();
-        // ORDER: Acquire: meets the Release of the worker that leaves it.
-        while slot.busy.load(Ordering::Acquire) {
-            if begin.elapsed() > patience {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+    pub fn remove(mut self, patience: Duration) -> bool {
+        self.take_out();
+        self.what.busy().remove(patience)
+    }
+
+    fn take_out(&mut self) {
+        if self.id != 0 {
+            let mut inner = lock(&self.inner);
+            inner.slots.retain(|(id, _)| *id != self.id);
+            inner.doers.retain(|(id, ..)| *id != self.id);
         }
-        // Nobody begins any more: whoever has the list already swaps this.
-        // ORDER: AcqRel: as in the worker.
-        !slot.busy.swap(true, Ordering::AcqRel)
+        self.id = 0;
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if self.id != 0 {
-            let mut inner = lock(&self.inner);
-            inner.slots.retain(|(id, _)| *id != self.id);
-            inner.doers.retain(|doer| doer.id != self.id);
-        }
+        self.take_out();
     }
 }
 
@@ -205,64 +209,54 @@ impl Registry {
         let slot = Arc::new(Slot {
             name: name.to_owned(),
             reporter,
-            busy: false.into(),
+            busy: Busy::new(),
         });
         let id = next_id();
         lock(&self.inner).slots.push((id, Arc::clone(&slot)));
         Registration {
             inner: Arc::clone(&self.inner),
             id,
-            slot: Some(slot),
+            what: What::Reporter(slot),
         }
     }
 
-    /// Has something done when the user asks for it; it says what came of it in a few words.
+    /// Has something done when the user asks for it; it says what came of it in a few words. It runs on a thread of
+    /// its own, and is waited for five times as long as a reporter ([`DEADLINE`]); one that takes longer is named and
+    /// left to it, and not asked again before it has come back.
     pub fn on(
         &self,
         action: Action,
         name: &str,
         work: impl Fn() -> String + Send + Sync + 'static,
     ) -> Registration {
-        let id = next_id();
-        lock(&self.inner).doers.push(Doer {
-            id,
-            action,
-            name: name.to_owned(),
-            work: Arc::new(work),
-        });
+        let (id, doer) = (next_id(), Arc::new(Doer::new(name, Box::new(work))));
+        lock(&self.inner)
+            .doers
+            .push((id, action, Arc::clone(&doer)));
         Registration {
             inner: Arc::clone(&self.inner),
             id,
-            slot: None,
+            what: What::Action(doer),
         }
     }
 
     /// Whether anybody answers to an action.
     pub fn can(&self, action: Action) -> bool {
         let inner = lock(&self.inner);
-        inner.doers.iter().any(|doer| doer.action == action)
+        inner.doers.iter().any(|(_, one, _)| *one == action)
     }
 
-    /// Has it done, by all in the order in which they were added, on this thread. `Minimize` ends with the
-    /// allocator giving back what is free.
+    /// Has it done, by all in the order in which they were added, each for a while at most ([`Registry::on`]).
+    /// `Minimize` ends with the allocator giving back what is free.
     pub fn act(&self, action: Action) -> Vec<Done> {
-        let doers: Vec<(String, Work)> = lock(&self.inner)
+        let doers: Vec<Arc<Doer>> = lock(&self.inner)
             .doers
             .iter()
-            .filter(|doer| doer.action == action)
-            .map(|doer| (doer.name.clone(), Arc::clone(&doer.work)))
+            .filter(|(_, one, _)| *one == action)
+            .map(|(.., doer)| Arc::clone(doer))
             .collect();
-        let mut done = Vec::new();
-        for (who, work) in doers {
-            let begin = Instant::now();
-            let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work()));
-            let said = said.unwrap_or_else(|panic| {
-                std::mem::forget(panic);
-                "it panicked".into()
-            });
-            let took = begin.elapsed();
-            done.push(Done { who, said, took });
-        }
+        let deadline = self.deadline.saturating_mul(ACTION_DEADLINES);
+        let mut done: Vec<Done> = doers.iter().filter_map(|one| one.run(deadline)).collect();
         if action == Action::Minimize {
             let begin = Instant::now();
             let gave = heap::trim();
@@ -276,6 +270,17 @@ impl Registry {
             });
         }
         done
+    }
+
+    /// Waits until no reporter and no action runs, as before what they use goes. `false`: one still does after so
+    /// long, or this thread is in one.
+    pub fn settle(&self, patience: Duration) -> bool {
+        let free = || {
+            let inner = lock(&self.inner);
+            let slots = inner.slots.iter().all(|(_, slot)| slot.busy.is_free());
+            slots && inner.doers.iter().all(|(.., doer)| doer.busy.is_free())
+        };
+        !busy::inside() && busy::wait_until(free, patience)
     }
 
     /// Measures: the process, the allocator, and all reporters.

@@ -18,13 +18,14 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::busy::{Busy, Entered};
 use crate::entry::{Entry, Kind, Units};
 use crate::named::{self, Noting};
+use crate::quiet;
 use crate::registry::Reporter;
 use crate::store::{Mark, Store};
 
@@ -51,7 +52,7 @@ pub(crate) struct Slot {
     pub name: String,
     pub reporter: Arc<dyn Reporter>,
     /// Whether a worker is in it (T3).
-    pub busy: AtomicBool,
+    pub busy: Busy,
 }
 
 /// What measurer and worker share.
@@ -67,8 +68,8 @@ struct State {
     store: Store,
     faults: Vec<Fault>,
     generation: u32,
-    /// Who is being asked: number, beginning, where its lines begin.
-    current: Option<(usize, Instant, Mark)>,
+    /// Who is being asked.
+    current: Option<Current>,
     /// The next to be asked.
     next: usize,
     /// What was wrong with a line of the present reporter.
@@ -76,6 +77,16 @@ struct State {
     /// Units of each tree, by a hash of process and root: all rows of a tree are added up.
     units: Vec<(u64, Units)>,
     done: bool,
+}
+
+/// Who is being asked, since when, and what was there before (T2).
+#[derive(Clone, Copy)]
+struct Current {
+    which: usize,
+    begin: Instant,
+    mark: Mark,
+    /// Trees of which the units were known.
+    trees: usize,
 }
 
 /// Where a reporter puts its lines.
@@ -173,7 +184,7 @@ impl Sink<'_> {
 impl State {
     fn take(&mut self, entry: &Entry<'_>, turn: &Turn) -> Result<(), &'static str> {
         entry.check(turn.address_space_bytes)?;
-        let begin = self.current.map_or(0, |(.., mark)| mark.line());
+        let begin = self.current.map_or(0, |current| current.mark.line());
         if self.store.len() - begin >= MOST_LINES {
             return Err("more than a million lines");
         }
@@ -194,14 +205,26 @@ impl State {
         }
     }
 
+    /// Begins a reporter's turn.
+    fn begin(&mut self, which: usize) {
+        self.current = Some(Current {
+            which,
+            begin: Instant::now(),
+            mark: self.store.mark(),
+            trees: self.units.len(),
+        });
+    }
+
     /// Ends a reporter's turn: with its lines, or without (T2).
-    fn settle(&mut self, slot: &Slot, fault: Option<String>) {
-        let Some((_, _, mark)) = self.current.take() else {
+    fn settle(&mut self, name: &str, fault: Option<String>) {
+        let Some(current) = self.current.take() else {
             return;
         };
         if let Some(what) = fault.or_else(|| self.nonsense.take()) {
-            self.store.cut(mark);
-            let reporter = slot.name.clone();
+            self.store.cut(current.mark);
+            // Nor does it say of what units the trees of others are.
+            self.units.truncate(current.trees);
+            let reporter = name.to_owned();
             self.faults.push(Fault { reporter, what });
         }
         self.nonsense = None;
@@ -263,8 +286,8 @@ impl Turn {
     /// Asks one on this thread; no deadline.
     pub(crate) fn here(&self, name: &str, report: impl FnOnce(&mut Sink<'_>)) {
         let mut state = self.lock();
-        let (generation, mark) = (state.generation, state.store.mark());
-        state.current = Some((0, Instant::now(), mark));
+        let generation = state.generation;
+        state.begin(0);
         drop(state);
         let mut sink = Sink {
             turn: self,
@@ -273,16 +296,7 @@ impl Turn {
         let noting = self.with_blocks.then(Noting::begin);
         let fault = guarded(|| report(&mut sink));
         drop(noting);
-        let mut state = self.lock();
-        let Some((_, _, mark)) = state.current.take() else {
-            return;
-        };
-        if let Some(what) = fault.or_else(|| state.nonsense.take()) {
-            state.store.cut(mark);
-            let reporter = name.to_owned();
-            state.faults.push(Fault { reporter, what });
-        }
-        state.nonsense = None;
+        self.lock().settle(name, fault);
     }
 
     /// Asks all, each for at most `deadline` (T4).
@@ -294,14 +308,14 @@ impl Turn {
         let mut worker = self.spawn(slots, state.generation, &mut state.faults);
         state.done = worker.is_none();
         while !state.done {
-            let left = state.current.map_or(deadline, |(_, begin, _)| {
-                deadline.saturating_sub(begin.elapsed())
+            let left = state.current.map_or(deadline, |current| {
+                deadline.saturating_sub(current.begin.elapsed())
             });
             if left.is_zero() {
-                let which = state.current.map_or(0, |(which, ..)| which);
+                let which = state.current.map_or(0, |current| current.which);
                 if let Some(slot) = slots.get(which) {
                     let what = format!("it took more than {} ms", deadline.as_millis());
-                    state.settle(slot, Some(what));
+                    state.settle(&slot.name, Some(what));
                 }
                 state.generation += 1;
                 let generation = state.generation;
@@ -326,8 +340,7 @@ impl Turn {
     ) -> Option<JoinHandle<()>> {
         let (turn, slots) = (Arc::clone(self), Arc::clone(slots));
         let work = move || turn.work(&slots, generation);
-        let name = "skinflint-ask".to_owned();
-        match std::thread::Builder::new().name(name).spawn(work) {
+        match quiet::spawn("skinflint-ask", work) {
             Ok(worker) => Some(worker),
             Err(error) => {
                 faults.push(Fault {
@@ -353,12 +366,17 @@ impl Turn {
                 return;
             };
             state.next += 1;
-            let mark = state.store.mark();
-            state.current = Some((which, Instant::now(), mark));
-            // ORDER: AcqRel: with the Release below, the last turn in it has ended when this one begins.
-            if slot.busy.swap(true, Ordering::AcqRel) {
-                let what = "it has not come back since it was last asked";
-                state.settle(slot, Some(what.into()));
+            state.begin(which);
+            let what = match slot.busy.enter() {
+                Entered::In => None,
+                Entered::Busy => Some("it has not come back since it was last asked".to_owned()),
+                Entered::Removed => {
+                    state.settle(&slot.name, None);
+                    continue;
+                }
+            };
+            if what.is_some() {
+                state.settle(&slot.name, what);
                 continue;
             }
             self.moved.notify_all();
@@ -368,14 +386,14 @@ impl Turn {
                 generation,
             };
             let fault = guarded(|| slot.reporter.report(&mut sink));
-            slot.busy.store(false, Ordering::Release); // ORDER: Release: meets the swap above, and `Registration::remove`.
+            slot.busy.leave();
             if self.with_blocks {
                 named::forget();
             }
             let mut state = self.lock();
             // T1: whoever was given up settles nothing.
             if state.generation == generation {
-                state.settle(slot, fault);
+                state.settle(&slot.name, fault);
             }
         }
     }
@@ -391,7 +409,7 @@ impl Turn {
 }
 
 /// Runs it; says so if it panicked.
-fn guarded(work: impl FnOnce()) -> Option<String> {
+pub(crate) fn guarded(work: impl FnOnce()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(work)).err()?;
     let said = panic
         .downcast_ref::<&str>()

@@ -10,7 +10,7 @@
 //! Not here: trees, files, the socket.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use skinflint_report::{Action, Entry, Kind, Measurement, Registration, Registry, Sink, Units};
@@ -99,8 +99,10 @@ fn one_that_hangs_is_given_up_and_asked_again_when_it_is_back() {
 
 #[test]
 fn nonsense_of_every_kind() {
-    let registry = Registry::new();
+    // A million lines take their time where others work.
+    let registry = Registry::with_deadline(Duration::from_secs(60));
     let _a = sound(&registry, "first", "explicit/a", 1000);
+    let _things = sound(&registry, "things", "things/bytes", 7);
     let bad = |name: &'static str, path: &'static str, kind, units, amount| {
         registry.add(name, move |out: &mut Sink<'_>| {
             out.heap("explicit/with-the-bad-one", 3, "Goes with it.");
@@ -128,7 +130,7 @@ fn nonsense_of_every_kind() {
             5,
         ),
         bad("crooked", "explicit//x", Kind::Heap, Units::Bytes, 5),
-        bad("mixed", "resident/x", Kind::Other, Units::Count, 5),
+        bad("mixed", "things/x", Kind::Other, Units::Count, 5),
     ];
     let _wraps = registry.add("wraps", |out: &mut Sink<'_>| {
         out.heap("explicit/x", 5usize.wrapping_sub(6), "Went below zero.");
@@ -162,6 +164,212 @@ fn nonsense_of_every_kind() {
     assert_eq!(measured.sum("explicit/x"), 0);
     assert_eq!(measured.sum("explicit/with-the-bad-one"), 0);
     assert_eq!(measured.sum("many"), 0);
+}
+
+#[test]
+fn rows_of_the_process_and_of_its_allocator_are_not_for_reporters() {
+    let registry = Registry::new();
+    let before = registry.measure();
+    let me = format!("by another name (pid {})", std::process::id());
+    let claims = |process: String, path: &'static str, kind| {
+        registry.add(path, move |out: &mut Sink<'_>| {
+            out.add(&Entry {
+                process: &process,
+                path,
+                kind,
+                units: Units::Bytes,
+                amount: 1 << 20,
+                description: "Made up.",
+            });
+        })
+    };
+    let reserved = [
+        "heap-allocated",
+        "heap-mapped",
+        "heap-slop",
+        "resident",
+        "resident/mine",
+        "resident-by-kind/mine",
+        "resident-unique",
+        "pss",
+        "swap",
+        "vsize",
+        "threads",
+    ];
+    let mut kept: Vec<Registration> = Vec::new();
+    for path in reserved {
+        kept.push(claims(String::new(), path, Kind::Other));
+        kept.push(claims(me.clone(), path, Kind::Other));
+    }
+    for path in ["explicit/heap-overhead/mine", "explicit/stacks"] {
+        kept.push(claims(String::new(), path, Kind::Nonheap));
+    }
+    let _sound = sound(&registry, "last", "explicit/a", 24);
+    // What a program says of another process is that process's.
+    let _of_a_child = claims("child (pid 1)".into(), "resident", Kind::Other);
+    let measured = registry.measure();
+    assert_eq!(
+        measured.faults().len(),
+        kept.len(),
+        "{:#?}",
+        measured.faults()
+    );
+    for fault in measured.faults() {
+        let named = format!("{} = 1048576", fault.reporter);
+        let said = fault.what.contains("built in") && fault.what.contains(&named);
+        assert!(said, "{fault}");
+    }
+    assert_eq!(measured.sum("explicit/a"), 24);
+    // One line each: those of the kernel's and the allocator's.
+    for path in reserved {
+        let of = |measured: &Measurement| {
+            let own = |line: &Entry<'_>| line.path == path && line.process.is_empty();
+            measured.lines().filter(own).count()
+        };
+        assert_eq!(of(&measured), of(&before), "{path}");
+    }
+}
+
+#[test]
+fn who_is_left_out_takes_no_other_along() {
+    let registry = Registry::new();
+    let _bad = registry.add("bad", |out: &mut Sink<'_>| {
+        out.bytes("things/a", 5, "Bytes, where others count.");
+        panic!("no luck");
+    });
+    let _sound = registry.add("counts", |out: &mut Sink<'_>| {
+        out.count("things/a", 3, "How many.");
+    });
+    let mut measured = registry.measure();
+    faults(&measured, &[("bad", "no luck")]);
+    assert_eq!(measured.sum("things"), 3);
+    // The same of what is added afterwards.
+    measured.also("bad too", |out| {
+        out.bytes("others/a", 5, "Bytes.");
+        out.fail("not this time");
+    });
+    measured.also("counts too", |out| {
+        out.count("others/a", 4, "How many.");
+    });
+    faults(
+        &measured,
+        &[("bad", "no luck"), ("bad too", "not this time")],
+    );
+    assert_eq!(measured.sum("others"), 4);
+}
+
+/// An action that says that it has begun, and ends when it is told to.
+fn held_up(
+    registry: &Registry,
+    name: &str,
+) -> (Registration, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let (began, begins) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let (began, ends) = (Mutex::new(began), Mutex::new(ends));
+    let action = registry.on(Action::Gc, name, move || {
+        began
+            .lock()
+            .expect("one at a time")
+            .send(())
+            .expect("the test");
+        let _ = ends
+            .lock()
+            .expect("one at a time")
+            .recv_timeout(Duration::from_secs(60));
+        "done".into()
+    });
+    (action, begins, end)
+}
+
+#[test]
+fn an_action_is_removed_when_it_has_ended() {
+    let registry = Registry::new();
+    let (action, begins, end) = held_up(&registry, "slow");
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| registry.act(Action::Gc));
+        begins
+            .recv_timeout(Duration::from_secs(60))
+            .expect("it begins");
+        let begin = Instant::now();
+        assert!(!action.remove(Duration::from_millis(50)), "it still runs");
+        assert!(begin.elapsed() >= Duration::from_millis(50));
+        end.send(()).expect("it waits");
+        assert_eq!(asked.join().expect("it ends")[0].said, "done");
+    });
+    assert!(registry.act(Action::Gc).is_empty());
+    // And one that ends meanwhile is waited for.
+    let (action, begins, end) = held_up(&registry, "slow");
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| registry.act(Action::Gc));
+        begins
+            .recv_timeout(Duration::from_secs(60))
+            .expect("it begins");
+        let removed = scope.spawn(|| action.remove(Duration::from_secs(60)));
+        end.send(()).expect("it waits");
+        assert!(removed.join().expect("it ends"));
+        asked.join().expect("it ends");
+    });
+}
+
+#[test]
+fn an_action_that_hangs_is_named_and_holds_nobody_up() {
+    let registry = Registry::with_deadline(Duration::from_millis(20));
+    let (_slow, begins, end) = held_up(&registry, "slow");
+    registry
+        .on(Action::Gc, "quick", || "collected".into())
+        .keep();
+    let said = |registry: &Registry| -> Vec<(String, String)> {
+        let done = registry.act(Action::Gc);
+        done.into_iter().map(|one| (one.who, one.said)).collect()
+    };
+    let first = said(&registry);
+    begins
+        .recv_timeout(Duration::from_secs(60))
+        .expect("it began");
+    assert_eq!(first[0].0, "slow");
+    assert!(first[0].1.contains("not come back"), "{first:?}");
+    assert_eq!(first[1], ("quick".into(), "collected".into()));
+    // Not asked again, and said so.
+    let second = said(&registry);
+    assert!(second[0].1.contains("still runs"), "{second:?}");
+    assert_eq!(second[1].1, "collected");
+    assert!(begins.try_recv().is_err(), "it was asked again");
+    assert!(registry.measure().faults().is_empty());
+    // Twice: it may be asked again at once.
+    end.send(()).expect("it waits");
+    end.send(()).expect("it waits");
+    let until = Instant::now() + Duration::from_secs(60);
+    while said(&registry)[0].1 != "done" {
+        assert!(Instant::now() < until, "it never came back");
+    }
+}
+
+#[test]
+fn who_removes_himself_is_told_at_once() {
+    let registry: &'static Registry = Box::leak(Box::new(Registry::new()));
+    let own: Arc<Mutex<Option<Registration>>> = Arc::default();
+    let said: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let removes = || {
+        let (own, said) = (own.clone(), said.clone());
+        move || {
+            let mine = own.lock().expect("it").take();
+            let removed = mine.map(|one| one.remove(Duration::from_secs(60)));
+            said.lock().expect("it").extend(removed);
+        }
+    };
+    let begin = Instant::now();
+    let remove = removes();
+    *own.lock().expect("it") = Some(registry.add("leaves", move |_: &mut Sink<'_>| remove()));
+    assert!(registry.measure().faults().is_empty());
+    let remove = removes();
+    *own.lock().expect("it") = Some(registry.on(Action::Gc, "leaves", move || {
+        remove();
+        "left".into()
+    }));
+    assert_eq!(registry.act(Action::Gc)[0].said, "left");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert_eq!(*said.lock().expect("it"), [false, false]);
+    assert!(registry.act(Action::Gc).is_empty());
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! Having something done that the user asked for, on a thread that can be left behind.
+//!
+//! ```text
+//!   asker ─ spawns ─► worker: [ the action ] ─► what came of it
+//!      └─ waits, with a deadline: who hangs is named, and not asked again before it has come back
+//! ```
+//!
+//! A1  At most one thread is lost to an action that hangs, and nobody waits for it twice.
+//! A2  One that panics has said so, and the next one is asked.
+//! A3  After [`Doer::remove`] has said `true`, it is not running and will not run.
+//!
+//! Not here: which actions there are, and in which order they are asked (`registry`).
+
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use crate::busy::{Busy, Entered};
+use crate::quiet;
+use crate::registry::Done;
+use crate::turn::guarded;
+
+type Work = Box<dyn Fn() -> String + Send + Sync>;
+
+/// An action under its name.
+pub(crate) struct Doer {
+    name: String,
+    work: Work,
+    /// Whether a worker is in it (A1).
+    pub busy: Busy,
+}
+
+impl Doer {
+    pub(crate) fn new(name: &str, work: Work) -> Doer {
+        Doer {
+            name: name.to_owned(),
+            work,
+            busy: Busy::new(),
+        }
+    }
+
+    /// Has it done, and waits so long. `None`: it has been removed.
+    pub(crate) fn run(self: &Arc<Doer>, deadline: Duration) -> Option<Done> {
+        let begin = Instant::now();
+        let (tell, told) = mpsc::sync_channel(1);
+        let doer = Arc::clone(self);
+        let work = move || {
+            let entered = doer.busy.enter();
+            let mut said = String::new();
+            if entered == Entered::In {
+                let panicked = guarded(|| said = (doer.work)()).is_some();
+                if panicked {
+                    said = "it panicked".into();
+                }
+                doer.busy.leave();
+            }
+            // Whoever waits no more has said that it hangs.
+            let _ = tell.send((entered, said));
+        };
+        let said = match quiet::spawn("skinflint-act", work) {
+            Err(error) => format!("no thread to do it on: {error}"),
+            Ok(thread) => match told.recv_timeout(deadline) {
+                Ok((entered, said)) => {
+                    // Past its work; what the thread holds goes with it, before the next measurement.
+                    let _ = thread.join();
+                    match entered {
+                        Entered::In => said,
+                        Entered::Busy => {
+                            "it still runs since it was last asked for, and was not asked again"
+                                .into()
+                        }
+                        Entered::Removed => return None,
+                    }
+                }
+                Err(_) => format!(
+                    "it has not come back after {} ms, and still runs",
+                    deadline.as_millis()
+                ),
+            },
+        };
+        Some(Done {
+            who: self.name.clone(),
+            said,
+            took: begin.elapsed(),
+        })
+    }
+}
