@@ -125,17 +125,25 @@ def size(*objects):
     and bytearray are a block of their own. O(1) each."""
     heap = pymalloc = 0
     for one in objects:
-        total = sys.getsizeof(one)
-        blocks = (total,)
-        if isinstance(one, _TWO_BLOCKS):
-            head = type(one).__basicsize__ + (_GC_HEAD if type(one).__flags__ & (1 << 14) else 0)
-            blocks = (head, total - head)
-        for block in blocks:
-            if block > _SMALL or not _pymalloc:
-                heap += max(block, 0)
-            elif block > 0:
+        for block in _blocks(one):
+            if _is_small(block):
                 pymalloc += -(-block // _STEP) * _STEP
+            else:
+                heap += block
     return Size(heap, pymalloc)
+
+
+def _blocks(one):
+    """Bytes of an object's blocks; the first one is at its address."""
+    total = sys.getsizeof(one)
+    if not isinstance(one, _TWO_BLOCKS):
+        return (total,)
+    head = type(one).__basicsize__ + (_GC_HEAD if type(one).__flags__ & (1 << 14) else 0)
+    return (head, max(total - head, 0))
+
+
+def _is_small(block):
+    return _pymalloc and block <= _SMALL
 
 
 class _Claims:
@@ -217,8 +225,13 @@ class Out:
     def objects(self, path, objects, description):
         """Adds lines for these objects, without what they refer to: what is in blocks of malloc as heap, at this path
         (explicit/...), and what is in pymalloc's arenas below explicit/python/pymalloc (P4)."""
+        objects = tuple(objects)
         found = size(*objects)
-        done = self.heap(path, found.heap, description)
+        large = ()
+        if self.wants_blocks():
+            # Where the contents of a list or a table lie, Python does not say.
+            large = [id(one) for one in objects if not _is_small(_blocks(one)[0])]
+        done = self.heap(path, found.heap, description, blocks=large)
         if found.pymalloc:
             self._claimed += found.pymalloc
             below = "explicit/python/pymalloc/" + path.removeprefix("explicit/")
