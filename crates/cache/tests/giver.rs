@@ -7,8 +7,10 @@
 //! Not here: the same under libskinflint.so (`fill`), other allocators (`report/tests/giver`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use skinflint_cache::{Arena, Buf, Cache, HeapBytes};
+use skinflint_cache::bus::Options;
+use skinflint_cache::{Arena, Buf, Bus, Cache, HeapBytes, Level};
 use skinflint_report::{Registry, Sink};
 
 #[global_allocator]
@@ -59,4 +61,25 @@ fn buffers_and_arenas_fill_what_it_gives() {
     let arena = Arena::new();
     arena.copy_str("kept");
     assert_eq!(arena.slop_bytes(), 0);
+}
+
+#[test]
+fn the_bus_gives_back_what_it_frees() {
+    let options = Options {
+        stalls: false,
+        groups: false,
+        ..Options::default()
+    };
+    let bus = Bus::start(options).expect("a bus");
+    assert_eq!(bus.trim(), "skinflint_alloc's, malloc_trim");
+    let large: Arc<Cache<u32, Vec<u8>>> = Cache::named("large").limit_bytes(64 << 20).build();
+    bus.join(&large);
+    for key in 0..20_000 {
+        large.get_or_make(key, |_| vec![7; 1000]);
+    }
+    let event = bus
+        .press(Level::Critical, Duration::from_secs(20))
+        .expect("an answer");
+    assert!(event.rows[0].dropped_bytes > 20_000_000, "{event}");
+    assert!(event.came_back_bytes() > 18_000_000, "{event}");
 }

@@ -61,7 +61,7 @@ fn object_of(address: *const c_void) -> usize {
 }
 
 /// The allocator of ours that is linked into the program, if the program's blocks are its own.
-fn linked() -> Option<&'static Giver> {
+pub fn linked() -> Option<&'static Giver> {
     let giver = hook::giver()?;
     let block = std::hint::black_box(Box::new(0u64));
     // SAFETY: any address may be asked about.
@@ -156,9 +156,7 @@ pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
             written(store, |buffer| unsafe { stats(buffer.cast(), ROOM) })
         }
         // SAFETY: as above.
-        Served::Linked(giver) => {
-            written(store, |buffer| unsafe { (giver.figures)(buffer, ROOM) })
-        }
+        Served::Linked(giver) => written(store, |buffer| unsafe { (giver.figures)(buffer, ROOM) }),
         Served::Glibc { info, .. } => {
             // SAFETY: may be called at any time.
             of_glibc(&unsafe { info() }, store);
