@@ -179,20 +179,25 @@ fn reports_that_cannot_be_read() {
         done.says(status, &[&[name], texts].concat());
         assert_eq!(done.stdout, "");
     };
-    refused("empty.json", b"", 2, &["line 1 column 0"]);
+    refused("empty.json", b"", 1, &["cut off", "at byte 0"]);
     refused(
         "text.json",
         b"hello",
-        2,
-        &["line 1 column 1", "memory-report.json"],
+        1,
+        &["not JSON", "at byte 1 ", "a memory report"],
     );
     refused(
         "cut.json",
         b"{\"version\":1,\n\"reports\":[{\"process\":",
-        2,
-        &["line 2"],
+        1,
+        &["cut off", "at byte 36 "],
     );
-    refused("cut.gz", &[0x1f, 0x8b, 8, 0, 0], 2, &["cut.gz", "whole"]);
+    refused(
+        "cut.gz",
+        &[0x1f, 0x8b, 8, 0, 0],
+        1,
+        &["the gzip data are damaged"],
+    );
     let two = json!({"version": 1, "reports": [entry("a", 2, 1, json!({})), {
         "process": "web (pid 2)", "path": "a", "kind": 2, "units": 0, "amount": 1, "description": ""}]});
     refused(
