@@ -12,7 +12,8 @@
  *     skinflint_reporter_add("images", images, cache);
  *     skinflint_memory_open(NULL);             // skinflint memory PID shows it from now on
  *
- * R1  Link with -lskinflint_report. Functions may be called on any thread. Texts are UTF-8 and copied.
+ * R1  Link with -L$PREFIX/lib/skinflint -Wl,-rpath,$PREFIX/lib/skinflint -lskinflint_report, PREFIX being where it was
+ *     installed. Functions may be called on any thread. Texts are UTF-8 and copied.
  * R2  A reporter runs on a thread of the measurement's, two seconds at most; it may take locks. One that takes
  *     longer, or says something unsound, is left out and named; the others are shown.
  * R3  A path is names with '/' between them; a '/' within a name is written '\'. Below explicit/ lines are of

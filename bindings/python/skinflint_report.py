@@ -4,7 +4,7 @@
 
     @skinflint_report.reporter("images")
     def images(out):
-        out.heap("explicit/caches/images", sum(len(image) for image in cache), "Decoded images.")
+        out.objects("explicit/caches/images", cache, "Decoded images.")
 
     skinflint_report.open()               # `skinflint memory PID` shows it from now on
     skinflint_report.save("now.json.gz")  # about:memory opens it
@@ -14,15 +14,23 @@ P2  It runs on a thread of the measurement's and takes the interpreter's lock: o
     holds that lock is given up after two seconds.
 P3  Nobody can ask any more once the interpreter ends: a reporter that was called then would find none. What is under
     way then is waited for, ten seconds at most.
-P4  The library is found beside `skinflint`, by SKINFLINT_REPORT_LIBRARY, or where the loader looks.
+P4  Where an object's bytes lie is told by size(): Python keeps blocks of 512 bytes and less in arenas that it maps
+    (pymalloc), which are no blocks of malloc's. What objects() leaves over of these arenas is in rows below
+    explicit/python/pymalloc, so that they add up.
+P5  The library is found by SKINFLINT_REPORT_LIBRARY, beside this file, beside `skinflint`, or where the loader looks.
 
 Not here: what a line means (include/skinflint_report.h).
 """
 
 import atexit
+import collections
 import ctypes
 import os
+import re
 import shutil
+import sys
+import sysconfig
+import threading
 
 NONHEAP, HEAP, OTHER = 0, 1, 2
 BYTES, COUNT, CUMULATIVE, PERCENTAGE = 0, 1, 2, 3
@@ -34,6 +42,10 @@ def _load():
     named = os.environ.get("SKINFLINT_REPORT_LIBRARY")
     if named:
         return ctypes.CDLL(named)
+    # Installed, both are in one folder.
+    beside = os.path.join(os.path.dirname(os.path.realpath(__file__)), _NAME)
+    if os.path.exists(beside):
+        return ctypes.CDLL(beside)
     tool = shutil.which("skinflint")
     if tool:
         folder = os.path.dirname(os.path.realpath(tool))
@@ -85,17 +97,146 @@ def component(name):
     return clean or "(no name)"
 
 
+Size = collections.namedtuple("Size", "heap pymalloc")
+Size.__doc__ = "Bytes in blocks of malloc, and bytes in arenas of pymalloc."
+
+# Largest block that pymalloc serves, and the steps of its sizes (Objects/obmalloc.c).
+_SMALL = 512
+_STEP = 16
+# What stands before an object that the collector of cycles knows.
+_GC_HEAD = 16
+# Types whose contents are in a block of their own, which sys.getsizeof adds.
+_TWO_BLOCKS = (list, dict, set, bytearray, collections.OrderedDict)
+
+
+def has_pymalloc():
+    """Whether small objects are in arenas of Python's: not with PYTHONMALLOC=malloc, nor in a build without."""
+    if os.environ.get("PYTHONMALLOC", "").startswith("malloc") and not sys.flags.ignore_environment:
+        return False
+    return bool(sysconfig.get_config_var("WITH_PYMALLOC")) and not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+_pymalloc = has_pymalloc()
+
+
+def size(*objects):
+    """Where the bytes of these objects lie, without what they refer to: a Size of bytes in blocks of malloc and bytes in
+    arenas of pymalloc. As sys.getsizeof says, which does not know what malloc adds; the contents of a list, dict, set
+    and bytearray are a block of their own. O(1) each."""
+    heap = pymalloc = 0
+    for one in objects:
+        for block in _blocks(one):
+            if _is_small(block):
+                pymalloc += -(-block // _STEP) * _STEP
+            else:
+                heap += block
+    return Size(heap, pymalloc)
+
+
+def _blocks(one):
+    """Bytes of an object's blocks; the first one is at its address."""
+    total = sys.getsizeof(one)
+    if not isinstance(one, _TWO_BLOCKS):
+        return (total,)
+    head = type(one).__basicsize__ + (_GC_HEAD if type(one).__flags__ & (1 << 14) else 0)
+    return (head, max(total - head, 0))
+
+
+def _is_small(block):
+    return _pymalloc and block <= _SMALL
+
+
+class _Claims:
+    """What reporters have claimed of pymalloc's arenas in this measurement."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.adding = threading.Lock()
+        self.bytes = 0
+        self.number = 0
+
+
+_claims = _Claims()
+
+
+def _arenas_text():
+    """What sys._debugmallocstats writes. It knows stderr's descriptor only; that is another file for as long as this
+    thread holds the interpreter's lock, so no other Python code writes meanwhile."""
+    libc = ctypes.PyDLL(None)  # does not let go of the lock
+    there = os.memfd_create("pymalloc")
+    try:
+        before = libc.dup(2)
+        libc.dup2(there, 2)
+        try:
+            sys._debugmallocstats()
+        finally:
+            if before >= 0:
+                libc.dup2(before, 2)
+                libc.close(before)
+            else:
+                libc.close(2)
+        os.lseek(there, 0, os.SEEK_SET)
+        with os.fdopen(os.dup(there), "rb") as file:
+            return file.read().decode("ascii", "replace")
+    finally:
+        os.close(there)
+
+
+def pymalloc_bytes():
+    """Bytes of pymalloc's arenas: (all of them, in blocks that are allocated). (0, 0) if there are none. Cost: a walk over
+    all pools with the interpreter's lock held, 0.2 ms for 12 MB (2026-11-22)."""
+    if not _pymalloc or not hasattr(sys, "_debugmallocstats"):
+        return (0, 0)
+    text = _arenas_text()
+    arenas = re.search(r"^\d+ arenas \* \d+ bytes/arena\s*=\s*([\d,]+)", text, re.M)
+    used = re.search(r"^# bytes in allocated blocks\s*=\s*([\d,]+)", text, re.M)
+    if not arenas or not used:
+        return (0, 0)
+    return tuple(int(found[1].replace(",", "")) for found in (arenas, used))
+
+
+def _report_pymalloc(out):
+    with _claims.lock:
+        claimed, _claims.bytes = _claims.bytes, 0
+    arenas, used = pymalloc_bytes()
+    if not arenas:
+        return
+    # What is claimed cannot be more than there is: objects were counted twice, or went meanwhile.
+    claimed = min(claimed, used)
+    out.nonheap("explicit/python/pymalloc/unclassified", used - claimed,
+                "Small objects of Python that no reporter has claimed by objects().")
+    out.nonheap("explicit/python/pymalloc/free", arenas - used,
+                "Free blocks and pools of Python's arenas, their heads and rests.")
+
+
 class Out:
     """Where a reporter's lines go; good until it returns. Used later, it raises ValueError."""
 
     def __init__(self, handle):
         self._good = handle
+        self._claimed = 0
 
     @property
     def _handle(self):
         if self._good is None:
             raise ValueError("its reporter has returned: an Out is good until then")
         return self._good
+
+    def objects(self, path, objects, description):
+        """Adds lines for these objects, without what they refer to: what is in blocks of malloc as heap, at this path
+        (explicit/...), and what is in pymalloc's arenas below explicit/python/pymalloc (P4)."""
+        objects = tuple(objects)
+        found = size(*objects)
+        large = ()
+        if self.wants_blocks():
+            # Where the contents of a list or a table lie, Python does not say.
+            large = [id(one) for one in objects if not _is_small(_blocks(one)[0])]
+        done = self.heap(path, found.heap, description, blocks=large)
+        if found.pymalloc:
+            self._claimed += found.pymalloc
+            below = "explicit/python/pymalloc/" + path.removeprefix("explicit/")
+            done = self.nonheap(below, found.pymalloc, description) and done
+        return done
 
     def line(self, path, kind, units, amount, description, process=None):
         """Adds a line; False: the reporter is left out and may as well return."""
@@ -110,7 +251,7 @@ class Out:
         """Bytes in blocks of malloc. For `skinflint run --dark-matter`: `blocks` are addresses, one in each block that
         was measured, such as id() of a large bytes object; `ranges` are pairs of an address and bytes. They are looked
         at only if wants_blocks(). Objects of 512 bytes and less are in Python's own arenas, which are no blocks of
-        malloc's unless PYTHONMALLOC=malloc.
+        malloc's unless PYTHONMALLOC=malloc: objects() tells them apart.
         """
         if self.wants_blocks():
             for address in blocks:
@@ -134,10 +275,23 @@ class Out:
 
 def add(name, function):
     """Adds a reporter; returns its number for remove()."""
+    number = _add(name, function)
+    if _pymalloc and function is not _report_pymalloc:
+        # Reporters run in the order in which they came; what is left over is known when all others have run.
+        with _claims.adding:
+            if _claims.number:
+                remove(_claims.number)
+            _claims.number = _add("python", _report_pymalloc)
+    return number
+
+
+def _add(name, function):
     def call(_context, handle):
         out = Out(handle)
         try:
             function(out)
+            with _claims.lock:
+                _claims.bytes += out._claimed
         except BaseException as error:  # P1: nothing may pass into C
             _library.skinflint_report_fail(handle, _text(f"{type(error).__name__}: {error}"))
         finally:

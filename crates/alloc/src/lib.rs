@@ -50,7 +50,7 @@ pub use place::{Inside, Place};
 pub use purger::{allow as allow_purger, trim, trim_hidden};
 pub use reserve::{LISTENERS, Level, Listener, off_pressure, on_pressure, set_reserve};
 pub use sample::{Estimate, reseed};
-pub use stats_text::write_json;
+pub use stats_text::{to_buffer, write_json};
 pub use tenant::{Holds, Tenant};
 
 /// The allocator for Rust programs.

@@ -9,7 +9,7 @@
 //!
 //! Not here: the figures (`stats`).
 
-use crate::stats::{ClassRow, Rows, Snapshot};
+use crate::stats::{ClassRow, Rows, Snapshot, snapshot};
 
 /// Puts names and numbers to a sink.
 struct Writer<S> {
@@ -92,6 +92,32 @@ impl<S: FnMut(&[u8])> Writer<S> {
         self.number("hole_pages", u64::from(row.hole_pages));
         self.close();
     }
+}
+
+/// Writes the figures as they are now to a buffer, cut and closed with a zero; returns the length of the whole text, 0 if
+/// there is none.
+///
+/// # Safety
+/// `buffer` has room for `bytes`, or `bytes` is 0.
+pub unsafe fn to_buffer(buffer: *mut u8, bytes: usize) -> usize {
+    let mut figures = Snapshot::new();
+    let mut length = 0;
+    if snapshot(&mut figures, true) {
+        write_json(&figures, |piece| {
+            for &byte in piece {
+                if length + 1 < bytes {
+                    // SAFETY: as the caller promises.
+                    unsafe { buffer.add(length).write(byte) };
+                }
+                length += 1;
+            }
+        });
+    }
+    if bytes > 0 {
+        // SAFETY: as above.
+        unsafe { buffer.add(length.min(bytes - 1)).write(0) };
+    }
+    length
 }
 
 /// Writes a snapshot as one line of JSON, with no line end.

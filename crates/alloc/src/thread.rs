@@ -52,6 +52,13 @@ pub fn is_ended(heap: *const Heap) -> bool {
     core::ptr::eq(heap.cast(), ENDED.0.get())
 }
 
+/// What reporters in the same program may ask.
+static GIVER: skinflint_base::hook::Giver = skinflint_base::hook::Giver {
+    usable: crate::usable_size,
+    figures: crate::stats_text::to_buffer,
+    trim: crate::trim,
+};
+
 /// Gives this thread a heap; null if there is no memory for one.
 #[cold]
 #[inline(never)]
@@ -65,6 +72,8 @@ pub fn enter() -> *mut Heap {
     }
     tls::set(heap);
     watch_exit(heap);
+    // SAFETY: `usable_size` answers 0 for whatever is not ours, and needs no heap of the thread's.
+    unsafe { skinflint_base::hook::say(&GIVER) };
     heap
 }
 

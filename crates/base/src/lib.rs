@@ -6,6 +6,7 @@
 //!   sync  its atomics, which the model checker can swap
 //!   env   every environment variable that Skinflint reads, in one table
 //!   probe the page of counted calls
+//!   hook  who can tell how large a block is
 //! ```
 //!
 //! B1  Nothing here allocates, panics, formats, takes a lock of the standard library, or touches a
@@ -16,6 +17,7 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
 
 pub mod env;
+pub mod hook;
 pub mod probe;
 pub mod ring;
 pub mod sync;

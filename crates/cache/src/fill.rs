@@ -268,8 +268,9 @@ impl Block {
 
     /// Bytes by the allocator's count.
     pub fn usable(&self) -> usize {
-        // SAFETY: a live block.
-        unsafe { measure::usable(self.start.as_ptr()) }.max(self.layout.size())
+        let asked = self.layout.size();
+        // SAFETY: a live block of this layout (F2).
+        unsafe { measure::usable(self.start.as_ptr(), asked) }.max(asked)
     }
 }
 

@@ -25,6 +25,10 @@
 //! Not here: the allocator (`alloc`), how figures are shown (`report`).
 
 #![cfg(not(loom))]
+/// The program of the documentation is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/cache.md")]
+mod documentation {}
 
 pub mod arena;
 pub mod buf;

@@ -312,3 +312,36 @@ fn many_ask_at_once_and_all_are_answered() {
         events.len() as u64 + forgotten
     );
 }
+
+/// Says that it dropped more than there is, and drops nothing.
+struct Boaster;
+
+impl Listener for Boaster {
+    fn name(&self) -> &str {
+        "boaster"
+    }
+
+    fn rebuild(&self) -> Rebuild {
+        Rebuild::Free
+    }
+
+    fn release(&self, _: Ask) -> usize {
+        usize::MAX
+    }
+}
+
+#[test]
+fn what_is_said_is_bounded_and_ends_no_round() {
+    let _one = alone();
+    let bus = Bus::start(quiet()).unwrap();
+    let boaster = Arc::new(Boaster);
+    let images = Ballast::new("images", Rebuild::Decode, 16);
+    bus.join(&boaster);
+    bus.join(&images);
+    let event = bus.relieve(8 << 20, 5 * SECOND).unwrap();
+    assert_eq!(event.rows.len(), 2, "{event}");
+    let said = &event.rows[0];
+    assert_eq!(said.listener, "boaster");
+    assert!(said.dropped_bytes <= event.before_bytes, "{event}");
+    assert!(event.rows[1].dropped_bytes >= 8 << 20, "{event}");
+}

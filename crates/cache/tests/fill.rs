@@ -85,10 +85,22 @@ fn inside() {
         .expect("a name of ours");
     // SAFETY: a name closed by a zero.
     assert!(!unsafe { libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()) }.is_null());
+    is_asked();
     arenas();
     buffers(&name);
     answers_do_not_grow();
     println!("checked beneath {name}");
+}
+
+/// The allocator is found by itself, and asked: what was asked for would have no slop, whoever runs.
+fn is_asked() {
+    for bytes in [1, 25, 1001, 9001, 100_001] {
+        let block = vec![1u8; bytes];
+        // SAFETY: a live block of malloc's, which this program's are.
+        let given = unsafe { libc::malloc_usable_size(block.as_ptr().cast_mut().cast()) };
+        assert_eq!(block.heap_bytes(), given, "{bytes}");
+        assert!(given > bytes, "{bytes}: {given}");
+    }
 }
 
 /// Arenas of small values, of large ones, and reset: every chunk is used to the end of its block.
@@ -290,5 +302,5 @@ fn an_arc_is_counted_with_its_counts() {
         56 + 24
     );
     // SAFETY: null is allowed.
-    assert_eq!(unsafe { measure::usable(std::ptr::null()) }, 0);
+    assert_eq!(unsafe { measure::usable(std::ptr::null(), 8) }, 0);
 }

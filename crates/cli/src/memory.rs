@@ -11,13 +11,15 @@
 //!     stderr says how to get them.
 //! M2  A process that ends while it is measured is an error; of a frame that was cut short nothing is shown.
 //! M3  A reporter that was left out is named on stderr, whatever the output is.
+//! M4  What a process or a file says reaches the screen without what would drive it (`text::plain`).
+//! M5  An option that would do nothing is refused.
 //!
 //! Not here: what a line or a tree is (`report`).
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -55,37 +57,39 @@ pub struct MemoryArgs {
     pub what: Option<String>,
 
     /// Show what has changed since this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "what")]
     pub diff: Option<PathBuf>,
 
     /// Show it again every so many seconds, until the process ends
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
-          value_parser = seconds, conflicts_with_all = ["save"])]
+          value_parser = seconds, requires = "what", conflicts_with_all = ["save"])]
     pub watch: Option<f64>,
 
     /// Serve a page on 127.0.0.1 and print its address, until Ctrl-C; 0 is any port
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
-          conflicts_with_all = ["watch", "save", "json", "openmetrics", "diff"])]
+          requires = "what",
+          conflicts_with_all = ["watch", "save", "json", "openmetrics", "diff", "threshold", "exact"])]
     pub page: Option<u16>,
 
     /// Put rows together that are less than this part of their tree; 0 shows all
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent, requires = "what",
+          conflicts_with_all = ["json", "openmetrics", "save"])]
     pub threshold: f64,
 
     /// Bytes instead of MB
-    #[arg(long)]
+    #[arg(long, requires = "what", conflicts_with_all = ["json", "openmetrics", "save"])]
     pub exact: bool,
 
     /// Print the trees as JSON, a line for each time
     #[arg(long, conflicts_with_all = ["openmetrics"])]
     pub json: bool,
 
-    /// Print OpenMetrics text, for Prometheus
-    #[arg(long)]
+    /// Print OpenMetrics text, for Prometheus, once
+    #[arg(long, requires = "what", conflicts_with_all = ["diff", "watch"])]
     pub openmetrics: bool,
 
     /// Write a file of about:memory instead; gzipped if it ends in .gz
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "openmetrics"])]
+    #[arg(long, value_name = "FILE", requires = "what", conflicts_with_all = ["json", "openmetrics"])]
     pub save: Option<PathBuf>,
 
     /// Also ask which blocks each line has measured, for `skinflint dark-matter`
@@ -93,15 +97,15 @@ pub struct MemoryArgs {
     pub blocks: bool,
 
     /// Before: have the program give back what it can have again
-    #[arg(long)]
+    #[arg(long, requires = "what")]
     pub minimize: bool,
 
     /// Before: have it collect garbage
-    #[arg(long)]
+    #[arg(long, requires = "what")]
     pub gc: bool,
 
     /// Before: have it collect cycles
-    #[arg(long)]
+    #[arg(long, requires = "what")]
     pub cc: bool,
 }
 
@@ -155,9 +159,15 @@ struct Gathered {
 /// Whatever keeps it from being done.
 pub fn memory(args: &MemoryArgs) -> Result<u8> {
     let Some(what) = &args.what else {
-        return list();
+        return list(args.json);
     };
     let target = Target::of(what)?;
+    if let (Target::File(path), Some(_)) = (&target, args.watch) {
+        bail!(
+            "--watch: {} does not change: give a process's number, or the URL of its page",
+            path.display()
+        );
+    }
     act(args, &target)?;
     if let Some(port) = args.page {
         return page(port, &target);
@@ -167,7 +177,7 @@ pub fn memory(args: &MemoryArgs) -> Result<u8> {
         gathered
             .notes
             .iter()
-            .for_each(|note| say!("skinflint: {note}"));
+            .for_each(|note| say!("skinflint: {}", text::plain(note)));
         return show(args, &gathered);
     };
     watch(args, &target, Duration::from_secs_f64(every))
@@ -194,7 +204,7 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
         show(args, &gathered)?;
         for note in gathered.notes {
             if !said.contains(&note) {
-                say!("skinflint: {note}");
+                say!("skinflint: {}", text::plain(&note));
                 said.push(note);
             }
         }
@@ -232,7 +242,8 @@ fn act(args: &MemoryArgs, target: &Target) -> Result<()> {
             bail!("--{name} is for a process: give its number");
         };
         let said = done(*pid, action)?;
-        said.lines().for_each(|line| say!("{name}: {line}"));
+        said.lines()
+            .for_each(|line| say!("{name}: {}", text::plain(line)));
     }
     Ok(())
 }
@@ -248,7 +259,7 @@ fn done(pid: u32, action: Action) -> Result<String> {
         desk::ask(socket, pid, name).with_context(|| format!("{}: --{name}", socket.display()))?;
     match answer {
         Answer::Done(said) => Ok(said.trim_end().to_owned()),
-        Answer::No(said) => bail!("--{name}: process {pid}: {said}"),
+        Answer::No(said) => bail!("--{name}: process {pid}: {}", text::plain(&said)),
         _ => bail!("--{name}: process {pid} gave another answer than was asked for"),
     }
 }
@@ -356,7 +367,10 @@ pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
     let (page, query) = url.split_once('?').unwrap_or((url, ""));
     let asked = format!("{}/save?{query}&{more}", page.trim_end_matches('/'));
     let done = Command::new("curl")
+        // Its address is a key: the list of processes shows a command's arguments to everybody.
         .args([
+            "--config",
+            "-",
             "--silent",
             "--show-error",
             "--fail",
@@ -364,35 +378,58 @@ pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
             "*",
             "--max-time",
             "60",
-            "--",
-            &asked,
         ])
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(|mut curl| {
+            let quoted = asked
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', " ");
+            // If it has ended, its status says why.
+            let _ = curl
+                .stdin
+                .take()
+                .map(|mut stdin| writeln!(stdin, "url = \"{quoted}\""));
+            curl.wait_with_output()
+        })
         .context("curl is needed to ask a URL: apt-get install curl")?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
         bail!(
             "{page}: {}; is the program still running, and the address whole, with its token?",
-            said.trim()
+            text::plain(said.trim())
         );
     }
     Ok(done.stdout)
 }
 
 /// Processes that can be asked.
-fn list() -> Result<u8> {
+fn list(as_json: bool) -> Result<u8> {
     desk::clear_stale();
-    let found = desk::listening();
+    // It may have ended since.
+    let titled = |(pid, socket): (u32, PathBuf)| Some((pid, process::title(pid).ok()?, socket));
+    let found: Vec<(u32, String, PathBuf)> =
+        desk::listening().into_iter().filter_map(titled).collect();
+    if as_json {
+        let one = |(pid, title, socket): &(u32, String, PathBuf)| serde_json::json!({ "pid": pid, "process": title, "socket": socket.to_string_lossy() });
+        let all: Vec<serde_json::Value> = found.iter().map(one).collect();
+        print_all(&format!(
+            "{}\n",
+            serde_json::json!({ "version": 1, "listening": all })
+        ))?;
+        return Ok(0);
+    }
     if found.is_empty() {
         say!("skinflint: nobody can be asked; {HOW}");
         return Ok(0);
     }
     let mut out = String::new();
-    for (pid, socket) in found {
-        // It may have ended since.
-        if let Ok(title) = process::title(pid) {
-            out += &format!("{pid}\t{title}\t{}\n", socket.display());
-        }
+    for (pid, title, socket) in found {
+        let socket = text::plain(&socket.to_string_lossy());
+        out += &format!("{pid}\t{}\t{socket}\n", text::plain(&title));
     }
     print_all(&out)?;
     Ok(0)
@@ -441,7 +478,10 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
             .with_context(|| format!("{}: cannot be written", path.display()))?;
         return Ok(0);
     }
-    let mut builder = Builder::new();
+    let mut builder = match args.diff {
+        Some(_) => Builder::of_difference(),
+        None => Builder::new(),
+    };
     both.for_each(|(entry, presence)| builder.add(&entry, presence));
     let processes = builder.finish();
     let text = if args.json {
@@ -449,7 +489,10 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     } else if args.openmetrics {
         openmetrics::render(&processes)
     } else if processes.is_empty() {
-        "nothing has changed\n".to_owned()
+        match args.diff {
+            Some(_) => "nothing has changed\n".to_owned(),
+            None => "no reports\n".to_owned(),
+        }
     } else {
         let style = Style {
             threshold_percent: args.threshold,

@@ -199,24 +199,8 @@ fn open(name: &[u8]) -> Option<i32> {
 /// `buffer` has room for `bytes`, or `bytes` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_stats_json(buffer: *mut c_char, bytes: usize) -> usize {
-    let mut figures = Snapshot::new();
-    let mut length = 0;
-    if snapshot(&mut figures, true) {
-        alloc::write_json(&figures, |piece| {
-            for &byte in piece {
-                if length + 1 < bytes {
-                    // SAFETY: as the caller promises.
-                    unsafe { buffer.add(length).write(byte as c_char) };
-                }
-                length += 1;
-            }
-        });
-    }
-    if bytes > 0 {
-        // SAFETY: as above.
-        unsafe { buffer.add(length.min(bytes - 1)).write(0) };
-    }
-    length
+    // SAFETY: as the caller promises.
+    unsafe { alloc::to_buffer(buffer.cast(), bytes) }
 }
 
 /// `skinflint_set_reserve`: 1 if all of it is there.

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use skinflint_report::desk::Desk;
 use skinflint_report::named;
-use skinflint_report::size::Ruler;
+use skinflint_report::size::usable_of_malloc;
 use skinflint_report::tree::Presence;
 use skinflint_report::{Action, Entry, Kind, Registration, Sink, Units, file, global, process};
 
@@ -261,11 +261,8 @@ pub unsafe extern "C" fn skinflint_report_line(
 /// As of [`skinflint_report_line`]; `block` is null or a live block of malloc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_block(_out: *mut c_void, block: *const c_void) -> usize {
-    match block.is_null() {
-        true => 0,
-        // SAFETY: as the caller promises.
-        false => unsafe { Ruler::malloc().block(block.cast()) },
-    }
+    // SAFETY: as the caller promises.
+    unsafe { usable_of_malloc(block.cast()) }
 }
 
 /// See skinflint_report.h.

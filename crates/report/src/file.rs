@@ -12,7 +12,8 @@
 //!     is not of bytes or is neither heap nor nonheap, another version.
 //! F3  An error names the byte of the JSON (unpacked) at which it was noticed, and the number of the line in
 //!     `reports` where there is one.
-//! F4  Nothing is written in the place of a file before all of it is: a full disk leaves the old one.
+//! F4  Nothing is written in the place of a file before all of it is: a full disk leaves the old one, which keeps its mode
+//!     and is found through links. What is no file (a pipe, a device) is written into and stays what it is.
 //! F5  A path that is a leaf and a branch at once, over which Firefox stumbles, is written as `PATH/(own)`.
 //! F6  `blocks` and `ranges` are ours: what a line has measured, by addresses (docs/export.md). Readers that do not know
 //!     them pass over them, Firefox among these; so does [`read`]. They are written where a measurement has them.
@@ -23,10 +24,12 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use flate2::Compression;
 use flate2::bufread::MultiGzDecoder;
@@ -201,24 +204,69 @@ pub fn save_with_blocks<'a>(
     process: &str,
     lines: impl Iterator<Item = (Entry<'a>, Presence, &'a [Note])> + Clone,
 ) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let fresh = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let done = (|| {
-        let file = BufWriter::new(File::create(&fresh)?);
-        if path.extension().is_some_and(|ending| ending == "gz") {
-            let packed = GzEncoder::new(file, Compression::default());
-            let packed = write_with_blocks(packed, process, lines)?;
-            packed.finish()?.flush()?;
-        } else {
-            write_with_blocks(file, process, lines)?;
+    let is_packed = path.extension().is_some_and(|ending| ending == "gz");
+    let (real, old) = match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => (std::fs::canonicalize(path)?, Some(found)),
+        // A folder is refused by the system, with its own words.
+        Ok(_) => return written(into(path, false)?, is_packed, process, lines),
+        // A link to a file that is not there yet.
+        Err(_) if path.is_symlink() => {
+            return written(into(path, true)?, is_packed, process, lines);
         }
-        std::fs::rename(&fresh, path)
-    })();
+        Err(_) => (path.to_owned(), None),
+    };
+    let (fresh, file) = beside(&real, old.as_ref())?;
+    let done =
+        written(file, is_packed, process, lines).and_then(|()| std::fs::rename(&fresh, &real));
     if done.is_err() {
         // It may not be there.
         let _ = std::fs::remove_file(&fresh);
     }
     done
+}
+
+fn into(path: &Path, create: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(create)
+        .truncate(create)
+        .open(path)
+}
+
+/// A new file in the folder of another one, with the mode and owner of what is there (F4).
+fn beside(real: &Path, old: Option<&Metadata>) -> io::Result<(PathBuf, File)> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed: only unlike others of this process
+    let fresh = real.with_file_name(format!(".skinflint.{}.{number}", std::process::id()));
+    let mode = old.map_or(0o666, |_| 0o600);
+    // Of a process of this number that was killed; what is new must be ours, and no link.
+    let _ = std::fs::remove_file(&fresh);
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&fresh)?;
+    if let Some(old) = old {
+        // Only root can; for others it is theirs, as a new one would be.
+        let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
+        file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o7777))?;
+    }
+    Ok((fresh, file))
+}
+
+fn written<'a>(
+    file: File,
+    is_packed: bool,
+    process: &str,
+    lines: impl Iterator<Item = (Entry<'a>, Presence, &'a [Note])> + Clone,
+) -> io::Result<()> {
+    let file = BufWriter::new(file);
+    if !is_packed {
+        return write_with_blocks(file, process, lines).map(drop);
+    }
+    let packed = GzEncoder::new(file, Compression::default());
+    let packed = write_with_blocks(packed, process, lines)?;
+    packed.finish()?.flush()
 }
 
 /// What keeps a file from being read.

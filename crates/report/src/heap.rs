@@ -1,6 +1,7 @@
 //! The allocator that serves this process: its figures, and its offer to give back.
 //!
 //! ```text
+//!   skinflint_alloc   as #[global_allocator] (base::hook) ─► as libskinflint.so; what C code has of malloc is not in it
 //!   libskinflint.so   skinflint_stats_json ─► every row, with what is resident of it    ┐ explicit/heap-overhead/…
 //!   glibc             mallinfo2 ───────────► in use, free                               ┘ heap-allocated, heap-…
 //!   any other         nothing is known: no `heap-allocated`, so no `heap-unclassified` is made up
@@ -19,6 +20,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
+use skinflint_base::hook::{self, Giver};
 use skinflint_base::sys;
 
 use crate::entry::{ALLOCATED, Entry, Kind, Units};
@@ -34,6 +36,7 @@ type Mallinfo = unsafe extern "C" fn() -> libc::mallinfo2;
 #[derive(Clone, Copy)]
 enum Served {
     Skinflint { stats: StatsJson, trim: Trim },
+    Linked(&'static Giver),
     Glibc { info: Mallinfo, trim: MallocTrim },
     Other,
 }
@@ -57,9 +60,21 @@ fn object_of(address: *const c_void) -> usize {
     }
 }
 
+/// The allocator of ours that is linked into the program, if the program's blocks are its own.
+pub fn linked() -> Option<&'static Giver> {
+    let giver = hook::giver()?;
+    let block = std::hint::black_box(Box::new(0u64));
+    // SAFETY: any address may be asked about.
+    let usable = unsafe { (giver.usable)(std::ptr::from_ref(&*block).cast()) };
+    (usable > 0).then_some(giver)
+}
+
 fn served() -> Served {
     static SERVED: OnceLock<Served> = OnceLock::new();
     *SERVED.get_or_init(|| {
+        if let Some(giver) = linked() {
+            return Served::Linked(giver);
+        }
         let recorder = look_up(c"skinflint_beneath");
         let is_recorded =
             !recorder.is_null() && object_of(recorder) == object_of(look_up(c"malloc"));
@@ -100,6 +115,7 @@ fn served() -> Served {
 pub fn name() -> &'static str {
     match served() {
         Served::Skinflint { .. } => "libskinflint.so",
+        Served::Linked(_) => "skinflint_alloc",
         Served::Glibc { .. } => "glibc",
         Served::Other => "another allocator",
     }
@@ -111,6 +127,7 @@ pub fn trim() -> bool {
     unsafe {
         match served() {
             Served::Skinflint { trim, .. } => trim() != 0,
+            Served::Linked(giver) => (giver.trim)(),
             Served::Glibc { trim, .. } => trim(0) != 0,
             Served::Other => false,
         }
@@ -134,22 +151,12 @@ impl Resident {
 /// Adds the allocator's figures. What is resident of it, if it can say.
 pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
     match served() {
+        // SAFETY: each writes to a buffer with so much room, and no further.
         Served::Skinflint { stats, .. } => {
-            let buffer = sys::map_private(ROOM);
-            if buffer.is_null() {
-                return None;
-            }
-            // SAFETY: the buffer is ours and has so much room; the text is ASCII and shorter, or is cut.
-            let text = unsafe {
-                let length = stats(buffer.cast(), ROOM).min(ROOM - 1);
-                std::slice::from_raw_parts(buffer, length)
-            };
-            let text = std::str::from_utf8(text).unwrap_or("");
-            let resident = from_text("", text, store);
-            // SAFETY: ours, and nothing refers to it any more.
-            unsafe { sys::unmap(buffer, ROOM) };
-            resident
+            written(store, |buffer| unsafe { stats(buffer.cast(), ROOM) })
         }
+        // SAFETY: as above.
+        Served::Linked(giver) => written(store, |buffer| unsafe { (giver.figures)(buffer, ROOM) }),
         Served::Glibc { info, .. } => {
             // SAFETY: may be called at any time.
             of_glibc(&unsafe { info() }, store);
@@ -157,6 +164,22 @@ pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
         }
         Served::Other => None,
     }
+}
+
+/// Figures that are written as text to [`ROOM`] bytes; the length of the text comes back.
+fn written(store: &mut Store, write: impl FnOnce(*mut u8) -> usize) -> Option<Resident> {
+    let buffer = sys::map_private(ROOM);
+    if buffer.is_null() {
+        return None;
+    }
+    let length = write(buffer).min(ROOM - 1);
+    // SAFETY: the buffer is ours and has so much room; the text is ASCII and shorter, or is cut.
+    let text = unsafe { std::slice::from_raw_parts(buffer, length) };
+    let text = std::str::from_utf8(text).unwrap_or("");
+    let resident = from_text("", text, store);
+    // SAFETY: ours, and nothing refers to it any more.
+    unsafe { sys::unmap(buffer, ROOM) };
+    resident
 }
 
 /// The text of `skinflint_stats_json`: one line, sections one deep.

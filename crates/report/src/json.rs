@@ -1,7 +1,8 @@
 //! Trees as JSON, for `--json` and the page.
 //!
 //! ```text
-//!   {"version":1,"notes":[…],"processes":[{"process","overclaimed_bytes","trees":[{"name","amount","units","kids":[…]}]}]}
+//!   {"version":1,"notes":[…],"processes":[{"process","overclaimed_bytes","is_difference",
+//!     "trees":[{"name","amount","units","kids":[…]}]}]}
 //! ```
 //!
 //! B1  A leaf has `description`, `kind` (0 nonheap, 1 heap, 2 other) and `lines`; a branch has `kids`, whose amounts
@@ -21,6 +22,7 @@ pub fn render(processes: &[Process], notes: &[String]) -> Value {
         json!({
             "process": process.name,
             "overclaimed_bytes": process.overclaimed,
+            "is_difference": process.is_difference,
             "trees": process.trees.iter().map(node).collect::<Vec<Value>>(),
         })
     };

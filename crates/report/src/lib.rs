@@ -26,6 +26,7 @@ pub mod entry;
 #[cfg(feature = "files")]
 pub mod file;
 pub mod heap;
+mod image;
 #[cfg(feature = "files")]
 pub mod json;
 pub mod named;
@@ -43,6 +44,7 @@ pub mod store;
 pub mod text;
 pub mod tree;
 mod turn;
+mod usable;
 
 pub use entry::{Entry, Kind, Owner, Units, component};
 pub use registry::{Action, Measurement, Registration, Registry, Reporter, global};

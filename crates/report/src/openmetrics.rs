@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   # TYPE skinflint_memory_bytes gauge
-//!   skinflint_memory_bytes{process="viewer (pid 42)",path="explicit/caches",kind="heap"} 5
+//!   skinflint_memory_bytes{process="viewer",pid="42",path="explicit/caches",kind="heap"} 5
 //!   # EOF
 //! ```
 //!
 //! O1  One family for each unit; a sample for each leaf of a tree, so that sums in a query count nothing twice.
 //! O2  No sample occurs twice: lines of one path are added up.
 //! O3  A label holds any text, escaped; the text ends with `# EOF`, without which it counts as cut.
+//! O4  Name and number of a process are labels of their own: a query over restarts leaves the number out.
 //!
 //! The format: OpenMetrics 1.0.0. Not here: HTTP.
 
@@ -97,6 +98,7 @@ fn sample(node: &Node, path: &str, process: &str, family: &str, out: &mut String
         Kind::Nonheap => "nonheap",
         Kind::Other => "other",
     };
+    let (name, pid) = name_and_pid(process);
     let suffix = match node.units {
         // A counter does not go below zero; a difference is none.
         Units::Cumulative if node.amount < 0 => return,
@@ -105,14 +107,26 @@ fn sample(node: &Node, path: &str, process: &str, family: &str, out: &mut String
     };
     let _ = write!(
         out,
-        "{family}{suffix}{{process=\"{}\",path=\"{}\",kind=\"{kind}\"}} ",
-        escaped(process),
+        "{family}{suffix}{{process=\"{}\",pid=\"{pid}\",path=\"{}\",kind=\"{kind}\"}} ",
+        escaped(name),
         escaped(path)
     );
     let _ = match node.units {
         Units::Percent => writeln!(out, "{}", node.amount as f64 / 10_000.0),
         _ => writeln!(out, "{}", node.amount),
     };
+}
+
+/// The parts of `NAME (pid N)`; a process that is not named so has no number.
+fn name_and_pid(process: &str) -> (&str, &str) {
+    let parts = process.rsplit_once(" (pid ");
+    let parts = parts.and_then(|(name, rest)| Some((name, rest.strip_suffix(')')?)));
+    match parts {
+        Some((name, pid)) if !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()) => {
+            (name, pid)
+        }
+        _ => (process, ""),
+    }
 }
 
 fn escaped(text: &str) -> String {

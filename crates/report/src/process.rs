@@ -9,6 +9,8 @@
 //! K2  What the allocator says of itself replaces as many bytes of its anonymous mappings, and not one more.
 //! K3  Nothing here allocates: it is read through a buffer on the stack (`registry`, R1).
 //! K4  A process that ends while it is read is an error, and never one with little memory.
+//! K5  Variables of a file that begin as zeros (.bss) are in a mapping without a name, and in the file's row where that
+//!     is sure (`image`).
 //!
 //! Which anonymous memory is a stack, nobody says: what follows a guard page of exactly one page is taken for a
 //! thread's, as glibc makes them, within the number of threads. Cost: a tenth of a millisecond for 100 mappings.
@@ -21,6 +23,7 @@ use skinflint_base::sys;
 
 use crate::entry::{Entry, Kind, LONGEST, Units};
 use crate::heap::Resident;
+use crate::image::Image;
 use crate::store::Store;
 
 const PAGE: u64 = 4096;
@@ -30,7 +33,7 @@ const PAGE: u64 = 4096;
 pub enum NoFigures {
     /// There is no such process, or there is none any more.
     Gone,
-    /// It is somebody else's.
+    /// The kernel refuses: it is somebody else's, or protected.
     Forbidden,
     /// It has no memory of its own: a kernel thread, or one that has ended and was not waited for.
     Empty,
@@ -42,9 +45,15 @@ impl fmt::Display for NoFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoFigures::Gone => f.write_str("no such process (any more)"),
-            NoFigures::Forbidden => {
-                f.write_str("the process belongs to somebody else; ask as that user, or as root")
-            }
+            // SAFETY: no memory is involved.
+            NoFigures::Forbidden if unsafe { libc::geteuid() } == 0 => f.write_str(
+                "the kernel refuses to show its /proc files, also to root: this root lacks CAP_SYS_PTRACE over it \
+                 (a container, a namespace, a security module)",
+            ),
+            NoFigures::Forbidden => f.write_str(
+                "the kernel refuses to show its /proc files: it belongs to somebody else, or is protected against its \
+                 own user; ask as its user, or as root",
+            ),
             NoFigures::Empty => f.write_str(
                 "it has no memory of its own: a kernel thread, or a process that has ended",
             ),
@@ -56,27 +65,32 @@ impl fmt::Display for NoFigures {
 impl std::error::Error for NoFigures {}
 
 /// A text in a fixed place (K3). What does not fit is cut.
-struct Text<const N: usize> {
+pub(crate) struct Text<const N: usize> {
     bytes: [u8; N],
     used: usize,
 }
 
 impl<const N: usize> Text<N> {
-    fn new() -> Text<N> {
+    pub(crate) fn new() -> Text<N> {
         Text {
             bytes: [0; N],
             used: 0,
         }
     }
 
-    fn of(arguments: fmt::Arguments<'_>) -> Text<N> {
+    pub(crate) fn of(arguments: fmt::Arguments<'_>) -> Text<N> {
         let mut text = Text::new();
         // Never fails: what does not fit is cut.
         let _ = text.write_fmt(arguments);
         text
     }
 
-    fn str(&self) -> &str {
+    /// All of its room; what is not used is zero.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.used]).unwrap_or("")
     }
 }
@@ -184,6 +198,7 @@ struct Mapping {
     start: u64,
     end: u64,
     perms: [u8; 4],
+    offset: u64,
     name: Text<1024>,
     rss: u64,
     pss: u64,
@@ -198,6 +213,7 @@ impl Mapping {
         let (start, rest) = line.split_once('-')?;
         let (end, rest) = rest.split_once(' ')?;
         let perms = rest.as_bytes().get(..4)?.try_into().ok()?;
+        let offset = rest.split(' ').nth(1)?;
         // The name comes after four more fields, and may hold spaces.
         let mut name = rest;
         for _ in 0..4 {
@@ -207,6 +223,7 @@ impl Mapping {
             start: u64::from_str_radix(start, 16).ok()?,
             end: u64::from_str_radix(end, 16).ok()?,
             perms,
+            offset: u64::from_str_radix(offset, 16).ok()?,
             name: Text::of(format_args!("{}", Plain(name.trim()))),
             rss: 0,
             pss: 0,
@@ -288,6 +305,7 @@ fn try_of(
     let mut sums = Sums::default();
     let mut before: Option<(u64, u64, [u8; 4])> = None;
     let mut mapping: Option<Mapping> = None;
+    let mut image = Image::new();
     let mut stacks_left = facts.threads.saturating_sub(1);
     loop {
         let line = lines.next();
@@ -298,7 +316,16 @@ fn try_of(
         {
             let stack = stacks_left > 0 && is_stack(before, &done);
             stacks_left -= u64::from(stack);
-            out.mapping(&done, stack, &mut sums);
+            let range = (done.start, done.end);
+            let is_data = done.perms == *b"rw-p";
+            let bss_of = match done.name.used == 0 && is_data && !stack {
+                true => image.of_bss(pid, range),
+                false => None,
+            };
+            out.mapping(&done, (stack, bss_of), &mut sums);
+            if done.name.str().starts_with('\\') {
+                image.file(&done.name, range, done.offset, is_data);
+            }
             before = Some((done.start, done.end, done.perms));
         }
         match (line, head) {
@@ -357,7 +384,9 @@ impl Out<'_> {
         }
     }
 
-    fn mapping(&mut self, mapping: &Mapping, is_stack: bool, sums: &mut Sums) {
+    /// `what`: whether it is a thread's stack, and the file whose variables it holds.
+    fn mapping(&mut self, mapping: &Mapping, what: (bool, Option<&str>), sums: &mut Sums) {
+        let (is_stack, bss_of) = what;
         sums.rss += mapping.rss;
         sums.pss += mapping.pss;
         sums.private += mapping.private;
@@ -371,6 +400,10 @@ impl Out<'_> {
                 self.resident(format_args!("stacks/threads"), rss);
             }
             "" if shared => self.resident(format_args!("shared/anonymous"), rss),
+            "" if bss_of.is_some() => {
+                let file = bss_of.unwrap_or_default();
+                self.resident(format_args!("files/{file}/zeroed"), rss);
+            }
             // Its parts are known when all is read (K2).
             "" => sums.anonymous += rss,
             "[heap]" => self.resident(format_args!("heap/brk"), rss),

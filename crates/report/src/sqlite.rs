@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::registry::Reporter;
-use crate::size::Ruler;
 use crate::store::Pages;
 use crate::turn::Sink;
+use crate::usable::usable_of_malloc;
 
 const OK: c_int = 0;
 const NOMEM: c_int = 7;
@@ -266,11 +266,10 @@ impl Reporter for Sqlite {
             if out.wants_blocks()
                 && let Some(pages) = &mut *kept()
             {
-                let ruler = Ruler::malloc();
                 let each = pages.words().iter().map(|address| {
                     let block = std::ptr::with_exposed_provenance(*address as usize);
                     // SAFETY: what is kept lives (Q4), and cannot go while the lock is held.
-                    unsafe { ruler.block(block) }
+                    unsafe { usable_of_malloc(block) }
                 });
                 usable = each.sum();
             }

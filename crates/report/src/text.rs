@@ -8,7 +8,10 @@
 //!
 //! W1  Percentages are of the tree's root, which is named in its first line and is 100 %.
 //! W2  What is smaller than the threshold is one row, `(N tiny)`, with its sum: rows still add up.
-//! W3  Figures are exact on demand; otherwise in MB of 1,048,576 bytes, as about:memory has them.
+//! W3  Of a difference there are no percentages, since what grew and what shrank have no whole in common; what is tiny is
+//!     so beside the sum of all changes, whatever their sign.
+//! W4  Nothing that is shown can drive a terminal: what a file, a process or an answer says goes through [`plain`].
+//! W5  Figures are exact on demand; otherwise in MB of 1,048,576 bytes, as about:memory has them.
 //!
 //! Not here: sums (`tree`).
 
@@ -49,7 +52,7 @@ pub fn render(processes: &[Process], style: Style) -> String {
 
 fn one(process: &Process, style: Style, out: &mut String) {
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "{}", process.name);
+    let _ = writeln!(out, "{}", plain(&process.name));
     if process.overclaimed > 0 {
         let _ = writeln!(
             out,
@@ -59,9 +62,10 @@ fn one(process: &Process, style: Style, out: &mut String) {
     }
     let (explicit, others): (Vec<&Node>, Vec<&Node>) =
         process.trees.iter().partition(|tree| tree.name == EXPLICIT);
+    let is_difference = process.is_difference;
     for tree in &explicit {
         let _ = writeln!(out, "\nExplicit Allocations\n");
-        draw(tree, style, out);
+        draw(tree, is_difference, style, out);
     }
     if others.is_empty() {
         return;
@@ -69,7 +73,7 @@ fn one(process: &Process, style: Style, out: &mut String) {
     let _ = writeln!(out, "\nOther Measurements");
     for tree in others.iter().filter(|tree| !tree.kids.is_empty()) {
         out.push('\n');
-        draw(tree, style, out);
+        draw(tree, is_difference, style, out);
     }
     let single: Vec<&&Node> = others.iter().filter(|tree| tree.kids.is_empty()).collect();
     if single.is_empty() {
@@ -86,15 +90,42 @@ fn one(process: &Process, style: Style, out: &mut String) {
     }
 }
 
-fn draw(tree: &Node, style: Style, out: &mut String) {
+fn draw(tree: &Node, is_difference: bool, style: Style, out: &mut String) {
     let (node, name) = chain(tree);
-    let root = tree.amount;
-    let _ = writeln!(
-        out,
-        "{} (100.0%) -- {name}",
-        figure(tree.units, tree.amount, style.exact)
-    );
-    below(node, root, "", style, out);
+    let (whole, percent) = match is_difference {
+        true => (Whole::Changes(changes(tree)), ""),
+        false => (Whole::Root(tree.amount), " (100.0%)"),
+    };
+    let figure = figure(tree.units, tree.amount, style.exact);
+    let _ = writeln!(out, "{figure}{percent} -- {name}");
+    below(node, whole, "", style, out);
+}
+
+/// What parts are parts of (W1, W3).
+#[derive(Clone, Copy)]
+enum Whole {
+    /// The tree's amount.
+    Root(i128),
+    /// The sum of all changes of a tree.
+    Changes(i128),
+}
+
+impl Whole {
+    /// A node's part of it, in percent.
+    fn part(self, node: &Node) -> f64 {
+        match self {
+            Whole::Root(root) => percent(node.amount, root),
+            Whole::Changes(whole) => percent(changes(node), whole),
+        }
+    }
+}
+
+/// How much changes below a node, grown or shrunk.
+fn changes(node: &Node) -> i128 {
+    match node.kids.as_slice() {
+        [] => node.amount.abs(),
+        kids => kids.iter().map(changes).sum(),
+    }
 }
 
 /// Follows branches with one kid: their names are put together.
@@ -118,21 +149,21 @@ fn label(node: &Node) -> String {
         Presence::Second => " [+]",
         Presence::Balance => " [!]",
     };
-    // What is hostile in a name is shown and not obeyed; backslashes were slashes.
-    let name: String = node
-        .name
-        .chars()
-        .map(|c| match c {
-            '\\' => '/',
-            c if c.is_control() => '\u{fffd}',
-            c => c,
-        })
-        .collect();
+    // Backslashes were slashes.
+    let name = plain(&node.name).replace('\\', "/");
     format!("{name}{many}{mark}")
 }
 
-fn below(node: &Node, root: i128, indent: &str, style: Style, out: &mut String) {
-    let is_tiny = |kid: &Node| percent(kid.amount, root).abs() < style.threshold_percent;
+/// A text without what would drive a terminal, or turn its writing round: shown as such, and not obeyed.
+pub fn plain(text: &str) -> String {
+    let is_hostile =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = |c: char| if is_hostile(c) { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+fn below(node: &Node, whole: Whole, indent: &str, style: Style, out: &mut String) {
+    let is_tiny = |kid: &Node| whole.part(kid).abs() < style.threshold_percent;
     let (tiny, shown): (Vec<&Node>, Vec<&Node>) = node.kids.iter().partition(|kid| is_tiny(kid));
     let mut rows: Vec<(i128, String, Option<&Node>)> = shown
         .iter()
@@ -168,10 +199,13 @@ fn below(node: &Node, root: i128, indent: &str, style: Style, out: &mut String) 
             false => ("├──", "│   "),
         };
         let fill = "─".repeat(width - figure.len());
-        let part = percent(amount, root);
-        let _ = writeln!(out, "{indent}{branch}{fill}{figure} ({part:05.2}%) {name}");
+        let part = match whole {
+            Whole::Root(root) => format!(" ({:05.2}%)", percent(amount, root)),
+            Whole::Changes(_) => String::new(),
+        };
+        let _ = writeln!(out, "{indent}{branch}{fill}{figure}{part} {name}");
         if let Some(next) = next {
-            below(next, root, &format!("{indent}{bar}"), style, out);
+            below(next, whole, &format!("{indent}{bar}"), style, out);
         }
     }
 }
@@ -298,11 +332,67 @@ Other Measurements
     }
 
     #[test]
+    fn a_difference_has_no_whole() {
+        let changed = |path, amount| Entry {
+            process: "viewer (pid NNN)",
+            ..line(path, Kind::Heap, Units::Bytes, amount)
+        };
+        let lines = [
+            changed("explicit/grew", 9000),
+            changed("explicit/shrank/a", -8900),
+            changed("explicit/shrank/b", -99),
+            // They cancel, and are much all the same.
+            changed("explicit/moved/from", -500),
+            changed("explicit/moved/to", 500),
+            Entry {
+                kind: Kind::Other,
+                ..changed("heap-allocated", -2000)
+            },
+        ];
+        let style = Style {
+            exact: true,
+            ..Style::default()
+        };
+        let wanted = "\
+viewer (pid NNN)
+
+Explicit Allocations
+
+-2,000 B -- explicit
+├───9,000 B ── grew
+├──-8,999 B -- shrank
+│   ├──-8,900 B ── a
+│   └─────-99 B ── b
+├──-2,001 B ── heap-unclassified
+└───────0 B -- moved
+    ├──-500 B ── from
+    └───500 B ── to
+
+Other Measurements
+
+-2,000 B ── heap-allocated
+";
+        let all = trees(lines.into_iter());
+        assert_eq!(all[0].overclaimed, 0);
+        // One alone that is tiny is shown by its name.
+        assert_eq!(render(&all, style), wanted);
+    }
+
+    #[test]
     fn names_cannot_drive_a_terminal() {
         let lines = [line("explicit/\u{1b}[2J\\x", Kind::Heap, Units::Bytes, 1)];
         let text = render(&trees(lines.into_iter()), Style::default());
         assert!(
             !text.contains('\u{1b}') && text.contains("\u{fffd}[2J/x"),
+            "{text}"
+        );
+        let lines = [Entry {
+            process: "a\u{1b}]0;b\u{9b}\u{202e}c",
+            ..line("explicit/x", Kind::Heap, Units::Bytes, 1)
+        }];
+        let text = render(&trees(lines.into_iter()), Style::default());
+        assert!(
+            text.starts_with("a\u{fffd}]0;b\u{fffd}\u{fffd}c\n"),
             "{text}"
         );
     }

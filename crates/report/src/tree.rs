@@ -13,6 +13,8 @@
 //! H4  A path that is both a leaf and a branch keeps its own amount as a leaf `(own)` below it, in trees and files.
 //! H5  Nothing recurses deeper than a path has components, and those have a bound ([`DEEPEST`]).
 //!
+//! H6  A difference claims nothing: a negative `heap-unclassified` there is a change, and no double count.
+//!
 //! Not here: how a tree is shown (`text`), files (`file`).
 
 use std::collections::HashMap;
@@ -88,6 +90,8 @@ pub struct Process {
     pub trees: Vec<Node>,
     /// Bytes that reporters of the heap claim beyond what there is (H2); 0 otherwise.
     pub overclaimed: u64,
+    /// Whether amounts are changes (H6).
+    pub is_difference: bool,
 }
 
 impl Process {
@@ -115,6 +119,7 @@ pub struct Builder {
     by_name: HashMap<String, usize>,
     /// The process of the last line: most lines follow one of the same.
     last: usize,
+    is_difference: bool,
 }
 
 struct Growing {
@@ -125,7 +130,10 @@ struct Growing {
     /// Sum of explicit lines of kind heap.
     heap: i128,
     allocated: Option<i128>,
+    /// What is said of it, to be said of what is left over, too.
+    said: String,
     has_unclassified: bool,
+    is_difference: bool,
 }
 
 struct Twig {
@@ -158,6 +166,14 @@ impl Builder {
         Builder::default()
     }
 
+    /// Of lines that are changes (H6).
+    pub fn of_difference() -> Builder {
+        Builder {
+            is_difference: true,
+            ..Builder::default()
+        }
+    }
+
     /// Adds a line.
     pub fn add(&mut self, entry: &Entry<'_>, presence: Presence) {
         let same = |process: &Growing| process.name == entry.process;
@@ -172,6 +188,7 @@ impl Builder {
                 }
             };
         }
+        self.processes[self.last].is_difference |= self.is_difference;
         self.processes[self.last].add(entry, presence);
     }
 
@@ -202,7 +219,10 @@ impl Growing {
             roots: HashMap::new(),
             heap: 0,
             allocated: None,
+            said: String::new(),
             has_unclassified: false,
+            // As `diff` names processes, here and in files.
+            is_difference: name.contains("pid NNN"),
         }
     }
 
@@ -210,12 +230,14 @@ impl Growing {
         let amount = i128::from(entry.amount);
         if entry.path == ALLOCATED {
             *self.allocated.get_or_insert(0) += amount;
+            self.said = entry.description.to_owned();
         }
         if entry.path == UNCLASSIFIED {
             self.has_unclassified = true;
         } else if is_explicit(entry.path) && entry.kind == Kind::Heap {
             self.heap += amount;
         }
+        self.is_difference |= presence != Presence::Both;
         let node = self.place(entry.path, entry.units);
         let twig = &mut self.nodes[node];
         if twig.lines == 0 {
@@ -265,10 +287,14 @@ impl Growing {
             twig.own = rest;
             twig.lines = 1;
             twig.kind = Kind::Heap;
-            twig.description =
-                "Live blocks that no reporter covers: heap-allocated less what reporters claim."
-                    .into();
-            overclaimed = u64::try_from(-rest).unwrap_or(0);
+            twig.description = format!(
+                "Live blocks that no reporter covers: heap-allocated ({}) less what reporters claim.",
+                self.said.trim_end_matches('.')
+            );
+            overclaimed = match self.is_difference {
+                true => 0,
+                false => u64::try_from(-rest).unwrap_or(0),
+            };
         }
         let mut counted: HashMap<&str, u32> = HashMap::new();
         for (root, _) in self.roots.keys() {
@@ -293,6 +319,7 @@ impl Growing {
             name: self.name,
             trees,
             overclaimed,
+            is_difference: self.is_difference,
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use skinflint_report::desk::{Answer, Desk, MEASURE_BLOCKS, ask};
 use skinflint_report::file::{read, read_with_blocks, write_with_blocks};
 use skinflint_report::named::{self, Note};
-use skinflint_report::size::{MeasureHeap, Ruler};
+use skinflint_report::size::HeapBytes;
 use skinflint_report::tree::Presence;
 use skinflint_report::{Measurement, Registry, Sink};
 
@@ -36,23 +36,22 @@ fn a_line_has_the_blocks_that_were_measured_for_it() {
     let held = (Arc::clone(&one), Arc::clone(&two));
     registry
         .add("both", move |out: &mut Sink<'_>| {
-            let ruler = Ruler::malloc();
             // Measured before either is said; in between what is counted elsewhere, and what is never said.
-            let of_one = held.0.heap_bytes(&ruler);
-            let elsewhere = held.1[0].heap_bytes(&ruler);
-            let of_two = held.1.heap_bytes(&ruler);
+            let of_one = (*held.0).heap_bytes();
+            let elsewhere = held.1[0].heap_bytes();
+            let of_two = (*held.1).heap_bytes();
             out.count("things", 2, "");
             out.heap("explicit/one", of_one, "");
             out.bytes("elsewhere", elsewhere as u64, "");
             out.heap("explicit/two", of_two, "");
-            held.0.heap_bytes(&ruler);
+            (*held.0).heap_bytes();
         })
         .keep();
     let silent = Arc::clone(&one);
     registry
         .add("other", move |out: &mut Sink<'_>| {
             out.heap("explicit/no-blocks", 77, "");
-            let bytes = silent.heap_bytes(&Ruler::malloc());
+            let bytes = (*silent).heap_bytes();
             out.heap("explicit/more", bytes + 5, "Says more than it measured.");
             named::range(silent.as_ptr(), 10);
             out.heap("explicit/part", 10, "");
@@ -87,12 +86,11 @@ fn tables_are_named_by_an_address_within() {
     let measured_of = Arc::clone(&held);
     registry
         .add("tables", move |out: &mut Sink<'_>| {
-            let ruler = Ruler::malloc();
-            out.heap("explicit/table", measured_of.0.heap_bytes(&ruler), "");
-            out.heap("explicit/set", measured_of.1.heap_bytes(&ruler), "");
-            out.heap("explicit/queue", measured_of.2.heap_bytes(&ruler), "");
-            out.heap("explicit/empty", measured_of.3.heap_bytes(&ruler), "");
-            out.heap("explicit/units", measured_of.4.heap_bytes(&ruler), "");
+            out.heap("explicit/table", measured_of.0.heap_bytes(), "");
+            out.heap("explicit/set", measured_of.1.heap_bytes(), "");
+            out.heap("explicit/queue", measured_of.2.heap_bytes(), "");
+            out.heap("explicit/empty", measured_of.3.heap_bytes(), "");
+            out.heap("explicit/units", measured_of.4.heap_bytes(), "");
         })
         .keep();
     let measured = registry.measure_with_blocks();
@@ -128,7 +126,7 @@ fn the_file_has_them_and_a_reader_that_does_not_know_them_passes_over() {
     let counted = Arc::clone(&held);
     registry
         .add("held", move |out: &mut Sink<'_>| {
-            let bytes = counted.heap_bytes(&Ruler::malloc());
+            let bytes = (*counted).heap_bytes();
             named::range(counted.as_ptr(), 7);
             named::hidden(5);
             out.heap("explicit/held", bytes + 12, "");

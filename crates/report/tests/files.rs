@@ -331,10 +331,10 @@ fn openmetrics_by_hand() {
     let text = openmetrics::render(&trees(lines.into_iter()));
     for wanted in [
         "# TYPE skinflint_memory_bytes gauge\n# UNIT skinflint_memory_bytes bytes\n",
-        "skinflint_memory_bytes{process=\"viewer (pid 42)\",path=\"explicit/a\",kind=\"heap\"} 11\n",
-        "skinflint_memory_bytes{process=\"a\\\"b\\\\c\\nd\",path=\"explicit/x\",kind=\"heap\"} 1\n",
-        "skinflint_memory_events_total{process=\"viewer (pid 42)\",path=\"faults\",kind=\"other\"} 7\n",
-        "skinflint_memory_ratio{process=\"viewer (pid 42)\",path=\"fraction\",kind=\"other\"} 0.1234\n",
+        "skinflint_memory_bytes{process=\"viewer\",pid=\"42\",path=\"explicit/a\",kind=\"heap\"} 11\n",
+        "skinflint_memory_bytes{process=\"a\\\"b\\\\c\\nd\",pid=\"\",path=\"explicit/x\",kind=\"heap\"} 1\n",
+        "skinflint_memory_events_total{process=\"viewer\",pid=\"42\",path=\"faults\",kind=\"other\"} 7\n",
+        "skinflint_memory_ratio{process=\"viewer\",pid=\"42\",path=\"fraction\",kind=\"other\"} 0.1234\n",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
@@ -342,4 +342,68 @@ fn openmetrics_by_hand() {
         text.ends_with("# EOF\n") && !text.contains("things"),
         "{text}"
     );
+}
+
+/// Writes one line there, and reads what a file holds then.
+fn saved(path: &std::path::Path) -> std::io::Result<()> {
+    file::save(
+        path,
+        "own",
+        [(line("explicit/a", 5), Presence::Both)].into_iter(),
+    )
+}
+
+#[test]
+fn a_file_keeps_its_mode_and_its_links() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let mode = |name: &str| {
+        std::fs::metadata(at(name))
+            .expect("it")
+            .permissions()
+            .mode()
+            & 0o7777
+    };
+    std::fs::write(at("old.json"), "old").expect("written");
+    std::fs::set_permissions(at("old.json"), std::fs::Permissions::from_mode(0o600)).expect("mode");
+    std::os::unix::fs::symlink("old.json", at("link.json")).expect("a link");
+    std::os::unix::fs::symlink("new.json", at("dangling.json")).expect("a link");
+    saved(&at("link.json")).expect("written");
+    assert!(at("link.json").is_symlink());
+    assert_eq!(mode("old.json"), 0o600);
+    assert_eq!(
+        read(&std::fs::read(at("old.json")).expect("it"))
+            .expect("sound")
+            .len(),
+        1
+    );
+    saved(&at("dangling.json")).expect("written");
+    assert!(at("dangling.json").is_symlink() && at("new.json").is_file());
+    let long = format!("{}.json", "x".repeat(250));
+    saved(&at(&long)).expect("a name as long as names may be");
+    // Nothing is left beside them, also if it fails.
+    assert!(saved(&at("none/a.json")).is_err());
+    assert!(saved(folder.path()).is_err());
+    let left = std::fs::read_dir(folder.path()).expect("it").count();
+    assert_eq!(left, 5);
+}
+
+#[test]
+fn what_is_no_file_is_written_into_and_stays() {
+    use std::os::unix::fs::FileTypeExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe)
+    });
+    // A pipe that was replaced leaves its reader waiting: what is there is looked at first.
+    saved(&pipe).expect("written");
+    let kind = std::fs::symlink_metadata(&pipe).expect("it").file_type();
+    assert!(kind.is_fifo());
+    let held = reader.join().expect("ends").expect("read");
+    assert_eq!(read(&held).expect("sound").len(), 1);
 }

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use skinflint_report::published::Published;
-use skinflint_report::size::{MeasureHeap, Ruler};
+use skinflint_report::size::{HeapBytes, request};
 use skinflint_report::{Registry, Sink};
 
 thread_local! {
@@ -38,9 +38,8 @@ unsafe impl GlobalAlloc for Noting {
 static NOTING: Noting = Noting;
 
 #[track_caller]
-fn same(made: &impl MeasureHeap, asked: usize, what: &str) {
-    let ruler = Ruler::malloc();
-    assert_eq!(made.heap_bytes(&ruler), ruler.request(asked), "{what}");
+fn same(made: &impl HeapBytes, asked: usize, what: &str) {
+    assert_eq!(made.heap_bytes(), request(asked), "{what}");
 }
 
 #[test]

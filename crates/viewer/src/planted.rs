@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use skinflint_report::size::{MeasureHeap, Ruler};
+use skinflint_report::size::HeapBytes;
 use skinflint_report::{Registry, Sink};
 
 type Blocks = Vec<Vec<u8>>;
@@ -41,7 +41,7 @@ pub fn plant(registry: &Registry) -> (Blocks, Arc<Blocks>) {
     for path in ["explicit/planted/owner", "explicit/planted/user"] {
         let counted = Arc::clone(&shared);
         let report = move |out: &mut Sink<'_>| {
-            let bytes = counted.heap_bytes(&Ruler::malloc());
+            let bytes = (*counted).heap_bytes();
             out.heap(path, bytes, "Counted by two.");
         };
         registry.add(path, report).keep();

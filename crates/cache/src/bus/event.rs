@@ -59,7 +59,7 @@ pub struct Row {
     pub listener: String,
     /// Its place in the order.
     pub rebuild: Rebuild,
-    /// Bytes that it says it dropped.
+    /// Bytes that it says it dropped; no more than were resident then.
     pub dropped_bytes: usize,
     /// Bytes by which resident memory fell from before it to after it and the trim; negative if it rose meanwhile.
     pub came_back_bytes: i64,

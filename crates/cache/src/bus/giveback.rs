@@ -6,7 +6,8 @@
 //! ```
 //!
 //! T1  The function of the allocator that runs is found by its name: libraries that were preloaded or linked have
-//!     theirs in the table of symbols. glibc's is last, since it is always there.
+//!     theirs in the table of symbols. glibc's is last, since it is always there. An allocator of ours that is the program's
+//!     `#[global_allocator]` has no name: it says itself that it is there (`base::hook`), and malloc's is trimmed, too.
 //! T2  `Rss` of `smaps_rollup` is counted page by page when it is read. `statm` is cheaper and, on kernels from
 //!     6.2 to 6.16, off by some hundred KiB for each processor.
 //!
@@ -21,6 +22,8 @@ use std::io::Read;
 pub enum Trim {
     /// A function of the program's own.
     By(fn()),
+    /// `skinflint_alloc`'s, linked into the program, and `malloc_trim(0)` for what is not Rust's.
+    Linked(fn() -> bool),
     /// `int skinflint_trim(void)`.
     Skinflint(unsafe extern "C" fn() -> c_int),
     /// `void mi_collect(bool)`.
@@ -45,6 +48,9 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 impl Trim {
     /// That of the allocator behind `malloc` (T1).
     pub fn find() -> Trim {
+        if let Some(giver) = skinflint_report::heap::linked() {
+            return Trim::Linked(giver.trim);
+        }
         // SAFETY: each name is a function of this type, by the header of its library.
         unsafe {
             if let Some(f) = symbol(c"skinflint_trim") {
@@ -77,6 +83,10 @@ impl Trim {
         unsafe {
             match self {
                 Trim::By(function) => function(),
+                Trim::Linked(function) => {
+                    function();
+                    libc::malloc_trim(0);
+                }
                 Trim::Skinflint(function) => {
                     function();
                 }
@@ -97,6 +107,7 @@ impl Trim {
     pub fn name(self) -> &'static str {
         match self {
             Trim::By(_) => "the program's own",
+            Trim::Linked(_) => "skinflint_alloc's, malloc_trim",
             Trim::Skinflint(_) => "skinflint_trim",
             Trim::Mimalloc(_) => "mi_collect",
             Trim::Jemalloc(_) => "mallctl arena.4096.purge",

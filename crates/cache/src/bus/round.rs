@@ -9,6 +9,8 @@
 //!     is unknown what is enough, listeners of the last two sorts are not asked.
 //! Q2  A listener that panics is named, and the round goes on.
 //! Q3  Whoever dropped nothing is neither trimmed nor measured: his row says 0.
+//! Q4  What a listener says that it dropped is bounded by what was resident before, and decides nothing: whether there
+//!     is enough is told by resident memory alone.
 //!
 //! Not here: when (`level`), who signals (`watch`, `bell`).
 
@@ -30,6 +32,14 @@ const BOUND: Duration = Duration::from_millis(800);
 pub fn is_little(event: &Event) -> bool {
     let least = (event.before_bytes / 256).max(256 << 10) as i64;
     event.came_back_bytes() < least
+}
+
+/// What a listener says that it dropped, when so much was resident; 0: that is not known (Q4).
+fn bounded(said: usize, resident: usize) -> usize {
+    match resident {
+        0 => said.min(isize::MAX as usize),
+        resident => said.min(resident),
+    }
 }
 
 /// What a round is about.
@@ -86,7 +96,7 @@ pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
         let mut row = Row {
             listener: listener.name().to_owned(),
             rebuild: listener.rebuild(),
-            dropped_bytes: *result.as_ref().unwrap_or(&0),
+            dropped_bytes: bounded(*result.as_ref().unwrap_or(&0), now),
             came_back_bytes: 0,
             took_ns: took.as_nanos() as u64,
             trim_ns: 0,

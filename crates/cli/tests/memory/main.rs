@@ -232,6 +232,12 @@ def raises(out):
     out.heap('explicit/raises', 5, 'Goes with it.')
     raise ValueError('no luck')
 
+kept = [bytes(100 + n % 8) for n in range(50000)] + [bytes(10_000) for _ in range(300)]
+
+@memory.reporter('kept')
+def of_kept(out):
+    out.objects('explicit/kept', kept, 'Kept.')
+
 number = memory.add('removed', lambda out: out.heap('explicit/removed', 1, ''))
 assert memory.remove(number)
 memory.on('gc', 'python', lambda: 'freed %d objects' % 7)
@@ -261,6 +267,15 @@ except OSError as error:
     );
     let shown = bench.tool(["memory", "report.json.gz", "--json"]);
     assert_eq!(sum(&shown.stdout, "explicit/caches/a\\b"), 12345);
+    // 33 bytes of head: 133 to 140, of which the blocks are 144; from 512 bytes on malloc's.
+    assert_eq!(sum(&shown.stdout, "explicit/kept"), 300 * 10_033);
+    let pymalloc = |row: &str| sum(&shown.stdout, &format!("explicit/python/pymalloc{row}"));
+    assert_eq!(pymalloc("/kept"), 50_000 * 144);
+    // Python maps arenas of 1 MiB, and what is in none of its blocks is named.
+    assert_eq!(pymalloc("") % (256 << 10), 0, "{}", shown.stdout);
+    assert!(pymalloc("/unclassified") > 100_000 && pymalloc("/free") > 0);
+    assert!(pymalloc("/unclassified") < 8 << 20, "{}", shown.stdout);
+    assert!(sum(&shown.stdout, "explicit/heap-unclassified") >= 0);
     assert_eq!(amount(&shown.stdout, "explicit/raises"), None);
     assert_eq!(amount(&shown.stdout, "explicit/removed"), None);
 }
@@ -422,6 +437,78 @@ fn what_cannot_be_shown() {
 }
 
 #[test]
+fn what_would_do_nothing_is_refused() {
+    let bench = Bench::new();
+    let empty = "{\"version\":1,\"reports\":[]}";
+    std::fs::write(bench.path("empty.json"), empty).expect("written");
+    for arguments in [
+        &["memory", "--minimize"][..],
+        &["memory", "--gc"],
+        &["memory", "--diff", "empty.json"],
+        &["memory", "--save", "x.json"],
+        &["memory", "--watch"],
+        &["memory", "--page"],
+        &["memory", "--openmetrics"],
+        &["memory", "--exact"],
+        &["memory", "empty.json", "--json", "--exact"],
+        &["memory", "empty.json", "--openmetrics", "--threshold", "5"],
+        &[
+            "memory",
+            "empty.json",
+            "--openmetrics",
+            "--diff",
+            "empty.json",
+        ],
+        &["memory", "empty.json", "--watch=1"],
+        &["memory", "1", "--watch=1", "--openmetrics"],
+    ] {
+        let done = bench.tool(arguments);
+        assert_eq!(done.shell_status(), 2, "{arguments:?}: {done:#?}");
+        assert_eq!(done.stdout, "", "{arguments:?}: {done:#?}");
+    }
+    assert!(!bench.path("x.json").exists());
+    let listed = bench.tool(["memory", "--json"]);
+    let value: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    assert!(value["listening"].is_array(), "{listed:#?}");
+    let shown = bench.tool(["memory", "empty.json"]);
+    assert_eq!((shown.shell_status(), &*shown.stdout), (0, "no reports\n"));
+    let same = bench.tool(["memory", "empty.json", "--diff", "empty.json"]);
+    assert_eq!(same.stdout, "nothing has changed\n");
+}
+
+#[test]
+fn what_shrinks_is_no_double_count() {
+    let bench = Bench::new();
+    let report = |claimed: i64, allocated: i64| {
+        format!(
+            "{{\"version\":1,\"reports\":[\
+             {{\"process\":\"a\\u001b[2Jb (pid 7)\",\"path\":\"explicit/x\",\"kind\":1,\"units\":0,\
+             \"amount\":{claimed},\"description\":\"\"}},\
+             {{\"process\":\"a\\u001b[2Jb (pid 7)\",\"path\":\"heap-allocated\",\"kind\":2,\"units\":0,\
+             \"amount\":{allocated},\"description\":\"\"}}]}}"
+        )
+    };
+    std::fs::write(bench.path("one.json"), report(1000, 9000)).expect("written");
+    std::fs::write(bench.path("two.json"), report(990, 2000)).expect("written");
+    let done = bench.tool(["memory", "two.json", "--diff", "one.json", "--exact"]);
+    assert_eq!(done.shell_status(), 0, "{done:#?}");
+    assert!(
+        done.stdout.contains("-6,990 B ── heap-unclassified"),
+        "{done:#?}"
+    );
+    for absent in ["twice", "Warning", "%", "\u{1b}"] {
+        assert!(!done.stdout.contains(absent), "{absent}: {done:#?}");
+    }
+    // Nor when the difference is a file.
+    let saved = bench.tool([
+        "memory", "two.json", "--diff", "one.json", "--save", "d.json",
+    ]);
+    assert_eq!(saved.shell_status(), 0, "{saved:#?}");
+    let again = bench.tool(["memory", "d.json", "--exact"]);
+    assert_eq!(again.stdout, done.stdout);
+}
+
+#[test]
 fn prometheus_reads_it() {
     let folder = root().join("target/consumers/python");
     assert!(
@@ -440,10 +527,13 @@ memory = families['skinflint_memory_bytes']
 assert memory.unit == 'bytes' and memory.type == 'gauge', memory
 found = {sample.labels['path']: sample.value for sample in memory.samples}
 assert families['skinflint_memory_events'].type == 'counter'
+assert {(one.labels['process'], one.labels['pid']) for one in memory.samples} == {('cache', sys.argv[1])}
 print(int(found['explicit/caches/images']))
 ";
     let mut command = bench.command("/usr/bin/python3");
-    command.args(["-c", script]).env("PYTHONPATH", folder);
+    command
+        .args(["-c", script, &running.pid.to_string()])
+        .env("PYTHONPATH", folder);
     let read = run_within(command, done.stdout.as_bytes(), PATIENCE);
     assert_eq!(read.stdout, format!("{held}\n"), "{read:#?}");
 }

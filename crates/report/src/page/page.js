@@ -26,9 +26,15 @@ function figure(node) {
   return (node.amount / 1048576).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 }) + " MB";
 }
 
+// How much changes below a node: what grew and what shrank have no whole in common, so a difference has no percentages.
+function changes(node) {
+  return node.kids ? node.kids.reduce((all, kid) => all + changes(kid), 0) : Math.abs(node.amount);
+}
+
+// `root`: the tree's amount; of a difference { changes }, the sum of what changes; null: there are no parts.
 function describe(row, node, name, root) {
   row.append(element("span", figure(node), "amount"));
-  if (root !== null) {
+  if (typeof root === "number") {
     const part = root === 0 ? 100 : 100 * node.amount / root;
     row.append(element("span", part.toFixed(2) + "%", "part"));
   } else {
@@ -60,7 +66,9 @@ function draw(node, root, open) {
     if (made.dataset.drawn) return;
     made.dataset.drawn = "yes";
     const whole = root === null ? node.amount : root;
-    const is_tiny = kid => whole !== 0 && Math.abs(kid.amount / whole) < TINY;
+    const is_tiny = kid => typeof whole === "number"
+      ? whole !== 0 && Math.abs(kid.amount / whole) < TINY
+      : changes(kid) < TINY * whole.changes;
     const large = node.kids.filter(kid => !is_tiny(kid));
     const tiny = node.kids.filter(is_tiny);
     const depth = open - 1;
@@ -99,7 +107,8 @@ function show(report) {
     part.append(element("h2", process.process));
     if (process.overclaimed_bytes > 0)
       part.append(element("p", `Reporters claim ${process.overclaimed_bytes} bytes more than heap-allocated.`));
-    for (const tree of process.trees) part.append(draw(tree, tree.kids ? tree.amount : null, tree.kids ? 3 : 0));
+    const whole = tree => process.is_difference ? { changes: changes(tree) } : tree.amount;
+    for (const tree of process.trees) part.append(draw(tree, tree.kids ? whole(tree) : null, tree.kids ? 3 : 0));
     return part;
   });
   place("trees").replaceChildren(...(all.length ? all : [element("p", "Nothing has changed.")]));

@@ -1,0 +1,49 @@
+//! Who gives this program its blocks, if it is an allocator of ours that is linked into it.
+//!
+//! ```text
+//!   alloc, at its first heap ──say──► GIVER ◄──asked── report::usable, report::heap: for reporters and caches
+//! ```
+//!
+//! H1  `usable` may be asked about any address, and answers 0 for what is not its own: whether the program's blocks come
+//!     from there is seen by the answer, and nobody has to promise it.
+//!
+//! Not here: blocks of allocators that cannot be asked so (`report::usable`).
+
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// What may be asked of an allocator, at any time, on any thread.
+pub struct Giver {
+    /// Usable bytes of a block of its own; 0 for any other address (H1).
+    pub usable: unsafe fn(*const u8) -> usize,
+    /// Writes its figures to a buffer with so much room, as `skinflint_stats_json` does; returns the text's length.
+    pub figures: unsafe fn(*mut u8, usize) -> usize,
+    /// Gives back what is free. Whether anything was.
+    pub trim: fn() -> bool,
+}
+
+static GIVER: AtomicPtr<Giver> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Has this one asked. Cost: one store.
+///
+/// # Safety
+/// Its functions may be called as said, `usable` with any address (H1).
+pub unsafe fn say(giver: &'static Giver) {
+    // ORDER: Release: meets the Acquire of `giver`.
+    GIVER.store(core::ptr::from_ref(giver).cast_mut(), Ordering::Release);
+}
+
+/// Who has said that he gives blocks.
+#[inline]
+pub fn giver() -> Option<&'static Giver> {
+    // ORDER: Acquire: meets the Release of `say`.
+    let giver = GIVER.load(Ordering::Acquire);
+    // SAFETY: null, or what `say` got, which stays for ever.
+    unsafe { giver.as_ref() }
+}
+
+/// Usable bytes of a block; 0: nobody here knows it. Cost: one load, and the answer.
+#[inline]
+pub fn asked(block: *const u8) -> usize {
+    // SAFETY: H1: any address may be asked about.
+    giver().map_or(0, |giver| unsafe { (giver.usable)(block) })
+}
