@@ -25,9 +25,10 @@ use super::pointer::{Brand, Gc, Sys};
 use super::trace::{Family, KindOf, System, Trace};
 use crate::cc::Cycles;
 use crate::collect::{Busy, collect};
-use crate::heap::{Heap, Holds, OutOfMemory};
+use crate::heap::{Heap, Holds};
 use crate::incremental::{Budget, Progress};
 use crate::kind::{Finalize, Origin};
+use crate::limit::OutOfMemory;
 use crate::mark::Tracer;
 use crate::roots::{From, RootId};
 use crate::snapshot::retain::{Path, Retainers, Wanted};
@@ -462,9 +463,10 @@ impl<'gc> Cx<'gc> {
         self.heap.due()
     }
 
-    /// The tenant's objects hold so many bytes more (or fewer) outside of its heap: see [`Heap::client_bytes`].
-    pub fn client_bytes(self, change: isize) {
-        self.heap.client_bytes(change);
+    /// The tenant's objects hold so many bytes more (or fewer) outside of its heap: see [`Heap::client_bytes`]. Returns
+    /// whether the tenant is now over its limit, and is refused allocations until it is not.
+    pub fn client_bytes(self, change: isize) -> bool {
+        self.heap.client_bytes(change)
     }
 }
 
