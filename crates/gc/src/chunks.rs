@@ -232,15 +232,22 @@ impl Chunks {
         let index = arena.index();
         let here = pages.min(ARENAS - index);
         head.free.add_range(index, index + here);
-        head.dirty.add_range(index, index + here);
         head.used.set(head.used.get() - here as u32);
-        self.dirty += here;
+        if !arena.head().clean.get() {
+            head.dirty.add_range(index, index + here);
+            self.dirty += here;
+        }
         self.held_pages -= pages;
-        // A huge object's chunk is of no use to others.
-        let spare = self.dirty >= self.reserve + head.dirty.count() || head.slots.get() > 1;
-        if head.used.get() == 0 && spare {
+        if head.used.get() == 0 && self.is_spare(chunk, self.reserve) {
             self.give(chunk);
         }
+    }
+
+    /// Whether an empty chunk is not worth keeping (U3): enough is left beside it, or it has nothing resident but its
+    /// head. A huge object's chunk is of no use to others.
+    fn is_spare(&self, chunk: Chunk, reserve: usize) -> bool {
+        let dirty = chunk.head().dirty.count();
+        dirty == 0 || self.dirty >= reserve + dirty || chunk.head().slots.get() > 1
     }
 
     fn give(&mut self, chunk: Chunk) {
@@ -268,7 +275,7 @@ impl Chunks {
         let before = self.dirty;
         let empty: Vec<Chunk> = self.all().filter(|c| c.head().used.get() == 0).collect();
         for chunk in empty {
-            if keep == 0 || self.dirty >= keep + chunk.head().dirty.count() {
+            if keep == 0 || self.is_spare(chunk, keep) {
                 self.give(chunk);
             }
         }

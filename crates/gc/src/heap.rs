@@ -462,10 +462,20 @@ impl Heap {
                 self.settle(space, arena);
             }
         }
+        self.take_sums();
+    }
+
+    /// Counts what the sweeper has done.
+    fn take_sums(&self) {
+        let mut purged = 0;
         let mut counts = self.counts.borrow_mut();
         for tally in self.handover.take_sums() {
             counts.background_cells += tally.cells;
+            purged += tally.purged_bytes;
             counts.add(tally);
+        }
+        if purged > 0 {
+            self.world.source.count_purged(purged);
         }
     }
 
@@ -559,8 +569,9 @@ impl Heap {
         self.triggers.collections.get()
     }
 
-    /// What was swept where.
+    /// What was swept where, until now: also what the sweeper has done since anybody asked.
     pub fn sweep_counts(&self) -> SweepCounts {
+        self.take_sums();
         self.counts.borrow().clone()
     }
 

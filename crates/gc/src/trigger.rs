@@ -483,6 +483,23 @@ impl Triggers {
         self.given_total.set(Some(self.taken_total.get()));
     }
 
+    /// What will be taken before the next collection when one that began then leaves so much alive; by the last factor,
+    /// where the table has a share.
+    pub(crate) fn expected(&self, live: usize, started_ns: u64) -> usize {
+        let growth = self.growth.get();
+        let since = started_ns.saturating_sub(self.last_ns.get());
+        let factor = match &growth.share {
+            Some(_) => self.pacer.factor(),
+            None => growth.factor_for(live, since),
+        };
+        let room = Room {
+            base_bytes: live.saturating_add(self.client_bytes.get()),
+            ..self.room.get()
+        };
+        let threshold = growth.threshold_by(factor, live).min(room.threshold());
+        threshold.saturating_sub(live)
+    }
+
     /// After a collection: new thresholds, nothing due. The record gets its threshold, and where it came from.
     pub(crate) fn collected(&self, mut record: Collection, spent: Option<Spent>) -> Collection {
         let growth = self.growth.get();
