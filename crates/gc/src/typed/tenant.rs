@@ -303,7 +303,8 @@ impl Tenant {
         &self.heap
     }
 
-    /// Ends the tenant: everything that nobody outside holds ends now, and its memory goes back.
+    /// Ends the tenant: everything that nobody outside holds ends now, and its memory goes back. Cost where something
+    /// is left: that of marking all heaps of the runtime, to say what holds it.
     ///
     /// # Errors
     /// A closure of it runs; the tenant is unchanged and is given back.
@@ -320,10 +321,8 @@ impl Tenant {
         if kinds.is_empty() {
             return Ok(Ended::Clean);
         }
-        let set = [&*self.heap];
-        let wanted: Vec<Wanted<'_>> = kinds.keys().map(|kind| Wanted::Nearest(kind)).collect();
-        // Refused to finalizers, which cannot end a tenant.
-        let paths = Retainers::of(&set).paths(&wanted).unwrap_or_default();
+        let names: Vec<&'static str> = kinds.keys().copied().collect();
+        let paths = self.who_holds(&names);
         let paths = paths.into_iter().chain(std::iter::repeat(None));
         let survivors = kinds
             .into_iter()
@@ -336,6 +335,39 @@ impl Tenant {
             })
             .collect();
         Ok(Ended::Zombie(survivors))
+    }
+
+    /// For the nearest object of each kind, the path from a root of whatever heap. Where a closure of another tenant
+    /// runs, or nothing alive leads to it (its holder is garbage that was not collected yet), the path begins at the
+    /// edge into this heap.
+    fn who_holds(&self, kinds: &[&str]) -> Vec<Option<Path>> {
+        let wanted: Vec<Wanted<'_>> = kinds.iter().map(|kind| Wanted::Nearest(kind)).collect();
+        // Refused to finalizers, which cannot end a tenant.
+        let near = Retainers::of(&[&self.heap]).paths(&wanted);
+        let mut near = near.unwrap_or_default();
+        let nearest = |path: &Option<Path>| {
+            let last = path.as_ref()?.steps.last()?;
+            self.heap.world.object_at(last.address)
+        };
+        let objects: Vec<Option<NonNull<u8>>> = near.iter().map(nearest).collect();
+        let wanted: Vec<Wanted<'_>> = objects
+            .iter()
+            .flatten()
+            .map(|o| Wanted::Object(*o))
+            .collect();
+        let heaps = self.heap.world.heaps();
+        let all: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
+        let whole = Retainers::of(&all).paths(&wanted).unwrap_or_default();
+        let known = near
+            .iter_mut()
+            .zip(&objects)
+            .filter(|(_, object)| object.is_some());
+        for ((path, _), whole) in known.zip(whole) {
+            if whole.is_some() {
+                *path = whole;
+            }
+        }
+        near
     }
 }
 
