@@ -133,6 +133,26 @@ impl Backing {
     }
 }
 
+/// Gives pages back that the caller alone uses, without the source's lock.
+pub(crate) struct Purger(Box<Batch>);
+
+impl Purger {
+    pub(crate) fn new() -> Purger {
+        Purger(Box::new(Batch::new()))
+    }
+
+    /// As [`Backing::purge`].
+    pub(crate) fn add(&mut self, start: NonNull<u8>, bytes: usize) {
+        self.0.add(start.as_ptr().addr(), bytes);
+    }
+
+    pub(crate) fn flush(&mut self) {
+        if !self.0.is_empty() {
+            self.0.flush();
+        }
+    }
+}
+
 impl Drop for Backing {
     fn drop(&mut self) {
         // SAFETY: the source is dropped after every heap that has chunks of it (S3).

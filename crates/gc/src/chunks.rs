@@ -13,9 +13,12 @@
 //!     what is given back to be taken again costs a purge and 256 faults, half a millisecond.
 //! U4  Free arenas in used chunks are given back by [`Chunks::trim`], except as many as will be wanted before the
 //!     next collection.
-//! U5  `held_pages` is the heads and the arenas in use, and never more than the limit.
+//! U5  `held_pages` is the heads and the arenas in use. None is taken that would make them, and the client's bytes
+//!     outside, more than the limit.
 //!
 //! Not here: what is in an arena (`space`), empty chunks (`source`).
+
+use core::cell::Cell;
 
 use crate::bits::each;
 use crate::kind::{Kind, Origin};
@@ -40,7 +43,9 @@ pub(crate) struct Chunks {
     current: [Option<Chunk>; 2],
     /// U5.
     held_pages: usize,
-    limit_pages: usize,
+    limit_bytes: usize,
+    /// What the client says that objects hold outside.
+    client_bytes: Cell<usize>,
     /// Free arenas that may be resident.
     dirty: usize,
     /// U3, in arenas.
@@ -55,7 +60,8 @@ impl Chunks {
             lists: [Vec::new(), Vec::new()],
             current: [None, None],
             held_pages: 0,
-            limit_pages: limit_bytes / ARENA_BYTES,
+            limit_bytes,
+            client_bytes: Cell::new(0),
             dirty: 0,
             reserve: 0,
         }
@@ -67,7 +73,27 @@ impl Chunks {
     }
 
     pub(crate) fn set_limit(&mut self, bytes: usize) {
-        self.limit_pages = bytes / ARENA_BYTES;
+        self.limit_bytes = bytes;
+    }
+
+    pub(crate) fn set_client(&self, bytes: usize) {
+        self.client_bytes.set(bytes);
+    }
+
+    /// What counts towards the limit.
+    pub(crate) fn all_bytes(&self) -> usize {
+        self.held_bytes().saturating_add(self.client_bytes.get())
+    }
+
+    /// Whether the client's bytes make it more than the limit. (A heap whose limit was lowered keeps what it holds.)
+    pub(crate) fn is_over(&self) -> bool {
+        self.client_bytes.get() > 0 && self.all_bytes() > self.limit_bytes
+    }
+
+    /// Whether an object of so many bytes is refused even when nothing else is left.
+    pub(crate) fn is_beyond(&self, bytes: usize) -> bool {
+        let pages = bytes.div_ceil(ARENA_BYTES) + HEADS;
+        pages.saturating_mul(ARENA_BYTES) > self.limit_bytes
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
@@ -88,7 +114,8 @@ impl Chunks {
     }
 
     fn within_limit(&self, pages: usize) -> Result<(), Shortage> {
-        if self.held_pages + pages > self.limit_pages {
+        let more = pages.saturating_mul(ARENA_BYTES);
+        if self.all_bytes().saturating_add(more) > self.limit_bytes {
             return Err(Shortage::Limit);
         }
         Ok(())
@@ -205,15 +232,22 @@ impl Chunks {
         let index = arena.index();
         let here = pages.min(ARENAS - index);
         head.free.add_range(index, index + here);
-        head.dirty.add_range(index, index + here);
         head.used.set(head.used.get() - here as u32);
-        self.dirty += here;
+        if !arena.head().clean.get() {
+            head.dirty.add_range(index, index + here);
+            self.dirty += here;
+        }
         self.held_pages -= pages;
-        // A huge object's chunk is of no use to others.
-        let spare = self.dirty >= self.reserve + head.dirty.count() || head.slots.get() > 1;
-        if head.used.get() == 0 && spare {
+        if head.used.get() == 0 && self.is_spare(chunk, self.reserve) {
             self.give(chunk);
         }
+    }
+
+    /// Whether an empty chunk is not worth keeping (U3): enough is left beside it, or it has nothing resident but its
+    /// head. A huge object's chunk is of no use to others.
+    fn is_spare(&self, chunk: Chunk, reserve: usize) -> bool {
+        let dirty = chunk.head().dirty.count();
+        dirty == 0 || self.dirty >= reserve + dirty || chunk.head().slots.get() > 1
     }
 
     fn give(&mut self, chunk: Chunk) {
@@ -241,7 +275,7 @@ impl Chunks {
         let before = self.dirty;
         let empty: Vec<Chunk> = self.all().filter(|c| c.head().used.get() == 0).collect();
         for chunk in empty {
-            if keep == 0 || self.dirty >= keep + chunk.head().dirty.count() {
+            if keep == 0 || self.is_spare(chunk, keep) {
                 self.give(chunk);
             }
         }

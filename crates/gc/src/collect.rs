@@ -18,6 +18,7 @@
 use skinflint_base::sys::monotonic_ns;
 
 use crate::heap::Heap;
+use crate::layout::ARENA_BYTES;
 use crate::mark::Tracer;
 use crate::roots::From;
 use crate::trigger::{Collection, Reason};
@@ -177,7 +178,9 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
     let marked_ns = monotonic_ns();
     let before: Vec<usize> = set.iter().map(|h| h.triggers.used_bytes.get()).collect();
     for heap in set {
-        begin_sweep(heap);
+        let live_bytes = tracer.reach(heap.id).bytes as usize;
+        let expected = heap.triggers.expected(live_bytes, pauses.started_ns);
+        begin_sweep(heap, expected);
         heap.collecting.set(false);
     }
     let now_ns = monotonic_ns();
@@ -265,8 +268,13 @@ fn empty_roots(set: &[&Heap], tracer: &Tracer) {
     }
 }
 
-fn begin_sweep(heap: &Heap) {
+/// `expected`: bytes that will be taken before the next collection; free pages that are resident already are a part.
+fn begin_sweep(heap: &Heap, expected: usize) {
     let mut offered = false;
+    let resident = heap.chunks.borrow().dirty_bytes();
+    let keep = expected.saturating_sub(resident) / ARENA_BYTES;
+    // Before anything is offered: the sweeper may be awake still.
+    heap.handover.set_keep(keep);
     for space in heap.spaces() {
         let arenas = space.take_all();
         if arenas.is_empty() {

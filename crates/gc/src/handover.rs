@@ -12,6 +12,8 @@
 //!     until the next `offer`, if nothing is pending.
 //! H3  A bell that was rung is heard, or was rung after `close`: no lost wake-up.
 //! H4  `waiting` is the number of pending items, so that asking whether all is swept costs a lock and two comparisons.
+//! H5  What is offered is judged by the `keep` that was set before it: an empty item stays resident or is purged by the
+//!     sweeper while it has it.
 //!
 //! The lock is held for moves within lists, never while anything is swept or finalized. Models: `tests/models.rs`.
 //! Rejected: an atomic state in each arena's head, claimed by compare-and-swap. It saves a lock of some 20 ns for
@@ -35,6 +37,8 @@ struct State<T, S> {
     waiting: usize,
     in_flight: usize,
     sums: Vec<S>,
+    /// Pages of empty items that need not be purged.
+    keep: usize,
 }
 
 impl<T, S> Handover<T, S> {
@@ -46,6 +50,7 @@ impl<T, S> Handover<T, S> {
                 waiting: 0,
                 in_flight: 0,
                 sums: Vec::new(),
+                keep: 0,
             }),
             quiet: Condvar::new(),
         }
@@ -54,6 +59,19 @@ impl<T, S> Handover<T, S> {
     fn lock(&self) -> MutexGuard<'_, State<T, S>> {
         // Nothing under the lock unwinds half-way.
         self.state.lock().unwrap_or_else(|error| error.into_inner())
+    }
+
+    /// The heap's thread: of the items that are offered next, pages of empty ones that are to stay resident.
+    pub(crate) fn set_keep(&self, pages: usize) {
+        self.lock().keep = pages;
+    }
+
+    /// The sweeper: whether an empty item of so many pages stays resident. It is counted then.
+    pub(crate) fn keep(&self, pages: usize) -> bool {
+        let mut state = self.lock();
+        let left = state.keep.checked_sub(pages);
+        state.keep = left.unwrap_or(state.keep);
+        left.is_some()
     }
 
     /// The heap's thread: these may be swept by anybody.

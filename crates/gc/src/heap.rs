@@ -29,6 +29,7 @@ use crate::handover::Handover;
 use crate::incremental::Marking;
 use crate::kind::Kind;
 use crate::layout::{ARENA_BYTES, Arena};
+use crate::limit::OutOfMemory;
 use crate::roots::{From, RootId, RootTable};
 use crate::space::Space;
 use crate::sweep::{Fault, POISON, Tally, sweep};
@@ -42,36 +43,6 @@ const LAZY: usize = 8;
 const POLL: usize = 64;
 /// Kinds found without hashing.
 const CACHE: usize = 64;
-
-/// An allocation that could not be met.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutOfMemory {
-    /// The heap's name.
-    pub heap: String,
-    /// What was asked for.
-    pub bytes: usize,
-    /// Why it could not be had.
-    pub shortage: Shortage,
-    /// What the heap holds.
-    pub held_bytes: usize,
-}
-
-impl std::fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (heap, bytes, held) = (&self.heap, self.bytes, self.held_bytes);
-        write!(
-            f,
-            "heap \"{heap}\": no room for {bytes} bytes beside the {held} held: "
-        )?;
-        f.write_str(match self.shortage {
-            Shortage::Limit => "its limit is reached; collect, or raise it",
-            Shortage::System => "the system has no memory to give",
-            Shortage::Size => "no object may be so large",
-        })
-    }
-}
-
-impl std::error::Error for OutOfMemory {}
 
 /// Work that was done outside of pauses and in them, over a heap's life.
 #[derive(Clone, Debug, Default)]
@@ -178,6 +149,7 @@ impl Heap {
             world,
         };
         heap.triggers.set_incremental(incremental);
+        heap.triggers.set_room(limit_bytes);
         heap.set_growth(heap.world.config.growth);
         heap
     }
@@ -318,6 +290,13 @@ impl Heap {
             return self.alloc_run(space, space.kind.bytes);
         }
         let config = &self.world.config;
+        if self.chunks.borrow().is_over() {
+            // What is not swept yet may have finalizers that lower the client's bytes.
+            self.finish_sweep();
+            if self.chunks.borrow().is_over() {
+                return Err(self.out_of_memory(space.kind.bytes, Shortage::Limit));
+            }
+        }
         // Under stress each allocation comes here.
         let most = config.stress_every.map_or(usize::MAX >> 1, |_| 1);
         loop {
@@ -372,6 +351,9 @@ impl Heap {
         let shape = space.shape.ok_or(Shortage::Size)?;
         let mut chunks = self.chunks.borrow_mut();
         let arena = chunks.take_arena(space.kind, space.index, shape)?;
+        if !self.sweeping.get() {
+            self.triggers.held(chunks.all_bytes());
+        }
         if self.world.config.poison {
             // SAFETY: the arena was just taken, and holds no object.
             unsafe { arena.0.as_ptr().write_bytes(POISON, ARENA_BYTES) };
@@ -403,21 +385,14 @@ impl Heap {
                 take().map_err(|_| self.out_of_memory(bytes, shortage))?
             }
         };
+        if !self.sweeping.get() {
+            self.triggers.held(self.chunks.borrow().all_bytes());
+        }
         arena.head().allocated.add(0);
         arena.head().live.set(1);
         space.add_full(arena);
         self.triggers.took(pages * ARENA_BYTES);
         Ok(arena.0)
-    }
-
-    #[cold]
-    fn out_of_memory(&self, bytes: usize, shortage: Shortage) -> OutOfMemory {
-        OutOfMemory {
-            heap: self.name.clone(),
-            bytes,
-            shortage,
-            held_bytes: self.chunks.borrow().held_bytes(),
-        }
     }
 
     /// An arena with room out of those that are not swept yet, if a few have one. The empty ones go.
@@ -493,10 +468,20 @@ impl Heap {
                 self.settle(space, arena);
             }
         }
+        self.take_sums();
+    }
+
+    /// Counts what the sweeper has done.
+    fn take_sums(&self) {
+        let mut purged = 0;
         let mut counts = self.counts.borrow_mut();
         for tally in self.handover.take_sums() {
             counts.background_cells += tally.cells;
+            purged += tally.purged_bytes;
             counts.add(tally);
+        }
+        if purged > 0 {
+            self.world.source.count_purged(purged);
         }
     }
 
@@ -570,11 +555,6 @@ impl Heap {
         self.triggers.raise(Reason::Pressure);
     }
 
-    /// Objects of this heap hold so many bytes more (or fewer) outside of it.
-    pub fn client_bytes(&self, change: isize) {
-        self.triggers.client(change);
-    }
-
     /// Another table of thresholds; it holds from the next collection on, its floor at once.
     pub fn set_growth(&self, growth: Growth) {
         let pace = &self.world.pace;
@@ -583,11 +563,6 @@ impl Heap {
         }
         let live = self.triggers.used_bytes.get();
         self.triggers.set_growth(growth, live, pace.spent());
-    }
-
-    /// Another limit. What is held beyond it is kept; nothing more is taken.
-    pub fn set_limit(&self, bytes: usize) {
-        self.chunks.borrow_mut().set_limit(bytes);
     }
 
     /// The last collections, oldest first; at most [`LOG`](crate::trigger::LOG).
@@ -600,8 +575,9 @@ impl Heap {
         self.triggers.collections.get()
     }
 
-    /// What was swept where.
+    /// What was swept where, until now: also what the sweeper has done since anybody asked.
     pub fn sweep_counts(&self) -> SweepCounts {
+        self.take_sums();
         self.counts.borrow().clone()
     }
 

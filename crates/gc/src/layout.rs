@@ -95,6 +95,8 @@ pub(crate) struct ArenaHead {
     /// In a later arena of a run: how many arenas before it the run begins (at most 255: the rest of a huge
     /// object lies in slots without heads).
     pub(crate) back: Cell<u16>,
+    /// Nothing is left in it and its pages were given back: the sweeper says so to the heap's thread.
+    pub(crate) clean: Cell<bool>,
     /// Cells that hold an object, or that the mutator may be filling (the current span).
     pub(crate) allocated: Bits,
 }
@@ -229,6 +231,7 @@ impl Arena {
             scan: Cell::new(0),
             live: Cell::new(0),
             back: Cell::new(shape.back),
+            clean: Cell::new(false),
             allocated: zeros(),
         };
         // SAFETY: C1, C2: the arena is this thread's alone; the head is aligned, since a chunk is and 96 and the

@@ -47,7 +47,7 @@
 //! "GhostCell" (Yanovski et al., 2021).
 //!
 //! Files: [`layout`] where things lie · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells ·
-//! `heap` allocation · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
+//! `heap` allocation · `limit` · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
 //! when · `timer`, `stop` rest and pressure · `cc` counted natives · `world` · `verify` · `typed` the safe side · `policy` a space
 //! of its own for objects of many sizes.
 //!
@@ -75,6 +75,7 @@ mod heap;
 mod incremental;
 mod kind;
 pub mod layout;
+mod limit;
 mod mark;
 mod pace;
 // Miri has no reservations of address space; the models and properties of `policy` judge it instead.
@@ -98,9 +99,10 @@ mod world;
 pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
 pub use collect::{Busy, Roots, collect};
-pub use heap::{Heap, Holds, OutOfMemory, SweepCounts};
+pub use heap::{Heap, Holds, SweepCounts};
 pub use incremental::{Budget, Incremental, PART_EDGES, Progress, begin_marking};
 pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn, TracePartFn};
+pub use limit::OutOfMemory;
 pub use mark::{Pair, Tracer, WeakCell};
 pub use pace::Share;
 pub use roots::{From, RootId};

@@ -163,6 +163,11 @@ impl Source {
         inner.backing.flush();
     }
 
+    /// So many bytes were given back by somebody who had them for himself.
+    pub(crate) fn count_purged(&self, bytes: u64) {
+        self.lock().counts.purged_bytes_total += bytes;
+    }
+
     /// The chunk that an address lies in, if a heap has it, and that heap's number.
     pub(crate) fn find(&self, addr: usize) -> Option<(Chunk, u32)> {
         let inner = self.lock();

@@ -44,6 +44,8 @@ pub(crate) struct Tally {
     pub(crate) finalized: u64,
     pub(crate) panics: u64,
     pub(crate) faults: Vec<Fault>,
+    /// Bytes of empty arenas that the sweeper gave back to the system.
+    pub(crate) purged_bytes: u64,
 }
 
 impl Tally {

@@ -1,13 +1,16 @@
 //! The thread that sweeps beside the mutators.
 //!
 //! ```text
-//!   heap ─ring(handover)─► [skinflint-gc] ─ claim_many ─ sweep each ─ give ─► heap
+//!   heap ─ring(handover)─► [skinflint-gc] ─ claim_many ─ sweep each ─ purge the empty ─ give ─► heap
 //! ```
 //!
 //! R1  It is started with the first heap that wants it and ends with its world.
 //! R2  It has a batch at a time, so a heap that waits for it waits for a batch (and its finalizers).
 //! R3  A world whose thread cannot be started sweeps on its mutators: nothing else changes.
 //!
+//! R5  Arenas of which nothing is left are purged here, all but as many as the heap will want before its next collection
+//!     (`Handover::keep`): memory goes back while the heap's thread does something else. The arena is still the sweeper's
+//!     then; whose chunk it lies in, and that it is free, is for its heap to say.
 //! R4  A child of `fork` has no sweeper, and what the parent's had at that moment is lost to it: heaps are not for use
 //!     there, as nothing with threads is.
 //!
@@ -16,8 +19,12 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+#[cfg(not(miri))]
+use crate::backing::Purger;
+#[cfg(miri)]
+use crate::backing_miri::Purger;
 use crate::handover::{Bell, Handover};
-use crate::layout::Arena;
+use crate::layout::{ARENA_BYTES, Arena};
 use crate::sweep::{Tally, sweep};
 
 /// Arenas of a batch: 64 KiB, some ten microseconds without finalizers.
@@ -64,12 +71,22 @@ impl Drop for Sweeper {
 }
 
 fn run(bell: &Bell<Ring>) {
+    let mut purger = Purger::new();
     while let Some((handover, poison)) = bell.wait() {
         while let Some((lane, arenas)) = handover.claim_many(BATCH) {
             let mut tally = Tally::default();
             for &arena in &arenas {
                 sweep(arena, poison, &mut tally);
+                let head = arena.head();
+                let pages = head.pages.get() as usize;
+                if head.live.get() == 0 && !handover.keep(pages) {
+                    head.clean.set(true);
+                    purger.add(arena.0, pages * ARENA_BYTES);
+                    tally.purged_bytes += (pages * ARENA_BYTES) as u64;
+                }
             }
+            // R5: before they are given back.
+            purger.flush();
             handover.give(lane, arenas, tally);
         }
     }

@@ -5,15 +5,21 @@
 //!   client's bytes > threshold(client's bytes then)          ─► ClientBytes
 //!   nothing taken for `idle_ns`, and something since the last ─► Idle          ──► due ──► collect(reason) ─► log
 //!   the system is short of memory                            ─► Pressure
+//!   the tenant is refused memory, and not just after another  ─► Shortage
 //!   every nth allocation                                     ─► Stress
 //! ```
 //!
 //! T1  A reason is recorded with each collection, with what it was before and after: [`Collection`].
 //! T2  A threshold is at least `factor × live` and at least `floor_bytes`, with a factor above 1: the work of
-//!     marking is paid by allocation.
+//!     marking is paid by allocation. Near a tenant's limit it is lower (T5).
 //! T3  What is due stays due until a collection, and the first reason is kept.
 //! T4  Where marking is incremental it begins before the threshold, so that it is done by then, and is finished at
 //!     once at a limit above it (`incremental`).
+//! T5  Before a tenant's limit is reached it is collected, whatever the table says: at seven eighths of it, or where it
+//!     holds nearly that much already, at half of the room that is left ([`Room`]). Cells and the client's bytes count
+//!     together. Between two such collections at least a sixty-fourth of the limit is taken.
+//! T6  A refusal makes a collection due, unless the last one was so short ago that collections would take more than a
+//!     sixteenth of the time ([`REST`]): a tenant that is really full is told so, and goes on.
 //!
 //! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and
 //! 1.5 by size while they come within a second. [`Growth::TIGHT`] trades time for memory, [`Growth::ADAPTIVE`] as much
@@ -148,6 +154,33 @@ impl Growth {
     }
 }
 
+/// A refusal is collected for when so many times the length of the last pause has passed since (T6).
+const REST: u64 = 16;
+
+/// How near to its limit a heap may come (T5).
+#[derive(Clone, Copy)]
+struct Room {
+    limit_bytes: usize,
+    /// What lived at the last collection, the client's bytes included; the least of them since.
+    base_bytes: usize,
+}
+
+impl Room {
+    /// Cells and client's bytes at which the heap is collected.
+    fn threshold(self) -> usize {
+        let limit = self.limit_bytes;
+        let left = limit.saturating_sub(self.base_bytes);
+        let least = self.base_bytes.saturating_add((left / 2).max(limit / 64));
+        (limit - limit / 8).max(least)
+    }
+
+    /// The same where marking in slices is finished at once: half-way from there to the limit.
+    fn forced(self) -> usize {
+        let threshold = self.threshold();
+        threshold + self.limit_bytes.saturating_sub(threshold) / 2
+    }
+}
+
 /// One collection, of one heap.
 #[derive(Clone, Copy, Debug)]
 pub struct Collection {
@@ -216,6 +249,8 @@ pub(crate) struct Triggers {
     incremental: Cell<Option<Incremental>>,
     begin_bytes: Cell<usize>,
     limit_bytes: Cell<usize>,
+    /// What the heap may hold at most, and what it held after the last collection without the client's bytes.
+    room: Cell<Room>,
     begin: Cell<Option<Reason>>,
     due: Cell<Option<Reason>>,
     last_ns: Cell<u64>,
@@ -241,6 +276,10 @@ impl Triggers {
             incremental: Cell::new(None),
             begin_bytes: Cell::new(usize::MAX),
             limit_bytes: Cell::new(growth.floor_bytes),
+            room: Cell::new(Room {
+                limit_bytes: usize::MAX,
+                base_bytes: 0,
+            }),
             begin: Cell::new(None),
             due: Cell::new(None),
             last_ns: Cell::new(0),
@@ -269,10 +308,52 @@ impl Triggers {
         let used = self.used_bytes.get() + bytes;
         self.used_bytes.set(used);
         self.taken_total.set(self.taken_total.get() + bytes as u64);
-        if used > self.limit_bytes.get() {
+        let all = used.saturating_add(self.client_bytes.get());
+        let room = self.room.get();
+        if used > self.limit_bytes.get() || all > room.forced() {
             self.raise(Reason::Growth);
-        } else if used > self.begin_bytes.get() {
+        } else if used > self.begin_bytes.get() || all > room.threshold() {
             self.raise_begin(Reason::Growth);
+        }
+    }
+
+    /// The most that the heap may hold.
+    pub(crate) fn set_room(&self, limit_bytes: usize) {
+        let room = Room {
+            limit_bytes,
+            ..self.room.get()
+        };
+        self.room.set(room);
+        self.set_thresholds(self.threshold_bytes.get(), self.live_bytes.get());
+    }
+
+    /// Pages are taken so near to the limit that the next ones will be refused, though the cells in them are fewer. `held`:
+    /// all of it (T5).
+    pub(crate) fn held(&self, held: usize) {
+        let room = self.room.get();
+        let taken = self.used_bytes.get().saturating_sub(self.live_bytes.get());
+        if held <= room.limit_bytes - room.limit_bytes / 8 || taken < room.limit_bytes / 64 {
+            return;
+        }
+        if held > room.limit_bytes - room.limit_bytes / 16 {
+            self.raise(Reason::Growth);
+        } else {
+            self.raise_begin(Reason::Growth);
+        }
+    }
+
+    /// An allocation was refused: T6.
+    pub(crate) fn refused(&self, now_ns: u64) {
+        let last = self
+            .log
+            .borrow()
+            .back()
+            .map(|last| (last.started_ns, last.pause_ns));
+        let rested = last.is_none_or(|(started_ns, pause_ns)| {
+            now_ns.saturating_sub(started_ns) >= pause_ns.saturating_mul(REST)
+        });
+        if rested {
+            self.raise(Reason::Shortage);
         }
     }
 
@@ -302,8 +383,10 @@ impl Triggers {
         self.set_thresholds(self.threshold_bytes.get(), self.live_bytes.get());
     }
 
-    /// A new threshold, and what follows from it (T4).
+    /// A new threshold, and what follows from it (T4, T5).
     pub(crate) fn set_thresholds(&self, threshold: usize, live: usize) {
+        let room = self.room.get().threshold();
+        let threshold = threshold.min(room.saturating_sub(self.client_bytes.get()));
         self.threshold_bytes.set(threshold);
         self.live_bytes.set(live);
         let (begin, limit) = match self.incremental.get() {
@@ -340,7 +423,22 @@ impl Triggers {
     pub(crate) fn client(&self, change: isize) {
         let bytes = self.client_bytes.get().saturating_add_signed(change);
         self.client_bytes.set(bytes);
+        let mut room = self.room.get();
+        // Garbage's bytes go when it is swept, after the collection: what lived is known only then.
+        let base = self.live_bytes.get().saturating_add(bytes);
+        if base < room.base_bytes {
+            room.base_bytes = base;
+            self.room.set(room);
+        }
         let threshold = self.client_threshold_bytes.get();
+        let all = self.used_bytes.get().saturating_add(bytes);
+        if change > 0 && all > room.threshold() {
+            if all > room.forced() {
+                self.raise(Reason::ClientBytes);
+            } else {
+                self.raise_begin(Reason::ClientBytes);
+            }
+        }
         if bytes <= threshold {
             return;
         }
@@ -390,6 +488,23 @@ impl Triggers {
         self.given_total.set(Some(self.taken_total.get()));
     }
 
+    /// What will be taken before the next collection when one that began then leaves so much alive; by the last factor,
+    /// where the table has a share.
+    pub(crate) fn expected(&self, live: usize, started_ns: u64) -> usize {
+        let growth = self.growth.get();
+        let since = started_ns.saturating_sub(self.last_ns.get());
+        let factor = match &growth.share {
+            Some(_) => self.pacer.factor(),
+            None => growth.factor_for(live, since),
+        };
+        let room = Room {
+            base_bytes: live.saturating_add(self.client_bytes.get()),
+            ..self.room.get()
+        };
+        let threshold = growth.threshold_by(factor, live).min(room.threshold());
+        threshold.saturating_sub(live)
+    }
+
     /// After a collection: new thresholds, nothing due. The record gets its threshold, and where it came from.
     pub(crate) fn collected(&self, mut record: Collection, spent: Option<Spent>) -> Collection {
         let growth = self.growth.get();
@@ -401,8 +516,14 @@ impl Triggers {
             record.share = self.pacer.collected(share, spent, grown);
             record.factor = self.pacer.factor();
         }
-        record.threshold_bytes = growth.threshold_by(record.factor, record.live_bytes);
-        self.set_thresholds(record.threshold_bytes, record.live_bytes);
+        let room = Room {
+            base_bytes: record.live_bytes.saturating_add(self.client_bytes.get()),
+            ..self.room.get()
+        };
+        self.room.set(room);
+        let threshold = growth.threshold_by(record.factor, record.live_bytes);
+        self.set_thresholds(threshold, record.live_bytes);
+        record.threshold_bytes = self.threshold_bytes.get();
         self.used_bytes.set(record.live_bytes);
         let client = self.client_bytes.get() as f64 * growth.factor.max(1.05);
         let client = (client as usize).max(growth.client_floor_bytes);

@@ -211,3 +211,57 @@ fn a_panic_on_the_sweepers_thread_is_that_tenants_and_the_sweeper_goes_on() {
     assert_eq!((of_b.finalized, of_b.panics), (u64::from(count), 0));
     assert!(of_a.faults[0].message.contains("does not end well"));
 }
+
+/// An ended tenant `a` of which an object of `b` holds the last of two, and whether `b` holds that one.
+fn held_by_another(runtime: &Runtime, kept: bool) -> (Tenant, Option<Handle<Outside<'static>>>) {
+    let (a, b) = (
+        runtime.tenant("a", usize::MAX),
+        runtime.tenant("b", usize::MAX),
+    );
+    let first = a.enter(|cx| {
+        let (first, second) = (node(cx, 1).expect("room"), node(cx, 2).expect("room"));
+        first.next.set(cx, Some(second));
+        cx.keep(first, "for a moment")
+    });
+    let holder: Handle<Outside<'static>> = b.enter(|cx| {
+        let cross = Locked::new(Some(cx.cross(&first)));
+        // Of the kind that is left in `a`, and nearer to a root.
+        let decoy: Handle<Node<'static>> = cx.keep(node(cx, 3).expect("room"), "another");
+        std::mem::forget(decoy);
+        cx.keep(cx.alloc(Outside { cross }).expect("room"), "b's holder")
+    });
+    drop(first);
+    let holder = Some(holder).filter(|_| kept);
+    let Ok(Ended::Zombie(left)) = a.end() else {
+        panic!("b holds it");
+    };
+    assert_eq!((left.len(), left[0].objects), (1, 2));
+    let path = left[0].path.as_ref().expect("found");
+    let heaps: Vec<&str> = path.steps.iter().map(|step| step.heap.as_str()).collect();
+    if kept {
+        assert_eq!(path.root, "handle \"b's holder\"", "{path}");
+        assert_eq!(heaps, ["b", "a"], "{path}");
+        assert_eq!(path.steps[1].edge, "cross");
+    } else {
+        // Garbage of b's holds it: no root leads there, so the edge is all that can be said.
+        assert_eq!(
+            (path.root.as_str(), heaps),
+            ("an edge from heap \"b\"", vec!["a"])
+        );
+    }
+    (b, holder)
+}
+
+#[test]
+fn a_zombies_path_begins_where_the_program_holds_it() {
+    let runtime = Runtime::new(config());
+    let (_b, holder) = held_by_another(&runtime, true);
+    drop(holder);
+    let runtime = Runtime::new(config());
+    let (b, _) = held_by_another(&runtime, false);
+    // While a closure of another tenant runs, its heap cannot be walked: the edge again.
+    let a = runtime.tenant("a", usize::MAX);
+    let handle = a.enter(|cx| cx.keep::<Node<'static>>(node(cx, 1).expect("room"), "held"));
+    b.enter(|_| assert!(matches!(a.end(), Ok(Ended::Zombie(left)) if left[0].path.is_some())));
+    drop(handle);
+}

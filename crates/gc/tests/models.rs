@@ -228,3 +228,31 @@ fn a_stop_is_heard_whenever_it_comes() {
         clock.join().expect("it ends");
     });
 }
+
+#[test]
+fn pages_that_are_kept_are_those_of_the_last_offer() {
+    check(|| {
+        let bell = Arc::new(Bell::new());
+        let handover: Shared = Arc::new(Handover::new());
+        let other = bell.clone();
+        let thread = thread::spawn(move || {
+            while let Some(handover) = Bell::<Shared>::wait(&other) {
+                while let Some((lane, items)) = handover.claim_many(1) {
+                    let kept = items.iter().filter(|_| handover.keep(1)).count();
+                    handover.give(lane, items, kept);
+                }
+            }
+        });
+        for keep in [1, 0] {
+            handover.set_keep(keep);
+            handover.offer(0, items(2));
+            bell.ring(handover.clone());
+            while handover.claim(0).is_some() {}
+            handover.wait_quiet();
+            let kept = handover.take_sums().iter().sum::<usize>();
+            assert!(kept <= keep, "{kept} of {keep}");
+        }
+        bell.close();
+        thread.join().expect("the sweeper ends");
+    });
+}

@@ -92,6 +92,39 @@ fn all_of_it_goes_back() {
 }
 
 #[test]
+fn what_the_sweeper_empties_goes_back_while_the_program_does_something_else() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = Runtime::default();
+    let tenant = runtime.tenant("a", usize::MAX);
+    drop(list(&tenant, 1 << 20));
+    let before = resident();
+    let kept = list(&tenant, 64 << 20);
+    let cells = tenant.heap().holds().objects;
+    assert!(gained(before) > 60 << 20);
+    drop(kept);
+    tenant.collect().expect("nobody is busy");
+    // Nobody polls, and nobody allocates: the counts are asked, and change nothing.
+    let until = Instant::now() + Duration::from_secs(60);
+    while tenant.heap().sweep_counts().background_cells < cells as u64 {
+        assert!(Instant::now() < until, "the counts do not come to an end");
+        std::thread::yield_now();
+    }
+    // What will be wanted again stays (a megabyte), and the heads of 65 chunks.
+    let left = gained(before);
+    assert!(left < 4 << 20, "{left} bytes left before anybody polled");
+    let purged = runtime.source().counts().purged_bytes_total;
+    assert!(purged > 60 << 20, "{purged}");
+    settle(&runtime);
+    let left = gained(before);
+    assert!(left < 2 << 20, "{left} bytes left when all was taken over");
+    // Purged pages are pages like others.
+    let again = list(&tenant, 64 << 20);
+    assert_eq!(tenant.heap().holds().objects, cells);
+    tenant.heap().check();
+    drop(again);
+}
+
+#[test]
 fn free_arenas_go_back_beside_survivors() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = Runtime::default();

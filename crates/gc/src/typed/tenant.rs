@@ -26,9 +26,10 @@ use super::pointer::{Brand, Gc, Sys};
 use super::trace::{Family, KindOf, System, Trace};
 use crate::cc::Cycles;
 use crate::collect::{Busy, collect};
-use crate::heap::{Heap, Holds, OutOfMemory};
+use crate::heap::{Heap, Holds};
 use crate::incremental::{Budget, Progress, begin_marking};
 use crate::kind::{Finalize, Origin};
+use crate::limit::OutOfMemory;
 use crate::mark::Tracer;
 use crate::roots::{From, RootId};
 use crate::snapshot::retain::{Path, Retainers, Wanted};
@@ -355,7 +356,8 @@ impl Tenant {
         &self.heap
     }
 
-    /// Ends the tenant: everything that nobody outside holds ends now, and its memory goes back.
+    /// Ends the tenant: everything that nobody outside holds ends now, and its memory goes back. Cost where something
+    /// is left: that of marking all heaps of the runtime, to say what holds it.
     ///
     /// # Errors
     /// A closure of it runs; the tenant is unchanged and is given back.
@@ -372,10 +374,8 @@ impl Tenant {
         if kinds.is_empty() {
             return Ok(Ended::Clean);
         }
-        let set = [&*self.heap];
-        let wanted: Vec<Wanted<'_>> = kinds.keys().map(|kind| Wanted::Nearest(kind)).collect();
-        // Refused to finalizers, which cannot end a tenant.
-        let paths = Retainers::of(&set).paths(&wanted).unwrap_or_default();
+        let names: Vec<&'static str> = kinds.keys().copied().collect();
+        let paths = self.who_holds(&names);
         let paths = paths.into_iter().chain(std::iter::repeat(None));
         let survivors = kinds
             .into_iter()
@@ -388,6 +388,39 @@ impl Tenant {
             })
             .collect();
         Ok(Ended::Zombie(survivors))
+    }
+
+    /// For the nearest object of each kind, the path from a root of whatever heap. Where a closure of another tenant
+    /// runs, or nothing alive leads to it (its holder is garbage that was not collected yet), the path begins at the
+    /// edge into this heap.
+    fn who_holds(&self, kinds: &[&str]) -> Vec<Option<Path>> {
+        let wanted: Vec<Wanted<'_>> = kinds.iter().map(|kind| Wanted::Nearest(kind)).collect();
+        // Refused to finalizers, which cannot end a tenant.
+        let near = Retainers::of(&[&self.heap]).paths(&wanted);
+        let mut near = near.unwrap_or_default();
+        let nearest = |path: &Option<Path>| {
+            let last = path.as_ref()?.steps.last()?;
+            self.heap.world.object_at(last.address)
+        };
+        let objects: Vec<Option<NonNull<u8>>> = near.iter().map(nearest).collect();
+        let wanted: Vec<Wanted<'_>> = objects
+            .iter()
+            .flatten()
+            .map(|o| Wanted::Object(*o))
+            .collect();
+        let heaps = self.heap.world.heaps();
+        let all: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
+        let whole = Retainers::of(&all).paths(&wanted).unwrap_or_default();
+        let known = near
+            .iter_mut()
+            .zip(&objects)
+            .filter(|(_, object)| object.is_some());
+        for ((path, _), whole) in known.zip(whole) {
+            if whole.is_some() {
+                *path = whole;
+            }
+        }
+        near
     }
 }
 
@@ -515,9 +548,10 @@ impl<'gc> Cx<'gc> {
         self.heap.due()
     }
 
-    /// The tenant's objects hold so many bytes more (or fewer) outside of its heap: see [`Heap::client_bytes`].
-    pub fn client_bytes(self, change: isize) {
-        self.heap.client_bytes(change);
+    /// The tenant's objects hold so many bytes more (or fewer) outside of its heap: see [`Heap::client_bytes`]. Returns
+    /// whether the tenant is now over its limit, and is refused allocations until it is not.
+    pub fn client_bytes(self, change: isize) -> bool {
+        self.heap.client_bytes(change)
     }
 }
 

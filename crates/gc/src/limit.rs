@@ -1,0 +1,99 @@
+//! A heap's limit: what counts towards it, and what is said when it is reached.
+//!
+//! ```text
+//!   arenas and heads held  ─┐
+//!   the client's bytes     ─┴─► more than the limit? ─► OutOfMemory ─► due: Shortage (`trigger`, T6)
+//! ```
+//!
+//! B1  The client's bytes count as if the heap held them. While they and what is held are beyond the limit every
+//!     allocation is refused, of a cell in a page that is held already, too.
+//! B2  What could not be had from an empty heap is refused without making a collection due.
+//!
+//! Not here: collecting before it comes to that (`trigger`, T5), the pages (`chunks`, U5).
+
+use skinflint_base::sys::monotonic_ns;
+
+use crate::chunks::Shortage;
+use crate::heap::Heap;
+
+/// An allocation that could not be met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// The heap's name.
+    pub heap: String,
+    /// What was asked for.
+    pub bytes: usize,
+    /// Why it could not be had.
+    pub shortage: Shortage,
+    /// What the heap holds.
+    pub held_bytes: usize,
+    /// What its objects hold outside of it, as the client says ([`Heap::client_bytes`]).
+    pub client_bytes: usize,
+}
+
+impl std::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (heap, bytes, held) = (&self.heap, self.bytes, self.held_bytes);
+        write!(
+            f,
+            "heap \"{heap}\": no room for {bytes} bytes beside the {held} held"
+        )?;
+        if self.client_bytes > 0 {
+            write!(f, " and {} of the client's", self.client_bytes)?;
+        }
+        f.write_str(": ")?;
+        f.write_str(match self.shortage {
+            Shortage::Limit => "its limit is reached; collect, or raise it",
+            Shortage::System => "the system has no memory to give",
+            Shortage::Size => "no object may be so large",
+        })
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+impl Heap {
+    #[cold]
+    pub(crate) fn out_of_memory(&self, bytes: usize, shortage: Shortage) -> OutOfMemory {
+        let chunks = self.chunks.borrow();
+        // What no collection can make room for is not collected for.
+        if shortage != Shortage::Size && !chunks.is_beyond(bytes) {
+            self.triggers.refused(monotonic_ns());
+        }
+        OutOfMemory {
+            heap: self.name().to_owned(),
+            bytes,
+            shortage,
+            held_bytes: chunks.held_bytes(),
+            client_bytes: self.triggers.client_bytes.get(),
+        }
+    }
+
+    /// Objects of this heap hold so many bytes more (or fewer) outside of it. They count towards the thresholds and
+    /// towards the limit. It cannot fail, since the client has the memory already; it says whether the heap is now over
+    /// its limit: until it is below, each allocation is refused, and a collection is due. A client that would rather
+    /// ask first tells the bytes, looks at the answer, and takes them back. Cost: some twenty instructions.
+    pub fn client_bytes(&self, change: isize) -> bool {
+        self.triggers.client(change);
+        let chunks = self.chunks.borrow();
+        let was = chunks.is_over();
+        chunks.set_client(self.triggers.client_bytes.get());
+        let over = chunks.is_over();
+        drop(chunks);
+        if over && !was && !self.collecting.get() {
+            // From here on every allocation asks.
+            self.retire();
+            self.triggers.refused(monotonic_ns());
+        }
+        over
+    }
+
+    /// Another limit. What is held beyond it is kept; nothing more is taken.
+    pub fn set_limit(&self, bytes: usize) {
+        self.chunks.borrow_mut().set_limit(bytes);
+        self.triggers.set_room(bytes);
+        if self.chunks.borrow().is_over() && !self.collecting.get() {
+            self.retire();
+        }
+    }
+}
