@@ -120,6 +120,79 @@ fn every_cut_is_noticed() {
     }
 }
 
+/// Whatever comes of bytes: read, drawn as trees, and compared with a sound file both ways. Nothing may panic.
+fn swallow(bytes: &[u8], sound: &[u8]) -> bool {
+    let mut builder = Builder::new();
+    let result = file::read(bytes, |entry, presence| builder.add(entry, presence));
+    for process in builder.finish() {
+        let _ = process.amount("explicit");
+    }
+    for sides in [[Side::First, Side::Second], [Side::Second, Side::First]] {
+        let mut diff = Diff::new();
+        for (side, input) in sides.into_iter().zip([bytes, sound]) {
+            // What came before the fault is compared all the same.
+            let _ = file::read(input, |entry, _| diff.add(side, entry));
+        }
+        diff.each(|entry, _| assert!(!entry.path.is_empty()));
+    }
+    if let Err(error) = &result {
+        assert!(error.to_string().contains("at byte "), "{error}");
+    }
+    result.is_ok()
+}
+
+/// The fuzzer's little brother for the stable toolchain: the same steps on files that a seed has damaged.
+#[test]
+fn thousands_of_damaged_files_are_read_or_refused() {
+    let sound = sample();
+    let words: [&[u8]; 12] = [
+        b"-9223372036854775808",
+        b"1e999",
+        b"\"_presence\":3,",
+        b"null",
+        b"[[[[",
+        b"\\ud800",
+        b"\xff\xfe",
+        b"explicit/",
+        b"//",
+        b"pid 0x",
+        b"{\"reports\":[",
+        b"",
+    ];
+    let (mut seed, mut taken) = (20_261_122u64, 0);
+    let mut next = |below: usize| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below.max(1)
+    };
+    const FILES: usize = 3_000;
+    for _ in 0..FILES {
+        let mut bytes = sound.clone();
+        for _ in 0..1 + next(3) {
+            let (from, to) = (next(bytes.len()), next(bytes.len()));
+            let (from, to) = (from.min(to), from.max(to).min(from.min(to) + 40));
+            match next(5) {
+                0 => bytes.truncate(to),
+                1 => drop(bytes.drain(from..to)),
+                2 => drop(bytes.splice(from..from, words[next(words.len())].iter().copied())),
+                3 => bytes.extend_from_within(from..to),
+                _ if from < bytes.len() => bytes[from] ^= 1 << next(8),
+                _ => {}
+            }
+        }
+        if next(8) == 0 {
+            bytes = packed(&bytes);
+        }
+        taken += usize::from(swallow(&bytes, &sound));
+    }
+    // Damage that never is harmless, or always, damages nothing or everything.
+    assert!(
+        (FILES / 50..FILES * 9 / 10).contains(&taken),
+        "{taken} of {FILES}"
+    );
+}
+
 #[test]
 fn files_of_another_kind() {
     let one = |fields: &str| format!("{{\"version\":1,\"reports\":[{{{fields}}}]}}");
@@ -219,15 +292,12 @@ impl Read for Endless {
     }
 }
 
-fn resident() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("it");
-    let pages: u64 = text
-        .split(' ')
-        .nth(1)
-        .expect("a field")
-        .parse()
-        .expect("a number");
-    pages * 4096
+/// The most that was ever resident of this process.
+fn peak() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").expect("it");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.expect("VmHWM").trim().trim_end_matches(" kB");
+    kib.parse::<u64>().expect("a number") << 10
 }
 
 #[test]
@@ -247,11 +317,11 @@ fn a_file_of_two_hundred_megabytes_takes_no_memory() {
         at: 0,
         state: 0,
     };
-    let before = resident();
+    let before = peak();
     let mut builder = Builder::new();
     let read = file::read(endless, |entry, presence| builder.add(entry, presence));
     assert_eq!(read, Ok(lines + 1));
-    assert!(resident() < before + (16 << 20), "{before} {}", resident());
+    assert!(peak() < before + (16 << 20), "{before} {}", peak());
     let processes = builder.finish();
     let web = processes
         .iter()
