@@ -151,8 +151,8 @@ impl Resident {
 /// Adds the allocator's figures. What is resident of it, if it can say.
 pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
     match served() {
-        // SAFETY: each writes to a buffer with so much room, and no further.
         Served::Skinflint { stats, .. } => {
+            // SAFETY: each writes to a buffer with so much room, and no further.
             written(store, |buffer| unsafe { stats(buffer.cast(), ROOM) })
         }
         // SAFETY: as above.
