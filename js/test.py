@@ -193,6 +193,18 @@ class Words(unittest.TestCase):
         self.assertEqual(report["programs"][1]["output"], ["ran 30000"])
         self.assertIn("tab 1", report["programs"][0]["failure"]["text"])
 
+    def test_what_objects_hold_outside_is_in_the_limit(self):
+        good = self.file("good.js", "let n = 0; for (let i = 0; i < 200; i++) n += new ArrayBuffer(1 << 20).byteLength; console.log(n)")
+        for name, text in [("buffers.js", "const all = []; for (;;) all.push(new ArrayBuffer(1 << 20));"),
+                           ("strings.js", "const all = []; for (let i = 0; ; i++) all.push({ s: ('x' + i).repeat(1000) });"),
+                           ("timers.js", "const all = []; setInterval(() => all.push('y'.repeat(1 << 20)), 0);")]:
+            done, report = host(self.file(name, text), good, "--limit", "64M", "--json")
+            kinds = [row["failure"] and row["failure"]["kind"] for row in report["programs"]]
+            self.assertEqual(kinds, ["limit", None], f"{name}: {done.stderr}")
+            self.assertIn("outside", report["programs"][0]["failure"]["text"])
+            self.assertEqual(report["programs"][1]["output"], [str(200 << 20)])
+            self.assertLess(max(bench.rss(report).values()), 200 << 20, name)
+
     def test_the_log_has_a_reason_for_each_collection(self):
         busy = self.file("busy.js", "let keep = []; for (let i = 0; i < 100000; i++) { keep.push({ i, a: [i] }); if (keep.length > 9000) keep = []; } gc();")
         done, _ = host(busy, "--gc-log=json")

@@ -127,7 +127,8 @@ pub struct JsArgs {
     #[arg(long)]
     pub sweep_in_pause: bool,
 
-    /// What a tab's objects may hold; a tab that needs more is ended alone (skinflint heap)
+    /// What a tab's objects may hold, strings and buffers included; a tab that needs more is ended alone. A single
+    /// string or buffer is not refused: the tab ends after it (skinflint heap)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub limit: Option<usize>,
 

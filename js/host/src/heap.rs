@@ -13,10 +13,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::time::Instant;
 
 use serde::Serialize;
 
 use crate::args::LogFormat;
+use crate::clock::cpu_time;
 use crate::pauses::{Pauses, Summary};
 
 #[cfg(feature = "ours")]
@@ -111,7 +113,9 @@ pub struct Placement {
 /// One step of a collection.
 #[derive(Serialize, Clone, Debug)]
 pub struct Event {
-    /// Whose objects.
+    /// When it ended, in ms since the log began.
+    pub at_ms: f64,
+    /// Whose objects; `all` if several heaps were collected together.
     pub tenant: String,
     /// Why it was made.
     pub reason: String,
@@ -210,12 +214,17 @@ impl Freed {
     }
 }
 
+/// Steps with which a collection ends: each has one.
+const ENDS: [&str; 3] = ["whole", "young", "final"];
+
 /// Lines of the log that are kept for the report; later ones are counted.
 const KEPT: usize = 100_000;
 
 /// What the heap did.
 #[derive(Default)]
 struct Log {
+    /// Since when its times count.
+    start: Option<Instant>,
     phase: &'static str,
     /// By wall time, and by processor time.
     pauses: BTreeMap<&'static str, [Pauses; 2]>,
@@ -226,6 +235,14 @@ struct Log {
     dropped: u64,
 }
 
+impl Log {
+    /// Nanoseconds since the first that was asked for.
+    fn now_ns(&mut self) -> u64 {
+        let start = *self.start.get_or_insert_with(Instant::now);
+        start.elapsed().as_nanos() as u64
+    }
+}
+
 thread_local! {
     static LOG: RefCell<Log> = RefCell::new(Log::default());
 }
@@ -233,6 +250,7 @@ thread_local! {
 /// Prepares the log: what is written as it happens, and whether events are kept for the report.
 pub fn log_as(format: Option<LogFormat>, keep: bool) {
     LOG.with_borrow_mut(|log| {
+        log.now_ns();
         log.format = format;
         log.keep = keep;
     });
@@ -253,21 +271,25 @@ pub fn note_pause(wall_ns: u64, cpu_ns: u64) {
             return;
         };
         let phase = log.phase;
+        let now_ns = log.now_ns();
         let [wall, cpu] = log.pauses.entry(phase).or_default();
-        wall.note(wall_ns);
-        cpu.note(cpu_ns);
+        wall.note(wall_ns, now_ns);
+        cpu.note(cpu_ns, cpu_time().as_nanos() as u64);
     });
 }
 
 /// Notes an event of the present phase (H2).
 #[cfg_attr(not(feature = "ours"), allow(dead_code))]
-pub fn note(event: Event) {
+pub fn note(mut event: Event) {
     note_pause(event.pause_ns, event.cpu_ns);
     LOG.with(|log| {
         let Ok(mut log) = log.try_borrow_mut() else {
             return;
         };
-        *log.reasons.entry(event.reason.clone()).or_default() += 1;
+        event.at_ms = log.now_ns() as f64 / 1e6;
+        if ENDS.contains(&event.step.as_str()) {
+            *log.reasons.entry(event.reason.clone()).or_default() += 1;
+        }
         match log.format {
             Some(LogFormat::Text) => say(&event),
             Some(LogFormat::Json) => {
@@ -288,7 +310,8 @@ pub fn note(event: Event) {
 fn say(event: &Event) {
     let _ = writeln!(
         std::io::stderr(),
-        "gc: {}: {} ({}): {:.3} ms, {} to {} bytes, freed {} in the pause, {} lazily, {} by other threads",
+        "gc: {:.1} ms: {}: {} ({}): {:.3} ms, {} to {} bytes, freed {} in the pause, {} lazily, {} by other threads",
+        event.at_ms,
         event.tenant,
         event.step,
         event.reason,

@@ -6,6 +6,8 @@
 //!
 //! P1  count, sum and longest are exact; the sum of the buckets is the count (asserted in the report).
 //! P2  No allocation after `new`: a pause is noted while the heap is at work.
+//! P3  Many short pauses close together are as bad as a long one: the worst sum of those that end within 20 ms is kept,
+//!     by a clock's milliseconds, 20 in a row.
 //!
 //! Not here: who measures (`heap`, and `watch` for the stock heap).
 
@@ -16,8 +18,15 @@ const STEPS: usize = 32;
 /// Pauses from 1 ns to 2^40 ns (18 minutes); longer ones are in the last bucket.
 const BUCKETS: usize = 40 * STEPS;
 
+/// Milliseconds looked at together (P3).
+const WINDOW: usize = 20;
+
 /// Pauses noted so far.
 pub struct Pauses {
+    /// Sums of pauses by the millisecond in which they ended, of the last 20, and which of them is the latest.
+    recent: [u64; WINDOW],
+    latest_ms: u64,
+    worst_ns: u64,
     buckets: Box<[u32]>,
     count: u64,
     total_ns: u64,
@@ -37,11 +46,16 @@ pub struct Summary {
     pub longest_us: f64,
     /// Exactly.
     pub total_us: f64,
+    /// The most that pauses took together that ended within 20 ms of the same clock.
+    pub worst_20ms_us: f64,
 }
 
 impl Default for Pauses {
     fn default() -> Self {
         Pauses {
+            recent: [0; WINDOW],
+            latest_ms: 0,
+            worst_ns: 0,
             buckets: vec![0; BUCKETS].into(),
             count: 0,
             total_ns: 0,
@@ -51,8 +65,16 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// Notes one (P2).
-    pub fn note(&mut self, ns: u64) {
+    /// Notes one that ends now, by the same clock (P2, P3).
+    pub fn note(&mut self, ns: u64, now_ns: u64) {
+        let now_ms = (now_ns / 1_000_000).max(self.latest_ms);
+        let passed = (now_ms - self.latest_ms).min(WINDOW as u64);
+        for back in 0..passed {
+            self.recent[((now_ms - back) % WINDOW as u64) as usize] = 0;
+        }
+        self.latest_ms = now_ms;
+        self.recent[(now_ms % WINDOW as u64) as usize] += ns;
+        self.worst_ns = self.worst_ns.max(self.recent.iter().sum());
         let bucket = &mut self.buckets[bucket_of(ns)];
         *bucket = bucket.saturating_add(1);
         self.count += 1;
@@ -72,6 +94,7 @@ impl Pauses {
             p99_us: self.percentile(99) / 1e3,
             longest_us: self.longest_ns as f64 / 1e3,
             total_us: self.total_ns as f64 / 1e3,
+            worst_20ms_us: self.worst_ns as f64 / 1e3,
         }
     }
 
@@ -113,12 +136,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn short_pauses_close_together_add_up() {
+        let mut pauses = Pauses::default();
+        let ms = 1_000_000;
+        // One of 1 ms each 5 ms: at most four within 20 ms.
+        for at in 0..100 {
+            pauses.note(ms, at * 5 * ms);
+        }
+        assert_eq!(pauses.summary().worst_20ms_us, 4000.0);
+        // After a long time nothing of that counts; ten within a millisecond do.
+        for _ in 0..10 {
+            pauses.note(ms, 10_000 * ms);
+        }
+        assert_eq!(pauses.summary().worst_20ms_us, 10_000.0);
+        pauses.note(ms, 10_020 * ms);
+        assert_eq!(pauses.summary().worst_20ms_us, 10_000.0);
+    }
+
+    #[test]
     fn percentiles_are_those_of_the_sorted_list() {
         let mut pauses = Pauses::default();
         // 1 … 1000 µs, shuffled by a step that shares no factor with 1000.
         let mut list: Vec<u64> = (0..1000u64).map(|i| (i * 387 % 1000 + 1) * 1000).collect();
         for &ns in &list {
-            pauses.note(ns);
+            pauses.note(ns, 0);
         }
         list.sort_unstable();
         let said = pauses.summary();

@@ -74,7 +74,7 @@ pub struct Report {
     pub pauses_cpu: Option<BTreeMap<String, Summary>>,
     /// Collections that could not be timed (stock heap only).
     pub untimed: u64,
-    /// How often each reason led to a collection.
+    /// How often each reason led to a collection; slices of one are not counted.
     pub reasons: BTreeMap<String, u64>,
     /// Who freed objects while programs ran (phases open and then).
     pub freed: Option<Freed>,
@@ -110,18 +110,19 @@ fn say_summaries(text: &mut String, title: &str, pauses: Option<&BTreeMap<String
     let Some(pauses) = pauses else { return };
     let _ = writeln!(
         text,
-        "\n{title:<22}{:>8}{:>12}{:>12}{:>12}{:>12}",
-        "count", "half below", "99 % below", "longest", "together"
+        "\n{title:<22}{:>8}{:>12}{:>12}{:>12}{:>16}{:>12}",
+        "count", "half below", "99 % below", "longest", "worst 20 ms", "together"
     );
     let ms = |us: f64| us / 1e3;
     for (phase, said) in pauses.iter().filter(|(_, said)| said.count > 0) {
         let _ = writeln!(
             text,
-            "{phase:<22}{:>8}{:>12.3}{:>12.3}{:>12.3}{:>12.1}",
+            "{phase:<22}{:>8}{:>12.3}{:>12.3}{:>12.3}{:>16.3}{:>12.1}",
             said.count,
             ms(said.p50_us),
             ms(said.p99_us),
             ms(said.longest_us),
+            ms(said.worst_20ms_us),
             ms(said.total_us)
         );
     }

@@ -357,7 +357,10 @@ impl Tab {
             let _guard = tenant.enter();
             let place = self.place.clone();
             let done = within(place.as_ref(), || {
-                catch_unwind(AssertUnwindSafe(|| work(self)))
+                catch_unwind(AssertUnwindSafe(|| {
+                    work(self)?;
+                    tenant.within_limit().map_err(Failure::Limit)
+                }))
             });
             done.unwrap_or_else(|_| {
                 let text = "the tab's part of the allocator did not do what it was given";

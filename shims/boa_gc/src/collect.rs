@@ -277,7 +277,10 @@ impl Local {
         let (pause_ns, cpu_ns) = begun.elapsed();
         self.note(Event {
             reason,
-            tenant: set.first().map_or_else(|| Rc::from(""), |t| t.name.clone()),
+            tenant: match set {
+                [one] => one.name.clone(),
+                _ => Rc::from("all"),
+            },
             step: Step::Whole,
             pause_ns,
             cpu_ns,

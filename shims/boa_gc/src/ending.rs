@@ -134,7 +134,7 @@ impl Local {
                         head.clear(QUEUED);
                         continue;
                     }
-                    drop_value(object);
+                    self.on_account_of(object, || drop_value(object));
                 }
                 // One that had ended was found by an examination, and waited for its last handle.
                 by_count += 1;
@@ -171,7 +171,7 @@ impl Local {
         let done = end - batch.next;
         for &(object, _) in &batch.objects[batch.next..end] {
             // SAFETY: Y2, Y3: doomed cells are not free before their drop.
-            unsafe { drop_value(object) };
+            self.on_account_of(object, || unsafe { drop_value(object) });
             // SAFETY: the same.
             if unsafe { head(object) }.handles() == 0 {
                 self.free(object);

@@ -40,6 +40,7 @@ mod gc;
 mod local;
 mod marking;
 mod object;
+mod outside;
 mod placed;
 pub mod skinflint;
 mod std_types;

@@ -41,7 +41,7 @@ thread_local! {
 pub(crate) struct Local {
     ticks: Cell<u32>,
     /// Kept by `tenants`.
-    current: Cell<*const Tenant>,
+    pub(crate) current: Cell<*const Tenant>,
     pub(crate) system: Cell<bool>,
     pub(crate) separate: Cell<bool>,
     pub(crate) busy: Cell<bool>,
@@ -55,6 +55,10 @@ pub(crate) struct Local {
     pub(crate) weak_maps: RefCell<Vec<Box<dyn AnyWeakMap>>>,
     pub(crate) stress: Cell<u32>,
     pub(crate) verify: Cell<bool>,
+    /// Whether a tenant has a limit (W2).
+    pub(crate) limits_outside: Cell<bool>,
+    /// What the client counted when somebody looked.
+    pub(crate) outside_seen: Cell<usize>,
     /// Garbage is ended where a collection finds it, for comparison.
     pub(crate) sweep_in_pause: Cell<bool>,
     /// Unmarked objects that are examined at once.
@@ -224,6 +228,8 @@ impl Local {
             weak_maps: RefCell::default(),
             stress: Cell::new(0),
             verify: Cell::new(false),
+            limits_outside: Cell::new(false),
+            outside_seen: Cell::new(0),
             sweep_in_pause: Cell::new(false),
             few: Cell::new(FEW),
             client: Cell::new(None),
@@ -237,13 +243,17 @@ impl Local {
 
     /// A tenant with a heap of its own.
     pub(crate) fn add_tenant(&self, name: &str, limit_bytes: usize) -> Rc<Tenant> {
+        if limit_bytes != usize::MAX && !self.limits_outside.replace(true) {
+            self.begin_outside();
+        }
         let heap = self.world.heap(name, limit_bytes);
         let number = heap.id() as usize;
         let placed = self.placement.get().and_then(|placement| {
             // Without address space for pages objects lie in the heap as ever, and `placement` says so.
             placement.space(heap.id(), limit_bytes, self.verify.get())
         });
-        let tenant = Rc::new(Tenant::new(name, heap, &self.growth.get(), placed));
+        let growth = self.growth.get();
+        let tenant = Rc::new(Tenant::new(name, heap, limit_bytes, &growth, placed));
         let mut tenants = self.tenants.borrow_mut();
         let len = tenants.len().max(number + 1);
         tenants.resize_with(len, || None);
@@ -285,6 +295,7 @@ impl Local {
 
     /// Enters another, which `tenants` has.
     pub(crate) fn enter(&self, tenant: *const Tenant) {
+        self.settle_outside();
         self.current.set(tenant);
     }
 
@@ -306,6 +317,9 @@ impl Local {
         if !self.busy.get() {
             self.slice();
             self.cycle(&self.current(), stress > 0);
+            if let Err(error) = self.keep_within() {
+                panic_any(error);
+            }
         }
     }
 

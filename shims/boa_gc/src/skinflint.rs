@@ -149,7 +149,7 @@ pub enum Step {
 pub struct Event {
     /// Why the collection that it belongs to was begun.
     pub reason: Reason,
-    /// Whose it is; of several that are collected together, the first's.
+    /// Whose it is; `all` if several are collected together.
     pub tenant: Rc<str>,
     /// What was done.
     pub step: Step,
@@ -208,7 +208,8 @@ pub struct Observer {
 }
 
 impl Tenant {
-    /// A tenant that may hold `limit_bytes`, free cells included.
+    /// A tenant that may hold `limit_bytes`: free cells included, and, as far as it can be seen in time
+    /// ([`Tenant::within_limit`]), what its objects hold outside by [`set_client_bytes`].
     pub fn new(name: &str, limit_bytes: usize) -> Tenant {
         Tenant {
             heap: local::get().add_tenant(name, limit_bytes),
@@ -227,6 +228,25 @@ impl Tenant {
     /// Collects it alone, at once.
     pub fn collect(&self) {
         local::get().collect_now(std::slice::from_ref(&self.heap), Reason::Asked);
+    }
+
+    /// Whether it, and what it holds outside, is within its limit; collects it if not. This is asked at each 64th
+    /// allocation of an object, too; a client asks where its program can be ended.
+    ///
+    /// # Errors
+    /// It holds more even so. To be asked while it is entered.
+    pub fn within_limit(&self) -> Result<(), OutOfMemory> {
+        let local = local::get();
+        if core::ptr::eq(local.current.get(), Rc::as_ptr(&self.heap)) {
+            local.keep_within()?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that it holds outside by [`set_client_bytes`]; 0 if no tenant has a limit.
+    pub fn outside_bytes(&self) -> usize {
+        local::get().settle_outside();
+        self.heap.outside_bytes()
     }
 
     /// What it holds.
@@ -334,7 +354,9 @@ pub fn place_by(policy: Option<(Strategy, f64)>) {
 
 /// Bytes that objects hold outside of the heaps, as far as somebody knows: their growth makes collections due, too.
 pub fn set_client_bytes(client: Option<fn() -> usize>) {
-    local::get().client.set(client);
+    let local = local::get();
+    local.client.set(client);
+    local.begin_outside();
 }
 
 /// When heaps are collected; holds from the next collection of each on.

@@ -79,6 +79,12 @@ pub(crate) struct Tenant {
     pub(crate) heap: Rc<Heap>,
     free: [[Cell<*mut Head>; CLASSES]; 2],
     pub(crate) free_bytes: Cell<usize>,
+    /// Of objects and what they hold outside (`outside`).
+    pub(crate) limit_bytes: usize,
+    /// Bytes outside, while they are counted.
+    pub(crate) outside: Cell<isize>,
+    /// Collections in a row that made little room.
+    pub(crate) ineffective: Cell<u32>,
     /// By origin: user, system.
     pub(crate) bytes: [Cell<usize>; 2],
     pub(crate) made: Cell<u64>,
@@ -114,6 +120,7 @@ impl Tenant {
     pub(crate) fn new(
         name: &str,
         heap: Rc<Heap>,
+        limit_bytes: usize,
         growth: &Growth,
         placed: Option<Box<Objects>>,
     ) -> Tenant {
@@ -122,6 +129,9 @@ impl Tenant {
             heap,
             free: [const { [const { Cell::new(null_mut()) }; CLASSES] }; 2],
             free_bytes: Cell::new(0),
+            limit_bytes,
+            outside: Cell::new(0),
+            ineffective: Cell::new(0),
             bytes: [Cell::new(0), Cell::new(0)],
             made: Cell::new(0),
             freed: Cell::new(0),

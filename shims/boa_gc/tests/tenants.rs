@@ -385,6 +385,78 @@ fn objects_end_in_the_pause_if_that_is_asked_for() {
     }
 }
 
+thread_local! {
+    /// Bytes outside, as a client counts them.
+    static OUTSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A megabyte outside.
+struct Megabyte;
+
+impl Megabyte {
+    const BYTES: usize = 1 << 20;
+}
+
+impl Drop for Megabyte {
+    fn drop(&mut self) {
+        OUTSIDE.set(OUTSIDE.get() - Megabyte::BYTES);
+    }
+}
+
+#[derive(Trace, Finalize)]
+struct Buffer {
+    #[unsafe_ignore_trace]
+    _bytes: Megabyte,
+}
+
+impl Buffer {
+    fn make() -> Gc<Buffer> {
+        OUTSIDE.set(OUTSIDE.get() + Megabyte::BYTES);
+        Gc::new(Buffer { _bytes: Megabyte })
+    }
+}
+
+#[test]
+fn what_objects_hold_outside_is_part_of_their_tenants_limit() {
+    alone(|| {
+        skinflint::set_client_bytes(Some(|| OUTSIDE.get()));
+        let (one, two) = (Tenant::new("one", 16 << 20), Tenant::new("two", 16 << 20));
+        let kept: Vec<_> = {
+            let _inside = two.enter();
+            (0..10).map(|_| Buffer::make()).collect()
+        };
+        let buffers = std::cell::RefCell::new(Vec::new());
+        let greedy = catch_unwind(AssertUnwindSafe(|| {
+            let _inside = one.enter();
+            for _ in 0..10_000 {
+                buffers.borrow_mut().push(Buffer::make());
+            }
+        }));
+        let payload = greedy.expect_err("ten thousand megabytes");
+        let error = payload.downcast_ref::<OutOfMemory>().expect("its limit");
+        assert_eq!(error.tenant, "one");
+        assert!(error.why.contains("outside"), "{error}");
+        let many = buffers.borrow().len();
+        assert!((16..16 + 128).contains(&many), "{many} buffers");
+        // The other is none the worse, and what it drops while somebody else is entered is its own.
+        assert_eq!(two.outside_bytes(), 10 << 20);
+        {
+            let _inside = one.enter();
+            drop(kept);
+            buffers.borrow_mut().clear();
+            force_collect();
+        }
+        assert_eq!((one.outside_bytes(), two.outside_bytes()), (0, 0));
+        let _inside = two.enter();
+        assert_eq!(two.within_limit(), Ok(()));
+        // Garbage alone never reaches it.
+        for _ in 0..if cfg!(miri) { 100 } else { 10_000 } {
+            drop(Buffer::make());
+        }
+        assert_eq!(two.within_limit(), Ok(()));
+    });
+}
+
 #[test]
 fn a_whole_collection_meets_garbage_that_is_half_ended() {
     alone(|| {

@@ -49,6 +49,11 @@ impl Tenant {
         self.inner.enter()
     }
 
+    /// Whether it is within its limit, with what it holds outside; it is entered. If not: in words.
+    pub fn within_limit(&self) -> Result<(), String> {
+        self.inner.within_limit().map_err(|error| error.to_string())
+    }
+
     /// What it holds.
     pub fn row(&self) -> Option<Row> {
         let row = self.inner.row();
@@ -171,6 +176,7 @@ fn heard(event: &ours::Event) {
         )
     });
     super::note(Event {
+        at_ms: 0.0,
         tenant: event.tenant.to_string(),
         reason: words(&format!("{:?}", event.reason)),
         step: words(&format!("{:?}", event.step)),
