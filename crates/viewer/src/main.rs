@@ -6,6 +6,8 @@
 //!
 //! M1  One answer for each command, begun by its name; what cannot be done is `error: …`, and the program goes on.
 //! M2  An ask of the bus is answered between commands, or between two documents of one.
+//! M3  What `skinflint memory PID --minimize`, `--gc` or `--cc` asks is done on the main thread, as an ask of the bus is;
+//!     each by itself. The socket is the user's alone; without one the viewer says so and runs on.
 //!
 //! It runs on `libskinflint.so` (`skinflint exec -- skinflint-viewer …`, or LD_PRELOAD), as any program.
 //!
@@ -24,7 +26,8 @@ use std::time::{Duration, Instant};
 
 use skinflint_cache::bus::{Bus, Options, resident};
 use skinflint_cache::{Level, Mailbox, Rebuild};
-use skinflint_report::Registry;
+use skinflint_report::desk::Desk;
+use skinflint_report::{Action, Registry};
 
 use host::{Failure, Host};
 
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
 enum Told {
     Command(String),
     Asked,
+    Act(Action, mpsc::SyncSender<String>),
     End,
 }
 
@@ -98,7 +102,7 @@ struct Viewer {
     host: Host,
     bus: Option<Bus>,
     mailbox: Arc<Mailbox>,
-    registry: Registry,
+    registry: &'static Registry,
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -128,8 +132,14 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         bus.join(&mailbox);
         bus.hook_preloaded();
     }
-    let registry = Registry::new();
-    reporters::register(&registry, &host);
+    let registry = skinflint_report::global();
+    reporters::register(registry, &host);
+    offer(registry, &tell);
+    let _desk = Desk::open(registry)
+        .inspect_err(|error| {
+            eprintln!("skinflint-viewer: no socket for `skinflint memory`: {error}")
+        })
+        .ok();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             let _ = tell.send(Told::Command(line));
@@ -147,6 +157,10 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         match told {
             Told::End => break,
             Told::Asked => viewer.serve(),
+            Told::Act(action, done) => {
+                // Who asked may have gone.
+                let _ = done.send(viewer.host.act(action));
+            }
             Told::Command(line) if line.trim() == "quit" => break,
             Told::Command(line) => {
                 let answer = viewer
@@ -158,6 +172,30 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Longest wait for the main thread, which may be viewing something.
+const ACT_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What can be asked of the viewer (M3).
+fn offer(registry: &'static Registry, tell: &mpsc::Sender<Told>) {
+    for action in Action::ALL {
+        // A sender is for one thread at a time.
+        let tell = std::sync::Mutex::new(tell.clone());
+        let work = move || {
+            let (done, is_done) = mpsc::sync_channel(1);
+            let told = tell
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .send(Told::Act(action, done));
+            match told.map(|()| is_done.recv_timeout(ACT_PATIENCE)) {
+                Ok(Ok(said)) => said,
+                Ok(Err(_)) => "it is busy; it will be done after that".into(),
+                Err(_) => "it is ending".into(),
+            }
+        };
+        registry.on(action, "viewer", work).keep();
+    }
 }
 
 fn files(arguments: &Arguments) -> Result<Vec<Vec<u8>>, Failure> {
