@@ -13,15 +13,18 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use skinflint_cache::bus::{Ask, Level};
+use skinflint_cache::bus::{Ask, Level, Listener};
 use skinflint_cache::measure::arc_bytes;
 use skinflint_cache::pictures::Still;
 use skinflint_cache::store::Clock;
 use skinflint_cache::{Cache, Discardable, Discards, HeapBytes, Rebuild};
 use skinflint_gc::Reason;
+use skinflint_gc::cc::{Cc, Cycles, Field};
+use skinflint_gc::counted;
 use skinflint_gc::typed::{Handle, Runtime, Tenant};
+use skinflint_report::Action;
 
 use crate::dom::{self, Node};
 use crate::shelf::Shelf;
@@ -66,6 +69,15 @@ type Name = (u32, u32);
 /// Widths of words, by document and line.
 pub type Metrics = Cache<(Name, u32), Arc<[u16]>>;
 
+counted! {
+    /// What a view of a document hangs together by: a listener that knows its view, which knows the listener.
+    struct Hanger {
+        other: Field<Option<Cc<Hanger>>>,
+        /// What it would show.
+        title: String,
+    }
+}
+
 /// A tenant.
 struct Guest {
     heap: Tenant,
@@ -78,6 +90,8 @@ pub struct Host {
     /// Its heaps.
     pub runtime: Runtime,
     guests: Vec<Guest>,
+    /// Counted values: views and their listeners, which hold each other.
+    cycles: Cycles,
     /// Documents that were viewed.
     pub documents: Arc<Cache<Name, Arc<Document>>>,
     /// Widths of words, by document and line.
@@ -99,6 +113,7 @@ impl Host {
             });
         }
         Ok(Host {
+            cycles: runtime.cycles(),
             runtime,
             guests,
             documents: Cache::named("documents")
@@ -144,8 +159,60 @@ impl Host {
             .collect()
     }
 
+    /// A view and its listener, which are forgotten together and know each other: only a collection of cycles has them.
+    fn hang(&self, tenant: u32, id: u32) {
+        let view = self.cycles.cc(Hanger {
+            other: Field::new(None),
+            title: format!("document {id} of tenant {tenant}"),
+        });
+        let listener = self.cycles.cc(Hanger {
+            other: Field::new(Some(view.clone())),
+            title: format!("listens to {}", view.title),
+        });
+        *view.other.borrow_mut() = Some(listener);
+    }
+
+    /// Does one of the three things that a user can ask for, and says what came of it. Each leaves the others undone.
+    pub fn act(&mut self, action: Action) -> String {
+        match action {
+            Action::Minimize => {
+                let ask = Ask {
+                    level: Level::Critical,
+                    wanted_bytes: 0,
+                    until: Instant::now() + Duration::from_secs(5),
+                    waiting: Default::default(),
+                };
+                let images = self.images.release(ask);
+                let caches = self.metrics.clear() + self.documents.clear();
+                let rest = self.release(ask);
+                format!(
+                    "dropped {images} bytes of images, {caches} of caches, {rest} of heaps and databases"
+                )
+            }
+            Action::Gc => {
+                let before = self.gc_bytes();
+                match self.runtime.collect_all(Reason::Pressure) {
+                    Ok(()) => {
+                        let freed = before.saturating_sub(self.gc_bytes());
+                        format!("freed {freed} of {before} bytes of objects")
+                    }
+                    Err(_) => "a closure of a tenant is running; ask again".into(),
+                }
+            }
+            Action::Cc => format!("destroyed {} values in cycles", self.cycles.collect()),
+        }
+    }
+
+    fn gc_bytes(&self) -> usize {
+        let rows = self.runtime.rows();
+        rows.iter().map(|row| row.holds.cell_bytes).sum()
+    }
+
     /// Shows a document: everything that is needed for it is there afterwards. A checksum of what was shown.
     pub fn view(&mut self, tenant: u32, id: u32) -> Result<u64, Failure> {
+        if (tenant as usize) < self.guests.len() {
+            self.hang(tenant, id);
+        }
         let guest = self
             .guests
             .get_mut(tenant as usize)

@@ -6,9 +6,9 @@
 //!
 //! M1  One answer for each command, begun by its name; what cannot be done is `error: …`, and the program goes on.
 //! M2  An ask of the bus is answered between commands, or between two documents of one.
-//!
 //! M3  With `--memory`, `skinflint memory` and `skinflint run --dark-matter` can ask it: heaps say what they hold
-//!     after each command, since only the main thread may look at them.
+//!     after each command, since only the main thread may look at them; and what `--minimize`, `--gc` or `--cc` asks is
+//!     done there, as an ask of the bus is, each by itself. The socket is the user's alone.
 //!
 //! It runs on `libskinflint.so` (`skinflint exec -- skinflint-viewer …`, or LD_PRELOAD), as any program.
 //!
@@ -31,7 +31,7 @@ use skinflint_cache::bus::{Bus, Options, resident};
 use skinflint_cache::{Level, Mailbox, Rebuild};
 use skinflint_report::desk::Desk;
 use skinflint_report::published::Published;
-use skinflint_report::{Measurement, Registry};
+use skinflint_report::{Action, Measurement, Registry};
 
 use host::{Failure, Host};
 
@@ -115,6 +115,7 @@ fn main() -> ExitCode {
 enum Told {
     Command(String),
     Asked,
+    Act(Action, mpsc::SyncSender<String>),
     End,
 }
 
@@ -160,6 +161,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let heaps = Arc::new(Published::new("heaps"));
     registry.add_shared("heaps", Arc::clone(&heaps) as _).keep();
     let _planted = arguments.plant.then(|| planted::plant(registry));
+    offer(registry, &tell);
     let _desk = match arguments.memory {
         true => Some(Desk::open(registry)?),
         false => None,
@@ -183,6 +185,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         match told {
             Told::End => break,
             Told::Asked => viewer.serve(),
+            Told::Act(action, done) => {
+                // Who asked may have gone.
+                let said = viewer.host.act(action);
+                viewer.publish();
+                let _ = done.send(said);
+            }
             Told::Command(line) if line.trim() == "quit" => break,
             Told::Command(line) => {
                 let answer = viewer
@@ -195,6 +203,30 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Longest wait for the main thread, which may be viewing something.
+const ACT_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What can be asked of the viewer (M3).
+fn offer(registry: &'static Registry, tell: &mpsc::Sender<Told>) {
+    for action in Action::ALL {
+        // A sender is for one thread at a time.
+        let tell = std::sync::Mutex::new(tell.clone());
+        let work = move || {
+            let (done, is_done) = mpsc::sync_channel(1);
+            let told = tell
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .send(Told::Act(action, done));
+            match told.map(|()| is_done.recv_timeout(ACT_PATIENCE)) {
+                Ok(Ok(said)) => said,
+                Ok(Err(_)) => "it is busy; it will be done after that".into(),
+                Err(_) => "it is ending".into(),
+            }
+        };
+        registry.on(action, "viewer", work).keep();
+    }
 }
 
 fn files(arguments: &Arguments) -> Result<Vec<Vec<u8>>, Failure> {

@@ -284,6 +284,47 @@ fn a_limit_that_kills_it_without_the_bus_does_not_with_it() {
     lives.ask("events");
 }
 
+/// Minimize, GC and CC, as `skinflint memory PID` and its page ask for them: over the socket, each doing its own.
+#[test]
+fn what_a_user_can_ask_for_is_done_each_by_itself() {
+    use skinflint_report::desk::{self, Answer};
+    let folder = folder();
+    let mut viewer = Viewer::start(folder.path(), &["--memory", "--documents", "4"], None);
+    let shown = viewer.ask("view-all");
+    let pid = viewer.child.id();
+    let socket = desk::folder().join(format!("{pid}.report"));
+    let act = |action: &str| match desk::ask(&socket, pid, action) {
+        Ok(Answer::Done(said)) => said,
+        other => panic!("{action}: {other:?}"),
+    };
+    // The number that follows a word.
+    let after = |said: &str, word: &str| -> u64 {
+        let rest =
+            &said[said.find(word).unwrap_or_else(|| panic!("{word}: {said}")) + word.len()..];
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    let held = viewer.resident();
+    // 16 documents were viewed: a view and a listener of each.
+    let said = act("cc");
+    assert_eq!(after(&said, "destroyed "), 32, "{said}");
+    assert_eq!(after(&act("cc"), "destroyed "), 0, "they are gone");
+    let said = act("gc");
+    assert!(said.contains("bytes of objects"), "{said}");
+    let kept = viewer.resident();
+    assert!(
+        kept > held / 2,
+        "neither drops what caches hold: {held}, {kept}"
+    );
+    let said = act("minimize");
+    assert!(
+        after(&said, "dropped ") > 0 && after(&said, "images, ") > 0,
+        "{said}"
+    );
+    let left = viewer.resident();
+    assert!(left < kept / 2, "{kept}, then {left}: {said}");
+    assert_eq!(viewer.ask("view-all"), shown, "built again, it is the same");
+}
+
 #[test]
 fn what_it_cannot_do_it_says() {
     let folder = folder();
