@@ -147,6 +147,7 @@
 //!
 //! Not here: clients that must collect in the middle of things (they use the core: `collect`, `conservative`).
 
+mod ephemeron;
 mod look;
 mod object;
 mod pointer;
@@ -154,6 +155,7 @@ mod std_types;
 mod tenant;
 mod trace;
 
+pub use ephemeron::Ephemeron;
 pub use pointer::{Gc, Locked, LockedMut, Slot, Sys, Weak};
 pub use tenant::{Cross, Cx, Ended, Foreign, Handle, Row, Runtime, Survivors, Tenant};
-pub use trace::{Edge, Family, FieldParts, Sent, Static, System, Trace};
+pub use trace::{Edge, Family, FieldParts, Pointer, Sent, Static, System, Trace};

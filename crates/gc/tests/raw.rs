@@ -405,3 +405,15 @@ fn objects_of_any_size() {
     heap.shrink();
     assert_eq!(heap.holds().held_bytes, 0);
 }
+
+/// The example of a whole client holds what it says.
+#[cfg(all(not(miri), target_arch = "x86_64"))]
+#[path = "../examples/core.rs"]
+#[allow(dead_code)] // Its main.
+mod example;
+
+#[cfg(all(not(miri), target_arch = "x86_64"))]
+#[test]
+fn the_example_of_a_client_runs() {
+    example::run();
+}

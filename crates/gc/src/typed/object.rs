@@ -9,9 +9,12 @@
 //! B1  Every field is told: the fields that are written are the ones that are traced.
 //! B2  `Drop` for the type is a compile error (F3).
 //!
-//! Not here: generic types; they implement [`Trace`](super::Trace) by hand.
+//! B3  What is not understood is said in words, not by "no rules expected the token".
+//!
+//! Not here: types with parameters; they implement [`Trace`](super::Trace) by hand.
 
-/// Declares a struct, or an enum of empty and one-field variants, whose values may lie in a heap.
+/// Declares a struct or an enum whose values may lie in a heap: structs with named fields, or with up to six without
+/// names; variants that are empty, have up to six fields without names, or named fields.
 ///
 /// The brand is written `'gc` (any name will do), and every field must be [`Trace`](crate::typed::Trace).
 /// `object! { system struct … }` makes one that may lie in the shared heap, too.
@@ -30,11 +33,29 @@
 /// }
 ///
 /// let tenant = Runtime::default().tenant("a", usize::MAX);
+/// object! { struct Pair<'gc>(pub Gc<'gc, List<'gc>>, pub u32); }
+/// object! {
+///     enum Term<'gc> { Nil, Cons(Gc<'gc, u64>, Gc<'gc, Term<'gc>>), Call { of: Gc<'gc, Term<'gc>>, with: Vec<Value<'gc>> } }
+/// }
+///
 /// tenant.enter(|cx| {
 ///     let list = cx.alloc(List { items: Locked::default(), owner: Slot::new(None) }).unwrap();
 ///     list.items.borrow_mut(cx).extend([Value::Nil, Value::Number(1.5), Value::List(list)]);
 ///     assert_eq!(list.items.borrow().len(), 3);
+///     let pair = cx.alloc(Pair(list, 3)).unwrap();
+///     assert_eq!((pair.0.items.borrow().len(), pair.1), (3, 3));
+///     let nil = cx.alloc(Term::Nil).unwrap();
+///     let cons = Term::Cons(cx.alloc(1).unwrap(), nil);
+///     let call = Term::Call { of: cx.alloc(cons).unwrap(), with: vec![Value::List(list)] };
+///     cx.alloc(call).unwrap();
 /// });
+/// ```
+///
+/// It knows no type parameters (and says so): write the type once for each, or implement [`Trace`](crate::typed::Trace).
+///
+/// ```compile_fail
+/// # use skinflint_gc::{object, typed::{Gc, Slot, Trace}};
+/// object! { struct List<'gc, T: Trace> { first: T, rest: Slot<Gc<'gc, List<'gc, T>>> } }
 /// ```
 #[macro_export]
 macro_rules! object {
@@ -43,7 +64,71 @@ macro_rules! object {
     }) => {
         $(#[$meta])*
         $vis struct $name<$gc> { $($(#[$fmeta])* $fvis $field: $type),* }
+        $crate::object!(@struct $name $gc [$($field: $type),*]);
+    };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident<$gc:lifetime>(
+        $(#[$m0:meta])* $v0:vis $t0:ty $(, $(#[$m1:meta])* $v1:vis $t1:ty $(, $(#[$m2:meta])* $v2:vis $t2:ty $(, $(#[$m3:meta])* $v3:vis $t3:ty $(, $(#[$m4:meta])* $v4:vis $t4:ty $(, $(#[$m5:meta])* $v5:vis $t5:ty )?)?)?)?)? $(,)?
+    ) $(;)?) => {
+        $(#[$meta])*
+        $vis struct $name<$gc>($(#[$m0])* $v0 $t0 $(, $(#[$m1])* $v1 $t1 $(, $(#[$m2])* $v2 $t2 $(, $(#[$m3])* $v3 $t3 $(, $(#[$m4])* $v4 $t4 $(, $(#[$m5])* $v5 $t5 )?)?)?)?)?);
+        $crate::object!(@struct $name $gc [0: $t0 $(, 1: $t1 $(, 2: $t2 $(, 3: $t3 $(, 4: $t4 $(, 5: $t5 )?)?)?)?)?]);
+    };
+    ($(#[$meta:meta])* system $vis:vis struct $name:ident<$gc:lifetime> {
+        $($(#[$fmeta:meta])* $fvis:vis $field:ident: $type:ty),* $(,)?
+    }) => {
+        $crate::object! {
+            $(#[$meta])* $vis struct $name<$gc> { $($(#[$fmeta])* $fvis $field: $type),* }
+        }
 
+        // SAFETY: every field is so.
+        unsafe impl<$gc> $crate::typed::System for $name<$gc> where $($type: $crate::typed::System),* {}
+    };
+    ($(#[$meta:meta])* $vis:vis enum $name:ident<$gc:lifetime> {
+        $($(#[$vmeta:meta])* $variant:ident
+            $(($t0:ty $(, $t1:ty $(, $t2:ty $(, $t3:ty $(, $t4:ty $(, $t5:ty )?)?)?)?)? $(,)?))?
+            $({ $($(#[$fmeta:meta])* $field:ident: $type:ty),* $(,)? })?
+        ),* $(,)?
+    }) => {
+        $(#[$meta])*
+        $vis enum $name<$gc> {
+            $($(#[$vmeta])* $variant
+                $(($t0 $(, $t1 $(, $t2 $(, $t3 $(, $t4 $(, $t5 )?)?)?)?)?))?
+                $({ $($(#[$fmeta])* $field: $type),* })?
+            ),*
+        }
+
+        // SAFETY: B1, B2.
+        unsafe impl<$gc> $crate::typed::Trace for $name<$gc> {
+            const EDGES: bool = false
+                $($(|| <$t0 as $crate::typed::Trace>::EDGES $(|| <$t1 as $crate::typed::Trace>::EDGES $(|| <$t2 as $crate::typed::Trace>::EDGES $(|| <$t3 as $crate::typed::Trace>::EDGES $(|| <$t4 as $crate::typed::Trace>::EDGES $(|| <$t5 as $crate::typed::Trace>::EDGES )?)?)?)?)?)? $($(|| <$type as $crate::typed::Trace>::EDGES)*)?)*;
+            const FINALIZE: $crate::Finalize = $crate::Finalize::Nothing
+                $($(.and(<$t0 as $crate::typed::Trace>::FINALIZE) $(.and(<$t1 as $crate::typed::Trace>::FINALIZE) $(.and(<$t2 as $crate::typed::Trace>::FINALIZE) $(.and(<$t3 as $crate::typed::Trace>::FINALIZE) $(.and(<$t4 as $crate::typed::Trace>::FINALIZE) $(.and(<$t5 as $crate::typed::Trace>::FINALIZE) )?)?)?)?)?)? $($(.and(<$type as $crate::typed::Trace>::FINALIZE))*)?)*;
+            #[inline]
+            #[allow(unused_variables, irrefutable_let_patterns)]
+            fn trace(&self, tracer: &mut $crate::Tracer) {
+                $(
+                    $(if let $name::$variant(part, ..) = self { <$t0 as $crate::typed::Trace>::trace(part, tracer); } $(if let $name::$variant(_, part, ..) = self { <$t1 as $crate::typed::Trace>::trace(part, tracer); } $(if let $name::$variant(_, _, part, ..) = self { <$t2 as $crate::typed::Trace>::trace(part, tracer); } $(if let $name::$variant(_, _, _, part, ..) = self { <$t3 as $crate::typed::Trace>::trace(part, tracer); } $(if let $name::$variant(_, _, _, _, part, ..) = self { <$t4 as $crate::typed::Trace>::trace(part, tracer); } $(if let $name::$variant(_, _, _, _, _, part, ..) = self { <$t5 as $crate::typed::Trace>::trace(part, tracer); } )?)?)?)?)?)?
+                    $($(if let $name::$variant { $field: part, .. } = self {
+                        <$type as $crate::typed::Trace>::trace(part, tracer);
+                    })*)?
+                )*
+            }
+            #[allow(unused_variables, irrefutable_let_patterns)]
+            fn name_edges(&self, tracer: &mut $crate::Tracer) {
+                $(
+                    $(if let $name::$variant(part, ..) = self { if false $(|| !stringify!($t1).is_empty())? { tracer.named("0", |tracer| <$t0 as $crate::typed::Trace>::name_edges(part, tracer)); } else { <$t0 as $crate::typed::Trace>::name_edges(part, tracer); } } $(if let $name::$variant(_, part, ..) = self { tracer.named("1", |tracer| <$t1 as $crate::typed::Trace>::name_edges(part, tracer)); } $(if let $name::$variant(_, _, part, ..) = self { tracer.named("2", |tracer| <$t2 as $crate::typed::Trace>::name_edges(part, tracer)); } $(if let $name::$variant(_, _, _, part, ..) = self { tracer.named("3", |tracer| <$t3 as $crate::typed::Trace>::name_edges(part, tracer)); } $(if let $name::$variant(_, _, _, _, part, ..) = self { tracer.named("4", |tracer| <$t4 as $crate::typed::Trace>::name_edges(part, tracer)); } $(if let $name::$variant(_, _, _, _, _, part, ..) = self { tracer.named("5", |tracer| <$t5 as $crate::typed::Trace>::name_edges(part, tracer)); } )?)?)?)?)?)?
+                    $($(if let $name::$variant { $field: part, .. } = self {
+                        tracer.named(stringify!($field), |tracer| {
+                            <$type as $crate::typed::Trace>::name_edges(part, tracer);
+                        });
+                    })*)?
+                )*
+            }
+        }
+
+        $crate::object!(@rest $name);
+    };
+    (@struct $name:ident $gc:lifetime [$($field:tt: $type:ty),*]) => {
         // SAFETY: B1, B2.
         unsafe impl<$gc> $crate::typed::Trace for $name<$gc> {
             const EDGES: bool = false $(|| <$type as $crate::typed::Trace>::EDGES)*;
@@ -75,44 +160,6 @@ macro_rules! object {
 
         $crate::object!(@rest $name);
     };
-    ($(#[$meta:meta])* system $vis:vis struct $name:ident<$gc:lifetime> {
-        $($(#[$fmeta:meta])* $fvis:vis $field:ident: $type:ty),* $(,)?
-    }) => {
-        $crate::object! {
-            $(#[$meta])* $vis struct $name<$gc> { $($(#[$fmeta])* $fvis $field: $type),* }
-        }
-
-        // SAFETY: every field is so.
-        unsafe impl<$gc> $crate::typed::System for $name<$gc> where $($type: $crate::typed::System),* {}
-    };
-    ($(#[$meta:meta])* $vis:vis enum $name:ident<$gc:lifetime> {
-        $($(#[$vmeta:meta])* $variant:ident $(($type:ty))?),* $(,)?
-    }) => {
-        $(#[$meta])*
-        $vis enum $name<$gc> { $($(#[$vmeta])* $variant $(($type))?),* }
-
-        // SAFETY: B1, B2.
-        unsafe impl<$gc> $crate::typed::Trace for $name<$gc> {
-            const EDGES: bool = false $($(|| <$type as $crate::typed::Trace>::EDGES)?)*;
-            const FINALIZE: $crate::Finalize = $crate::Finalize::Nothing
-                $($(.and(<$type as $crate::typed::Trace>::FINALIZE))?)*;
-            #[inline]
-            #[allow(unused_variables, irrefutable_let_patterns)]
-            fn trace(&self, tracer: &mut $crate::Tracer) {
-                $($(if let $name::$variant(part) = self {
-                    <$type as $crate::typed::Trace>::trace(part, tracer);
-                })?)*
-            }
-            #[allow(unused_variables, irrefutable_let_patterns)]
-            fn name_edges(&self, tracer: &mut $crate::Tracer) {
-                $($(if let $name::$variant(part) = self {
-                    <$type as $crate::typed::Trace>::name_edges(part, tracer);
-                })?)*
-            }
-        }
-
-        $crate::object!(@rest $name);
-    };
     (@rest $name:ident) => {
         impl $crate::typed::Family for $name<'static> {
             type At<'gc> = $name<'gc>;
@@ -125,5 +172,38 @@ macro_rules! object {
             impl<T: ::core::ops::Drop> HasNoDrop for T {}
             impl HasNoDrop for $name<'_> {}
         };
+    };
+    // B3.
+    ($(#[$meta:meta])* $vis:vis struct $name:ident<$gc:lifetime, $($rest:tt)*) => {
+        $crate::object!(@parameters $name);
+    };
+    ($(#[$meta:meta])* $vis:vis enum $name:ident<$gc:lifetime, $($rest:tt)*) => {
+        $crate::object!(@parameters $name);
+    };
+    (@parameters $name:ident) => {
+        compile_error!(concat!(
+            "object! knows no parameters but the brand: write `", stringify!($name),
+            "<'gc>` once for each type that it is wanted for, or implement `Trace` by hand (its # Safety says how)"
+        ));
+    };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident $($rest:tt)*) => {
+        $crate::object!(@shape $name);
+    };
+    ($(#[$meta:meta])* $vis:vis enum $name:ident $($rest:tt)*) => {
+        $crate::object!(@shape $name);
+    };
+    (@shape $name:ident) => {
+        compile_error!(concat!(
+            "object! takes `struct ", stringify!($name), "<'gc> { field: Type, … }`, `struct ", stringify!($name),
+            "<'gc>(Type, …);` with one to six fields, and `enum ", stringify!($name),
+            "<'gc> { Empty, Some(Type, …), Named { field: Type, … } }`, with the brand and without a where clause; \
+             a value without edges needs no object!: it lies in a heap as `Static(value)` or `Sent(value)`"
+        ));
+    };
+    ($($other:tt)*) => {
+        compile_error!(
+            "object! declares one struct or enum with a brand, `struct Name<'gc> { … }`; \
+             `system` may stand before a struct with named fields"
+        );
     };
 }

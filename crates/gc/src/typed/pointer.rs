@@ -20,7 +20,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use super::tenant::Cx;
-use super::trace::{Edge, System, Trace};
+use super::trace::{Edge, Pointer, System, Trace};
 use crate::kind::Finalize;
 use crate::mark::{Tracer, WeakCell};
 use crate::world::Shared;
@@ -99,6 +99,8 @@ macro_rules! pointer {
             }
         }
 
+        impl<T> Pointer for $name<'_, T> {}
+
         // SAFETY: that is what it is.
         unsafe impl<'gc, T> Edge<'gc> for $name<'gc, T> {
             #[inline]
@@ -158,12 +160,17 @@ unsafe impl<T> Trace for Weak<'_, T> {
 /// A pointer, or none, that changes.
 pub struct Slot<P>(Cell<Option<P>>);
 
-impl<P: Copy> Slot<P> {
+impl<P> Slot<P> {
     /// One that holds `pointer`.
-    pub fn new(pointer: Option<P>) -> Slot<P> {
+    pub fn new(pointer: Option<P>) -> Slot<P>
+    where
+        P: Pointer,
+    {
         Slot(Cell::new(pointer))
     }
+}
 
+impl<P: Copy> Slot<P> {
     /// What it holds.
     #[inline]
     pub fn get(&self) -> Option<P> {
@@ -184,7 +191,7 @@ impl<P: Copy> Slot<P> {
 }
 
 // SAFETY: J1: what it holds is told.
-unsafe impl<P: Trace + Copy> Trace for Slot<P> {
+unsafe impl<P: Pointer> Trace for Slot<P> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Nothing;
     #[inline]
@@ -201,7 +208,7 @@ unsafe impl<P: Trace + Copy> Trace for Slot<P> {
 }
 
 // SAFETY: as what it holds.
-unsafe impl<P: System + Copy> System for Slot<P> {}
+unsafe impl<P: System + Pointer> System for Slot<P> {}
 
 /// A value that changes, checked as it runs.
 #[derive(Default)]

@@ -17,6 +17,13 @@ use crate::kind::{Finalize, Kind, Origin};
 use crate::layout::ARENA_BYTES;
 use crate::mark::Tracer;
 
+/// A pointer that a [`Slot`](super::Slot) can hold: [`Gc`](super::Gc) and [`Sys`](super::Sys).
+#[diagnostic::on_unimplemented(
+    message = "a `Slot` holds a `Gc` or a `Sys`, not a `{Self}`",
+    note = "what else changes is in a `Locked`: `Locked<Option<Weak<…>>>`, `Locked<Option<Cross<…>>>`"
+)]
+pub trait Pointer: Trace + Copy {}
+
 /// A value that may lie in a heap. [`object!`](crate::object) implements it.
 ///
 /// # Safety
@@ -24,6 +31,11 @@ use crate::mark::Tracer;
 /// [`Slot`](super::Slot), [`Locked`](super::Locked) or [`Field`](crate::cc::Field), which have barriers; and its own
 /// `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it
 /// on another thread is sound.
+#[diagnostic::on_unimplemented(
+    message = "a `{Self}` cannot lie in a heap: nobody knows its edges",
+    note = "declare it with `object!`; a value without edges goes in as `Static(value)`, or `Sent(value)` if any thread \
+            may drop it; an edge that changes is a `Slot` or in a `Locked`, not in a `Cell` or `RefCell`"
+)]
 pub unsafe trait Trace {
     /// Whether it may have edges. `false`: `trace` is never called.
     const EDGES: bool;
