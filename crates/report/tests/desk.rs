@@ -212,7 +212,7 @@ fn a_process_in_a_namespace_of_its_own_has_the_number_that_it_has_here() {
     assert_ne!(pid, 1);
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it");
     assert!(status.contains(&format!("NSpid:\t{pid}\t1")), "{status}");
-    assert_eq!(desk::sockets_of(pid), [path.clone()]);
+    assert_eq!(desk::sockets_of(pid), std::slice::from_ref(&path));
     assert!(!desk::sockets_of(1).contains(&path));
     assert!(desk::ask(&path, pid, "gc").is_ok());
     drop(child.stdin.take());
