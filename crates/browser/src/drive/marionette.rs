@@ -25,6 +25,8 @@ use crate::plan::Kind;
 
 const LONGEST: usize = 64 << 20;
 const CALL: Duration = Duration::from_secs(60);
+/// A browser that is just starting on a busy machine took longer than a minute to answer for the first time.
+const START: Duration = Duration::from_secs(150);
 const SLACK: Duration = Duration::from_secs(20);
 
 /// A connection.
@@ -51,7 +53,7 @@ impl Marionette {
             version: None,
             load_limit: None,
         };
-        let hello = marionette.message(CALL)?;
+        let hello = marionette.message(START)?;
         if hello["marionetteProtocol"] != 3 {
             bail!("{endpoint}: says {hello}, not Marionette of protocol 3");
         }
@@ -59,7 +61,7 @@ impl Marionette {
             "WebDriver:NewSession",
             json!({"capabilities": {"alwaysMatch": {
             "unhandledPromptBehavior": "dismiss", "pageLoadStrategy": "normal"}}}),
-            CALL,
+            START,
         )?;
         let says = |key: &str| {
             session["capabilities"][key]
