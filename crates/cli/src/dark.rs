@@ -288,7 +288,9 @@ fn living(
             let mut gone = |block: &Block| went.insert((block.addr, block.serial));
             match act {
                 Act::Acquire { block, .. } => came.push((block.addr, context.key.usable)),
-                Act::Release { block, .. } => drop(gone(block)),
+                Act::Release { block, .. } => {
+                    gone(block);
+                }
                 Act::Regrow { old, new } => {
                     gone(old);
                     came.push((new.addr, context.key.usable));
@@ -332,5 +334,5 @@ fn blocks_of(ledger: &Ledger, site_of: &HashMap<u32, u32>) -> Vec<(LiveBlock, u3
         };
         Some((live, block.serial))
     };
-    ledger.live_blocks().filter_map(|one| block(&one)).collect()
+    ledger.live_blocks().filter_map(block).collect()
 }
