@@ -291,6 +291,32 @@ print('ok')
 ";
 
 #[test]
+fn our_allocator_where_the_runtime_folder_was_never_made() {
+    let bench = Bench::new();
+    let library = format!("--lib={}", tool::allocator().display());
+    let mut command = bench.skinflint(["exec", &library, "--memory", "--", "python3", "-c", WAITS]);
+    command.env("XDG_RUNTIME_DIR", bench.path("never-made"));
+    let mut running = Running::start(command);
+    running.line();
+    let pid = running.pid.to_string();
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let done = bench.tool(["memory", &pid, "--json"]);
+        if amount(&done.stdout, "heap-allocated").is_some() {
+            break;
+        }
+        assert!(Instant::now() < until, "no socket: {done:#?}");
+    }
+    // It is in the other place, and goes with the program.
+    // SAFETY: no memory is involved.
+    let usual = format!("/tmp/skinflint-{}/{pid}.heap", unsafe { libc::geteuid() });
+    assert!(Path::new(&usual).exists(), "{usual}");
+    let done = running.finish(PATIENCE);
+    assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
+    assert!(!Path::new(&usual).exists(), "{usual}");
+}
+
+#[test]
 fn a_program_on_our_allocator_and_what_it_sees_of_it() {
     let bench = Bench::new();
     let mut plain = bench.command("python3");
