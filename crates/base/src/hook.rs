@@ -42,6 +42,10 @@ pub fn giver() -> Option<&'static Giver> {
 }
 
 /// Usable bytes of a block; 0: nobody here knows it. Cost: one load, and the answer.
+#[expect(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "any address may be asked about (H1)"
+)]
 #[inline]
 #[expect(
     clippy::not_unsafe_ptr_arg_deref,
