@@ -174,7 +174,9 @@ impl Driven<'_> {
     fn answer(&mut self, line: &str) {
         let request: Request = match serde_json::from_str(line) {
             Ok(request) => request,
-            Err(error) => return say_value(&json!({"id": null, "error": format!("not a request: {error}")})),
+            Err(error) => {
+                return say_value(&json!({"id": null, "error": format!("not a request: {error}")}));
+            }
         };
         let id = request.id;
         match self.act(request) {
@@ -245,8 +247,9 @@ impl Driven<'_> {
         if let Some(known) = self.programs.get(file) {
             return Ok(known.clone());
         }
-        let text = std::fs::read(file)
-            .with_context(|| format!("{}: cannot be read; name a JavaScript file", file.display()))?;
+        let text = std::fs::read(file).with_context(|| {
+            format!("{}: cannot be read; name a JavaScript file", file.display())
+        })?;
         let program = Rc::new(Program {
             path: file.to_owned(),
             text,
