@@ -373,20 +373,18 @@ mod tests {
         gz.finish().expect("room")
     }
 
-    /// A request.
-    fn ask(id: &str, method: &str, more: &str) -> Vec<u8> {
-        let block = format!("{method} / HTTP/1.1\r\nHost: a.example\r\n{more}\r\n");
-        let kind = "Content-Type: application/http\r\n";
-        record_of("request", id, kind, block.as_bytes())
-    }
-
-    /// The head of an answer.
-    fn uri(url: &str, more: &str) -> String {
-        format!("{HTTP}WARC-Target-URI: {url}\r\n{more}")
-    }
-
-    #[test]
-    fn pairs_chunks_encodings_and_revisits() {
+    /// A page in chunks, a packed script that it asks for, HEAD and POST, two revisits, and what is passed over.
+    fn by_hand() -> Vec<u8> {
+        let uri = |url: &str, more: &str| format!("{HTTP}WARC-Target-URI: {url}\r\n{more}");
+        let ask = |id: &str, method: &str, more: &str| {
+            let block = format!("{method} / HTTP/1.1\r\nHost: a.example\r\n{more}\r\n");
+            record_of(
+                "request",
+                id,
+                "Content-Type: application/http\r\n",
+                block.as_bytes(),
+            )
+        };
         let mut page =
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
                 .to_vec();
@@ -398,7 +396,7 @@ mod tests {
         let again = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
         let to = |id: &str| format!("WARC-Concurrent-To: <{id}>\r\n");
         let digest = "WARC-Payload-Digest: sha1:A\r\n";
-        let file = [
+        [
             record_of("warcinfo", "i", "", b"software: by hand\r\n"),
             ask("q1", "GET", ""),
             record_of(
@@ -453,8 +451,12 @@ mod tests {
                 b"png",
             ),
         ]
-        .concat();
-        let found = read(&file).expect("sound").all;
+        .concat()
+    }
+
+    #[test]
+    fn pairs_chunks_encodings_and_revisits() {
+        let found = read(&by_hand()).expect("sound").all;
         let said: Vec<(&str, &str, bool)> = found
             .iter()
             .map(|e| {
