@@ -227,6 +227,7 @@ js-engine-test: js-deps
 screenshots: demo browser-deps
 	@mkdir -p docs/screenshots
 	timeout 300 node $(BROWSER)/screenshots.mjs $(DEMO)/sqlite3.html docs/screenshots
+	timeout 300 node $(BROWSER)/memory_screenshots.mjs $(RELEASE)/skinflint "/usr/bin/python3 $(BROWSER)/grows.py" docs/screenshots
 
 # The drop-in's contract and real programs on it, in their long forms (about half an hour).
 contract-test-long: test-deps
