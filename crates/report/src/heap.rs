@@ -11,13 +11,14 @@
 //!     shows, and what is found once is not looked for again.
 //! A2  glibc's figures are believed only if its `malloc` is the one that calls reach. Our recorder in front of it only
 //!     passes calls on, and says who is beneath.
-//! A3  Nothing here allocates, so that the figures are those of before (`registry`, R1).
+//! A3  Nothing here allocates (but once, where a stub hides who has `malloc`), so that the figures are those of before
+//!     (`registry`, R1).
 //! A4  `heap-allocated` is of live blocks, whatever is resident of them; `heap-overhead` is what is resident beside
 //!     them, except glibc's, which cannot say and gives what is mapped.
 //!
 //! Not here: what the figures mean in the allocator (`alloc::stats`), other heaps.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use skinflint_base::hook::{self, Giver};
@@ -60,6 +61,82 @@ fn object_of(address: *const c_void) -> usize {
     }
 }
 
+/// Whether it is a stub: a program that was linked to a fixed place and takes a function's address has one of that name,
+/// which stands for whoever has the function (Debian's python3, for `malloc`).
+fn is_stub(address: *const c_void) -> bool {
+    unsafe extern "C" {
+        fn dladdr1(
+            a: *const c_void,
+            info: *mut libc::Dl_info,
+            more: *mut *mut c_void,
+            flags: c_int,
+        ) -> c_int;
+    }
+    const RTLD_DL_SYMENT: c_int = 1;
+    // SAFETY: a structure of pointers; all zero is one.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let mut entry: *mut c_void = std::ptr::null_mut();
+    // SAFETY: any address may be asked about; the entry is a symbol of a loaded object, if there is one.
+    let entry = unsafe {
+        match dladdr1(address, &mut info, &mut entry, RTLD_DL_SYMENT) {
+            0 => None,
+            _ => entry.cast::<libc::Elf64_Sym>().as_ref(),
+        }
+    };
+    // Undefined, and yet it has an address.
+    entry.is_some_and(|entry| entry.st_shndx == 0)
+}
+
+/// Files of all loaded objects but the program itself, in the order in which names are looked up.
+fn loaded() -> Vec<CString> {
+    unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
+        // SAFETY: the loader's structure, and the list below.
+        let (info, names) = unsafe { (&*info, &mut *names.cast::<Vec<CString>>()) };
+        if !info.dlpi_name.is_null() {
+            // SAFETY: a C string of the loader's.
+            names.push(unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned());
+        }
+        0
+    }
+    let mut names: Vec<CString> = Vec::new();
+    // SAFETY: the callback has the type asked for, and the list outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut names).cast()) };
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// The object that has the function itself, where `look_up` found a stub.
+fn behind_stub(name: &CStr) -> usize {
+    for file in loaded() {
+        // SAFETY: C strings; with RTLD_NOLOAD nothing is loaded that was not, and the count goes back.
+        unsafe {
+            let handle = libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if handle.is_null() {
+                continue;
+            }
+            let found = libc::dlsym(handle, name.as_ptr());
+            libc::dlclose(handle);
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            // What it depends on is looked through as well: its turn comes.
+            if !found.is_null()
+                && libc::dladdr(found, &mut info) != 0
+                && CStr::from_ptr(info.dli_fname) == file.as_c_str()
+            {
+                return info.dli_fbase.addr();
+            }
+        }
+    }
+    0
+}
+
+/// The object whose `malloc` calls reach.
+fn of_malloc(found: *const c_void) -> usize {
+    match is_stub(found) {
+        true => behind_stub(c"malloc"),
+        false => object_of(found),
+    }
+}
+
 /// The allocator of ours that is linked into the program, if the program's blocks are its own.
 pub fn linked() -> Option<&'static Giver> {
     let giver = hook::giver()?;
@@ -77,13 +154,13 @@ fn served() -> Served {
         }
         let recorder = look_up(c"skinflint_beneath");
         let is_recorded =
-            !recorder.is_null() && object_of(recorder) == object_of(look_up(c"malloc"));
+            !recorder.is_null() && object_of(recorder) == of_malloc(look_up(c"malloc"));
         let look_up = |name: &CStr| match is_recorded {
             // SAFETY: the recorder's, which has this type; and a C string.
             true => unsafe { std::mem::transmute::<*mut c_void, Beneath>(recorder)(name.as_ptr()) },
             false => look_up(name),
         };
-        let malloc = object_of(look_up(c"malloc"));
+        let malloc = of_malloc(look_up(c"malloc"));
         let from = |name: &CStr| {
             let found = look_up(name);
             (malloc != 0 && !found.is_null() && object_of(found) == malloc).then_some(found)
