@@ -11,7 +11,7 @@
 #   make browser-test  the HTML report in Chromium, of a recording of ten million events, and a heap snapshot in its
 #                      DevTools (two minutes; part of `make test`)
 #   make bench-page    the page's bars: opens in 2 s, brushes in 50 ms (on a quiet machine)
-#   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (two minutes;
+#   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (some minutes;
 #                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test`)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
 #   make js        the JavaScript hosts: Boa on its own heap and on ours (some minutes; needs Rust 1.91)

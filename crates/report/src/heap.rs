@@ -228,12 +228,14 @@ impl Resident {
 /// Adds the allocator's figures. What is resident of it, if it can say.
 pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
     match served() {
-        Served::Skinflint { stats, .. } => {
-            // SAFETY: each writes to a buffer with so much room, and no further.
-            written(store, |buffer| unsafe { stats(buffer.cast(), ROOM) })
-        }
-        // SAFETY: as above.
-        Served::Linked(giver) => written(store, |buffer| unsafe { (giver.figures)(buffer, ROOM) }),
+        Served::Skinflint { stats, .. } => written(store, |buffer| {
+            // SAFETY: it writes to a buffer with so much room, and no further.
+            unsafe { stats(buffer.cast(), ROOM) }
+        }),
+        Served::Linked(giver) => written(store, |buffer| {
+            // SAFETY: as above.
+            unsafe { (giver.figures)(buffer, ROOM) }
+        }),
         Served::Glibc { info, .. } => {
             // SAFETY: may be called at any time.
             of_glibc(&unsafe { info() }, store);
