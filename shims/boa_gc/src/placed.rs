@@ -89,6 +89,7 @@ impl Objects {
             heap: name.to_owned(),
             bytes: vtable.bytes,
             shortage: Shortage::Limit,
+            client_bytes: 0,
             held_bytes: placed.committed_bytes(),
         })
     }
