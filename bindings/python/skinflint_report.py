@@ -160,32 +160,31 @@ _claims = _Claims()
 
 
 def _arenas_text():
-    """What sys._debugmallocstats writes. It knows stderr's descriptor only; that is another file for as long as this
-    thread holds the interpreter's lock, so no other Python code writes meanwhile."""
-    libc = ctypes.PyDLL(None)  # does not let go of the lock
-    there = os.memfd_create("pymalloc")
+    """What sys._debugmallocstats would write to stderr, which is the program's: the function below it writes to any file
+    of C's, here to one in memory. Empty if this Python does not have it."""
+    tell = getattr(ctypes.pythonapi, "_PyObject_DebugMallocStats", None)
+    if tell is None:
+        return ""
+    libc = ctypes.PyDLL(None)  # does not let go of the interpreter's lock, which guards the arenas
+    libc.open_memstream.restype = ctypes.c_void_p
+    text, length = ctypes.c_void_p(), ctypes.c_size_t()
+    file = libc.open_memstream(ctypes.byref(text), ctypes.byref(length))
+    if not file:
+        return ""
     try:
-        before = libc.dup(2)
-        libc.dup2(there, 2)
-        try:
-            sys._debugmallocstats()
-        finally:
-            if before >= 0:
-                libc.dup2(before, 2)
-                libc.close(before)
-            else:
-                libc.close(2)
-        os.lseek(there, 0, os.SEEK_SET)
-        with os.fdopen(os.dup(there), "rb") as file:
-            return file.read().decode("ascii", "replace")
+        tell(ctypes.c_void_p(file))
     finally:
-        os.close(there)
+        libc.fclose(ctypes.c_void_p(file))
+    try:
+        return ctypes.string_at(text, length.value).decode("ascii", "replace")
+    finally:
+        libc.free(text)
 
 
 def pymalloc_bytes():
     """Bytes of pymalloc's arenas: (all of them, in blocks that are allocated). (0, 0) if there are none. Cost: a walk over
     all pools with the interpreter's lock held, 0.2 ms for 12 MB (2026-11-22)."""
-    if not _pymalloc or not hasattr(sys, "_debugmallocstats"):
+    if not _pymalloc:
         return (0, 0)
     text = _arenas_text()
     arenas = re.search(r"^\d+ arenas \* \d+ bytes/arena\s*=\s*([\d,]+)", text, re.M)
@@ -215,6 +214,7 @@ class Out:
     def __init__(self, handle):
         self._good = handle
         self._claimed = 0
+        self._left_out = False
 
     @property
     def _handle(self):
@@ -244,8 +244,10 @@ class Out:
         if not -(1 << 63) <= amount < 1 << 63:
             raise OverflowError(f"{path}: {amount} is no amount")
         who = None if process is None else _text(process)
-        return _library.skinflint_report_line(
+        taken = _library.skinflint_report_line(
             self._handle, who, _text(path), kind, units, amount, _text(description)) == 1
+        self._left_out = self._left_out or not taken
+        return taken
 
     def heap(self, path, amount, description, blocks=(), ranges=()):
         """Bytes in blocks of malloc. For `skinflint run --dark-matter`: `blocks` are addresses, one in each block that
@@ -290,8 +292,10 @@ def _add(name, function):
         out = Out(handle)
         try:
             function(out)
-            with _claims.lock:
-                _claims.bytes += out._claimed
+            # A reporter that is left out has claimed nothing.
+            if not out._left_out:
+                with _claims.lock:
+                    _claims.bytes += out._claimed
         except BaseException as error:  # P1: nothing may pass into C
             _library.skinflint_report_fail(handle, _text(f"{type(error).__name__}: {error}"))
         finally:

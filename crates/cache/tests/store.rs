@@ -8,8 +8,8 @@
 //!
 //! Not here: hit ratios beside other crates (`bench/cache`), the bus with a real kernel (`squeeze`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use skinflint_cache::bus::Ask;
@@ -247,6 +247,76 @@ fn a_budget_goes_to_the_cache_that_saves_most_and_floors_hold() {
     }
     let (a, b) = (useful.bytes(), scanned.bytes());
     assert!(b > a, "useful {a}, scanned {b}");
+}
+
+#[test]
+fn a_budget_bounds_what_several_threads_insert_into_several_caches() {
+    const LIMIT: usize = 4 << 20;
+    let budget = Budget::new(LIMIT);
+    let caches: Vec<Arc<Cache<u64, Bytes>>> = (0..4)
+        .map(|n| {
+            Cache::named(format!("cache {n}"))
+                .budget(&budget, 0)
+                .build()
+        })
+        .collect();
+    let most = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for cache in &caches {
+            let (budget, most) = (&budget, &most);
+            scope.spawn(move || {
+                for key in 0..20_000 {
+                    cache.insert(key, value(4_000), Duration::from_millis(1));
+                    most.fetch_max(budget.used_bytes(), Ordering::Relaxed); // ORDER: read after the scope has joined
+                }
+            });
+        }
+    });
+    // Each may be one insertion ahead, of a value and of tables that grow.
+    let most = most.into_inner();
+    assert!(most <= LIMIT + LIMIT / 8, "{most} of {LIMIT}");
+    let held: usize = caches.iter().map(|cache| cache.bytes()).sum();
+    assert_eq!(budget.used_bytes(), held);
+    drop(caches);
+    assert_eq!(budget.used_bytes(), 0, "what ended has nothing");
+}
+
+/// Inserts into the cache that it is dropped out of.
+struct Echo(Weak<Cache<u64, Arc<Echo>>>, u64);
+
+impl HeapBytes for Echo {
+    const OWNS: bool = true;
+
+    fn heap_bytes(&self) -> usize {
+        // What it leaves behind is larger than itself, so that the budget is exceeded while somebody gives.
+        if self.1 < 1_000 { 4_000 } else { 100_000 }
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        if let Some(cache) = self.0.upgrade().filter(|_| self.1 < 1_000) {
+            let again = Arc::new(Echo(self.0.clone(), self.1 + 100_000));
+            cache.insert(self.1 + 100_000, again, Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_value_that_inserts_while_it_is_dropped_does_not_wait_for_itself() {
+    let budget = Budget::new(1 << 20);
+    let cache: Arc<Cache<u64, Arc<Echo>>> = Cache::named("echoes").budget(&budget, 0).build();
+    for key in 0..200 {
+        let value = Arc::new(Echo(Arc::downgrade(&cache), key));
+        cache.insert(key, value, Duration::from_micros(1));
+    }
+    // The budget takes from it what this one needs.
+    let other: Arc<Cache<u64, Bytes>> = Cache::named("other").budget(&budget, 0).build();
+    for key in 0..400 {
+        other.insert(key, value(4_000), Duration::from_secs(1));
+        other.get(&key);
+    }
+    assert!(budget.used_bytes() <= 2 << 20, "{budget:?}");
 }
 
 #[test]

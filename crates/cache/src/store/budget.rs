@@ -8,12 +8,15 @@
 //!     lately: savings fade by half each time that as many bytes as the budget came in.
 //! G2  Nobody is asked below his floor by the budget; floors that add up to more than the limit are the program's
 //!     mistake, and then the limit does not hold, which [`Budget::used_bytes`] says.
-//! G3  One thread settles at a time; others that are over meanwhile go on, and are covered by its loop.
+//! G3  One thread settles at a time, and as long as the limit does not hold and somebody can give. Others that are over
+//!     meanwhile wait for it, and settle in turn if it still does not hold: nobody inserts faster than is given.
 //! G4  No lock of a member is held when another one is asked.
+//! G5  A value that inserts while it is dropped does so on the thread that settles, which does not wait for itself.
 //!
 //! Not here: who goes within a member (`shard`).
 
-use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use skinflint_base::sync::{AtomicIsize, AtomicUsize, Ordering};
 
@@ -74,8 +77,7 @@ impl Budget {
         members.push(member);
     }
 
-    /// A member has so many bytes more, or less. May ask members to give.
-    pub(super) fn change(&self, by: isize) {
+    fn change(&self, by: isize) {
         let used = self.used.fetch_add(by, Ordering::Relaxed) + by; // ORDER: a sum
         if by > 0 {
             self.came.fetch_add(by as usize, Ordering::Relaxed); // ORDER: a sum
@@ -87,12 +89,12 @@ impl Budget {
 
     #[cold]
     fn settle(&self) {
-        let _one = match self.settling.try_lock() {
-            Ok(held) => held,
-            Err(TryLockError::Poisoned(held)) => held.into_inner(),
-            // G3
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(_here) = Here::enter() else { return };
+        let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.used_bytes() <= self.limit {
+            // Who was here before has done it.
+            return;
+        }
         let members: Vec<Arc<dyn Member>> = {
             let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
             members.iter().filter_map(Weak::upgrade).collect()
@@ -101,27 +103,82 @@ impl Budget {
         if self.came.load(Ordering::Relaxed) > self.limit {
             self.came.store(0, Ordering::Relaxed); // ORDER: as above
             members.iter().for_each(|member| member.fade());
-            // Members that ended took their bytes with them.
-            let held: usize = members.iter().map(|member| member.bytes()).sum();
-            self.used.store(held as isize, Ordering::Relaxed); // ORDER: changes meanwhile are seen at the next fade
         }
-        // A little more than is wanted, so that not every insertion settles. Each turn asks another one, or ends.
+        // A little more than is wanted, so that not every insertion settles. Each turn asks everybody, or as many as it takes.
         let mut asked = vec![false; members.len()];
+        let mut given = 0;
         loop {
             let over = self
                 .used_bytes()
                 .saturating_sub(self.limit - self.limit / 64);
+            if over == 0 {
+                return;
+            }
             let worst = members
                 .iter()
                 .enumerate()
                 .filter(|(at, member)| !asked[*at] && member.bytes() > member.floor_bytes())
                 .min_by(|(_, a), (_, b)| worth(&***a).total_cmp(&worth(&***b)));
-            let (Some((at, member)), true) = (worst, over > 0) else {
+            if let Some((at, member)) = worst {
+                asked[at] = true;
+                let spare = member.bytes().saturating_sub(member.floor_bytes());
+                given += member.give(over.min(spare));
+            } else if core::mem::take(&mut given) > 0 {
+                asked.fill(false);
+            } else {
                 return;
-            };
-            asked[at] = true;
-            member.give(over.min(member.bytes() - member.floor_bytes()));
+            }
         }
+    }
+}
+
+std::thread_local! {
+    static HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread settles (G5).
+struct Here;
+
+impl Here {
+    /// `None`: it does so already.
+    fn enter() -> Option<Here> {
+        match HERE.replace(true) {
+            true => None,
+            false => Some(Here),
+        }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        HERE.set(false);
+    }
+}
+
+/// A member's part. What it still has goes from the sum when it ends.
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    held: AtomicIsize,
+}
+
+impl Share {
+    pub(super) fn of(budget: &Arc<Budget>) -> Share {
+        Share {
+            budget: Arc::clone(budget),
+            held: AtomicIsize::new(0),
+        }
+    }
+
+    /// The member has so many bytes more, or less. May ask members to give.
+    pub(super) fn change(&self, by: isize) {
+        self.held.fetch_add(by, Ordering::Relaxed); // ORDER: a sum
+        self.budget.change(by);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.change(-*self.held.get_mut());
     }
 }
 

@@ -47,6 +47,7 @@ use skinflint_base::sync::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::bus::{self, Ask, Level, Listener, Rebuild};
 use crate::measure::HeapBytes;
+use budget::Share;
 pub use budget::{Budget, Member};
 pub use clock::Clock;
 pub use flight::Lost;
@@ -131,11 +132,13 @@ impl Builder {
             flights: Flights::new(),
             counts: Counts::default(),
             hasher: RandomState::new(),
+            share: self.budget.as_ref().map(Share::of),
             how: self,
         });
-        if let Some(budget) = &cache.how.budget {
+        if let (Some(budget), Some(share)) = (&cache.how.budget, &cache.share) {
             let member: Weak<Cache<K, V>> = Arc::downgrade(&cache);
             budget.add(member);
+            share.change(cache.bytes() as isize);
         }
         cache
     }
@@ -202,6 +205,7 @@ pub struct Cache<K, V> {
     flights: Flights<K, V>,
     counts: Counts,
     hasher: RandomState,
+    share: Option<Share>,
     how: Builder,
 }
 
@@ -394,8 +398,8 @@ where
         count(&self.counts.refused, refused);
         count(&self.counts.evicted, trash.0.len() as u64 - refused);
         drop(trash);
-        if let Some(budget) = &self.how.budget {
-            budget.change(change);
+        if let Some(share) = &self.share {
+            share.change(change);
         }
         inserted == Inserted::Kept
     }
@@ -417,8 +421,8 @@ where
     }
 
     fn went(&self, trash: &Trash<K, V>) {
-        if let Some(budget) = &self.how.budget {
-            budget.change(-(trash.bytes() as isize));
+        if let Some(share) = &self.share {
+            share.change(-(trash.bytes() as isize));
         }
     }
 
@@ -468,8 +472,8 @@ where
             dropped += trash.bytes() + shrunk;
             count(&self.counts.released, trash.0.len() as u64);
             self.went(&trash);
-            if let Some(budget) = &self.how.budget {
-                budget.change(-(shrunk as isize));
+            if let Some(share) = &self.share {
+                share.change(-(shrunk as isize));
             }
             if !more {
                 return dropped;
@@ -500,8 +504,8 @@ where
                 dropped += trash.bytes() + shrunk;
                 count(&self.counts.expired, trash.0.len() as u64);
                 self.went(&trash);
-                if let Some(budget) = &self.how.budget {
-                    budget.change(-(shrunk as isize));
+                if let Some(share) = &self.share {
+                    share.change(-(shrunk as isize));
                 }
             }
         }
