@@ -148,11 +148,31 @@ pub fn preloadable(path: &Path) -> Result<&OsStr> {
 fn preload_list(recorder: &Path, preload: &[OsString]) -> Result<OsString> {
     let mut list = preloadable(recorder)?.to_owned();
     let inherited = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty());
-    for library in preload.iter().chain(inherited.iter()) {
+    for library in preload {
         list.push(":");
-        list.push(library);
+        list.push(asked_for(library)?);
+    }
+    if let Some(inherited) = inherited {
+        list.push(":");
+        list.push(inherited);
     }
     Ok(list)
+}
+
+/// A library of `--preload`. The loader ignores what it does not find, and the program would run without: a path is to be
+/// there, and our own allocator's name is enough for it. Other names are looked up by the loader.
+fn asked_for(library: &OsStr) -> Result<OsString> {
+    let path = Path::new(library);
+    if path.as_os_str() == "libskinflint.so" {
+        let own = find_library("libskinflint.so", skinflint_base::env::ALLOCATOR.name())?;
+        return Ok(preloadable(&own)?.to_owned());
+    }
+    let many = library.to_string_lossy().contains([':', ' ']);
+    if !many && library.as_encoded_bytes().contains(&b'/') {
+        std::fs::metadata(path)
+            .with_context(|| format!("--preload {}: it cannot be loaded", path.display()))?;
+    }
+    Ok(library.to_owned())
 }
 
 fn signal_number(name: &str) -> Result<i32> {
@@ -424,6 +444,13 @@ mod tests {
     #[test]
     fn a_preload_path_with_spaces_is_refused() {
         assert!(preload_list(Path::new("/a b/x.so"), &[]).is_err());
+        let missing = preload_list(Path::new("/a/x.so"), &["/none/b.so".into()]);
+        assert!(
+            missing
+                .unwrap_err()
+                .to_string()
+                .contains("--preload /none/b.so")
+        );
         let list = preload_list(Path::new("/a/x.so"), &["libjemalloc.so.2".into()]).expect("fine");
         assert!(
             list.to_string_lossy()

@@ -133,6 +133,8 @@ fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
+            // Nothing that drives a terminal, where the text may be shown (`text::plain`).
+            c if c.is_control() && c != '\n' => out.push('\u{fffd}'),
             '\\' => out.push_str("\\\\"),
             '"' => out.push_str("\\\""),
             '\n' => out.push_str("\\n"),
