@@ -199,7 +199,7 @@ fn buffers(allocator: &str) {
             buf.slop_bytes()
         );
     }
-    assert!((10..=17).contains(&grown), "100,000 pushes: {grown} blocks");
+    assert!((10..=16).contains(&grown), "100,000 pushes: {grown} blocks");
     assert!(
         buf.iter()
             .zip(0..)
@@ -209,16 +209,18 @@ fn buffers(allocator: &str) {
     buf.shrink_to_fit();
     assert!(buf.usable_bytes() <= 160, "{}", buf.usable_bytes());
     assert_eq!(buf[9], [9, 10, 11]);
-    // Asked for one more each time, it still does not move each time.
-    let mut exact: Buf<u8> = Buf::new();
-    let mut moved = 0;
+    // Asked for one more each time, it still does not move each time: no more often than a `Vec` does.
+    let (mut exact, mut like): (Buf<u8>, Vec<u8>) = (Buf::new(), Vec::new());
+    let (mut moved, mut vec_moved) = (0, 0);
     for _ in 0..10_000 {
-        let before = exact.capacity();
+        let (before, vec_before) = (exact.capacity(), like.capacity());
         exact.reserve(1);
         exact.push(1);
+        like.push(1);
         moved += u32::from(exact.capacity() != before);
+        vec_moved += u32::from(like.capacity() != vec_before);
     }
-    assert!(moved <= 12, "{moved}");
+    assert!(moved <= vec_moved, "{moved}, Vec {vec_moved}");
 }
 
 /// The same growth again and again: sizes that were learned stay what they were.
