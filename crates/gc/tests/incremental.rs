@@ -9,6 +9,8 @@
 //!
 //! Not here: random graphs (`graph`, `tenants`).
 
+mod heads;
+
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -16,78 +18,14 @@ use std::rc::Rc;
 
 use skinflint_gc::typed::{Cx, Gc, Handle, Locked, Runtime, Slot, Tenant, Weak};
 use skinflint_gc::{
-    Budget, Config, Finalize, From, Growth, Heap, Incremental, Kind, Origin, Pair, Progress,
-    Reason, Roots, Tracer, World, collect, object,
+    Config, From, Growth, Heap, Incremental, Progress, Reason, Roots, Tracer, World, collect,
+    object,
 };
 
-/// An object of the core: two edges and a pair.
-#[repr(C)]
-struct Head {
-    /// Its own address, as it was allocated: a reference may not be used for more than the object.
-    here: NonNull<Head>,
-    number: u64,
-    edges: Cell<[Option<NonNull<Head>>; 2]>,
-    pair: Pair,
-}
-
-unsafe fn trace(object: NonNull<u8>, tracer: &mut Tracer) {
-    // SAFETY: the kind of this file is heads.
-    let head = unsafe { object.cast::<Head>().as_ref() };
-    for edge in head.edges.get().into_iter().flatten() {
-        tracer.edge(edge.cast());
-    }
-    if head.pair.key.get().is_some() {
-        tracer.pair(&head.pair);
-    }
-}
-
-static KIND: Kind = Kind {
-    name: || "head",
-    bytes: size_of::<Head>(),
-    align: align_of::<Head>(),
-    trace: Some(trace),
-    trace_part: None,
-    finalize: None,
-    finalize_on: Finalize::Nothing,
-    origin: Origin::User,
-};
-
-fn config() -> Config {
-    Config {
-        background: false,
-        verify: true,
-        poison: true,
-        ..Config::default()
-    }
-}
+use heads::{Head, at, config, edges, head};
 
 fn heap() -> Rc<Heap> {
     World::new(config()).heap("core", usize::MAX)
-}
-
-fn head<'a>(heap: &Heap, number: u64, edges: [Option<NonNull<Head>>; 2]) -> &'a Head {
-    // SAFETY: it is written at once; the tests use it while it is rooted or led to.
-    unsafe {
-        let object = heap.alloc(&KIND).expect("memory").cast::<Head>();
-        object.write(Head {
-            here: object,
-            number,
-            edges: Cell::new(edges),
-            pair: Pair::default(),
-        });
-        object.as_ref()
-    }
-}
-
-fn at(head: &Head) -> NonNull<Head> {
-    head.here
-}
-
-fn edges(edges: u64) -> Budget {
-    Budget {
-        edges,
-        ns: u64::MAX,
-    }
 }
 
 /// A list from `first` on, and nothing else, is alive.

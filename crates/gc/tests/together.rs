@@ -10,77 +10,18 @@
 //!
 //! Not here: one heap (`incremental`), random graphs (`tenants`).
 
-use std::cell::Cell;
+mod heads;
+
 use std::panic::catch_unwind;
-use std::ptr::NonNull;
 use std::rc::Rc;
 
 use skinflint_gc::typed::{Cross, Cx, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant};
 use skinflint_gc::{
-    Budget, Busy, Config, Finalize, From, Growth, Heap, Incremental, Kind, Origin, Progress,
-    Reason, Tracer, World, begin_marking, collect, object,
+    Busy, Config, From, Growth, Heap, Incremental, Progress, Reason, World, begin_marking, collect,
+    object,
 };
 
-/// An object of the core with two edges.
-#[repr(C)]
-struct Head {
-    /// Its own address, as it was allocated: a reference may not be used for more than the object.
-    here: NonNull<Head>,
-    number: u64,
-    edges: Cell<[Option<NonNull<Head>>; 2]>,
-}
-
-unsafe fn trace(object: NonNull<u8>, tracer: &mut Tracer) {
-    // SAFETY: the kind of this file is heads.
-    let head = unsafe { object.cast::<Head>().as_ref() };
-    for edge in head.edges.get().into_iter().flatten() {
-        tracer.edge(edge.cast());
-    }
-}
-
-static KIND: Kind = Kind {
-    name: || "head",
-    bytes: size_of::<Head>(),
-    align: align_of::<Head>(),
-    trace: Some(trace),
-    trace_part: None,
-    finalize: None,
-    finalize_on: Finalize::Nothing,
-    origin: Origin::User,
-};
-
-fn config() -> Config {
-    Config {
-        background: false,
-        verify: true,
-        poison: true,
-        ..Config::default()
-    }
-}
-
-fn head<'a>(heap: &Heap, number: u64, edges: [Option<NonNull<Head>>; 2]) -> &'a Head {
-    // SAFETY: it is written at once; the tests use it while it is rooted or led to.
-    unsafe {
-        let object = heap.alloc(&KIND).expect("memory").cast::<Head>();
-        object.write(Head {
-            here: object,
-            number,
-            edges: Cell::new(edges),
-        });
-        object.as_ref()
-    }
-}
-
-fn at(head: &Head) -> NonNull<Head> {
-    head.here
-}
-
-fn edges(edges: u64) -> Budget {
-    Budget {
-        edges,
-        ns: u64::MAX,
-    }
-}
+use heads::{Head, at, config, edges, head};
 
 fn heaps(count: usize) -> Vec<Rc<Heap>> {
     let world = World::new(config());
