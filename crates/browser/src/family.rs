@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use skinflint_compare::signals;
 
 use crate::tree::{self, Tree};
 
@@ -48,10 +49,10 @@ pub fn prepare() {
     PREPARED.call_once(|| {
         // SAFETY: numbers only.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            // SAFETY: `note` stores into an atomic and does nothing else, which a handler may.
-            unsafe { libc::signal(signal, note as *const () as libc::sighandler_t) };
-        }
+        let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+        // SAFETY: `note` stores into an atomic and does nothing else, which a handler may.
+        unsafe { signals::handle(&ends, note as *const () as usize, libc::SA_RESTART) }
+            .expect("these can be handled");
     });
 }
 

@@ -28,7 +28,7 @@ use skinflint_compare::model::{Allocator, Comparison, Missing, Settings, Verdict
 use skinflint_compare::peers::{self, Places};
 use skinflint_compare::rounds::{Kind, News, Subject};
 use skinflint_compare::run::INTERRUPTED;
-use skinflint_compare::{Request, csv, json, page, replays, table};
+use skinflint_compare::{Request, csv, json, page, replays, signals, table};
 
 use crate::args::CompareArgs;
 use crate::launch::find_library;
@@ -447,20 +447,11 @@ extern "C" fn on_signal(signal: i32) {
 }
 
 fn install_handlers() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler does only what a handler may. A signal that whoever started us ignores stays ignored. A
-        // second Ctrl-C, some time after the first, ends us, and the program with us.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut action);
-            if action.sa_sigaction == libc::SIG_IGN {
-                continue;
-            }
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(signal, &action, std::ptr::null_mut());
-        }
-    }
+    let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    // SAFETY: the handler does only what a handler may. A second Ctrl-C, some time after the first, ends us, and the
+    // program with us.
+    unsafe { signals::handle(&ends, on_signal as *const () as usize, libc::SA_RESTART) }
+        .expect("these can be handled");
 }
 
 #[cfg(test)]

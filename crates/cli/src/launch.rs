@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use skinflint_collect::{ChildEnd, Options, Recorded, Session};
+use skinflint_compare::signals;
 
 use crate::args::RecordOptions;
 use crate::asked::Asker;
@@ -87,21 +88,10 @@ pub fn install_handlers() {
         libc::SIGUSR1,
         libc::SIGXFSZ,
     ];
-    for signal in signals {
-        // SAFETY: the handler only touches atomics and calls `kill`. A signal that whoever started
-        // us ignores (nohup) stays ignored, for the program too.
-        unsafe {
-            let mut old: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut old);
-            if old.sa_sigaction == libc::SIG_IGN {
-                continue;
-            }
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
-            libc::sigaction(signal, &action, std::ptr::null_mut());
-        }
-    }
+    let flags = libc::SA_RESTART | libc::SA_SIGINFO;
+    // SAFETY: the handler only touches atomics and calls `kill`.
+    unsafe { signals::handle(&signals, on_signal as *const () as usize, flags) }
+        .expect("these can be handled");
 }
 
 /// Where a library of ours is: named by the environment, beside this program, or in `../lib/skinflint`.

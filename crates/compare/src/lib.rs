@@ -31,6 +31,7 @@ pub mod probe;
 pub mod replays;
 pub mod rounds;
 pub mod run;
+pub mod signals;
 pub mod stats;
 pub mod sum;
 pub mod table;

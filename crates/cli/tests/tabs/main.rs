@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[path = "../whole/signals.rs"]
+mod signals;
 mod ways;
 
 const SKINFLINT: &str = env!("CARGO_BIN_EXE_skinflint");
@@ -62,6 +64,7 @@ fn short(folder: &Path, browser: &str, more: &[&str]) -> Command {
     }
     command.arg("-o").arg(folder.join("out")).args(more);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    signals::heed(&mut command);
     command
 }
 

@@ -20,6 +20,9 @@ use std::time::Duration;
 
 use crate::report::Report;
 
+#[path = "signals.rs"]
+mod signals;
+
 /// The longest that anything recorded here may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest that building the recorder or the programs may take.
@@ -303,6 +306,7 @@ impl Bench {
         }
         command.env("LC_ALL", "C");
         command.env("SKINFLINT_RECORDER", recorder());
+        signals::heed(&mut command);
         command
     }
 
