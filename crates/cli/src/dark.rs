@@ -269,6 +269,13 @@ fn living(
         .instants
         .get(report.at)
         .context("the report has no moment")?;
+    if let Some(until) = until.filter(|until| *until < instant.ticket) {
+        bail!(
+            "--until: the measurement ended (event {until}) before the moment of --at (event {}); exchange them, or \
+             name a mark that was made later",
+            instant.ticket
+        );
+    }
     let places = lives.sites.iter().enumerate();
     let site_of: HashMap<u32, u32> = places
         .map(|(site, lives)| (lives.trace_node, site as u32))

@@ -96,7 +96,7 @@ pub struct GcArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
 
-    /// Objects of a trace that are run, at most [default: 20000000]
+    /// Objects of a trace that are run, at most [default: 20000000; with --write all]
     #[arg(long, value_name = "N")]
     pub max_objects: Option<u64>,
 
@@ -255,7 +255,7 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         let [source] = sources.as_slice() else {
             bail!("--write: one trace at a time; there are {}", sources.len());
         };
-        let totals = source.write(path)?;
+        let totals = source.write(path, args.max_objects.unwrap_or(u64::MAX))?;
         say!(
             "skinflint: {}: {} allocations, {} deaths",
             path.display(),

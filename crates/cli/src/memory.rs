@@ -18,6 +18,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -88,7 +89,7 @@ pub struct MemoryArgs {
     #[arg(long, requires = "what", conflicts_with_all = ["diff", "watch"])]
     pub openmetrics: bool,
 
-    /// Write a file of about:memory instead; gzipped if it ends in .gz
+    /// Write a file of about:memory instead; gzipped if it ends in .gz; `-` is stdout, not gzipped
     #[arg(long, value_name = "FILE", requires = "what", conflicts_with_all = ["json", "openmetrics"])]
     pub save: Option<PathBuf>,
 
@@ -221,6 +222,11 @@ fn ended(error: &anyhow::Error) -> bool {
 /// Whether the file or process is at fault, and not the command line.
 pub fn is_of_subject(error: &anyhow::Error) -> bool {
     error.is::<NoFigures>() || error.is::<ReadError>()
+}
+
+/// Our stdout as a file that can be closed.
+fn stdout() -> io::Result<File> {
+    Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
 }
 
 fn print_all(text: &str) -> io::Result<()> {
@@ -474,8 +480,12 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
             .enumerate()
             .map(|(line, (entry, presence))| (entry, presence, of(line)))
             .collect();
-        file::save_with_blocks(path, "(no process)", all.into_iter())
-            .with_context(|| format!("{}: cannot be written", path.display()))?;
+        let process = "(no process)";
+        let saved = match path.as_os_str() == "-" {
+            true => stdout().and_then(|out| file::save_into(out, process, all.into_iter())),
+            false => file::save_with_blocks(path, process, all.into_iter()),
+        };
+        saved.with_context(|| format!("{}: cannot be written", path.display()))?;
         return Ok(0);
     }
     let mut builder = match args.diff {

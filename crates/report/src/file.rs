@@ -225,6 +225,18 @@ pub fn save_with_blocks<'a>(
     done
 }
 
+/// The same into something that is open.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn save_into<'a>(
+    file: File,
+    process: &str,
+    lines: impl Iterator<Item = (Entry<'a>, Presence, &'a [Note])> + Clone,
+) -> io::Result<()> {
+    written(file, false, process, lines)
+}
+
 fn into(path: &Path, create: bool) -> io::Result<File> {
     OpenOptions::new()
         .write(true)

@@ -116,11 +116,11 @@ impl Source {
         }
     }
 
-    /// Writes it as an object trace.
+    /// Writes it as an object trace, up to the allocation after `most`.
     ///
     /// # Errors
     /// If it cannot be read, or the file not be written.
-    pub fn write(&self, path: &Path) -> Result<Totals> {
+    pub fn write(&self, path: &Path, most: u64) -> Result<Totals> {
         let info = |program: String, source: String| Info { program, source };
         let create =
             |info: Info| Writer::create(path, &info).context("name another file with --write");
@@ -128,9 +128,12 @@ impl Source {
             Source::Synthetic(law) => {
                 let mut writer = create(info("none".into(), format!("synthetic {}", self.name())))?;
                 let kind = writer.kind(KINDS[0]);
+                let mut left = most;
                 for event in Synthetic::new(*law) {
                     match event {
+                        Event::Alloc { .. } if left == 0 => break,
                         Event::Alloc { bytes, origin, .. } => {
+                            left -= 1;
                             writer.alloc(bytes, kind, origin);
                         }
                         Event::Death { id } => writer.death(id),
@@ -147,9 +150,12 @@ impl Source {
                 ))?;
                 let kind = writer.kind("block");
                 // Ids of the trace's blocks are dense too, and in the same order.
+                let mut left = most;
                 for step in Blocks::new(&trace) {
                     match step {
+                        Step::Alloc { .. } if left == 0 => break,
                         Step::Alloc { bytes, .. } => {
+                            left -= 1;
                             writer.alloc(bytes, kind, skinflint_objects::Origin::Runtime);
                         }
                         Step::Death { id } => writer.death(id),

@@ -67,16 +67,22 @@ fn until_answered(bench: &Bench, command: Command) -> (Done, String) {
 /// The command that a run prints to have it again, as JSON.
 #[track_caller]
 fn again(bench: &Bench, said: &str) -> Value {
-    let line = said
-        .lines()
-        .find_map(|line| line.split_once("skinflint dark-matter "));
-    let (_, arguments) = line.unwrap_or_else(|| panic!("no command: {said}"));
+    let arguments = arguments_said(said);
     let mut shell = bench.command("sh");
     let command = format!("exec \"$0\" dark-matter {arguments} --json");
     shell.args(["-c", &command, tool::SKINFLINT]);
     let done = run(shell);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
     serde_json::from_str(&done.stdout).expect("JSON")
+}
+
+/// What the tool says to give to `dark-matter`.
+#[track_caller]
+fn arguments_said(said: &str) -> &str {
+    let line = said
+        .lines()
+        .find_map(|line| line.split_once("skinflint dark-matter "));
+    line.unwrap_or_else(|| panic!("no command: {said}")).1
 }
 
 fn figures(row: &Value) -> [u64; 5] {
@@ -155,6 +161,15 @@ fn a_program_in_c_asked_at_its_mark() {
     // The program's own status.
     assert_eq!(done.status.code(), Some(7), "{said}");
     as_predicted(&again(&bench, &said));
+    // Its two moments exchanged.
+    let exchanged = arguments_said(&said)
+        .replace("--at", "--then")
+        .replace("--until", "--at")
+        .replace("--then", "--until");
+    let mut shell = bench.command("sh");
+    let command = format!("exec \"$0\" dark-matter {exchanged}");
+    shell.args(["-c", &command, tool::SKINFLINT]);
+    run(shell).says(2, &["--until: the measurement ended", "exchange them"]);
     // The darkest of the program's own first, by name, and who claims the same.
     let unreported = said.find("Unreported, by stack").expect("a table");
     let twice = said.find("Claimed twice, by stack").expect("a table");

@@ -532,6 +532,11 @@ fn what_shrinks_is_no_double_count() {
     assert_eq!(saved.shell_status(), 0, "{saved:#?}");
     let again = bench.tool(["memory", "d.json", "--exact"]);
     assert_eq!(again.stdout, done.stdout);
+    // Nor when it goes to stdout, of which no file is made.
+    let printed = bench.tool(["memory", "two.json", "--diff", "one.json", "--save", "-"]);
+    let file = std::fs::read_to_string(bench.path("d.json")).expect("saved");
+    assert_eq!((printed.stdout, printed.stderr), (file, String::new()));
+    assert!(!bench.path("-").exists());
 }
 
 #[test]

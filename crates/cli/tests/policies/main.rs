@@ -168,6 +168,20 @@ fn a_malloc_trace_is_run_as_objects() {
         all["rows"][1]["committed_mean"]
     );
     assert_eq!(again["peak_live_bytes"], 144);
+    let fewer = ["--write", "n.sfo", "--max-objects", "2"];
+    let written = tool(folder.path(), &[&["gc", "m.sft"], &fewer[..]].concat());
+    assert!(
+        said(&written).contains("2 allocations"),
+        "{}",
+        said(&written)
+    );
+    let made = ["gc", "--synthetic", "steady"];
+    let written = tool(folder.path(), &[&made[..], &fewer[..]].concat());
+    assert!(
+        said(&written).contains("2 allocations, 0 deaths"),
+        "{}",
+        said(&written)
+    );
 }
 
 #[test]
