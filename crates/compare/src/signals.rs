@@ -57,6 +57,7 @@ mod tests {
             libc::signal(libc::SIGWINCH, libc::SIG_DFL);
             handle(&[libc::SIGURG, libc::SIGWINCH], handler, libc::SA_RESTART).unwrap();
             libc::raise(libc::SIGURG);
+            // ORDER: Relaxed, twice: the handler ran on this thread.
             assert_eq!(CALLS.load(Ordering::Relaxed), 0);
             libc::raise(libc::SIGWINCH);
             assert_eq!(CALLS.load(Ordering::Relaxed), 1);
