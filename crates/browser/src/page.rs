@@ -394,6 +394,14 @@ pub fn say_left(run: &Run) -> String {
             units::plural(ghosts, "ghost window")
         );
     }
+    for (address, detached) in &zombies.detached {
+        let _ = write!(
+            said,
+            "; {} in no tab: {address} ({})",
+            units::plural(detached.windows, "window"),
+            units::bytes(detached.bytes)
+        );
+    }
     if let Some(objects) = zombies.objects.get("left of closed tabs") {
         let bytes = zombies.own_figures.get("left of closed tabs").copied();
         let _ = write!(

@@ -33,10 +33,23 @@ pub struct Zombies {
     pub ghost_windows: Option<u64>,
     /// Firefox: bytes of windows of pages by host: kind (`active`, `cached`, `detached`), bytes.
     pub windows: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Firefox: windows that are in no tab any more, by address (`chrome://browser/content/browser.xhtml` is a closed window
+    /// of the browser itself).
+    #[serde(default)]
+    pub detached: BTreeMap<String, Detached>,
     /// Chromium: objects of pages by kind (`Document`, `Node`, …), over all processes.
     pub objects: BTreeMap<String, u64>,
     /// What the browser itself counts as its memory, bytes by name.
     pub own_figures: BTreeMap<String, u64>,
+}
+
+/// Windows that have no top window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detached {
+    /// How many, at least.
+    pub windows: u64,
+    /// What they hold.
+    pub bytes: u64,
 }
 
 /// Reads a memory report of Firefox.
@@ -62,6 +75,8 @@ pub fn firefox(file: &Path, into: &mut Zombies) -> Result<()> {
         .as_array()
         .with_context(|| format!("{}: no \"reports\"", file.display()))?;
     let mut ghosts = None;
+    // A window tells each of its lines once: the line that comes most often counts the windows.
+    let mut lines: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for one in reports {
         let (Some(path), Some(amount)) = (one["path"].as_str(), one["amount"].as_i64()) else {
             continue;
@@ -84,6 +99,11 @@ pub fn firefox(file: &Path, into: &mut Zombies) -> Result<()> {
             }
             _ => {}
         }
+        if let Some(address) = detached(path) {
+            into.detached.entry(address).or_default().bytes += amount;
+            let process = one["process"].as_str().unwrap_or_default();
+            *lines.entry((process, path)).or_default() += 1;
+        }
         if let Some((host, kind)) = window_of(path) {
             *into
                 .windows
@@ -94,7 +114,24 @@ pub fn firefox(file: &Path, into: &mut Zombies) -> Result<()> {
         }
     }
     into.ghost_windows = ghosts;
+    let mut most: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    for ((process, path), count) in lines {
+        let most = most
+            .entry((process, detached(path).unwrap_or_default()))
+            .or_default();
+        *most = count.max(*most);
+    }
+    for ((_, address), count) in most {
+        into.detached.entry(address).or_default().windows += count;
+    }
     Ok(())
+}
+
+/// The address of `explicit/window-objects/top(none)/detached/window(ADDRESS)/…`.
+fn detached(path: &str) -> Option<String> {
+    let rest = path.strip_prefix("explicit/window-objects/top(none)/detached/window(")?;
+    let (address, _) = rest.split_once(")/")?;
+    Some(address.replace('\\', "/"))
 }
 
 /// Host and kind of `explicit/window-objects/top(http:\\NAME.localhost:PORT\…, id=N)/KIND/…`.
@@ -186,6 +223,10 @@ mod tests {
             report("web (pid 2)", "explicit/window-objects/top(http:\\\\ace.localhost:80\\editor.html, id=5)/detached/window(x)/dom", 11),
             report("web (pid 2)", "explicit/window-objects/top(http:\\\\ace.localhost:80\\editor.html, id=5)/detached/window(x)/layout", 4),
             report("web (pid 2)", "explicit/window-objects/top(none)/detached/x", 9),
+            report("Main Process (pid 1)", "explicit/window-objects/top(none)/detached/window(chrome:\\\\b\\c.xhtml)/dom/nodes", 5),
+            report("Main Process (pid 1)", "explicit/window-objects/top(none)/detached/window(chrome:\\\\b\\c.xhtml)/dom/nodes", 6),
+            report("Main Process (pid 1)", "explicit/window-objects/top(none)/detached/window(chrome:\\\\b\\c.xhtml)/style", 7),
+            report("web (pid 2)", "explicit/window-objects/top(none)/detached/window(chrome:\\\\b\\c.xhtml)/style", 1),
         ]});
         let folder = tempfile::tempdir().expect("room");
         let file = folder.path().join("r.json.gz");
@@ -200,6 +241,14 @@ mod tests {
         assert_eq!(found.own_figures["other resident-unique"], 100);
         assert_eq!(found.windows["ace"]["detached"], 15);
         assert_eq!(found.windows.len(), 1);
+        let closed = Detached {
+            windows: 3,
+            bytes: 19,
+        };
+        assert_eq!(
+            found.detached,
+            BTreeMap::from([("chrome://b/c.xhtml".into(), closed)])
+        );
         std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("room");
         assert!(
             format!("{:#}", firefox(&file, &mut found).expect_err("cut")).contains("r.json.gz")

@@ -231,6 +231,30 @@ fn two_windows_in_firefox() {
     two_windows("firefox");
 }
 
+/// By Firefox's own report: Marionette kept each closed window with all of its document.
+#[test]
+fn the_driver_of_firefox_keeps_no_closed_windows() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("room");
+    let done = run(tabs(
+        folder.path(),
+        "firefox",
+        "two.har",
+        &["--cycles", "4"],
+    ));
+    assert_eq!(done.status, Some(0), "{}", done.stderr);
+    let run = run_json(folder.path(), "firefox-1");
+    let loads = run["loads"].as_array().expect("loads");
+    assert!(
+        loads.len() == 8 && loads.iter().all(|load| load["failed"].is_null()),
+        "{loads:?}"
+    );
+    // The one that was closed last may not have been collected yet.
+    let detached = run["zombies"]["detached"].as_object().expect("by address");
+    let windows = detached.values().map(|of| of["windows"].as_u64());
+    assert!(windows.flatten().sum::<u64>() <= 2, "{detached:?}");
+}
+
 #[test]
 fn a_signal_ends_it_in_order() {
     let _alone = alone();
