@@ -1,21 +1,29 @@
 # Everything by one word. `make` alone lists the words.
 #
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
-#   make test      everything that must hold: builds, all tests, the rules of the repository
-#   make shim-test   Boa's collector interface on our heap: its tests (part of `make test`)
+#   make quick     formatting, lints, rules, and the proofs of the crates that changed (three minutes)
+#   make test      what every change must pass: builds, tests, the rules of the repository (fifteen minutes)
+#   make test-long  browsers, tabs, JavaScript engines, soak, long contracts, models under loom, Miri (25 minutes)
+#   make test-busy  the tests that touch time, threads or processes, twenty times beside eight busy loops
+#   make test-alone  `cargo test -p X` of each crate from a clone with nothing built (some hours, by hand)
+#   make shim-test   Boa's collector interface on our heap: its tests (part of `make test-long`)
 #   make model-test  rings, locks, frees by other threads, sweeping and what caches share under loom: all meetings
 #                    with up to three preemptions (a minute)
 #   make miri-test  the garbage-collected heap and counted natives under Miri (nightly; half an hour)
+#   make test-busy  tests that touch time, threads or processes (tests/busy.txt), twenty times beside eight busy loops
+#                    (half an hour and more; ROUNDS=N)
+#   make mutants CRATE=analysis  faults drawn by seed (SEED=1, COUNT=150) and put into a copy: do the tests notice?
+#   make mutants-named  the same with faults that once lived through all tests
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
 #   make browser-test  the HTML report in Chromium, of a recording of ten million events, and a heap snapshot in its
-#                      DevTools (two minutes; part of `make test`)
+#                      DevTools (two minutes; part of `make test-long`)
 #   make bench-page    the page's bars: opens in 2 s, brushes in 50 ms (on a quiet machine)
 #   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (some minutes;
-#                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test`)
+#                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test-long`)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
 #   make js        the JavaScript hosts: Boa on its own heap and on ours (some minutes; needs Rust 1.91)
-#   make js-test   the same results on both, and on node; what the host says (part of `make test`)
+#   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
@@ -34,7 +42,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help shim-test deps test-deps parquet-deps browser-deps build demo test model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test miri-test
+.PHONY: help quick test-alone test-busy shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test miri-deps miri-short miri-test mutants mutants-named
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -74,8 +82,10 @@ metrics-deps: deps
 	  --target $(DUCKDB) -r crates/report/tests/requirements.txt
 
 # Exported files in the programs that have no other door than a window: Firefox and, in Chromium, speedscope.
-consumers-test: test-deps
+consumers-deps: test-deps
 	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
+
+consumers-test: consumers-deps
 	$(CARGO) test --locked -p skinflint-cli --features browsers --test browsers
 
 # Browsers, a display for those that need one, and what drives them.
@@ -107,45 +117,57 @@ demo: deps build
 	@echo "The trace:          $(CURDIR)/$(DEMO)/sqlite3.sft"
 	@echo "Your own program:   $(RELEASE)/skinflint run -- CMD ARGS…"
 
-test: test-deps parquet-deps metrics-deps build
-	$(CARGO) build --locked -p skinflint-malloc-so
-	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked -p skinflint-export --features parquet --test parquet
-	$(CARGO) test --locked -p skinflint-cache --features images --test images
-	$(CARGO) test --locked -p skinflint-viewer --features host
-	python3 -B bench/cache/run.py --selftest
-	python3 -B bench/selftest.py
-	python3 -B bench/soak.py --seconds 20
-	python3 -B bench/alloc/selftest.py
-	python3 -B bench/suite/selftest.py
-	python3 -B bench/compare/selftest.py
-	python3 -B bench/gc/trees.py --selftest
-	python3 -B bench/gc/snapshot.py --selftest
-	python3 -B bench/gc/policies/run.py --selftest
-	@$(MAKE) --no-print-directory shim-test
-	python3 -B bench/gc/js.py --selftest
-	@$(MAKE) --no-print-directory js-test
-	@if [ -x tests/run ]; then tests/run; fi
-	@$(MAKE) --no-print-directory browser-test
-	@$(MAKE) --no-print-directory tabs-test
-	@$(MAKE) --no-print-directory check
+# Fifteen minutes from a clean clone on two quiet processors; tests/tiers.toml has the parts, HACKING.md what they prove.
+test: deps
+	@sh bench/need.sh /usr/include/sqlite3.h:libsqlite3-dev
+	python3 -B tests/tiers.py test
 	@echo "make test: everything held"
 
-# A directory of its own: the flag would have everything else built anew.
+# What needs browsers, JavaScript engines, a nightly compiler or simply long: 25 minutes on two quiet processors.
+test-long: deps
+	python3 -B tests/tiers.py long
+	@echo "make test-long: everything held"
+
+# The rules, and the proofs (tests/proofs.toml) of the crates that differ from origin/main.
+quick:
+	$(CARGO) xtask quick
+
+# Each crate's tests by themselves, from a clone, as root and as nobody.
+test-alone:
+	python3 -B tests/alone.py
+
+# Each must pass each time: another program may run at any moment.
+test-busy: test-deps build
+	python3 -B tests/busy.py --selftest
+	python3 -B tests/busy.py --rounds $(or $(ROUNDS),20)
+
+# A directory of its own: the flag would have everything else built anew. The models take seconds, their build is the
+# rest: without link-time optimization and debug information, all four crates at once.
 model-test:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
-	  $(CARGO) test --locked -p skinflint-base --release --test ring_model ring_model
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
-	  $(CARGO) test --locked -p skinflint-alloc --release --test models
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
-	  $(CARGO) test --locked -p skinflint-gc --release --test models
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
-	  $(CARGO) test --locked -p skinflint-cache --release --test models
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=off \
+	  CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+	  $(CARGO) test --locked --release -p skinflint-base -p skinflint-alloc -p skinflint-gc -p skinflint-cache \
+	  --test ring_model --test models
+
+# By hand: 2 to 30 minutes a crate. Exit 1 below the bar. More: MUTANTS="--own --again".
+mutants: test-deps
+	$(CARGO) xtask mutants --crate "$(CRATE)" --seed $(or $(SEED),1) --count $(or $(COUNT),150) $(MUTANTS)
+
+mutants-named: test-deps
+	$(CARGO) xtask mutants --named $(MUTANTS)
 
 # A directory of its own: Miri builds the standard library for itself.
-miri-test:
+miri-deps:
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || \
+	  rustup toolchain install nightly --profile minimal --component miri,rust-src --no-self-update || \
 	  { echo "Miri is not installed: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
+
+# What safe code rests on: typed cells and their barrier, weak cells, counted natives. At most eight minutes.
+miri-short: miri-deps
+	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri \
+	  $(CARGO) +nightly miri test --locked -p skinflint-gc --no-fail-fast --test typed --test cells --test cycles
+
+miri-test: miri-deps
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri \
 	  $(CARGO) +nightly miri test --locked -p skinflint-gc --lib --tests
 
@@ -217,7 +239,7 @@ js-deps: deps
 # The suite's programs are fetched (npm, version and hash pinned), never committed.
 js-test: js-deps build js
 	$(CARGO) test --release --locked --manifest-path js/stock/Cargo.toml --target-dir target/js -p skinflint-js-host --lib
-	timeout 900 python3 -B js/test.py
+	timeout 1800 python3 -B js/test.py
 
 # Boa's engine's own tests, out of its package, on our heap (ten minutes: the engine is built once more).
 js-engine-test: js-deps

@@ -87,7 +87,7 @@ def main():
             sys.exit(f"soak: {asked.library} is not there: cargo build --release, or --library PATH")
         environment["LD_PRELOAD"] = asked.library
     done = subprocess.run([program, str(seconds), str(asked.seed)], env=environment, stdout=subprocess.PIPE,
-                          text=True, timeout=seconds + 120)
+                          text=True, timeout=10 * seconds + 120)
     if done.returncode != 0:
         print(f"soak: failed with status {done.returncode}, seed {asked.seed}", file=sys.stderr)
         return 1

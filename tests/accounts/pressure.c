@@ -142,6 +142,7 @@ static void reserve(int resource)
     limit_to(resource, -1);
     for (int tenths = 0; figure("reserve_bytes") != 32L * MIB; tenths++) {
         CHECK(tenths < 300);
+        /* CLOCK: poll step of a bounded wait */
         usleep(100000);
     }
     CHECK(CALL(skinflint_set_reserve)(0) == 1);

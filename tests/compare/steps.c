@@ -10,6 +10,7 @@ enum { BLOCKS = 4000, BYTES = 8192 };
 static void hold(long ms)
 {
 	struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+	/* CLOCK: what is held is held for a time: that is what is measured */
 	nanosleep(&time, NULL);
 }
 

@@ -11,6 +11,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 static void *kept;
@@ -34,10 +35,14 @@ __attribute__((destructor)) static void at_end(void)
     say("destructor\n");
 }
 
+static unsigned long allocated;
+
 static void *allocates(void *nothing)
 {
-    for (unsigned seed = 1;; seed = seed * 1103515245 + 12345)
+    for (unsigned seed = 1;; seed = seed * 1103515245 + 12345) {
         free(must_malloc((seed >> 16) % 3000 + 1));
+        __atomic_fetch_add(&allocated, 1, __ATOMIC_RELAXED);
+    }
     return nothing;
 }
 
@@ -64,7 +69,9 @@ static int ends(const char *way, char **argv)
         pthread_exit(NULL);
     }
     CHECK(pthread_create(&thread, NULL, allocates, NULL) == 0);
-    usleep(2000);
+    /* In the midst of it; the alarm bounds the wait. */
+    while (__atomic_load_n(&allocated, __ATOMIC_RELAXED) < 100)
+        sched_yield();
     if (strcmp(way, "exit") == 0)
         exit(7);
     if (strcmp(way, "_exit") == 0)

@@ -152,7 +152,7 @@ static void nobody_joins(void)
         CHECK(pthread_create(&thread, NULL, detached, NULL) == 0);
         CHECK(pthread_detach(thread) == 0);
         while (__atomic_load_n(&done, __ATOMIC_ACQUIRE) != i + 1)
-            usleep(50);
+            usleep(50); /* CLOCK: poll step of a wait that the alarm bounds */
     }
     say("detached ok\n");
 }

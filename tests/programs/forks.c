@@ -137,10 +137,10 @@ static void daemonise(void)
     close(ends[1]);
     await(child, "daemon's parent");
     struct pollfd end = {ends[0], POLLIN, 0};
-    CHECK(poll(&end, 1, 5000) == 1);
+    CHECK(poll(&end, 1, 60000) == 1);
     CHECK(read(ends[0], &answer, 1) == 1 && answer == 'd');
     /* Its end closes the pipe: nobody else may hold our descriptors. */
-    CHECK(poll(&end, 1, 5000) == 1 && read(ends[0], &answer, 1) == 0);
+    CHECK(poll(&end, 1, 60000) == 1 && read(ends[0], &answer, 1) == 0);
     close(ends[0]);
     say("daemon ok\n");
 }

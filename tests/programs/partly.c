@@ -14,6 +14,7 @@
 static void pause_ms(long ms)
 {
     struct timespec time = {0, ms * 1000000};
+    /* CLOCK: it grows slowly, so that there is more than one look; none is expected at a moment */
     while (nanosleep(&time, &time) != 0)
         CHECK(errno == EINTR);
 }

@@ -14,6 +14,7 @@ static void *held[256];
 static void rest(void)
 {
     struct timespec left = {0, 60 * 1000 * 1000};
+    /* CLOCK: a tide takes so long at least */
     while (nanosleep(&left, &left) != 0)
         CHECK(errno == EINTR);
 }

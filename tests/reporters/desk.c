@@ -5,7 +5,7 @@
  *     desk forks FOLDER       forks; the child closes what it has of the parent's, opens its own, says "child PID"
  *     desk late FILE          saves; then uses the `out` of a reporter that has returned
  *     desk leaves FILE        saves twice; a reporter removes itself, another fails without a reason
- *     desk slow FOLDER        opens; a reporter says "begins" and takes half a second; closes when stdin ends, and says
+ *     desk slow FOLDER        opens; a reporter says "begins" and goes on until it is closed; closes when stdin ends, and says
  *                             "quiet", or "running" if it still did
  */
 #include <stdio.h>
@@ -53,13 +53,19 @@ static void fails(void *context, skinflint_report *out)
     skinflint_report_fail(out, NULL);
 }
 
+/* Of the socket, for `slow`. */
+static char name[4096];
+
 static void slow(void *context, skinflint_report *out)
 {
     (void)context;
     running = 1;
     puts("begins");
     fflush(stdout);
-    usleep(500 * 1000);
+    /* Closing takes the socket's name away, and then waits: a minute at most. */
+    for (int ms = 0; access(name, F_OK) == 0 && ms < 60000; ms++)
+        /* CLOCK: poll step of a bounded wait */
+        usleep(1000);
     skinflint_report_heap(out, "explicit/slow", 8, "Slow.");
     running = 0;
 }
@@ -157,6 +163,7 @@ int main(int argc, char **argv)
         }
         return 0;
     }
+    snprintf(name, sizeof name, "%s/%d.report", where, getpid());
     skinflint_reporter_add("slow", slow, NULL);
     open_or_end(where);
     printf("ready %d\n", getpid());

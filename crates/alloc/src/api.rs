@@ -16,11 +16,12 @@
 use skinflint_base::sync::Ordering;
 
 use crate::class::{self, SLICES, SMALL_MAX};
+use crate::fault::Fault;
 use crate::free::free;
 use crate::heap::{BUDGET_AT, Heap};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span};
 use crate::state::{POOL_LOCK, base, descriptor, fast_limit};
-use crate::{check, emergency, fault, harden, large, reserve, sample, thread, tls};
+use crate::{check, emergency, fault, harden, large, neighbour, reserve, sample, thread, tls};
 
 /// Allocates `n` bytes. Cost for a small size: 22 instructions, with ten loads and three stores among them and no
 /// locked one (callgrind, `pair48`, 2026-11-21).
@@ -325,7 +326,9 @@ pub unsafe fn usable_size(p: *const u8) -> usize {
         Block::Large(large) => unsafe { (*large).pages as usize * 4096 },
         // SAFETY: a block of the range.
         Block::Unknown if emergency::holds(p as usize) => unsafe { emergency::size(p) },
-        Block::Unknown => harden::usable(p).unwrap_or(0),
+        Block::Unknown => harden::usable(p)
+            .or_else(|| neighbour::usable(p))
+            .unwrap_or(0),
     }
 }
 
@@ -355,8 +358,16 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
                 if let Some(new) = harden::realloc(p, n) {
                     return new;
                 }
-                fault::foreign(p);
-                return fail();
+                if fault::is_nobodys(p) {
+                    return fail();
+                }
+                match neighbour::usable(p) {
+                    Some(have) => have,
+                    None => {
+                        fault::report(Fault::Foreign, p);
+                        return fail();
+                    }
+                }
             }
         };
         // Half a block is kept where it is: a copy costs more than the slop, which a next growth uses.

@@ -18,6 +18,7 @@ use skinflint_base::sync::{AtomicU16, AtomicU32, Ordering};
 use skinflint_pages::PAGE;
 
 use crate::fit::Plan;
+use crate::publish;
 
 /// Largest small size; above it blocks are page runs.
 pub const SMALL_MAX: usize = 32 * 1024;
@@ -221,8 +222,7 @@ pub unsafe fn size_at(offset: u16) -> usize {
 
 /// Number of classes there are now.
 pub fn count() -> usize {
-    // ORDER: Acquire meets the Release in `earn`: the entries below it are complete.
-    COUNT.load(Ordering::Acquire) as usize
+    publish::raised(&COUNT) as usize
 }
 
 /// Pages that a new span of the class should have in a heap of `heap_pages` pages, by how many the heap has of
@@ -307,15 +307,14 @@ pub fn earn(slice: usize) {
     }
     // SAFETY: C2: this entry is above the count, so nobody reads it yet.
     unsafe { (*INFO.0.get())[class] = info(size) };
-    // ORDER: Release meets the Acquire in `count`.
-    COUNT.store(class as u32 + 1, Ordering::Release);
+    publish::raise(&COUNT, class as u32 + 1);
     // Smaller sizes that made do with a larger class fit this one better, too (C1).
     for slice in (0..=slice).rev() {
         if get(of_slice(slice)).size as usize <= size {
             break;
         }
         // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and
-        // the data dependency through the class holds it elsewhere.
+        // the data dependency through the class holds it elsewhere. [reason: dependency]
         TABLE[slice].store(magazine_of(class), Ordering::Release);
     }
 }

@@ -13,6 +13,8 @@
 use skinflint_base::sync::{AtomicUsize, Ordering};
 use skinflint_base::sys;
 
+use crate::publish;
+
 /// All that handlers can get: addresses, of which only what is used becomes memory.
 const RANGE_BYTES: usize = 256 << 20;
 /// The same where the kernel counts addresses.
@@ -25,8 +27,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The range; 0 if the OS refuses.
 fn range() -> usize {
-    // ORDER: Acquire meets the exchange below.
-    let range = RANGE.load(Ordering::Acquire);
+    let range = publish::had(&RANGE);
     if range != 0 {
         return range;
     }
@@ -42,9 +43,8 @@ fn range() -> usize {
     // ORDER: set before the range; two that race set the same but for a refusal in between, and the
     // smaller one then is right for both.
     BYTES.store(bytes, Ordering::Relaxed);
-    // ORDER: one range wins.
-    match RANGE.compare_exchange(0, fresh as usize, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => fresh as usize,
+    match publish::once(&RANGE, fresh as usize) {
+        Ok(()) => fresh as usize,
         Err(other) => {
             // SAFETY: nobody has seen it.
             unsafe { sys::unmap(fresh, bytes) };

@@ -46,14 +46,11 @@ pub fn set_policy(policy: Policy) {
     POLICY.store(policy as u32, Ordering::Relaxed);
 }
 
-/// An address that is not ours was freed, or asked about.
+/// Whether an address that is not in the heap may be freed all the same, with no effect.
 #[cold]
 #[inline(never)]
-pub fn foreign(p: *mut u8) {
-    if from_loader(p as usize) || crate::emergency::holds(p as usize) {
-        return;
-    }
-    report(Fault::Foreign, p);
+pub fn is_nobodys(p: *mut u8) -> bool {
+    from_loader(p as usize) || crate::emergency::holds(p as usize)
 }
 
 /// Whether an address lies in the dynamic loader's own data, from which it allocates before there is a

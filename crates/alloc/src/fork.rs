@@ -21,7 +21,7 @@ use skinflint_base::sync::Ordering;
 use crate::heap::{Heap, usage};
 use crate::lock::{FORKER, NOBODY, Who};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
-use crate::{harden, holes, purger, reserve, tls};
+use crate::{harden, holes, publish, purger, reserve, tls};
 
 /// As whom this thread forks.
 pub(crate) fn who() -> Who {
@@ -44,8 +44,7 @@ pub unsafe extern "C" fn prepare() {
 pub(crate) fn lock_all(who: Who) {
     let _ = purger::PURGE_LOCK.lock(who);
     loop {
-        // ORDER: Acquire, as in `heaps`.
-        let newest = HEAPS.load(Ordering::Acquire);
+        let newest = publish::first(&HEAPS);
         for heap in heaps() {
             let _ = heap.lock.lock(who);
         }

@@ -24,9 +24,9 @@ use crate::fault::{self, Fault};
 use crate::heap::{Entry, Heap, event_of, usage};
 use crate::span::{KIND_LARGE, KIND_SMALL, OWNER_AT, Span, state};
 use crate::state::{
-    FAST_LIMIT, at, base, descriptor, descriptor_from, limit, meta, meta_and_distance, offset_of,
+    FAST_LIMIT, at, base, descriptor, descriptor_from, limit, meta, meta_and_distance,
 };
-use crate::{harden, holes, large, remote, thread, tls};
+use crate::{harden, holes, large, neighbour, remote, thread, tls};
 
 /// Frees a block. Null is nothing. Cost for a small block of this thread: 41 instructions, with a dozen loads and five
 /// stores among them and no locked one (callgrind, `pair48`, 2026-11-21).
@@ -84,13 +84,11 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     let window = unsafe { span.window(slot / 64) };
     // SAFETY: as above.
     let trio = unsafe { &(*window).trio };
-    // ORDER: R: a look: nobody else may free a live block, so its own bit stands still. D: own (S2).
-    if (trio.remote.load(Ordering::Relaxed) | trio.dead.load(Ordering::Relaxed)) & bit != 0 {
+    if trio.is_dead(bit) {
         return not_live(p, span, slot);
     }
-    // Loaded once more, which the compiler makes one instruction with the rest.
-    let dead = trio.dead.load(Ordering::Relaxed); // ORDER: own (S2)
-    trio.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (S2)
+    // D is loaded once more, which the compiler makes one instruction with the rest.
+    trio.bury(bit);
     // SAFETY: a thread's heap stays (G4), and begins with its magazines.
     let magazine = unsafe { Heap::magazine_at(heap, span.magazine_offset()) };
     let top = magazine.top.get();
@@ -102,10 +100,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
         }
         return;
     }
-    let free = trio.free.load(Ordering::Relaxed); // ORDER: own (S2)
-    // ORDER: Release meets the Acquire of `Span::free_bits`: the purger drops a page only after the
-    // program's last write to it.
-    trio.free.store(free | bit, Ordering::Release);
+    trio.give(bit);
     // ORDER: own (S2).
     let left = span.left.load(Ordering::Relaxed);
     span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
@@ -150,10 +145,8 @@ pub unsafe fn to_bits(heap: &Heap, block: *mut u8) {
         };
         let trio = span.trio(slot / 64);
         let bit = 1 << (slot % 64);
-        let dead = trio.dead.load(Ordering::Relaxed); // ORDER: own (S2)
-        trio.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (S2)
-        let bits = trio.free.load(Ordering::Relaxed); // ORDER: own (S2)
-        trio.free.store(bits | bit, Ordering::Release); // ORDER: as in `free_own`
+        trio.bury(bit);
+        trio.give(bit);
         let left = span.left.load(Ordering::Relaxed); // ORDER: own (S2)
         span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
         if left == 1 {
@@ -171,8 +164,8 @@ unsafe fn free_unusual(p: *mut u8) {
     }
     let distance = (p as usize).wrapping_sub(base());
     if distance >= limit() {
-        if !harden::free_elsewhere(p) {
-            fault::foreign(p);
+        if !harden::free_elsewhere(p) && !fault::is_nobodys(p) && !neighbour::free(p) {
+            fault::report(Fault::Foreign, p);
         }
         return;
     }
@@ -218,9 +211,7 @@ unsafe fn free_other(p: *mut u8, span: &Span) {
 
 /// The heap that owns a span.
 pub fn owner_of(span: &Span) -> &'static Heap {
-    // ORDER: Acquire meets the Release of a steal.
-    let id = span.owner.load(Ordering::Acquire);
-    let offset = id.wrapping_sub(meta() as u32);
+    let offset = remote::owner(&span.owner).wrapping_sub(meta() as u32);
     // SAFETY: owners are heaps, which stay (G4).
     unsafe { &*at::<Heap>(offset) }
 }
@@ -234,7 +225,9 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     if !span.is_live(slot) {
         return fault::report(Fault::Double, p);
     }
-    if notify(span) {
+    // SAFETY: the slot is below `slots`.
+    let word = unsafe { &span.trio(slot / 64).remote };
+    let freed = remote::free(span, word, 1 << (slot % 64), || {
         let heap = tls::get();
         if heap.is_null() || thread::is_ended(heap) {
             holes::hint(span.pages());
@@ -242,11 +235,8 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
             // SAFETY: this thread's heap, which stays (G4).
             holes::hint_from(unsafe { &*heap }, span.pages());
         }
-    }
-    // SAFETY: the slot is below `slots`.
-    let word = unsafe { &span.trio(slot / 64).remote };
-    let bit = 1u64 << (slot % 64);
-    if !remote::set(word, bit) {
+    });
+    if !freed {
         fault::report(Fault::Double, p);
     }
 }
@@ -254,15 +244,7 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
 /// Puts a span on its owner's notified stack, unless it is there. `true`: now it is, and somebody should hint
 /// at its pages (`holes`), since the owner may be idle.
 pub fn notify(span: &Span) -> bool {
-    let first = remote::claim(&span.nlink);
-    if first {
-        push_notified(owner_of(span), span);
-    }
-    first
-}
-
-fn push_notified(heap: &Heap, span: &Span) {
-    remote::push(&heap.notified, &span.nlink, offset_of(span), 1);
+    remote::notify(span)
 }
 
 /// Looks at every span that others freed into. Take-all, so there is no ABA.
@@ -270,22 +252,10 @@ fn push_notified(heap: &Heap, span: &Span) {
 /// # Safety
 /// The heap's lock is held, by its owner or while it has none.
 pub unsafe fn drain(heap: &Heap) {
-    let mut next = remote::take_all(&heap.notified);
-    while next != 0 {
-        let span = at::<Span>(next);
-        // SAFETY: a span on the stack is not given away (`Heap::give_or_wait`).
-        let this = unsafe { &*span };
-        next = remote::below(&this.nlink, 1);
-        let owner = owner_of(this);
-        if !core::ptr::eq(owner, heap) {
-            // Stolen meanwhile: its new owner shall look.
-            push_notified(owner, this);
-            continue;
-        }
-        remote::release(&this.nlink);
-        // SAFETY: as the caller promises.
-        unsafe { event(heap, this) };
-    }
+    // SAFETY: a span on the stack is not given away (`Heap::give_or_wait`).
+    let span_at = |offset| unsafe { &*at::<Span>(offset) };
+    // SAFETY: as the caller promises.
+    remote::drain(&heap.notified, span_at, |span| unsafe { event(heap, span) });
 }
 
 #[cold]

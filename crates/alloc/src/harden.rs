@@ -374,7 +374,7 @@ fn wipe(p: *mut u8, size: usize) {
         // SAFETY: the block is given up, and has this many bytes.
         unsafe { core::ptr::write_bytes(p, 0, size) };
         // The compiler must not think the fill useless.
-        compiler_fence(Ordering::SeqCst); // ORDER: of the compiler only
+        compiler_fence(Ordering::SeqCst); // ORDER: of the compiler only. [reason: compiler]
     } else if has(mode::CANARY) {
         trailer::forget(p, size);
     }

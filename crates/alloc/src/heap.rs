@@ -27,7 +27,7 @@ use crate::class::{self, MAX_CLASSES};
 use crate::lock::{Lock, Who};
 use crate::span::{Span, Window, state};
 use crate::state::{at, with_pool};
-use crate::{free, harden, holes};
+use crate::{free, harden, holes, publish, remote};
 
 /// Requested bytes between two samples of a heap, on average. Sampled blocks lie in spans of their own, so a
 /// program that has just begun pays a page for nearly each: at 512 KiB about half a per cent of the peak of an idle
@@ -660,16 +660,16 @@ impl Heap {
         if self.usage.load(Ordering::Relaxed) >= usage::TENANT {
             return None;
         }
-        // ORDER: a hint; `next_idle` is read without the pool's lock, so the walk is bounded, and what it
-        // finds is checked under the other heap's lock.
-        let mut next = crate::state::IDLE.load(Ordering::Acquire);
+        // A hint: the list is read without the pool's lock, so the walk is bounded, and what it finds is checked
+        // under the other heap's lock.
+        let mut next = publish::first(&crate::state::IDLE);
         for _ in 0..8 {
             if next == 0 {
                 return None;
             }
             // SAFETY: heaps stay (G4).
             let other = unsafe { &*at::<Heap>(next) };
-            next = other.next_idle.load(Ordering::Acquire); // ORDER: as above
+            next = publish::next_of_changing(&other.next_idle);
             // ORDER: a look.
             if other.partial[class].load(Ordering::Relaxed) == 0
                 || !other.lock.try_lock(self.holder())
@@ -697,8 +697,7 @@ impl Heap {
             if let Some(span) = found {
                 // SAFETY: popped just now.
                 let this = unsafe { &*span };
-                // ORDER: Release: whoever sees the new owner sees the span off the old heap's lists.
-                this.owner.store(self.id(), Ordering::Release);
+                remote::hand_over(&this.owner, self.id());
                 let pages = this.pages();
                 other.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic under the locks (H4)
                 self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: as above

@@ -32,8 +32,6 @@ const LEAST_GROWTH: u32 = 64;
 
 /// Pages inside spans that hold nothing and are not resident (O2).
 pub static HOLES: AtomicU32 = AtomicU32::new(0);
-/// Pages that may have become reclaimable since the purger last looked: a hint.
-static RECLAIM: AtomicU32 = AtomicU32::new(0);
 /// Pages that were ever purged inside spans.
 pub static PURGED: AtomicU64 = AtomicU64::new(0);
 /// Pages purged inside spans that the span's next use made writable again: each is a fault if it is
@@ -60,16 +58,8 @@ pub fn hint_from(heap: &Heap, pages: u32) {
 /// Notes that so many pages may have become reclaimable; may start the purger. Once there are enough for that it
 /// only looks, until the purger takes the hint.
 pub fn hint(pages: u32) {
-    // ORDER: a hint.
-    let mut now = RECLAIM.load(Ordering::Relaxed);
-    if now < purger::START_PAGES {
-        // ORDER: a hint.
-        now = RECLAIM
-            .fetch_add(pages, Ordering::Relaxed)
-            .wrapping_add(pages);
-    }
-    if now >= purger::START_PAGES {
-        purger::wanted();
+    if purger::STARTER.hint(pages, purger::START_PAGES) {
+        purger::start();
     }
 }
 
@@ -79,18 +69,6 @@ pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
     if pages > 0 {
         hint_from(heap, pages as u32);
     }
-}
-
-/// Takes the hint back.
-pub fn take_hint() -> u32 {
-    // ORDER: a hint.
-    RECLAIM.swap(0, Ordering::Relaxed)
-}
-
-/// The hint as it stands.
-pub fn peek_hint() -> u32 {
-    // ORDER: a hint.
-    RECLAIM.load(Ordering::Relaxed)
 }
 
 /// Forgets which pages of a span are clean, because it will be allocated from; returns them.

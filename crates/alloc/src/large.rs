@@ -22,7 +22,7 @@ use crate::fault::{self, Fault};
 use crate::lock::{NOBODY, Who};
 use crate::span::KIND_LARGE;
 use crate::state::{OWNER_NONE, at, base, map_entry, with_pool};
-use crate::{holes, remote, tls};
+use crate::{holes, publish, remote, tls};
 
 /// Pages from which a move goes through the page tables: a system call, but no copy and no faults of new
 /// pages. Where the two cost the same was not measured.
@@ -163,10 +163,7 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
             (*large).owner.store(OWNER_NONE, Ordering::Relaxed); // ORDER: published below
             (*large).kind.store(KIND_LARGE, Ordering::Relaxed); // ORDER: published below
         }
-        // ORDER: Release: whoever finds the descriptor finds it filled.
-        pool.region
-            .map_entry(run.page)
-            .store(offset, Ordering::Release);
+        publish::enter(pool.region.map_entry(run.page), offset);
         count_block(run.pages);
         Some((start as *mut u8, run.clean))
     });
@@ -179,11 +176,10 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
 /// `p` is in HEAP.
 pub unsafe fn find(p: *mut u8) -> Option<*mut Large> {
     // SAFETY: as the caller promises.
-    // ORDER: Relaxed: whoever holds the block got it after the entry was written.
-    let offset = unsafe { map_entry(p as usize - base()) }.load(Ordering::Relaxed);
+    let offset = publish::found(unsafe { map_entry(p as usize - base()) });
     let large = at::<Large>(offset);
     // SAFETY: MAP leads to descriptors.
-    // ORDER: as above.
+    // ORDER: whoever holds the block got it after the descriptor was filled.
     let fits = unsafe {
         (*large).kind.load(Ordering::Relaxed) == KIND_LARGE && (*large).start == p as usize
     };
@@ -231,10 +227,9 @@ unsafe fn give(pool: &mut Pool, offset: u32) {
     let (start, pages, displaced) =
         unsafe { ((*large).start, (*large).pages, (*large).displaced != 0) };
     let page = page_of(start);
-    // ORDER: nobody may use the address any more.
-    pool.region.map_entry(page).store(0, Ordering::Relaxed);
+    publish::clear(pool.region.map_entry(page));
     // SAFETY: as above.
-    unsafe { (*large).kind.store(0, Ordering::Relaxed) }; // ORDER: as above
+    unsafe { (*large).kind.store(0, Ordering::Relaxed) }; // ORDER: nobody may use the address any more
     pool.region.desc_free(offset, 1);
     uncount_block(pages);
     let mut dirty = true;
@@ -375,9 +370,8 @@ unsafe fn give_clean(pool: &mut Pool, offset: u32) {
             return give(pool, offset);
         }
         let page = page_of((*large).start);
-        // ORDER: nobody may use the address any more.
-        pool.region.map_entry(page).store(0, Ordering::Relaxed);
-        (*large).kind.store(0, Ordering::Relaxed); // ORDER: as above
+        publish::clear(pool.region.map_entry(page));
+        (*large).kind.store(0, Ordering::Relaxed); // ORDER: nobody may use the address any more
         let pages = (*large).pages;
         pool.region.desc_free(offset, 1);
         pool.give(page, pages, false);

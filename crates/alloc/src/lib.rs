@@ -12,6 +12,7 @@
 #![cfg(not(loom))]
 
 mod api;
+mod bits;
 mod cgroup;
 pub mod check;
 mod class;
@@ -28,14 +29,17 @@ mod holes;
 mod large;
 mod lists;
 mod lock;
+pub mod neighbour;
 pub mod options;
 mod place;
+mod publish;
 mod purger;
 mod remote;
 mod reserve;
 mod sample;
 mod span;
 mod spans;
+mod starter;
 mod state;
 pub mod stats;
 mod stats_text;

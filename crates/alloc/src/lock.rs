@@ -56,7 +56,7 @@ impl Lock {
     #[inline]
     pub fn try_lock(&self, who: Who) -> bool {
         self.0
-            // ORDER: Acquire meets the Release in `unlock`: what the last holder wrote is seen (model: lock).
+            // ORDER: Acquire meets the Release in `unlock`: what the last holder wrote is seen. [model: lock_of_three]
             .compare_exchange(0, who.0, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
@@ -86,7 +86,7 @@ impl Lock {
             // ORDER: a look.
             let held = self.0.load(Ordering::Relaxed);
             if held == 0 {
-                // ORDER: Acquire, as in `try_lock`; the mark stays (K2).
+                // ORDER: Acquire, as in `try_lock`; the mark stays (K2). [model: lock_of_three]
                 let taken =
                     self.0
                         .compare_exchange(0, who.0 | 1, Ordering::Acquire, Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Lock {
     /// Gives the lock back.
     #[inline]
     pub fn unlock(&self) {
-        // ORDER: Release meets the Acquire in `try_lock` and `lock_slow`.
+        // ORDER: Release meets the Acquire in `try_lock` and `lock_slow`. [model: lock_of_three]
         if self.0.swap(0, Ordering::Release) & 1 == 1 {
             wake(&self.0);
         }

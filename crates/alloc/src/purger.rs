@@ -27,6 +27,7 @@ use crate::check;
 use crate::hidden;
 use crate::holes::{self, Zeal};
 use crate::lock::{ASKER, Lock, PURGER, Who};
+use crate::starter::Starter;
 use crate::state::{heaps, with_pool};
 
 /// Pages that must be reclaimable, by the hints, for the purger to be started: 512 KiB. Small programs
@@ -64,9 +65,8 @@ pub unsafe fn batch() -> &'static mut Batch {
     // SAFETY: as the caller promises.
     unsafe { &mut *BATCH.0.get() }
 }
-static RUNNING: AtomicU32 = AtomicU32::new(0);
-/// The kernel's id of the thread while it lives; the kernel clears it at its end.
-static TID: AtomicU32 = AtomicU32::new(0);
+/// Whether it runs, and what is to be done (U2).
+pub static STARTER: Starter = Starter::new();
 static ALLOWED: AtomicU32 = AtomicU32::new(1);
 static STACK: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 static TICK: AtomicU32 = AtomicU32::new(1);
@@ -108,41 +108,33 @@ fn decay_ticks() -> u32 {
 /// There is work: starts the purger, unless it runs. Cost if it does: one load.
 #[inline]
 pub fn wanted() {
-    // ORDER: a look.
-    if RUNNING.load(Ordering::Relaxed) == 0 {
+    if !STARTER.runs() {
         start();
     }
 }
 
+/// Begins one, unless another is faster, or the last one is still ending.
 #[cold]
 #[inline(never)]
-fn start() {
+pub fn start() {
     // ORDER: set at start.
     if ALLOWED.load(Ordering::Relaxed) == 0 {
         return;
     }
-    // ORDER: the last one may still be ending; its stack is in use until the kernel clears this.
-    if TID.load(Ordering::Acquire) != 0 {
+    if !STARTER.begin() {
         return;
     }
-    // ORDER: one thread wins.
-    if RUNNING
-        .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
-        .is_err()
-    {
-        return;
-    }
-    // SAFETY: RUNNING is ours.
+    // SAFETY: the right to begin is ours.
     if !unsafe { spawn() } {
         // Not again at every free: when as much has come together once more.
-        holes::take_hint();
-        RUNNING.store(0, Ordering::Release); // ORDER: gives it back
+        STARTER.take();
+        STARTER.give_back();
     }
 }
 
-/// Clones the thread. Must hold RUNNING.
+/// Clones the thread. The caller has the right to begin it (starter W1).
 unsafe fn spawn() -> bool {
-    // ORDER: RUNNING guards it.
+    // ORDER: the right guards it.
     let mut stack = STACK.load(Ordering::Relaxed);
     if stack == 0 {
         stack = sys::map_private(STACK_BYTES) as usize;
@@ -151,8 +143,8 @@ unsafe fn spawn() -> bool {
         }
         STACK.store(stack, Ordering::Relaxed); // ORDER: as above
     }
-    // SAFETY: the stack is used by nobody (RUNNING, TID); `main` keeps V2 of `hidden` (U1).
-    unsafe { hidden::begin(libc::CLONE_FILES, stack, STACK_BYTES, &TID, main) }
+    // SAFETY: the stack is used by nobody (starter W3); `main` keeps V2 of `hidden` (U1).
+    unsafe { hidden::begin(libc::CLONE_FILES, stack, STACK_BYTES, STARTER.tid(), main) }
 }
 
 /// What the thread does.
@@ -172,7 +164,7 @@ extern "C" fn main() {
         // ORDER: a number to wait on.
         sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), delay_ns);
         let begin = sys::thread_cpu_ns();
-        let hint = holes::take_hint();
+        let hint = STARTER.take();
         let worked = pass(&mut demand);
         let took = sys::thread_cpu_ns() - begin;
         delay_ns = tick_ns().max(took * 100);
@@ -187,13 +179,7 @@ extern "C" fn main() {
             continue;
         }
         with_pool(PURGER, |pool| pool.region.purge_meta());
-        // ORDER: gives RUNNING back; a hint that came since is looked at once more.
-        RUNNING.store(0, Ordering::SeqCst);
-        if holes::peek_hint() < START_PAGES
-            || RUNNING
-                .compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed)
-                .is_err()
-        {
+        if STARTER.end(START_PAGES) {
             return;
         }
         quiet = 0;
@@ -325,7 +311,5 @@ fn trim_of(who: Who, mine: *mut crate::heap::Heap) -> bool {
 /// In the child of a fork: the purger did not come along.
 pub fn forget() {
     PURGE_LOCK.reset();
-    // ORDER: the child has one thread.
-    RUNNING.store(0, Ordering::Relaxed);
-    TID.store(0, Ordering::Relaxed); // ORDER: as above
+    STARTER.reset();
 }

@@ -10,20 +10,107 @@
 //! R2  Stacks are pushed to and taken whole, never popped: there is no ABA.
 //! R3  A bit that is set after the owner's collect, for a span whose link was still 1 when the freer
 //!     looked, waits in R for the next collect. It is never lost.
+//! R4  A span may be handed over to another owner while it is on a stack: who drains that stack finds it is not his, and
+//!     pushes it on, with its link as it is.
 //!
-//! These are the very functions of the engine; the models run them under loom (`tests/models.rs`).
+//! These are the very functions of the engine, [`free`] and [`drain`] whole; the models run them under loom
+//! (`tests/models.rs`).
 //!
 //! Not here: who owns a span, and what an owner does with one that changed (`free`).
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// What is pushed on stacks: a span, as freers and owners see it.
+pub trait Owned {
+    /// Its link (R1).
+    fn link(&self) -> &AtomicU32;
+    /// The stack of whoever owns it now.
+    fn stack(&self) -> &AtomicU32;
+    /// What stands for it on a stack: even, and not 0.
+    fn offset(&self) -> u32;
+}
+
+/// Puts a span on its owner's stack, unless it is there. `true`: now it is, and was not before.
+#[inline]
+pub fn notify(span: &impl Owned) -> bool {
+    let first = claim(span.link());
+    if first {
+        push(span.stack(), span.link(), span.offset(), 1);
+    }
+    first
+}
+
+/// Frees a block of another thread's span: its bit in `word`. `told` runs if the owner was told of it, while the span
+/// stays still. `false`: the bit was set, so the block was free.
+#[inline]
+pub fn free(span: &impl Owned, word: &AtomicU64, bit: u64, told: impl FnOnce()) -> bool {
+    if notify(span) {
+        told();
+    }
+    set(word, bit)
+}
+
+/// Takes a stack whole; `look` is called for each span of its owner's, which is on no stack then. What was handed over
+/// meanwhile goes to its new owner (R4).
+#[inline]
+pub fn drain<'a, S: Owned + 'a>(
+    stack: &AtomicU32,
+    at: impl Fn(u32) -> &'a S,
+    mut look: impl FnMut(&'a S),
+) {
+    let mut next = take_all(stack);
+    while next != 0 {
+        let span = at(next);
+        next = below(span.link(), 1);
+        let owner = span.stack();
+        if !core::ptr::eq(owner, stack) {
+            push(owner, span.link(), span.offset(), 1);
+            continue;
+        }
+        release(span.link());
+        look(span);
+    }
+}
+
+/// As [`drain`], for spans that are all about to go: nobody is told, and nobody frees any more.
+pub fn forget<'a, S: Owned + 'a>(stack: &AtomicU32, at: impl Fn(u32) -> &'a S) {
+    let mut next = take_all(stack);
+    while next != 0 {
+        let span = at(next);
+        next = below(span.link(), 1);
+        release(span.link());
+    }
+}
+
+/// Whether a span without a live block may go, or be made another: it is on no stack (R1).
+#[inline]
+pub fn may_go(link: &AtomicU32) -> bool {
+    // ORDER: with Relaxed too a claim would be seen: whoever sees all bits set sees what their freers did to the link
+    // before, and a drain of another heap's came before the hand-over. [reason: spare]
+    link.load(Ordering::Acquire) == 0
+}
+
+/// Whose a span is.
+#[inline]
+pub fn owner(owner: &AtomicU32) -> u32 {
+    // ORDER: Acquire meets the Release of `hand_over`: who pushes to the new owner finds it made.
+    // [model: a_span_is_handed_over]
+    owner.load(Ordering::Acquire)
+}
+
+/// Makes a span another's. The locks of both are held.
+pub fn hand_over(owner: &AtomicU32, to: u32) {
+    // ORDER: Release meets the Acquire of `owner`. [model: a_span_is_handed_over]
+    owner.store(to, Ordering::Release);
+}
 
 /// Makes a link say that its span is on its way to the stack. `false`: it is there, or on its way.
 #[inline]
 pub fn claim(link: &AtomicU32) -> bool {
     // ORDER: a look; a stale 0 is found out by the exchange, a stale other value misses as R3 says.
     link.load(Ordering::Relaxed) == 0
-        // ORDER: Acquire meets the Release of `release`: of two claims one wins, and it comes after the
-        // owner has read the link (model: stack).
+        // ORDER: Acquire meets the Release of `release`. With Relaxed too one of two claims wins, and comes after the
+        // owner has read the link, since all of it is one word. [reason: spare]
         && link
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -36,8 +123,8 @@ pub fn push(stack: &AtomicU32, link: &AtomicU32, offset: u32, mark: u32) {
     loop {
         // ORDER: published by the exchange below.
         link.store(head | mark, Ordering::Relaxed);
-        // ORDER: Release meets the Acquire of `take_all`: the link is seen (model: stack). A later push goes
-        // on the same release sequence.
+        // ORDER: Release meets the Acquire of `take_all`: the link is seen. A later push goes
+        // on the same release sequence. [model: stack_of_two_spans]
         match stack.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
             Err(now) => head = now,
@@ -52,7 +139,7 @@ pub fn take_all(stack: &AtomicU32) -> u32 {
     if stack.load(Ordering::Relaxed) == 0 {
         return 0;
     }
-    // ORDER: Acquire meets the Release of `push`.
+    // ORDER: Acquire meets the Release of `push`. [model: stack_of_two_spans]
     stack.swap(0, Ordering::Acquire)
 }
 
@@ -66,7 +153,8 @@ pub fn below(link: &AtomicU32, mark: u32) -> u32 {
 /// Makes a link say that its span is on no stack; to be called before `collect`.
 #[inline]
 pub fn release(link: &AtomicU32) {
-    // ORDER: AcqRel: Release meets the Acquire of `claim`, Acquire keeps the collect behind it.
+    // ORDER: AcqRel: Release meets the Acquire of `claim`, Acquire keeps the collect behind it, so that fewer bits are
+    // missed; those that are wait (R3). [reason: spare]
     link.swap(0, Ordering::AcqRel);
 }
 
@@ -74,7 +162,7 @@ pub fn release(link: &AtomicU32) {
 #[inline]
 pub fn set(word: &AtomicU64, bit: u64) -> bool {
     // ORDER: Release meets the Acquire of `collect`: this thread's use of the block, and of the span, comes
-    // before what the owner does with them (model: remote).
+    // before what the owner does with them. [model: remote_frees_of_one_span]
     word.fetch_or(bit, Ordering::Release) & bit == 0
 }
 
@@ -87,7 +175,7 @@ pub fn collect(remote: &AtomicU64, free: &AtomicU64) -> u64 {
     if remote.load(Ordering::Relaxed) == 0 {
         return 0;
     }
-    // ORDER: Acquire meets the Release of `set` (model: remote).
+    // ORDER: Acquire meets the Release of `set`. [model: remote_frees_of_one_span]
     let freed = remote.swap(0, Ordering::Acquire);
     // ORDER: the owner's own.
     free.store(free.load(Ordering::Relaxed) | freed, Ordering::Relaxed);

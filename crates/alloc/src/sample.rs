@@ -30,12 +30,12 @@
 
 use core::cell::UnsafeCell;
 
-use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
+use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::heap::{Heap, SAMPLE_BYTES, usage};
 use crate::span::{KIND_SMALL, Span};
 use crate::state::{self, at, base, descriptor, limit, offset_of};
-use crate::{class, large, tenant};
+use crate::{class, large, publish, tenant};
 
 /// Entries: 64 KiB of the library's zero pages, of which the first is touched at the first sample.
 const ENTRIES: usize = 4_096;
@@ -72,7 +72,7 @@ static TABLE: Shared = Shared(UnsafeCell::new(Table {
     number: 0,
 }));
 /// Offset of the heap of samples; 0 before the first.
-static SAMPLES: AtomicU32 = AtomicU32::new(0);
+static SAMPLES: AtomicUsize = AtomicUsize::new(0);
 /// The interval is [`SAMPLE_BYTES`] so many times doubled. Only grows.
 static SHIFT: AtomicU32 = AtomicU32::new(0);
 /// Requested where no heap counts it: by threads that have ended, and from tenants that are gone.
@@ -256,20 +256,17 @@ fn probability(requested: u32, interval: u64) -> f64 {
 
 /// The heap of samples; made at the first call.
 fn heap_of_samples() -> Option<&'static Heap> {
-    // ORDER: Acquire meets the Release below.
-    let mut offset = SAMPLES.load(Ordering::Acquire);
+    let mut offset = publish::had(&SAMPLES) as u32;
     if offset == 0 {
         let made = tenant::claim(usage::SAMPLES);
         if made.is_null() {
             return None;
         }
         offset = offset_of(made);
-        // ORDER: Release: who finds the heap finds it made.
-        let first = SAMPLES.compare_exchange(0, offset, Ordering::AcqRel, Ordering::Acquire);
-        if let Err(other) = first {
+        if let Err(other) = publish::once(&SAMPLES, offset as usize) {
             // SAFETY: heaps stay (state G4); nobody has used this one.
             tenant::release(unsafe { &*made });
-            offset = other;
+            offset = other as u32;
         }
     }
     // SAFETY: heaps stay (state G4).
@@ -412,8 +409,7 @@ pub unsafe fn estimate() -> Estimate {
         interval_bytes: interval(),
         ..Estimate::default()
     };
-    // ORDER: Acquire, as in `heap_of_samples`.
-    let offset = SAMPLES.load(Ordering::Acquire);
+    let offset = publish::had(&SAMPLES) as u32;
     if offset == 0 {
         return result;
     }

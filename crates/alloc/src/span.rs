@@ -23,14 +23,16 @@
 //!
 //! Meshing needs no more than this: the bits are outside, and MAP may send two page runs to one descriptor.
 //!
-//! Not here: lists and locks (`heap`).
+//! Not here: lists and locks (`heap`), the three words and what they are moved by (`bits`).
 
-use skinflint_base::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use skinflint_base::sync::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use skinflint_pages::{PAGE, PAGE_SHIFT};
 
+use crate::bits::Trio;
 use crate::class;
+use crate::free;
 use crate::heap::Entry;
-use crate::remote;
+use crate::remote::Owned;
 
 /// Kind of a small span's descriptor.
 pub const KIND_SMALL: u8 = 2;
@@ -53,27 +55,6 @@ pub mod state {
 
 /// Offset of the bit words in a descriptor.
 const WORDS_AT: usize = 40;
-
-/// The bits of 64 slots.
-#[repr(C)]
-pub struct Trio {
-    /// Free.
-    pub free: AtomicU64,
-    /// Freed by another thread.
-    pub remote: AtomicU64,
-    /// Dead: free, or in the magazine.
-    pub dead: AtomicU64,
-}
-
-impl Trio {
-    const fn none() -> Trio {
-        Trio {
-            free: AtomicU64::new(0),
-            remote: AtomicU64::new(0),
-            dead: AtomicU64::new(0),
-        }
-    }
-}
 
 /// A descriptor as seen from some of its bits; see [`Span::window`].
 #[repr(C)]
@@ -289,7 +270,8 @@ impl Span {
             let dead = guard.dead.load(Ordering::Relaxed) | 1 << (slots % 64); // ORDER: as above
             guard.dead.store(dead, Ordering::Relaxed); // ORDER: as above
             this.kind.store(KIND_SMALL, Ordering::Relaxed); // ORDER: as above
-            this.owner.store(owner, Ordering::Release); // ORDER: as above
+            // ORDER: Release: `turn` fills a descriptor that the page map leads to already. [reason: dependency]
+            this.owner.store(owner, Ordering::Release);
         }
     }
 
@@ -319,14 +301,8 @@ impl Span {
         for i in 0..self.words() {
             // SAFETY: i < words.
             let trio = unsafe { self.trio(i) };
-            // ORDER: own (S2), under the lock (S5).
-            let bits = trio.free.load(Ordering::Relaxed);
-            if bits != 0 {
-                trio.free.store(bits & (bits - 1), Ordering::Relaxed); // ORDER: as above
-                let dead = trio.dead.load(Ordering::Relaxed); // ORDER: own (S2)
-                let lowest = bits & bits.wrapping_neg();
-                trio.dead.store(dead & !lowest, Ordering::Relaxed); // ORDER: own (S2)
-                let slot = i * 64 + bits.trailing_zeros() as usize;
+            if let Some(slot) = trio.take() {
+                let slot = i * 64 + slot as usize;
                 return (self.start() + slot * self.size()) as *mut u8;
             }
         }
@@ -381,11 +357,7 @@ impl Span {
     pub unsafe fn uncache(&self) {
         for i in 0..self.words() {
             // SAFETY: i < words.
-            let trio = unsafe { self.trio(i) };
-            // ORDER: own (S2).
-            let dead = trio.dead.load(Ordering::Relaxed) & self.all_bits(i);
-            // ORDER: as in `free::free_own`.
-            trio.free.store(dead, Ordering::Release);
+            unsafe { self.trio(i) }.uncache(self.all_bits(i));
         }
     }
 
@@ -397,13 +369,7 @@ impl Span {
         let mut count = 0;
         for i in 0..self.words() {
             // SAFETY: i < words.
-            let trio = unsafe { self.trio(i) };
-            let freed = remote::collect(&trio.remote, &trio.free);
-            if freed != 0 {
-                let dead = trio.dead.load(Ordering::Relaxed); // ORDER: own (S2)
-                trio.dead.store(dead | freed, Ordering::Relaxed); // ORDER: own (S2)
-                count += freed.count_ones();
-            }
+            count += unsafe { self.trio(i) }.collect().count_ones();
         }
         count
     }
@@ -428,11 +394,7 @@ impl Span {
     #[inline]
     pub fn free_bits(&self, i: usize) -> u64 {
         // SAFETY: callers loop over the words.
-        // ORDER: Acquire meets the Release of the frees: a page found free is no longer written to.
-        unsafe {
-            let trio = self.trio(i);
-            trio.free.load(Ordering::Acquire) | trio.remote.load(Ordering::Acquire)
-        }
+        unsafe { self.trio(i) }.free_bits()
     }
 
     /// Bits of a word's slots that are live, and of those in the magazine.
@@ -448,7 +410,8 @@ impl Span {
     pub fn bits(&self, i: usize) -> (u64, u64, u64) {
         // SAFETY: callers loop over the words.
         let trio = unsafe { self.trio(i) };
-        // ORDER: as in `free_bits`.
+        // ORDER: one after the other, for the checker, whose owner stands still; what they are about is not touched.
+        // [reason: look]
         (
             trio.free.load(Ordering::Acquire),
             trio.remote.load(Ordering::Acquire), // ORDER: as above
@@ -543,5 +506,22 @@ impl Span {
         // ORDER: a look: of a live block's bits nobody writes any but its freer.
         let dead = unsafe { self.trio(slot / 64) }.dead.load(Ordering::Relaxed);
         (self.free_bits(slot / 64) | dead) >> (slot % 64) & 1 == 0
+    }
+}
+
+impl Owned for Span {
+    #[inline(always)]
+    fn link(&self) -> &AtomicU32 {
+        &self.nlink
+    }
+
+    #[inline]
+    fn stack(&self) -> &AtomicU32 {
+        &free::owner_of(self).notified
+    }
+
+    #[inline(always)]
+    fn offset(&self) -> u32 {
+        crate::state::offset_of(self)
     }
 }

@@ -20,6 +20,7 @@ use crate::heap::{Heap, usage};
 use crate::holes;
 use crate::span::{Span, state, units_for};
 use crate::state::{SPARE, at, offset_of, with_pool};
+use crate::{publish, remote};
 
 /// Fewest and most pages of empty spans that a heap keeps for itself: between them a share of its pages. With half of
 /// its pages, from 64 to 1,024, chains of ten sizes in two threads (`pattern glibc-thread`) need 3 % less CPU time,
@@ -134,7 +135,7 @@ impl Heap {
                 && best.is_none_or(|best| best.pages() < pages)
                 && info.pages.contains(&(pages as u8))
                 && units_for(pages as usize * 4096 / info.size as usize) <= span.units()
-                && span.nlink.load(Ordering::Acquire) == 0; // ORDER: as in `give_or_wait`
+                && remote::may_go(&span.nlink);
             if fits {
                 best = Some(span);
             }
@@ -172,8 +173,7 @@ impl Heap {
             // SAFETY: a fresh descriptor of this many units.
             unsafe { Span::init(span, (run.page, pages), class, units, self.id()) };
             for page in run.page..run.page + pages {
-                // ORDER: Release: whoever finds the descriptor finds it filled.
-                pool.region.map_entry(page).store(offset, Ordering::Release);
+                publish::enter(pool.region.map_entry(page), offset);
             }
             Some((span, run.clean))
         });
@@ -206,12 +206,11 @@ impl Heap {
         }
         with_pool(self.holder(), |pool| {
             for page in first..first + pages {
-                // ORDER: nobody may use these addresses any more.
-                pool.region.map_entry(page).store(0, Ordering::Relaxed);
+                publish::clear(pool.region.map_entry(page));
             }
             // SAFETY: no entry of the page map leads here now.
             this.owner
-                .store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: as above
+                .store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: nobody may use its addresses any more
             pool.region.desc_free(offset_of(span), units);
             let mut page = 0;
             while page < pages {
@@ -252,11 +251,10 @@ impl Heap {
     pub unsafe fn give_or_wait(&self, span: *mut Span) {
         // SAFETY: as the caller promises.
         unsafe {
-            // ORDER: Acquire: pairs with the push of `free::notify`; see S7.
-            if (*span).nlink.load(Ordering::Acquire) != 0 {
-                self.move_to(&*span, state::PARTIAL, true);
-            } else {
+            if remote::may_go(&(*span).nlink) {
                 self.give_span(span);
+            } else {
+                self.move_to(&*span, state::PARTIAL, true);
             }
         }
     }

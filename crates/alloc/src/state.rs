@@ -19,6 +19,7 @@ use skinflint_pages::{Header, MAP_SPAN, META_SPAN, Options, Pool};
 
 use crate::heap::Heap;
 use crate::lock::{Lock, Who};
+use crate::publish;
 use crate::span::Span;
 
 struct PoolCell(UnsafeCell<Pool>);
@@ -175,8 +176,7 @@ pub unsafe fn descriptor_from<'a>(meta: usize, distance: usize) -> &'a Span {
     // SAFETY: G2: MAP is mapped for every page below LIMIT, and leads to descriptors.
     unsafe {
         let entry = &*((meta + META_SPAN + (distance >> 12) * 4) as *const AtomicU32);
-        // ORDER: Relaxed: whoever holds the block got it, directly or not, after the entry was written.
-        let offset = entry.load(Ordering::Relaxed);
+        let offset = publish::found(entry);
         &*((meta + offset as usize) as *const Span)
     }
 }
@@ -198,9 +198,7 @@ pub unsafe fn map_entry<'a>(distance: usize) -> &'a AtomicU32 {
 #[inline(always)]
 pub unsafe fn descriptor(distance: usize) -> *mut Span {
     // SAFETY: as the caller promises.
-    // ORDER: Relaxed: whoever holds the block got it, directly or not, after the entry was written.
-    let offset = unsafe { map_entry(distance) }.load(Ordering::Relaxed);
-    at(offset)
+    at(publish::found(unsafe { map_entry(distance) }))
 }
 
 /// Runs `work` with the pool. `None`: this thread holds its lock already (a signal handler).
@@ -242,10 +240,10 @@ fn publish(pool: &Pool) {
     if bytes == limit() {
         return;
     }
-    // ORDER: Release, though readers need none (G2).
+    // ORDER: Release, though readers need none: who has a block below it got it afterwards (G2). [reason: handed]
     range().limit.store(bytes, Ordering::Release);
     if !slow_mode() {
-        // ORDER: as above.
+        // ORDER: as above. [reason: handed]
         range().fast_limit.store(bytes, Ordering::Release);
     }
 }
@@ -266,12 +264,13 @@ pub fn start(who: Who) -> bool {
         if !pool.region.place(&options) {
             return false;
         }
-        // ORDER: G1; the lock's release publishes it to those who come through here.
+        // ORDER: G1; the lock's release publishes it to those who come through here, blocks to the others.
+        // [reason: handed]
         range().base.store(pool.region.base(), Ordering::Release);
         range().meta.store(meta(), Ordering::Release); // ORDER: as above
         // SAFETY: offset 0 of META is the dummy descriptor, which nobody else writes.
         let dummy = unsafe { &*at::<Header>(0) };
-        // ORDER: as above.
+        // ORDER: the pool's lock is held.
         dummy.owner.store(OWNER_NONE, Ordering::Relaxed);
         true
     })
@@ -291,8 +290,7 @@ pub fn seed() -> u64 {
 
 /// Every heap, newest first.
 pub fn heaps() -> impl Iterator<Item = &'static Heap> {
-    // ORDER: Acquire meets the Release of `new_heap`: the heap is complete.
-    heaps_from(HEAPS.load(Ordering::Acquire))
+    heaps_from(publish::first(&HEAPS))
 }
 
 /// Every heap from one on, given by its offset, to the oldest.
@@ -304,8 +302,7 @@ pub fn heaps_from(first: u32) -> impl Iterator<Item = &'static Heap> {
         }
         // SAFETY: G4.
         let heap = unsafe { &*at::<Heap>(next) };
-        // ORDER: written before the heap was published.
-        next = heap.next_heap.load(Ordering::Relaxed);
+        next = publish::next(&heap.next_heap);
         Some(heap)
     })
 }
@@ -323,11 +320,7 @@ pub fn new_heap(who: Who) -> *mut Heap {
         unsafe { Heap::init(at(offset)) };
         // SAFETY: initialised just now.
         let heap = unsafe { &*at::<Heap>(offset) };
-        // ORDER: POOL_LOCK is held by every writer.
-        heap.next_heap
-            .store(HEAPS.load(Ordering::Relaxed), Ordering::Relaxed);
-        // ORDER: Release meets the Acquire of `heaps`.
-        HEAPS.store(offset, Ordering::Release);
+        publish::add(&HEAPS, &heap.next_heap, offset);
         Some(at::<Heap>(offset))
     });
     made.flatten().unwrap_or(core::ptr::null_mut())

@@ -33,7 +33,7 @@ use crate::lock::{ASKER, Who};
 use crate::sample::{self, Estimate};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{HEAPS, base, descriptor, heaps, heaps_from, with_pool};
-use crate::{cgroup, free, harden, holes, purger, reserve};
+use crate::{cgroup, free, harden, holes, publish, purger, reserve};
 
 /// Pages asked about in one call of mincore.
 const AT_ONCE: usize = 1_024;
@@ -292,8 +292,7 @@ fn standing_still<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     let mut result = None;
     // A second turn is only for a heap that was made meanwhile.
     while let Some(todo) = work.take() {
-        // ORDER: Acquire, as in `heaps`.
-        let newest = HEAPS.load(Ordering::Acquire);
+        let newest = publish::first(&HEAPS);
         let mut taken = 0;
         let all = heaps_from(newest).all(|heap| {
             let got = heap.lock.lock(who);

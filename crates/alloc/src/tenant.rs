@@ -28,7 +28,7 @@ use crate::heap::{Heap, usage};
 use crate::large::{self, Large};
 use crate::span::{KIND_LARGE, KIND_SMALL, Span, state};
 use crate::state::{HEAPS, at, base, descriptor, limit, new_heap, offset_of, with_pool};
-use crate::{api, free, harden, reserve, sample};
+use crate::{api, free, harden, publish, remote, reserve, sample};
 
 /// Heaps that wait for a tenant, linked through `next_idle`; under the pool's lock.
 static SPARE: AtomicU32 = AtomicU32::new(0);
@@ -78,7 +78,8 @@ pub fn claim(used_by: u32) -> *mut Heap {
     };
     if !heap.is_null() {
         // SAFETY: nobody else's.
-        // ORDER: Release: who sees the use finds the heap empty.
+        // ORDER: who walks the heaps looks at the use without the lock, and takes it before anything else.
+        // [reason: lock]
         unsafe { (*heap).usage.store(used_by, Ordering::Release) };
     }
     heap
@@ -86,7 +87,7 @@ pub fn claim(used_by: u32) -> *mut Heap {
 
 /// Takes a heap without a block back, for the next tenant.
 pub fn release(heap: &Heap) {
-    // ORDER: Release, as in `claim`.
+    // ORDER: as in `claim`. [reason: lock]
     heap.usage.store(usage::SPARE, Ordering::Release);
     with_pool(large::who_named(), |_| {
         // ORDER: the pool's lock is held.
@@ -156,11 +157,8 @@ impl Tenant {
     /// handler called in the middle of a call of its own thread.
     fn with<R>(self, work: impl FnOnce(&'static Heap) -> R) -> Option<R> {
         let offset = self.offset();
-        // ORDER: Acquire, as in `state::heaps`. Heaps are made one after the other, so what is beyond
-        // the newest is none, and META is mapped up to it.
-        let heap = if base() != 0
-            && offset.is_multiple_of(4096)
-            && offset <= HEAPS.load(Ordering::Acquire)
+        // Heaps are made one after the other, so what is beyond the newest is none, and META is mapped up to it.
+        let heap = if base() != 0 && offset.is_multiple_of(4096) && offset <= publish::first(&HEAPS)
         {
             // SAFETY: mapped metadata; whether it is a heap is asked next, of numbers that any bytes may be.
             unsafe { &*at::<Heap>(offset) }
@@ -444,14 +442,8 @@ unsafe fn api_free(p: *mut u8) {
 /// # Safety
 /// The heap's lock is held, and nobody frees into the heap (T4).
 unsafe fn forget_notified(heap: &Heap) {
-    // ORDER: Acquire meets the Release of `free::notify`.
-    let mut next = heap.notified.swap(0, Ordering::Acquire);
-    while next != 0 {
-        // SAFETY: a span on the stack is not given away.
-        let span = unsafe { &*at::<Span>(next) };
-        // ORDER: acquired above.
-        next = span.nlink.swap(0, Ordering::Relaxed) & !1;
-    }
+    // SAFETY: a span on the stack is not given away.
+    remote::forget(&heap.notified, |offset| unsafe { &*at::<Span>(offset) });
 }
 
 /// Puts a new large block on its tenant's list. Null is nothing.

@@ -22,7 +22,7 @@ use skinflint_base::sync::{AtomicU32, Ordering};
 use crate::heap::{Heap, usage};
 use crate::lock::NOBODY;
 use crate::state::{self, IDLE, at, new_heap, offset_of, with_pool};
-use crate::{free, holes, tls};
+use crate::{free, holes, publish, tls};
 
 /// Rounds of destructors that the C library runs (`PTHREAD_DESTRUCTOR_ITERATIONS` is 4); ours counts
 /// from its first call, and must not miss its last.
@@ -80,16 +80,8 @@ pub fn enter() -> *mut Heap {
 /// An idle heap, else a new one. The caller's until [`leave`].
 pub fn adopt() -> *mut Heap {
     let idle = with_pool(NOBODY, |_| {
-        // ORDER: the pool's lock is held.
-        let first = IDLE.load(Ordering::Relaxed);
-        if first != 0 {
-            // SAFETY: heaps stay (G4).
-            let next = unsafe { &*at::<Heap>(first) }
-                .next_idle
-                .load(Ordering::Relaxed); // ORDER: as above
-            IDLE.store(next, Ordering::Release); // ORDER: meets the Acquire in `Heap::steal`
-        }
-        first
+        // SAFETY: heaps stay (G4).
+        publish::take(&IDLE, |first| unsafe { &(*at::<Heap>(first)).next_idle })
     });
     let heap = match idle {
         Some(first) if first != 0 => at::<Heap>(first),
@@ -148,10 +140,7 @@ fn leave_as(heap: *mut Heap, warm: bool) {
         this.lock.unlock();
     }
     with_pool(NOBODY, |_| {
-        // ORDER: the pool's lock is held.
-        this.next_idle
-            .store(IDLE.load(Ordering::Relaxed), Ordering::Release);
-        IDLE.store(offset_of(heap), Ordering::Release); // ORDER: meets the Acquire in `Heap::steal`
+        publish::add_again(&IDLE, &this.next_idle, offset_of(heap));
     });
 }
 

@@ -6,20 +6,24 @@
 //!   └──────────── by list ─────────────────────────────────┘   └ by rule, if many call it
 //! ```
 //!
-//! P1  By list: the malloc family, operators, innards of containers, and wrappers that well-known
-//!     libraries export. A name is listed only if it says the same in every program.
+//! P1  By list (plumbing.txt): the malloc family, operators, the standard libraries of C++ and Rust, wrappers and
+//!     innards of well-known libraries and runtimes. A name is listed only if it says the same in every program, or
+//!     in files of certain names. Compared is the function's own qualified name (qualified.rs).
 //! P2  By rule: a function that at least [`MIN_CALLERS`] functions call for their allocations, and
 //!     through which at least one in [`SITES_SHARE`] of all stacks or bytes come. It serves anybody, so the
 //!     caller says more. Where a function has no name, its callers' callers count too, two levels out: one
 //!     function is then many, one for each address in it, and its name would tell nothing.
 //! P3  A stack of plumbing only is named by its innermost frame that the list does not know, or else
 //!     by its innermost frame.
+//! P4  Where functions of Python have names (a perf map gives them), the interpreter's own are plumbing.
 //!
 //! Not here: start-up code at the outer end (views).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::Report;
+use crate::known::passes_on;
+use crate::model::{Frame, Report};
+use crate::qualified::own_name;
 
 /// Fewest functions that call a wrapper (P2): two or three callers are a module, eight are everybody.
 const MIN_CALLERS: usize = 8;
@@ -28,182 +32,30 @@ const SITES_SHARE: u64 = 50;
 /// Wrappers lie on wrappers: SQLite has four, one above the other.
 const ROUNDS: usize = 6;
 
-/// Names that are plumbing as they are.
-const EXACT: &[&str] = &[
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "free",
-    "memalign",
-    "aligned_alloc",
-    "posix_memalign",
-    "valloc",
-    "pvalloc",
-    "strdup",
-    "__strdup",
-    "strndup",
-    "__strndup",
-    "wcsdup",
-    "asprintf",
-    "vasprintf",
-    "__libc_malloc",
-    "__libc_calloc",
-    "__libc_realloc",
-    "mmap",
-    "mmap64",
-    "__mmap",
-    "mremap",
-    "sbrk",
-    "brk",
-    // Wrappers that many programs write, and those of libraries.
-    "xmalloc",
-    "xcalloc",
-    "xrealloc",
-    "xstrdup",
-    "xstrndup",
-    "xmemdup",
-    "emalloc",
-    "safe_malloc",
-    "g_malloc",
-    "g_malloc0",
-    "g_malloc_n",
-    "g_malloc0_n",
-    "g_realloc",
-    "g_try_malloc",
-    "g_slice_alloc",
-    "g_slice_alloc0",
-    "g_strdup",
-    "zmalloc",
-    "zcalloc",
-    "zrealloc",
-    "ztrymalloc",
-    "ztrymalloc_usable",
-    "zmalloc_usable",
-    "zrealloc_usable",
-    "ztryrealloc_usable",
-    "ztrycalloc",
-    "ztrycalloc_usable",
-    "sqlite3Malloc",
-    "sqlite3MemMalloc",
-    "sqlite3MemRealloc",
-    "sqlite3MallocZero",
-    "sqlite3Realloc",
-    "sqlite3_malloc",
-    "sqlite3_malloc64",
-    "sqlite3_realloc",
-    "sqlite3_realloc64",
-    "mallocWithAlarm",
-    "sqlite3DbMallocRaw",
-    "sqlite3DbMallocRawNN",
-    "sqlite3DbMallocZero",
-    "dbMallocRawFinish",
-    "sqlite3DbRealloc",
-    "PyMem_RawMalloc",
-    "PyMem_RawCalloc",
-    "PyMem_RawRealloc",
-    "PyMem_Malloc",
-    "PyMem_Calloc",
-    "PyMem_Realloc",
-    "PyObject_Malloc",
-    "PyObject_Calloc",
-    "PyObject_Realloc",
-    "_PyMem_RawMalloc",
-    "_PyMem_RawCalloc",
-    "_PyMem_RawRealloc",
-    "Perl_safesysmalloc",
-    "Perl_safesyscalloc",
-    "Perl_safesysrealloc",
-    "ruby_xmalloc",
-    "ruby_xmalloc2",
-    "ruby_xcalloc",
-    "ruby_xrealloc",
-    "ruby_xrealloc2",
-    "xmlMalloc",
-    "xmlRealloc",
-    "xmlStrdup",
-    "xmlStrndup",
-    "jv_mem_alloc",
-    "jv_mem_alloc_unguarded",
-    "jv_mem_calloc",
-    "jv_mem_realloc",
-    "CRYPTO_malloc",
-    "CRYPTO_zalloc",
-    "CRYPTO_realloc",
-    "uv__malloc",
-    "uv__calloc",
-    "uv__realloc",
-];
-/// Beginnings of names.
-const STARTS: &[&str] = &[
-    "operator new",
-    "operator delete",
-    "std::allocator",
-    "std::__new_allocator",
-    "std::__allocator",
-    "__gnu_cxx::",
-    "std::_",
-    "std::__",
-    "std::pmr::",
-    "alloc::",
-    "<alloc::",
-    "core::",
-    "<core::",
-    "hashbrown::raw",
-    "hashbrown::map",
-    "__rust_",
-    "__rdl_",
-    "__rg_",
-    "__rustc",
-    "std::alloc::",
-    "<std::alloc::",
-    "void* std::",
-    "auto std::",
-    "std::vector<",
-    "std::map<",
-    "std::set<",
-    "std::multimap<",
-    "std::unordered_",
-    "std::deque<",
-    "std::list<",
-    "std::basic_string<",
-    "std::string::",
-    "std::make_unique",
-    "std::make_shared",
-    "std::allocate_shared",
-    "std::unique_ptr<",
-    "std::shared_ptr<",
-    "std::collections::",
-    "<std::collections::",
-    "std::operator+",
-    "std::to_string",
-    "_gnu_cxx::",
-    "v8::base::OS::",
-    "v8::base::Page",
-    "v8::base::Virtual",
-    "v8::base::BoundedPageAllocator::",
-    "v8::internal::VirtualMemory",
-    "v8::internal::MemoryAllocator::",
-    "v8::base::Region",
-];
-/// Parts of names.
-const WITHIN: &[&str] = &[
-    ">::_M_",
-    "::_M_realloc_",
-    " as core::alloc::",
-    " std::operator+",
-    " std::_",
-];
-
-/// Whether a function only passes an allocation on, by its name alone (P1).
+/// Whether a function only passes an allocation on, by its name alone (P1): names that mean it in some files only
+/// do not count. Judged is the function's own qualified name, never what it is given or returns.
 pub fn is_plumbing(function: &str) -> bool {
-    let name = function.split(['(', '@']).next().unwrap_or(function);
-    // Clones that the compiler made: `xmalloc.part.0`, `parse.constprop.3`.
-    let name = name.split(".part.").next().unwrap_or(name);
-    let name = name.split(".constprop.").next().unwrap_or(name);
-    EXACT.contains(&name)
-        || STARTS.iter().any(|start| function.starts_with(start))
-        || WITHIN.iter().any(|part| function.contains(part))
+    is_plumbing_in(function, "")
+}
+
+/// As [`is_plumbing`], of a function in a file, by the file's name without folder.
+pub fn is_plumbing_in(function: &str, module: &str) -> bool {
+    let name = own_name(function);
+    passes_on(&name, module) || is_of_a_builtin(&name)
+}
+
+/// Rust's libraries for types that are nobody's: `<T as alloc::string::ToString>::to_string`.
+fn is_of_a_builtin(name: &str) -> bool {
+    let Some((of, by)) = name
+        .strip_prefix('<')
+        .and_then(|rest| rest.split_once(" as "))
+    else {
+        return false;
+    };
+    !of.contains("::")
+        && ["alloc::", "core::", "std::"]
+            .iter()
+            .any(|own| by.starts_with(own))
 }
 
 /// Whether a frame has no name, only a place: `libfoo.so+0x1234`, `0x7f…`.
@@ -233,7 +85,7 @@ impl Naming {
             let key = (frame.function.as_str(), frame.module.as_str());
             function.push(*ids.entry(key).or_insert(next));
         }
-        let listed = |frame: &crate::model::Frame| is_plumbing(&frame.function);
+        let listed = |frame: &Frame| is_plumbing_in(&frame.function, &frame.module);
         let mut naming = Naming {
             named: Vec::new(),
             listed: Vec::new(),
@@ -242,6 +94,7 @@ impl Naming {
         };
         naming.named = naming.innermost(report);
         naming.listed.clone_from(&naming.named);
+        naming.pass_over_interpreters(report);
         for _ in 0..ROUNDS {
             let wrappers = naming.wrappers(report);
             if wrappers.is_empty() {
@@ -261,6 +114,18 @@ impl Naming {
             }
         }
         naming
+    }
+
+    /// P4.
+    fn pass_over_interpreters(&mut self, report: &Report) {
+        if !report.frames.iter().any(|frame| frame.module == "[python]") {
+            return;
+        }
+        for (frame, plumbing) in report.frames.iter().zip(&mut self.plumbing) {
+            let of = |name| frame.module.starts_with(name);
+            *plumbing |= of("python") || of("libpython");
+        }
+        self.named = self.innermost(report);
     }
 
     /// The function that names a node, as a number.
@@ -345,15 +210,11 @@ impl Naming {
     }
 }
 
-/// The name of a node's function, without parameters.
+/// The qualified name of a node's function.
 fn name_at(report: &Report, node: Option<&u32>) -> String {
     let node = node.and_then(|node| report.nodes.get(*node as usize));
     let frame = node.and_then(|node| report.frames.get(node.frame as usize));
-    let name = frame.map_or("the program", |frame| frame.function.as_str());
-    match name.find('(') {
-        Some(at) if at > 0 => name[..at].to_owned(),
-        _ => name.to_owned(),
-    }
+    frame.map_or("the program".into(), |frame| own_name(&frame.function))
 }
 
 #[cfg(test)]
@@ -432,5 +293,261 @@ mod tests {
             ["malloc"]
         );
         assert_eq!(names(&report(&[&["main", "xmalloc.part.0"]])), ["main"]);
+    }
+
+    /// The function of C++ that takes a `std::string` decides; its caller does not.
+    #[test]
+    fn what_a_function_is_given_does_not_make_it_plumbing() {
+        for own in [
+            "store_record(int, std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > const&)",
+            "store_record(int, std::string const&)",
+            "lib::Store<std::vector<int, std::allocator<int> > >::put(std::_Any, int)",
+            "void* std_like::make(std::allocator<int>)",
+            "auto run(int)::{lambda(std::vector<int>&)#1}::operator()(std::vector<int>&) const",
+            "Foo::operator std::vector<int>() const",
+            "<my::Store<alloc::vec::Vec<u8>> as core::clone::Clone>::clone",
+            "my::mallocate",
+            "stdlib_init",
+        ] {
+            assert!(!is_plumbing(own), "{own}");
+            let stack = ["main", own, "operator new(unsigned long)", "malloc"];
+            assert_eq!(names(&report(&[&stack])), [own]);
+        }
+    }
+
+    #[test]
+    fn libraries_pass_on_whatever_they_are_given() {
+        for passing in [
+            "std::vector<Mine, std::allocator<Mine> >::_M_realloc_insert<Mine const&>(Mine*, Mine const&)",
+            "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::_M_create(unsigned long&, unsigned long)",
+            "std::shared_ptr<Mine> std::make_shared<Mine, int>(int&&)",
+            "Mine* std::__do_uninit_copy<Mine const*, Mine*>(Mine const*, Mine const*, Mine*)",
+            "std::string::_M_mutate(unsigned long, unsigned long, char const*, unsigned long)",
+            "std::map<int, Mine>::operator[](int const&)",
+            "std::operator+<char>(char const*, std::string const&)",
+            "operator new[](unsigned long, std::align_val_t)",
+            "__gnu_cxx::new_allocator<Mine>::allocate(unsigned long, void const*)",
+            "alloc::vec::Vec<T,A>::push",
+            "<alloc::vec::Vec<T> as alloc::vec::spec_from_iter::SpecFromIter<T, I>>::from_iter",
+            "<T as alloc::string::ToString>::to_string",
+            "hashbrown::raw::RawTable<T,A>::reserve_rehash",
+            "xmalloc.part.0",
+            "malloc@plt",
+        ] {
+            assert!(is_plumbing(passing), "{passing}");
+        }
+    }
+
+    /// Stacks of programs of Debian 12 and of Python's own builds: innermost last, as recorded.
+    const RUNTIMES: &[(&str, &[&str])] = &[
+        (
+            "libpython3.12.so.1.0",
+            &[
+                "main",
+                "*list_append",
+                "list_resize",
+                "PyMem_Realloc",
+                "realloc",
+            ],
+        ),
+        (
+            "libpython3.12.so.1.0",
+            &[
+                "main",
+                "*unicode_concatenate",
+                "PyUnicode_New",
+                "_PyObject_Malloc",
+                "malloc",
+            ],
+        ),
+        (
+            "python3.11",
+            &[
+                "main",
+                "*_PyEval_EvalFrameDefault",
+                "PyList_New",
+                "_PyObject_GC_New",
+                "gc_alloc",
+                "PyObject_Malloc",
+                "_PyObject_Malloc",
+                "allocate_from_new_pool",
+                "new_arena",
+                "_PyObject_ArenaMmap",
+                "mmap64",
+            ],
+        ),
+        (
+            "libruby-3.1.so.3.1",
+            &[
+                "main",
+                "*rb_ary_push",
+                "ary_ensure_room_for_push",
+                "ary_double_capa",
+                "ary_resize_capa",
+                "ruby_xrealloc2",
+                "objspace_xrealloc",
+                "realloc",
+            ],
+        ),
+        (
+            "libperl.so.5.36",
+            &[
+                "main",
+                "*Perl_pp_concat",
+                "Perl_sv_grow",
+                "Perl_safesysrealloc",
+                "realloc",
+            ],
+        ),
+        (
+            "php8.2",
+            &[
+                "main",
+                "*zend_compile_file",
+                "zend_arena_alloc",
+                "_emalloc",
+                "zend_mm_alloc_huge",
+                "zend_mm_chunk_alloc",
+                "mmap",
+            ],
+        ),
+        (
+            "node",
+            &[
+                "main",
+                "*v8::internal::Parser::ParseFunction(v8::internal::Isolate*)",
+                "v8::internal::ZoneList<int>::Add(int const&, v8::internal::Zone*)",
+                "v8::internal::Zone::NewExpand(unsigned long)",
+                "v8::internal::AccountingAllocator::AllocateSegment(unsigned long, bool)",
+                "malloc",
+            ],
+        ),
+        (
+            "libglib-2.0.so.0",
+            &[
+                "main",
+                "*g_key_file_parse_line",
+                "g_string_append_len",
+                "g_string_insert_len",
+                "g_string_expand",
+                "g_realloc",
+                "realloc",
+            ],
+        ),
+        (
+            "libQt5Core.so.5",
+            &[
+                "main",
+                "*QDir::entryList(QFlags<QDir::Filter>) const",
+                "QString::append(QChar)",
+                "QString::reallocData(unsigned int, bool)",
+                "QArrayData::allocate(unsigned long, unsigned long, unsigned long, QFlags<QArrayData::AllocationOption>)",
+                "malloc",
+            ],
+        ),
+        (
+            "libapr-1.so.0",
+            &[
+                "main",
+                "*ap_create_request",
+                "apr_pcalloc",
+                "apr_palloc",
+                "allocator_alloc",
+                "malloc",
+            ],
+        ),
+        (
+            "libtalloc.so.2",
+            &[
+                "main",
+                "*smbd_process",
+                "talloc_asprintf",
+                "talloc_vasprintf",
+                "__talloc_with_prefix",
+                "malloc",
+            ],
+        ),
+        (
+            "cc1plus",
+            &[
+                "main",
+                "*c_parse_file",
+                "_obstack_newchunk",
+                "xmalloc",
+                "malloc",
+            ],
+        ),
+        (
+            "cc1plus",
+            &[
+                "main",
+                "*make_node",
+                "ggc_internal_alloc(unsigned long, void (*)(void*), unsigned long, unsigned long)",
+                "alloc_page(unsigned int)",
+                "alloc_anon(char*, unsigned long, bool)",
+                "mmap",
+            ],
+        ),
+        (
+            "postgres",
+            &[
+                "main",
+                "*ExecInitNode",
+                "MemoryContextAllocZero",
+                "AllocSetAlloc",
+                "malloc",
+            ],
+        ),
+    ];
+
+    #[test]
+    fn runtimes_pass_on() {
+        let of = |module: &str, stack: &[&str]| {
+            let mut report = report(&[stack]);
+            for frame in &mut report.frames {
+                frame.module = module.into();
+            }
+            names(&report)[0].to_owned()
+        };
+        for (module, stack) in RUNTIMES {
+            let culprit = stack
+                .iter()
+                .find(|name| name.starts_with('*'))
+                .expect("one");
+            let plain: Vec<&str> = stack
+                .iter()
+                .map(|name| name.trim_start_matches('*'))
+                .collect();
+            assert_eq!(
+                of(module, &plain),
+                culprit.trim_start_matches('*'),
+                "{module} {plain:?}"
+            );
+        }
+        // Anybody may call a function so.
+        assert_eq!(
+            of("mine", &["main", "list_resize", "realloc"]),
+            "list_resize"
+        );
+    }
+
+    #[test]
+    fn python_functions_name_what_their_interpreter_allocates() {
+        let mut one = report(&[
+            &["main", "Server.run", "py_eval", "list_append", "malloc"],
+            &["main", "Server.run", "py_eval", "np_array", "malloc"],
+            &["main", "py_init", "malloc"],
+        ]);
+        for frame in &mut one.frames {
+            frame.module = match frame.function.as_str() {
+                "Server.run" => "[python]",
+                "py_eval" | "list_append" | "py_init" | "main" => "python3.12",
+                "np_array" => "_multiarray.so",
+                _ => "libc.so.6",
+            }
+            .into();
+        }
+        // Where none is named so, the interpreter's function is all there is.
+        assert_eq!(names(&one), ["Server.run", "np_array", "py_init"]);
     }
 }

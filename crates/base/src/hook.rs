@@ -28,14 +28,14 @@ static GIVER: AtomicPtr<Giver> = AtomicPtr::new(core::ptr::null_mut());
 /// # Safety
 /// Its functions may be called as said, `usable` with any address (H1).
 pub unsafe fn say(giver: &'static Giver) {
-    // ORDER: Release: meets the Acquire of `giver`.
+    // ORDER: Release: meets the Acquire of `giver`, though what is said is a static. [reason: spare]
     GIVER.store(core::ptr::from_ref(giver).cast_mut(), Ordering::Release);
 }
 
 /// Who has said that he gives blocks.
 #[inline]
 pub fn giver() -> Option<&'static Giver> {
-    // ORDER: Acquire: meets the Release of `say`.
+    // ORDER: Acquire: meets the Release of `say`. [reason: spare]
     let giver = GIVER.load(Ordering::Acquire);
     // SAFETY: null, or what `say` got, which stays for ever.
     unsafe { giver.as_ref() }

@@ -1,7 +1,8 @@
 //! The shared memory between a recorded program and the collector.
 //!
 //! ```text
-//!   session page   one per `skinflint run`:  tick, wake
+//!   session page   one per `skinflint run`:  tick; only the collector can write it
+//!   bell           one per `skinflint run`:  wake, notices; every process of the run writes it
 //!   region         one per process (more if it has many threads), a memfd of the collector:
 //!     [ ProcessHeader | SlotHeader × SLOTS | ring 0 | ring 1 | … ]
 //!   ring           words; one thread writes at `tail`, the collector reads at `head`
@@ -19,7 +20,9 @@
 //!     written with.
 //! R4  Neither side trusts the other with its life: every length is checked by the collector, and
 //!     the recorder waits for the collector only for bounded times.
-//! R5  Both sides are built from this file; [`LAYOUT`] is checked when they meet.
+//! R5  All three are memfds whose size is sealed: nobody can cut one, so no access to a mapping faults. The session
+//!     page is sealed against writing, too, but for the collector's own mapping.
+//! R6  Both sides are built from this file; [`LAYOUT`] is checked when they meet.
 //!
 //! Why these orderings are enough:
 //!
@@ -50,7 +53,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
 
 /// First bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -77,14 +80,12 @@ pub const MARK_NAME_BYTES: usize = 128;
 /// Bytes of a module's path that are kept.
 pub const MODULE_PATH_BYTES: usize = 512;
 
-/// Shared by the collector and all processes of a run.
+/// Shared by the collector and all processes of a run; these only read it (R5).
 #[repr(C)]
 pub struct SessionPage {
     /// Raised by the collector every few milliseconds: a thread that sees it changed stamps the
     /// time. Also its heartbeat.
     pub tick: AtomicU32,
-    /// Futex that the collector sleeps on; raised by whoever wants it.
-    pub wake: AtomicU32,
     /// 1 while the collector sleeps, so that others need not wake it in vain.
     pub sleeping: AtomicU32,
     /// Process id of the collector, as it sees itself.
@@ -108,6 +109,66 @@ pub const RECORD_NOTHING: u32 = 2;
 /// Size of the session page in bytes.
 pub const SESSION_BYTES: usize = 4096;
 
+/// What the processes of a run tell the collector beside their rings, and what they wake it by. It stays mapped in
+/// children of fork, whatever they may do: no descriptor and no system call is needed to leave a notice.
+#[repr(C)]
+pub struct BellPage {
+    /// Futex that the collector sleeps on; raised by whoever wants it.
+    pub wake: AtomicU32,
+    /// Notices that found no room.
+    pub missed: AtomicU32,
+    /// Where the next notice looks for room first.
+    pub next: AtomicU32,
+    _reserved: u32,
+    /// Room for them.
+    pub notices: [Notice; NOTICES],
+}
+
+/// Size of the bell in bytes.
+pub const BELL_BYTES: usize = 16384;
+
+/// Notices that the bell has room for; the collector empties it every few milliseconds.
+pub const NOTICES: usize = 120;
+
+/// Bytes of a path that a notice keeps.
+pub const NOTICE_PATH_BYTES: usize = 88;
+
+/// Something that happened to a process outside of its rings.
+#[repr(C)]
+pub struct Notice {
+    /// [`NOTICE_FREE`], [`NOTICE_WRITTEN`] while a process writes it, [`NOTICE_WHOLE`] until the collector has read it.
+    pub state: AtomicU32,
+    /// One of the `NOTICE_` kinds, and perhaps [`NOTICE_WITHOUT_US`].
+    pub kind: AtomicU32,
+    /// The process that it is about, as it, or its parent, sees its number.
+    pub pid: AtomicU32,
+    _reserved: u32,
+    /// The token of the process, or of the one that it came from.
+    pub token: AtomicU64,
+    /// Monotonic nanoseconds, taken before it happened.
+    pub time_ns: AtomicU64,
+    /// The program's path, zero-padded: eight bytes a word.
+    pub path: [AtomicU64; NOTICE_PATH_BYTES / 8],
+}
+
+/// State of a notice: there is none.
+pub const NOTICE_FREE: u32 = 0;
+/// State of a notice: it is being written.
+pub const NOTICE_WRITTEN: u32 = 1;
+/// State of a notice: it can be read.
+pub const NOTICE_WHOLE: u32 = 2;
+
+/// A child of fork had something to record and could not reach the collector.
+pub const NOTICE_LOST: u32 = 1;
+/// The process is about to become another program.
+pub const NOTICE_EXEC: u32 = 2;
+/// It did not: `exec` came back.
+pub const NOTICE_STAYED: u32 = 3;
+/// A child was started as another program (`posix_spawn`).
+pub const NOTICE_SPAWN: u32 = 4;
+/// Flag beside the kind: the new program's environment is without the recorder.
+pub const NOTICE_WITHOUT_US: u32 = 1 << 8;
+
 /// At the start of a process's first region.
 #[repr(C)]
 pub struct ProcessHeader {
@@ -130,8 +191,7 @@ pub struct ProcessHeader {
     pub nested_events: AtomicU64,
     /// Threads that got no slot.
     pub unserved_threads: AtomicU64,
-    /// Children that could not be recorded.
-    pub lost_children: AtomicU64,
+    _was_lost_children: u64,
     /// 1 when the recorder stopped because the collector did not answer.
     pub gave_up: AtomicU32,
     /// 1 if usable sizes are read from glibc's chunk headers.
@@ -214,6 +274,8 @@ const HEADERS_BYTES: usize = 4096;
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<ProcessHeader>() <= 1024);
 #[cfg(not(loom))]
+const _: () = assert!(size_of::<BellPage>() <= BELL_BYTES);
+#[cfg(not(loom))]
 const _: () = assert!(SLOTS_OFFSET + SLOTS * size_of::<SlotHeader>() <= HEADERS_BYTES);
 const _: () = assert!(RING_WORDS.is_power_of_two() && FIRST_CAPACITY.is_power_of_two());
 const _: () = assert!(RECORD_WORDS > STACK_CHUNK + 1);
@@ -258,7 +320,7 @@ pub const HELLO_PROCESS: u32 = 1;
 /// A process needs room for more threads.
 pub const HELLO_REGION: u32 = 2;
 
-/// The collector's answer; the session page and a region come with it as descriptors, in this order.
+/// The collector's answer; the session page, the bell and a region come with it as descriptors, in this order.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Welcome {

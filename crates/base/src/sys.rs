@@ -62,7 +62,15 @@ pub fn map_private(bytes: usize) -> *mut u8 {
 
 /// A shared mapping of a file; null if the kernel refuses.
 pub fn map_shared(fd: i32, bytes: usize) -> *mut u8 {
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    map_with(fd, bytes, libc::PROT_READ | libc::PROT_WRITE)
+}
+
+/// The same, to be read only.
+pub fn map_to_read(fd: i32, bytes: usize) -> *mut u8 {
+    map_with(fd, bytes, libc::PROT_READ)
+}
+
+fn map_with(fd: i32, bytes: usize, prot: i32) -> *mut u8 {
     // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing.
     let result = unsafe {
         syscall(

@@ -1,7 +1,9 @@
-//! The ring under loom: every order in which a writer and a reader of a tiny ring can meet.
+//! The ring, met in every order by a writer and a reader of a tiny one.
 //!
 //! ```text
 //!   2 words, at most 4      writer: records of 1 and 2 words      reader: checks every word
+//!   ring, sync ──(the crate itself)──► here ─┬─ make model-test: all orders
+//!                                            └─ cargo test: real threads
 //! ```
 //!
 //! L1  Every word's accesses are checked by loom: a word that is read before its `tail` was seen, or
@@ -10,13 +12,15 @@
 //!     lost is part of the model; that the protocol is right nonetheless is what is checked.
 //! L3  At most `PREEMPTIONS` per run, which bounds the search.
 //!
-//! Run by `make model-test`. Not here: long runs (`ring_threads.rs`), the futex.
-#![cfg(loom)]
+//! `make model-test` runs them under loom, in every order; `cargo test` runs the same scenarios some hundred times on
+//! real threads (`skinflint_interleave`), which proves no ordering, and where loom's look at words (L1) is only one at
+//! their values.
+//!
+//! Not here: long runs (`ring_threads.rs`), the futex.
 
-use loom::sync::Arc;
-use loom::thread;
 use skinflint_base::ring::{ADDRESS, Outside, SlotHeader, Writer, tag, unread, word};
 use skinflint_base::sync::Word;
+use skinflint_interleave::{Arc, check, thread};
 
 const PREEMPTIONS: usize = 3;
 
@@ -47,9 +51,7 @@ struct Shared {
 
 /// Writes records of these lengths while the other thread reads.
 fn exchange<const FIRST: u64, const LAST: u64>(lengths: &'static [usize]) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(PREEMPTIONS);
-    model.check(move || {
+    check(PREEMPTIONS, move || {
         let shared = Arc::new(Shared {
             slot: SlotHeader::new(),
             ring: (0..LAST).map(|_| Word::new(0)).collect(),

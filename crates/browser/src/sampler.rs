@@ -290,18 +290,25 @@ mod tests {
         assert_eq!((cheap.pss(), cheap.awsy(), cheap.rss()), (None, None, 5));
     }
 
+    /// Of a wait that ends in a failure.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     #[test]
     fn samples_come_steadily_and_a_checkpoint_is_exact() {
         let folder = tempfile::tempdir().expect("room");
         let path = folder.path().join("samples.jsonl");
         let mut child = std::process::Command::new("sleep")
-            .arg("60")
+            .arg("300")
             .spawn()
             .expect("sleep");
         let file = File::create(&path).expect("room");
         let tree = Tree::new(child.id(), "none", &[]);
         let mut sampler = Sampler::start(tree, Duration::from_millis(20), Instant::now(), file);
-        std::thread::sleep(Duration::from_millis(300));
+        let until = Instant::now() + PATIENCE;
+        while read(&path).map_or(0, |samples| samples.len()) < 5 {
+            assert!(Instant::now() < until, "no samples");
+            std::thread::sleep(Duration::from_millis(5)); // CLOCK: poll step of a bounded wait
+        }
         let sample = sampler.checkpoint("here").expect("alive");
         assert!(sample.pss().is_some() && sample.checkpoint.as_deref() == Some("here"));
         assert_eq!(sampler.failed(), None);
@@ -334,13 +341,14 @@ mod tests {
             Instant::now(),
             file,
         );
-        for _ in 0..400 {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
             if let Some(why) = sampler.failed() {
                 assert!(why.contains("space"), "{why}");
                 return;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10)); // CLOCK: poll step of a bounded wait
         }
-        panic!("no failure in four seconds");
+        panic!("no failure");
     }
 }

@@ -486,11 +486,12 @@ mod tests {
     use super::*;
     use std::net::TcpStream;
 
+    /// Of a wait that ends in a failure.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     fn ask(port: u16, text: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("served");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("settable");
+        stream.set_read_timeout(Some(PATIENCE)).expect("settable");
         stream.write_all(text.as_bytes()).expect("sent");
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("answered");
@@ -560,10 +561,9 @@ mod tests {
     }
 
     #[test]
-    fn the_outside_is_answered_at_once_and_listed() {
+    fn the_outside_is_answered_by_us_and_listed() {
         let site = Site::start().expect("a port");
         let port = site.port();
-        let began = Instant::now();
         let answer = ask(
             port,
             "GET http://fonts.example/x.css HTTP/1.1\r\nHost: fonts.example\r\nConnection: close\r\n\r\n",
@@ -574,7 +574,6 @@ mod tests {
             "CONNECT fonts.example:443 HTTP/1.1\r\nHost: fonts.example:443\r\nConnection: close\r\n\r\n",
         );
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-        assert!(began.elapsed() < Duration::from_secs(5));
         let (outside, _) = site.strays();
         let hosts: Vec<&str> = outside.keys().map(String::as_str).collect();
         assert_eq!(hosts, ["fonts.example", "fonts.example:443"]);
@@ -601,12 +600,10 @@ mod tests {
             post("{\"id\":7}");
         });
         let what = serde_json::json!({"do": "open", "id": 7});
-        let answer = site.tell(&what, Duration::from_secs(10)).expect("it asks");
-        let said = answer
-            .recv_timeout(Duration::from_secs(10))
-            .expect("it answers");
+        let answer = site.tell(&what, PATIENCE).expect("it asks");
+        let said = answer.recv_timeout(PATIENCE).expect("it answers");
         assert_eq!(said["id"], 7);
-        drop(site.tell(&serde_json::json!({"do": "end"}), Duration::from_secs(10)));
+        drop(site.tell(&serde_json::json!({"do": "end"}), PATIENCE));
         page.join().expect("no panic");
     }
 }

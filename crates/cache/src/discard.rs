@@ -20,16 +20,15 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use skinflint_base::sync::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::bus::{Ask, Level, Listener, Rebuild};
 use crate::measure::HeapBytes;
-use crate::pin::{Pin, Pins};
+use crate::pin::{List, Pins};
 use crate::store::Clock;
-use crate::sync::locked;
 
 /// How a source becomes what is used.
 pub trait Decode: Send + Sync + 'static {
@@ -68,7 +67,7 @@ struct Inner {
     keep: Duration,
     clock: Clock,
     counts: Counts,
-    decoded: Mutex<Vec<Weak<dyn Sweep>>>,
+    decoded: List<Weak<dyn Sweep>>,
 }
 
 /// An item, as its set sees it.
@@ -116,7 +115,7 @@ impl Discards {
             keep,
             clock,
             counts: Counts::default(),
-            decoded: Mutex::default(),
+            decoded: List::new(),
         })))
     }
 
@@ -149,14 +148,11 @@ impl Discards {
     }
 
     fn discard_while(&self, mut go_on: impl FnMut(u64, usize) -> bool) -> usize {
-        let mut idle: Vec<(u64, Arc<dyn Sweep>)> = {
-            let mut decoded = locked(&self.0.decoded);
-            let all: Vec<Arc<dyn Sweep>> = decoded.iter().filter_map(Weak::upgrade).collect();
-            decoded.retain(|item| item.upgrade().is_some_and(|item| item.stays()));
-            all.into_iter()
-                .filter_map(|item| Some((item.idle_since_ms()?, item)))
-                .collect()
-        };
+        let all = self.0.decoded.strike(Weak::upgrade, |item| item.stays());
+        let mut idle: Vec<(u64, Arc<dyn Sweep>)> = all
+            .into_iter()
+            .filter_map(|item| Some((item.idle_since_ms()?, item)))
+            .collect();
         idle.sort_by_key(|(since_ms, _)| *since_ms);
         let mut dropped = 0;
         for (since_ms, item) in idle {
@@ -170,9 +166,7 @@ impl Discards {
 
     /// Bytes of all decoded forms, measured now: for reporters that are asked which blocks they have measured.
     pub fn measure_decoded(&self) -> usize {
-        let decoded = locked(&self.0.decoded);
-        let items: Vec<Arc<dyn Sweep>> = decoded.iter().filter_map(Weak::upgrade).collect();
-        drop(decoded);
+        let items = self.0.decoded.all(Weak::upgrade);
         // An item that was dropped and decoded again may be in the list twice.
         let mut seen = std::collections::HashSet::new();
         let first = items
@@ -237,29 +231,11 @@ impl<D: Decode> Discardable<D> {
     pub fn pin(&self) -> Result<Pinned<D>, D::Error> {
         let item = &self.0;
         item.set.counts.pins.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
-        let turn = match item.pins.pin() {
-            Pin::There(value) => {
-                return Ok(Pinned {
-                    item: Arc::clone(item),
-                    value: Some(value),
-                });
-            }
-            Pin::Decode(turn) => turn,
-        };
-        let begin = Instant::now();
-        let value = Arc::new(item.how.decode(&item.source)?);
-        let (bytes, took) = (value.heap_bytes(), begin.elapsed());
-        let counts = &item.set.counts;
-        counts.decodes.fetch_add(1, Ordering::Relaxed); // ORDER: statistics, here and below
-        counts
-            .decode_ns
-            .fetch_add(took.as_nanos() as u64, Ordering::Relaxed); // ORDER: as above
-        counts.decoded_bytes.fetch_add(bytes, Ordering::Relaxed); // ORDER: as above
-        if turn.decoded(value.clone(), bytes) {
+        let list = || {
             let weak: Weak<Item<D>> = Arc::downgrade(item);
-            locked(&item.set.decoded).push(weak);
-        }
-        drop(turn);
+            item.set.decoded.add(weak);
+        };
+        let value = item.pins.pinned(|| item.decode(), list)?;
         Ok(Pinned {
             item: Arc::clone(item),
             value: Some(value),
@@ -288,6 +264,22 @@ impl<D: Decode> HeapBytes for Discardable<D> {
 
     fn heap_bytes(&self) -> usize {
         0
+    }
+}
+
+impl<D: Decode> Item<D> {
+    /// Decodes and counts; the form and its bytes.
+    fn decode(&self) -> Result<(Arc<D::Output>, usize), D::Error> {
+        let begin = Instant::now();
+        let value = Arc::new(self.how.decode(&self.source)?);
+        let (bytes, took) = (value.heap_bytes(), begin.elapsed());
+        let counts = &self.set.counts;
+        counts.decodes.fetch_add(1, Ordering::Relaxed); // ORDER: statistics, here and below
+        counts
+            .decode_ns
+            .fetch_add(took.as_nanos() as u64, Ordering::Relaxed); // ORDER: as above
+        counts.decoded_bytes.fetch_add(bytes, Ordering::Relaxed); // ORDER: as above
+        Ok((value, bytes))
     }
 }
 

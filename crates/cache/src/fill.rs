@@ -280,3 +280,7 @@ impl Drop for Block {
         unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) }
     }
 }
+
+#[cfg(test)]
+#[path = "fill_tests.rs"]
+mod tests;

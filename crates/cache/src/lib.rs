@@ -39,6 +39,8 @@ pub mod measure;
 #[cfg(feature = "images")]
 pub mod pictures;
 mod pin;
+#[cfg(test)]
+mod pin_tests;
 pub mod reporters;
 pub mod store;
 mod sync;

@@ -11,9 +11,39 @@
 //! N3  A form that is there is in its set's list once: who makes it is told whether it must be put there, and who
 //!     finds it gone strikes it, both under the lock.
 //!
+//! The models run this very file (`tests/models.rs`).
+//!
 //! Not here: sources, sets, time (`discard`).
 
 use crate::sync::{Condvar, Mutex, locked, waited};
+
+/// A set's list: the items whose forms are there, or were until just now (N3). `T` is a reference that may be dead.
+pub struct List<T>(Mutex<Vec<T>>);
+
+impl<T> List<T> {
+    /// An empty one.
+    pub fn new() -> List<T> {
+        List(Mutex::new(Vec::new()))
+    }
+
+    /// Puts an item in.
+    pub fn add(&self, item: T) {
+        locked(&self.0).push(item);
+    }
+
+    /// Items that live.
+    pub fn all<U>(&self, live: impl Fn(&T) -> Option<U>) -> Vec<U> {
+        locked(&self.0).iter().filter_map(live).collect()
+    }
+
+    /// Strikes the items that do not stay; returns those that lived, the struck ones among them.
+    pub fn strike<U>(&self, live: impl Fn(&T) -> Option<U>, stays: impl Fn(&U) -> bool) -> Vec<U> {
+        let mut list = locked(&self.0);
+        let all = list.iter().filter_map(&live).collect();
+        list.retain(|item| live(item).is_some_and(|item| stays(&item)));
+        all
+    }
+}
 
 struct State<V> {
     decoded: Option<V>,
@@ -31,7 +61,7 @@ pub struct Pins<V> {
 }
 
 /// What came of pinning.
-pub enum Pin<'a, V> {
+enum Pin<'a, V> {
     /// The form, pinned.
     There(V),
     /// The caller is to decode.
@@ -54,8 +84,29 @@ impl<V: Clone> Pins<V> {
         }
     }
 
+    /// The form, pinned: what is there, or what `decode` makes, with its bytes. `list` runs if it must be put into the
+    /// set's list (N3).
+    ///
+    /// # Errors
+    /// `decode`'s; the next one tries.
+    pub fn pinned<E>(
+        &self,
+        decode: impl FnOnce() -> Result<(V, usize), E>,
+        list: impl FnOnce(),
+    ) -> Result<V, E> {
+        let turn = match self.pin() {
+            Pin::There(value) => return Ok(value),
+            Pin::Decode(turn) => turn,
+        };
+        let (value, bytes) = decode()?;
+        if turn.decoded(value.clone(), bytes) {
+            list();
+        }
+        Ok(value)
+    }
+
     /// Pins the form, or gives the right to decode it. Waits while another thread decodes.
-    pub fn pin(&self) -> Pin<'_, V> {
+    fn pin(&self) -> Pin<'_, V> {
         let mut state = locked(&self.state);
         loop {
             if let Some(value) = state.decoded.clone() {
@@ -120,11 +171,11 @@ impl<V: Clone> Pins<V> {
 }
 
 /// The right to decode, which ends however decoding ends (N2).
-pub struct Turn<'a, V>(&'a Pins<V>);
+struct Turn<'a, V>(&'a Pins<V>);
 
 impl<V> Turn<'_, V> {
     /// It went well: the form is there, with a first pin. Whether it must be put into the set's list (N3).
-    pub fn decoded(&self, value: V, bytes: usize) -> bool {
+    fn decoded(&self, value: V, bytes: usize) -> bool {
         let mut state = locked(&self.0.state);
         state.decoded = Some(value);
         state.bytes = bytes;

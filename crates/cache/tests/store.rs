@@ -18,6 +18,9 @@ use skinflint_cache::{Budget, Cache, HeapBytes, Level, Listener, Verdict};
 
 type Bytes = Arc<[u8]>;
 
+/// Of a wait that ends in a failure.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn value(bytes: usize) -> Bytes {
     vec![7u8; bytes].into()
 }
@@ -52,6 +55,15 @@ fn ask(level: Level) -> Ask {
         wanted_bytes: 0,
         until: Instant::now() + Duration::from_secs(1),
         waiting: [0; 8],
+    }
+}
+
+/// Waits for another thread's doing: no longer than a minute.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
     }
 }
 
@@ -377,9 +389,11 @@ fn values_are_dropped_without_the_lock() {
 
 #[test]
 fn threads_insert_look_and_squeeze_at_once() {
+    let clock = Clock::by_hand();
     let cache: Arc<Cache<u64, Bytes>> = Cache::named("threads")
         .limit_bytes(4 << 20)
         .idle(Duration::from_millis(5))
+        .clock(clock.clone())
         .shards(4)
         .build();
     let wrong = AtomicUsize::new(0);
@@ -403,6 +417,7 @@ fn threads_insert_look_and_squeeze_at_once() {
         scope.spawn(|| {
             for step in 0..200 {
                 cache.release(ask(Level::ALL[step % 3 + 1]));
+                clock.advance(Duration::from_millis(2));
                 cache.tick(Level::Calm);
                 std::thread::yield_now();
             }
@@ -444,7 +459,7 @@ fn misses_at_the_same_time_are_made_once() {
         let values = together(4, |_| {
             cache.get_or_make(key, |_| {
                 made.fetch_add(1, Ordering::Relaxed); // ORDER: read after the scope has joined
-                std::thread::sleep(Duration::from_millis(2));
+                until("the others wait", || cache.waiting() == 3);
                 value(100)
             })
         });
@@ -453,14 +468,14 @@ fn misses_at_the_same_time_are_made_once() {
         assert!(values.iter().all(|one| Arc::ptr_eq(one, &values[0])));
     }
     let s = cache.stats();
-    assert_eq!((s.hits + s.misses, s.inserted), (200, 50));
-    assert!(s.joined > 0 && s.joined < s.misses, "{s:?}");
+    assert_eq!((s.hits, s.misses, s.inserted), (0, 200, 50));
+    assert_eq!((s.joined, cache.waiting()), (150, 0));
     // What the cache does not take is shared all the same.
     let made = AtomicUsize::new(0);
     together(4, |_| {
         let large = cache.get_or_make(99, |_| {
             made.fetch_add(1, Ordering::Relaxed); // ORDER: read after the scope has joined
-            std::thread::sleep(Duration::from_millis(300));
+            until("the others wait", || cache.waiting() == 3);
             value(900 << 10)
         });
         assert_eq!(large.len(), 900 << 10);
@@ -476,13 +491,13 @@ fn who_waited_for_a_panic_or_an_error_is_told_and_the_next_one_makes_it() {
     use skinflint_cache::store::{Joined, Lost};
     let cache: Arc<Cache<u64, Bytes>> = Cache::named("lost").limit_bytes(1 << 20).build();
     let begun = std::sync::Barrier::new(2);
-    // Asked when the other one is making it, for sure; he then waits long enough to be waited for.
+    // Asked when the other one is making it, who then waits to be waited for.
     let both = |panics: bool, key: u64| {
         std::thread::scope(|scope| {
             let first = scope.spawn(|| {
                 cache.get_or_join(key, |_| {
                     begun.wait();
-                    std::thread::sleep(Duration::from_millis(300));
+                    until("the other waits", || cache.waiting() == 1);
                     assert!(!panics, "on purpose");
                     Err("no such page")
                 })
@@ -506,7 +521,7 @@ fn who_waited_for_a_panic_or_an_error_is_told_and_the_next_one_makes_it() {
         let first = scope.spawn(|| {
             cache.get_or_make(3, |_| {
                 begun.wait();
-                std::thread::sleep(Duration::from_millis(300));
+                until("the other waits", || cache.waiting() == 1);
                 panic!("on purpose")
             })
         });
@@ -534,9 +549,7 @@ fn values_that_need_each_other_do_not_wait_for_each_other() {
         });
     }
     for _ in 0..2 {
-        is_done
-            .recv_timeout(Duration::from_secs(20))
-            .expect("no deadlock");
+        is_done.recv_timeout(PATIENCE).expect("no deadlock");
     }
     // The same key within itself.
     assert_eq!(

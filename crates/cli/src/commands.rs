@@ -138,16 +138,29 @@ pub fn one_line(trace: &Recorded) -> String {
     format!("{name}: {} events, {size}{lost}", ending.events)
 }
 
+/// One line for all traces that could not be written: what stopped one stopped the others.
+fn complain_of_files(outcome: &Outcome) {
+    // The program's own says most; a build has thousands of others.
+    let own = outcome
+        .unwritten()
+        .find(|trace| trace.process.pid == outcome.pid);
+    let Some(trace) = own.or_else(|| outcome.unwritten().next()) else {
+        return;
+    };
+    let error = trace.error.as_deref().unwrap_or_default();
+    let others = match outcome.unwritten().count() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} other traces"),
+    };
+    say!(
+        "skinflint: {}{others}: {error}; the program went on, what was written before can be read",
+        trace.path.display()
+    );
+}
+
 /// Says what went wrong while recording; the program is not to suffer from it.
 fn complain(outcome: &Outcome, options: &RecordOptions) {
-    for trace in &outcome.recorded {
-        if let Some(error) = &trace.error {
-            say!(
-                "skinflint: {}: {error}; the program went on, the trace holds what was written before",
-                trace.path.display()
-            );
-        }
-    }
+    complain_of_files(outcome);
     if let Some(error) = &outcome.refused {
         say!(
             "skinflint: a process or thread was not recorded: no shared memory for it: {error}; look at \
@@ -176,7 +189,10 @@ fn run(args: &RunArgs) -> Result<u8> {
     let mut asker = asker(&args.record, &args.analysis.at)?;
     let outcome = launch::record(&args.record, &mut asker)?;
     complain(&outcome, &args.record);
-    if let Some(main) = most_interesting(&outcome) {
+    let main = most_interesting(&outcome)
+        // Of a trace that was never begun there is nothing to tell, and another process's would stand for it.
+        .filter(|main| main.error.is_none() || main.ending.is_some());
+    if let Some(main) = main {
         // The program's status counts, whatever becomes of the report.
         if let Err(error) = report_of_run(args, &outcome, main) {
             say!("skinflint: {}: {error:#}", main.path.display());
@@ -203,6 +219,9 @@ fn most_interesting(outcome: &Outcome) -> Option<&Recorded> {
         .iter()
         .rfind(|trace| trace.process.pid == outcome.pid);
     let largest = outcome.recorded.iter().max_by_key(|trace| size(trace))?;
+    if let Some(own) = own.filter(|own| own.error.is_some()) {
+        return Some(own);
+    }
     Some(match own {
         Some(own) if size(largest) <= size(own) * 2 => own,
         _ => largest,

@@ -41,12 +41,19 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The status to end with: the program's own, 128 + n for signal n.
+    /// The status to end with: the program's own, 128 + n for signal n; 2 where that would be 0 and a trace could not be
+    /// written, for whoever asks no more than that.
     pub fn exit_code(&self) -> u8 {
         match self.status & 0x7f {
+            0 if self.status >> 8 & 0xff == 0 && self.unwritten().next().is_some() => 2,
             0 => (self.status >> 8 & 0xff) as u8,
             signal => 128u8.wrapping_add(signal as u8),
         }
+    }
+
+    /// Traces that could not be written, whole or in part.
+    pub fn unwritten(&self) -> impl Iterator<Item = &Recorded> {
+        self.recorded.iter().filter(|trace| trace.error.is_some())
     }
 }
 

@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS, SNAPSHOT_EXIT};
 use skinflint_base::sys;
-use skinflint_trace::{Ending, Exit, Mark, Module, SnapshotCause, Thread, ThreadId};
+use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
 
 use crate::held::{Held, Watched};
-use crate::memory::{Region, SessionMemory};
+use crate::kin::{Kin, Living, take_notices};
+use crate::memory::{BellMemory, Region, SessionMemory};
 use crate::modules::Modules;
 use crate::output::{Job, Output};
 use crate::proc;
@@ -28,6 +29,8 @@ use crate::server;
 use crate::session::ChildEnd;
 use crate::stream::{Note, Stream};
 use crate::tree::Tree;
+
+mod ending;
 
 /// How often the tick is raised, and an idle collector looks around.
 const TICK: Duration = Duration::from_millis(4);
@@ -90,6 +93,8 @@ struct Draining {
 /// The thread's state.
 pub struct Drain {
     session: Arc<SessionMemory>,
+    bell: Arc<BellMemory>,
+    kin: Kin,
     output: Output,
     sampler: Sender<Ask>,
     watched: Option<(Watched, Sender<Held>)>,
@@ -105,6 +110,7 @@ impl Drain {
     /// Ready to run.
     pub fn new(
         session: Arc<SessionMemory>,
+        bell: Arc<BellMemory>,
         output: Output,
         sampler: Sender<Ask>,
         watched: Option<(Watched, Sender<Held>)>,
@@ -112,6 +118,8 @@ impl Drain {
         let now = Instant::now();
         Drain {
             session,
+            bell,
+            kin: Kin::default(),
             output,
             sampler,
             watched,
@@ -128,9 +136,8 @@ impl Drain {
     pub fn run(mut self, tells: &Receiver<Tell>, count: impl Fn(usize)) {
         let mut stop = false;
         while !stop {
-            let page = self.session.page();
             // ORDER: Acquire; a wake after this reading ends the wait below at once.
-            let seen = page.wake.load(Ordering::Acquire);
+            let seen = self.bell.page().wake.load(Ordering::Acquire);
             loop {
                 match tells.try_recv() {
                     Ok(Tell::Stop) | Err(TryRecvError::Disconnected) => stop = true,
@@ -142,6 +149,7 @@ impl Drain {
                 }
                 break;
             }
+            self.hear_the_bell();
             let begun = Instant::now();
             let fullest = self.pass();
             self.by_the_clock();
@@ -174,7 +182,7 @@ impl Drain {
         }
         // ORDER: Relaxed; a thread that misses it lets us sleep one tick longer.
         page.sleeping.store(1, Ordering::Relaxed);
-        sys::futex_wait(&page.wake, seen, TICK.as_nanos() as u64);
+        sys::futex_wait(&self.bell.page().wake, seen, TICK.as_nanos() as u64);
         page.sleeping.store(0, Ordering::Relaxed);
     }
 
@@ -221,6 +229,7 @@ impl Drain {
     }
 
     fn begin(&mut self, process: Arc<Process>) {
+        self.kin.heard(process.pid, process.start_ns);
         let mut draining = Draining {
             slots: Vec::new(),
             tree: Tree::new(),
@@ -274,6 +283,7 @@ impl Drain {
         }
         if now >= self.next_look {
             self.next_look = now + LOOK;
+            self.look_for_kin();
             self.look_for_ends();
         }
     }
@@ -314,11 +324,53 @@ impl Drain {
         }
     }
 
+    fn known_living(&self) -> Vec<Living<'_>> {
+        let living = self.living.values().map(|draining| Living {
+            token: draining.process.token,
+            process: &draining.process,
+        });
+        living.collect()
+    }
+
+    /// Reads what processes have left in the bell.
+    fn hear_the_bell(&mut self) {
+        let (told, missed) = take_notices(self.bell.page());
+        if told.is_empty() && missed == 0 {
+            return;
+        }
+        let mut kin = std::mem::take(&mut self.kin);
+        let living = self.known_living();
+        for told in told {
+            kin.told(told, &living);
+        }
+        self.kin = kin;
+    }
+
+    /// Looks for processes that came out of recorded ones and do not speak; what is known of them is written.
+    fn look_for_kin(&mut self) {
+        let mut kin = std::mem::take(&mut self.kin);
+        kin.look(&self.known_living());
+        for index in kin.have_verdicts() {
+            let lost = kin.take(index);
+            if !lost.is_empty() {
+                self.output.send(index, Job::Lost(lost));
+            }
+        }
+        self.kin = kin;
+    }
+
     /// The process has ended, or recording stops: writes the rest and the ending.
     fn finish(&mut self, index: usize) {
+        self.hear_the_bell();
+        let mut kin = std::mem::take(&mut self.kin);
+        let lost = kin.origin_ends(index, &self.known_living());
+        self.kin = kin;
         let Some(mut draining) = self.living.remove(&index) else {
             return;
         };
+        if !lost.is_empty() {
+            self.output.send(index, Job::Lost(lost));
+        }
         while draining.pass(&mut self.buffer, &self.output) > 0 {}
         draining.answer_snapshots(&self.sampler, None);
         // ORDER: Relaxed; a flag.
@@ -660,119 +712,6 @@ impl Draining {
             done,
             waiting,
         ));
-    }
-
-    fn ending(&mut self) -> Ending {
-        let mut ending = Ending {
-            time_ns: self.process.now_ns(),
-            ..Ending::default()
-        };
-        for slot in self.slots.drain(..) {
-            if let Some(stream) = slot.stream {
-                self.events += stream.events;
-                self.lost += stream.lost;
-                self.truncated += stream.truncated;
-            }
-        }
-        self.events += self.outside.as_ref().map_or(0, |outside| outside.events);
-        self.count_what_is_missing();
-        ending.events = self.events;
-        ending.exit = self.exit();
-        if matches!(ending.exit, Exit::Exited(_)) && !self.exit_asked {
-            self.notes.push(
-                "it ended without passing through exit: by a system call of its own, or it became \
-                 another program that could not be recorded (environment cleared, static, set-user-id)"
-                    .into(),
-            );
-        }
-        ending.lost_events = self.lost;
-        ending.truncated_stacks = self.truncated;
-        ending.notes = std::mem::take(&mut self.notes);
-        let memory = *lock(&self.process.memory);
-        ending.max_rss_bytes = memory.high_water_bytes;
-        // ORDER: Relaxed; written by the sampler, which has finished with this process.
-        let cpu_ns = self.process.cpu_ns.load(Ordering::Relaxed);
-        ending.cpu_ns = (cpu_ns > 0).then_some(cpu_ns);
-        ending.recorder_bytes = self.recorder_bytes();
-        if let Some(child) = self.child {
-            ending.cpu_ns = child.cpu_ns.or(ending.cpu_ns);
-            ending.max_rss_bytes = ending.max_rss_bytes.max(child.max_rss_bytes);
-        }
-        ending
-    }
-
-    fn exit(&self) -> Exit {
-        let from_status = |status: i32| match status & 0x7f {
-            0 => Exit::Exited(status >> 8 & 0xff),
-            signal => Exit::Signal(signal),
-        };
-        if self.exec {
-            return Exit::Exec;
-        }
-        if let Some(child) = self.child {
-            return from_status(child.status);
-        }
-        let pidfd = self.process.pidfd.as_ref();
-        let status = pidfd.and_then(|fd| server::exit_status(fd.as_raw_fd()));
-        status
-            .or(self.zombie_status)
-            .map_or(Exit::Unknown, from_status)
-    }
-
-    fn recorder_bytes(&self) -> u64 {
-        // ORDER: Relaxed; as in `ending`.
-        let measured = self.process.recorder_bytes.load(Ordering::Relaxed);
-        let said = self
-            .process
-            .first
-            .header()
-            .recorder_bytes
-            .load(Ordering::Relaxed);
-        if measured > 0 { measured } else { said }
-    }
-
-    fn count_what_is_missing(&mut self) {
-        let header = self.process.first.header();
-        // ORDER: Relaxed; counters of a process that has ended.
-        let lost = header.lost_events.load(Ordering::Relaxed);
-        let nested = header.nested_events.load(Ordering::Relaxed);
-        let unserved = header.unserved_threads.load(Ordering::Relaxed);
-        let gave_up = header.gave_up.load(Ordering::Relaxed) != 0;
-        self.lost += lost;
-        if nested > 0 {
-            self.notes.push(format!(
-                "{nested} calls came from inside the allocator or from signal handlers that \
-                 interrupted it, and were not recorded"
-            ));
-        }
-        if unserved > 0 {
-            self.notes.push(format!(
-                "{unserved} threads were not recorded: no room for their rings"
-            ));
-        }
-        let regions = lock(&self.process.regions);
-        let slots = regions
-            .iter()
-            .flat_map(|region| (0..SLOTS).map(move |i| region.slot(i)));
-        // ORDER: Relaxed; as above.
-        let unseen: u64 = slots.map(|slot| slot.unseen.load(Ordering::Relaxed)).sum();
-        if self.process.attached {
-            self.notes.push(
-                "recorded from a moment of its life on (attached): blocks acquired before are unknown, and their \
-                 memory stands as free, kept by the allocator"
-                    .into(),
-            );
-        }
-        if unseen > 0 {
-            self.notes.push(format!(
-                "{unseen} acquisitions were not recorded, because recording was stopped or had not begun; those \
-                 blocks are unknown, and their memory stands in no stack's row"
-            ));
-        }
-        if gave_up {
-            self.notes
-                .push("recording stopped early: the collector did not answer for 5 s".into());
-        }
     }
 }
 

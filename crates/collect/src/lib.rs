@@ -22,7 +22,9 @@
 
 pub mod control;
 mod drain;
+mod folder;
 mod held;
+mod kin;
 mod memory;
 mod modules;
 mod output;

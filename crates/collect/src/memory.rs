@@ -10,8 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 pub use skinflint_base::ring::Nonsense;
 use skinflint_base::ring::{
-    self, FIRST_CAPACITY, ProcessHeader, REGION_BYTES, RING_WORDS, SESSION_BYTES, SLOTS,
-    SLOTS_OFFSET, SessionPage, SlotHeader, ring_offset,
+    self, BELL_BYTES, BellPage, FIRST_CAPACITY, ProcessHeader, REGION_BYTES, RING_WORDS,
+    SESSION_BYTES, SLOTS, SLOTS_OFFSET, SessionPage, SlotHeader, ring_offset,
 };
 
 /// A shared mapping of a memfd of ours.
@@ -26,10 +26,15 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
+/// Seals of everything that is shared: the size stays, and so do the seals.
+const SIZE_SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
 impl Shared {
     fn create(name: &std::ffi::CStr, bytes: usize) -> io::Result<Shared> {
         // SAFETY: a C string; the result is checked.
-        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = unsafe {
+            libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+        };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -52,11 +57,22 @@ impl Shared {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Shared {
+        let shared = Shared {
             start: start.cast(),
             bytes,
             fd,
-        })
+        };
+        shared.seal(SIZE_SEALS)?;
+        Ok(shared)
+    }
+
+    /// Takes rights from everybody who gets the descriptor, ourselves included.
+    fn seal(&self, seals: i32) -> io::Result<()> {
+        // SAFETY: no memory is involved.
+        match unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// The descriptor that is sent to the program.
@@ -78,12 +94,39 @@ pub struct SessionMemory(Shared);
 impl SessionMemory {
     /// Makes one.
     pub fn create() -> io::Result<SessionMemory> {
-        Shared::create(c"skinflint-session", SESSION_BYTES).map(SessionMemory)
+        let shared = Shared::create(c"skinflint-session", SESSION_BYTES)?;
+        // Our mapping stays writable. Linux 5.1 and later; before, programs are only asked to map it for reading.
+        let _ = shared.seal(libc::F_SEAL_FUTURE_WRITE);
+        shared.seal(libc::F_SEAL_SEAL)?;
+        Ok(SessionMemory(shared))
     }
 
     /// Its contents.
     pub fn page(&self) -> &SessionPage {
         // SAFETY: Y1; a zeroed page is a valid SessionPage, all of whose fields are atomics.
+        unsafe { &*self.0.start.cast() }
+    }
+
+    /// The descriptor that is sent to the program.
+    pub fn fd(&self) -> i32 {
+        self.0.fd()
+    }
+}
+
+/// What all processes of a session write: the bell.
+pub struct BellMemory(Shared);
+
+impl BellMemory {
+    /// Makes one.
+    pub fn create() -> io::Result<BellMemory> {
+        let shared = Shared::create(c"skinflint-bell", BELL_BYTES)?;
+        shared.seal(libc::F_SEAL_SEAL)?;
+        Ok(BellMemory(shared))
+    }
+
+    /// Its contents.
+    pub fn page(&self) -> &BellPage {
+        // SAFETY: Y1; zeroed memory is a valid BellPage, all of whose fields are atomics.
         unsafe { &*self.0.start.cast() }
     }
 
@@ -99,7 +142,9 @@ pub struct Region(Shared);
 impl Region {
     /// Makes one.
     pub fn create() -> io::Result<Region> {
-        Shared::create(c"skinflint-region", REGION_BYTES).map(Region)
+        let shared = Shared::create(c"skinflint-region", REGION_BYTES)?;
+        shared.seal(libc::F_SEAL_SEAL)?;
+        Ok(Region(shared))
     }
 
     /// The descriptor that is sent to the program.
@@ -154,6 +199,48 @@ impl Region {
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
+
+    /// What `fcntl` says of a descriptor's seals.
+    fn seals(fd: i32) -> i32 {
+        // SAFETY: no memory is involved.
+        unsafe { libc::fcntl(fd, libc::F_GET_SEALS) }
+    }
+
+    #[test]
+    fn whoever_gets_a_descriptor_can_neither_cut_nor_grow_nor_seal_it() {
+        let (session, bell) = (SessionMemory::create(), BellMemory::create());
+        let (session, bell) = (session.expect("memfd"), bell.expect("memfd"));
+        let region = Region::create().expect("memfd");
+        for fd in [session.fd(), bell.fd(), region.fd()] {
+            assert_eq!(seals(fd) & SIZE_SEALS, SIZE_SEALS);
+            assert_ne!(seals(fd) & libc::F_SEAL_SEAL, 0);
+            for bytes in [0, 4095, 1 << 30] {
+                // SAFETY: no memory is involved.
+                assert_eq!(unsafe { libc::ftruncate(fd, bytes) }, -1);
+            }
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, 0) }, -1);
+        }
+    }
+
+    #[test]
+    fn the_session_page_can_only_be_read() {
+        let session = SessionMemory::create().expect("memfd");
+        // ORDER: Relaxed; one thread.
+        session.page().tick.store(7, Ordering::Relaxed);
+        let mut byte = 0u8;
+        // SAFETY: one byte of ours.
+        let written = unsafe { libc::pwrite(session.fd(), (&raw mut byte).cast(), 1, 0) };
+        assert_eq!(written, -1);
+        let writable = skinflint_base::sys::map_shared(session.fd(), SESSION_BYTES);
+        assert!(writable.is_null());
+        let readable = skinflint_base::sys::map_to_read(session.fd(), SESSION_BYTES);
+        assert!(!readable.is_null());
+        // SAFETY: a mapping of the page, which stays.
+        let seen = unsafe { &*readable.cast::<SessionPage>() };
+        // ORDER: Relaxed; one thread.
+        assert_eq!(seen.tick.load(Ordering::Relaxed), 7);
+    }
 
     #[test]
     fn positions_that_make_no_sense_are_refused() {

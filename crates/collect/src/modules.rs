@@ -178,7 +178,11 @@ pub fn cut_bss(pid: u32, mappings: &mut [Mapping], ends: &mut HashMap<String, Op
             .find(|m| m.name == path)
             .map(|m| m.start);
         let span = *ends.entry(path.clone()).or_insert_with(|| {
-            ElfFacts::read(Path::new(&format!("/proc/{pid}/root{path}"))).map(|facts| facts.span)
+            let file = format!("/proc/{pid}/root{path}");
+            let file = Path::new(&file);
+            // A file that is there and no object has no bss.
+            let none = file.is_file().then_some(0);
+            ElfFacts::read(file).map(|facts| facts.span).or(none)
         });
         let mapping = &mut mappings[index];
         let (Some(first), Some(span)) = (first, span) else {
@@ -308,3 +312,7 @@ mod tests {
         assert_eq!(libc.expect("libc is mapped").build_id.len(), 40);
     }
 }
+
+#[cfg(test)]
+#[path = "modules_tests.rs"]
+mod edges;

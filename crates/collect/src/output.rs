@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use skinflint_trace::encode::RawBlock;
 use skinflint_trace::{
-    Ending, Mark, Module, ProcessInfo, RssSample, Snapshot, Thread, ThreadId, Writer,
+    Ending, LostProcess, Mark, Module, ProcessInfo, RssSample, Snapshot, Thread, ThreadId, Writer,
 };
 
 /// Jobs that may wait; then the drain thread waits, and in the end the program.
@@ -37,6 +37,8 @@ pub enum Job {
     Rss(Vec<RssSample>),
     /// A snapshot.
     Snapshot(Box<Snapshot>),
+    /// Processes that came out of this one and were not recorded.
+    Lost(Vec<LostProcess>),
     /// The end.
     End(Box<Ending>),
 }
@@ -52,6 +54,8 @@ pub struct Recorded {
     pub ending: Option<Ending>,
     /// Size of the file, bytes.
     pub bytes: u64,
+    /// Processes that came out of it and were not recorded.
+    pub lost: Vec<LostProcess>,
     /// What went wrong with the file, if something did.
     pub error: Option<String>,
 }
@@ -120,6 +124,7 @@ fn begin(process: ProcessInfo, path: PathBuf, level: i32) -> Trace {
         process,
         ending: None,
         bytes: 0,
+        lost: Vec::new(),
         error,
     };
     Trace {
@@ -140,6 +145,11 @@ fn write(trace: &mut Trace, job: Job) {
         Job::Mark(index, mark) => writer.mark(index, &mark),
         Job::Rss(samples) => writer.rss(&samples),
         Job::Snapshot(snapshot) => writer.snapshot(&snapshot),
+        Job::Lost(lost) => {
+            let result = writer.lost(&lost);
+            trace.recorded.lost.extend(lost);
+            result
+        }
         Job::Rename(path) => rename(&mut trace.recorded.path, path),
         Job::Begin(..) | Job::End(..) => Ok(()),
     };
@@ -258,3 +268,7 @@ mod tests {
         );
     }
 }
+
+#[cfg(test)]
+#[path = "output_tests.rs"]
+mod perf_maps;

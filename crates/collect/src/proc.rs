@@ -98,6 +98,69 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     PathBuf::from(format!("/proc/{pid}/task/{tid}")).exists()
 }
 
+/// The environment that a process was started with.
+pub fn environment(pid: u32) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/environ")).ok()
+}
+
+/// All process ids.
+pub fn all_pids() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect()
+}
+
+/// A value of `/proc/PID/status`.
+fn status_value(pid: u32, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mut lines = text.lines();
+    lines.find_map(|line| {
+        Some(
+            line.strip_prefix(name)?
+                .strip_prefix(':')?
+                .trim()
+                .to_owned(),
+        )
+    })
+}
+
+/// Greatest resident memory of a process so far, bytes.
+pub fn high_water_bytes(pid: u32) -> Option<u64> {
+    let value = status_value(pid, "VmHWM")?;
+    let kib: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// The numbers of a process, ours first, its own last; `None` if it is gone.
+pub fn numbers(pid: u32) -> Option<Vec<u32>> {
+    let value = status_value(pid, "NSpid")?;
+    value
+        .split_ascii_whitespace()
+        .map(|number| number.parse().ok())
+        .collect()
+}
+
+/// How long ago a process was started, in steps of 10 ms.
+pub fn age(pid: u32) -> Option<std::time::Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let started: u64 = text[text.rfind(')')? + 1..]
+        .split_ascii_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()?;
+    let up: f64 = fs::read_to_string("/proc/uptime")
+        .ok()?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()?;
+    std::time::Duration::try_from_secs_f64(up - started as f64 / 100.0).ok()
+}
+
 /// Fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stat {
@@ -281,8 +344,11 @@ fn begin_mapping(head: MapLine, last_file: &mut Option<(u64, String)>) -> Mappin
             *last_file = None;
         }
         _ => {
+            // An object's data is private to the process; what is shared (a file, /dev/zero for memory that is shared
+            // with children) has no bss, whatever lies behind it.
             let is_file = inode != 0 && name.starts_with('/') && perms.starts_with("rw");
-            *last_file = is_file.then(|| (end, name.clone()));
+            let is_data = is_file && !shared && kind != MappingKind::Shared;
+            *last_file = is_data.then(|| (end, name.clone()));
         }
     }
     Mapping {
@@ -395,6 +461,24 @@ Rss: 4 kB
     }
 
     #[test]
+    fn what_lies_behind_shared_memory_is_no_bss() {
+        for (perms, name) in [
+            ("rw-s", "/dev/zero (deleted)"),
+            ("rw-p", "/dev/zero (deleted)"),
+            ("rw-s", "/dev/shm/x"),
+            ("rw-s", "/srv/data.bin"),
+            ("rw-s", "/SYSV00000000 (deleted)"),
+        ] {
+            let text = format!(
+                "1000-2000 {perms} 00000000 00:01 9 {name}\nRss: 4 kB\n2000-3000 rw-p 00000000 00:00 0 \nRss: 4 kB\n"
+            );
+            let mappings = parse_smaps(&text);
+            assert_eq!(mappings[1].kind, MappingKind::Anon, "{perms} {name}");
+            assert_eq!(mappings[1].name, "", "{perms} {name}");
+        }
+    }
+
+    #[test]
     fn resident_pages_of_this_process() {
         let pid = std::process::id();
         let own = PageMap::open(pid).expect("own pagemap");
@@ -412,3 +496,7 @@ Rss: 4 kB
         assert!(pss(pid).is_some_and(|bytes| bytes > 0));
     }
 }
+
+#[cfg(test)]
+#[path = "proc_tests.rs"]
+mod edges;

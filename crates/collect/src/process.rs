@@ -21,6 +21,8 @@ pub struct Process {
     pub index: usize,
     /// Kernel id.
     pub pid: u32,
+    /// What it was given when it said hello: it, and copies of it, show it.
+    pub token: u64,
     /// Monotonic start, nanoseconds.
     pub start_ns: u64,
     /// Facts for the trace's first block.
@@ -60,6 +62,14 @@ impl Process {
             .map(|slot| slot.ticket.load(Ordering::Acquire))
             .max()
             .unwrap_or(0)
+    }
+
+    /// Its kernel id as it sees that itself: another one in another number space.
+    pub fn own_pid(&self) -> u32 {
+        let numbers = crate::proc::numbers(self.pid);
+        numbers
+            .and_then(|numbers| numbers.last().copied())
+            .unwrap_or(self.pid)
     }
 
     /// Monotonic nanoseconds since its start.

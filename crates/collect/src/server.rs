@@ -1,18 +1,39 @@
-//! The acceptor thread: meets processes over a Unix socket in a folder that nobody can guess.
+//! The door: meets processes over Unix sockets, and knows from the kernel who stands there.
+//!
+//! ```text
+//!   /tmp/skinflint-0123456789abcdef/s      0600 in a folder 0700: this user, and root
+//!   the same text, in no folder            whoever has given up its user, or its root folder, since
+//!        └─► Arrival: pid, uid ─ hear ─► Caller: hello ─ welcome or refuse
+//! ```
 //!
 //! Z1  The reply goes out only after the process (or its new region) is in the drain's queue, so that
 //!     nothing it writes is missed.
 //! Z2  Who calls is known from the kernel (`SO_PEERCRED`), not from the message.
+//! Z3  Nobody is waited for: an arrival that says nothing holds up no other.
+//!
+//! Not here: who is served (session.rs).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Instant;
 
 use skinflint_base::ring::{HELLO_MAGIC, Hello, Welcome};
 
-/// A listening socket.
-pub struct Listener(OwnedFd);
+/// The listening sockets: by path, and by the name of the same text.
+pub struct Listener([OwnedFd; 2]);
+
+/// Somebody who has connected.
+pub struct Arrival {
+    fd: OwnedFd,
+    /// Its process id, as we see it.
+    pub pid: u32,
+    /// Its effective user when it connected.
+    pub uid: u32,
+    /// When it was let in.
+    pub since: Instant,
+}
 
 /// A caller, waiting for an answer.
 pub struct Caller {
@@ -31,73 +52,91 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// A socket's address: a path, or with `by_name` a name of the same text that lies in no folder.
+fn address(path: &Path, by_name: bool) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: all-zero is a valid sockaddr_un.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    if bytes.len() >= address.sun_path.len() {
+        let text = format!(
+            "{}: too long for a socket; set TMPDIR to a shorter folder",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let to = address.sun_path.iter_mut().skip(usize::from(by_name));
+    for (to, from) in to.zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let len = if by_name {
+        std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + bytes.len()
+    } else {
+        size_of::<libc::sockaddr_un>()
+    };
+    Ok((address, len as libc::socklen_t))
+}
+
+fn listen(path: &Path, by_name: bool) -> io::Result<OwnedFd> {
+    let (address, len) = address(path, by_name)?;
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: plain calls; the address is complete and of the length given.
+    unsafe {
+        let socket = owned(libc::socket(libc::AF_UNIX, kind, 0))?;
+        if libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) != 0
+            || libc::listen(socket.as_raw_fd(), 256) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(socket)
+    }
+}
+
+/// Whether a socket's path is there and nobody listens behind it any more.
+pub fn is_dead(path: &Path) -> bool {
+    let Ok((address, len)) = address(path, false) else {
+        return false;
+    };
+    // SAFETY: as in `listen`.
+    unsafe {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let Ok(socket) = owned(libc::socket(libc::AF_UNIX, kind, 0)) else {
+            return false;
+        };
+        libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) != 0
+            && io::Error::last_os_error().raw_os_error() == Some(libc::ECONNREFUSED)
+    }
+}
+
 impl Listener {
-    /// Listens at `path`; every user may call, since a program may have given up its rights.
+    /// Listens at `path`, in a folder that is the user's alone, and by its name.
     pub fn bind(path: &Path) -> io::Result<Listener> {
-        let bytes = path.as_os_str().as_bytes();
-        // SAFETY: all-zero is a valid sockaddr_un.
-        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-        if bytes.len() >= address.sun_path.len() {
-            let text = format!(
-                "{}: too long for a socket; set TMPDIR to a shorter folder",
-                path.display()
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-            *to = *from as libc::c_char;
-        }
-        // SAFETY: plain calls; the address is complete and of the length given.
-        unsafe {
-            let socket = owned(libc::socket(
-                libc::AF_UNIX,
-                libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
-                0,
-            ))?;
-            let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-            if libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) != 0
-                || libc::listen(socket.as_raw_fd(), 256) != 0
-            {
-                return Err(io::Error::last_os_error());
-            }
-            let text = std::ffi::CString::new(bytes).map_err(io::Error::other)?;
-            libc::chmod(text.as_ptr(), 0o666);
-            Ok(Listener(socket))
-        }
+        use std::os::unix::fs::PermissionsExt;
+        let by_path = listen(path, false)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Listener([by_path, listen(path, true)?]))
     }
 
-    /// The descriptor, to wait on.
-    pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+    /// The descriptors, to wait on.
+    pub fn fds(&self) -> [RawFd; 2] {
+        [self.0[0].as_raw_fd(), self.0[1].as_raw_fd()]
     }
 
-    /// Takes a caller and hears its hello; `None` if it said nothing sensible.
-    pub fn accept(&self) -> io::Result<Option<Caller>> {
+    /// Lets somebody in who stands at one of the two; `None` if nobody does, or the kernel does not say who.
+    pub fn accept(&self, which: usize) -> io::Result<Option<Arrival>> {
         // SAFETY: plain calls; every pointer is to a variable of ours of the length given.
         unsafe {
             let null = std::ptr::null_mut();
-            let fd = owned(libc::accept4(
-                self.fd(),
-                null,
-                null.cast(),
-                libc::SOCK_CLOEXEC,
-            ))?;
-            let timeout = libc::timeval {
-                tv_sec: 1,
-                tv_usec: 0,
+            let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+            let fd = libc::accept4(self.fds()[which], null, null.cast(), flags);
+            let fd = match owned(fd) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                fd => fd?,
             };
-            libc::setsockopt(
-                fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVTIMEO,
-                (&raw const timeout).cast(),
-                size_of::<libc::timeval>() as libc::socklen_t,
-            );
             let mut who = libc::ucred {
                 pid: 0,
-                uid: 0,
-                gid: 0,
+                uid: u32::MAX,
+                gid: u32::MAX,
             };
             let mut len = size_of::<libc::ucred>() as libc::socklen_t;
             libc::getsockopt(
@@ -107,13 +146,48 @@ impl Listener {
                 (&raw mut who).cast(),
                 &mut len,
             );
-            let mut hello: Hello = std::mem::zeroed();
-            let size = size_of::<Hello>();
-            let got = libc::recv(fd.as_raw_fd(), (&raw mut hello).cast(), size, 0);
-            let whole = got == size as isize && hello.magic == HELLO_MAGIC && who.pid > 0;
-            Ok(whole.then(|| Caller {
+            Ok((who.pid > 0).then(|| Arrival {
                 fd,
                 pid: who.pid as u32,
+                uid: who.uid,
+                since: Instant::now(),
+            }))
+        }
+    }
+}
+
+/// What an arrival has said.
+pub enum Heard {
+    /// Nothing yet.
+    Nothing(Arrival),
+    /// Nothing sensible.
+    Nonsense,
+    /// Its hello.
+    Hello(Box<Caller>),
+}
+
+impl Arrival {
+    /// The descriptor, to wait on.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Hears its hello, if it has come (Z3).
+    pub fn hear(self) -> Heard {
+        // SAFETY: all-zero is a valid Hello; the call writes at most its size.
+        unsafe {
+            let mut hello: Hello = std::mem::zeroed();
+            let size = size_of::<Hello>();
+            let got = libc::recv(self.fd(), (&raw mut hello).cast(), size, 0);
+            if got < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
+                return Heard::Nothing(self);
+            }
+            if got != size as isize || hello.magic != HELLO_MAGIC {
+                return Heard::Nonsense;
+            }
+            Heard::Hello(Box::new(Caller {
+                fd: self.fd,
+                pid: self.pid,
                 hello,
             }))
         }
@@ -123,18 +197,21 @@ impl Listener {
 #[repr(C, align(8))]
 struct Control {
     header: libc::cmsghdr,
-    fds: [RawFd; 2],
+    fds: [RawFd; 3],
 }
 
+/// What of it the kernel may read: without the padding behind, which it would take for a fourth descriptor.
+const CONTROL_BYTES: usize = std::mem::offset_of!(Control, fds) + size_of::<[RawFd; 3]>();
+
 impl Caller {
-    /// Answers, with the session's page and a region.
-    pub fn welcome(self, token: u64, session: RawFd, region: RawFd) {
+    /// Answers, with the session's page, the bell and a region.
+    pub fn welcome(self, token: u64, fds: [RawFd; 3]) {
         let welcome = Welcome {
             magic: HELLO_MAGIC,
             token,
             refused: 0,
         };
-        self.send(&welcome, Some([session, region]));
+        self.send(&welcome, Some(fds));
     }
 
     /// Answers that nothing will be recorded.
@@ -147,18 +224,18 @@ impl Caller {
         self.send(&welcome, None);
     }
 
-    fn send(self, welcome: &Welcome, fds: Option<[RawFd; 2]>) {
+    fn send(self, welcome: &Welcome, fds: Option<[RawFd; 3]>) {
         let mut vector = libc::iovec {
             iov_base: std::ptr::from_ref(welcome).cast_mut().cast(),
             iov_len: size_of::<Welcome>(),
         };
         let mut control = Control {
             header: libc::cmsghdr {
-                cmsg_len: size_of::<Control>(),
+                cmsg_len: CONTROL_BYTES,
                 cmsg_level: libc::SOL_SOCKET,
                 cmsg_type: libc::SCM_RIGHTS,
             },
-            fds: fds.unwrap_or([-1, -1]),
+            fds: fds.unwrap_or([-1; 3]),
         };
         // SAFETY: the message leads only to variables of ours, with their true lengths. A caller
         // that has gone is no error of ours.

@@ -18,13 +18,14 @@ use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
 use crate::control::{self, Reply, Request, State, Status};
 use crate::drain::{Drain, Tell};
+use crate::folder;
 use crate::held::{self, Held, Watched};
-use crate::memory::{Region, SessionMemory};
+use crate::memory::{BellMemory, Region, SessionMemory};
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::proc;
 use crate::process::{Process, lock};
 use crate::sampler;
-use crate::server::{self, Caller, Listener};
+use crate::server::{self, Arrival, Caller, Heard, Listener};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -62,6 +63,7 @@ pub struct ChildEnd {
 struct Meeting {
     options: Options,
     session: Arc<SessionMemory>,
+    bell: Arc<BellMemory>,
     output: Output,
     tells: Sender<Tell>,
     known: Mutex<Known>,
@@ -109,7 +111,7 @@ impl Met {
 /// A session.
 pub struct Session {
     meeting: Arc<Meeting>,
-    folder: tempfile_folder::Folder,
+    folder: folder::Folder,
     living: Arc<AtomicUsize>,
     held: Option<Receiver<Held>>,
     acceptor: JoinHandle<()>,
@@ -119,47 +121,13 @@ pub struct Session {
     writer: JoinHandle<Vec<Recorded>>,
 }
 
-/// A folder that nobody can guess, removed when dropped.
-mod tempfile_folder {
-    use std::io;
-    use std::os::unix::fs::DirBuilderExt;
-    use std::path::PathBuf;
-
-    pub struct Folder(pub PathBuf);
-
-    impl Folder {
-        pub fn make() -> io::Result<Folder> {
-            let base = std::env::temp_dir();
-            let path = base.join(format!("skinflint-{:016x}", super::random()));
-            // Others may pass through to the socket, but not list.
-            std::fs::DirBuilder::new()
-                .mode(0o711)
-                .create(&path)
-                .map_err(|error| {
-                    let text = format!(
-                        "{}: {error}; set TMPDIR to a folder that can be written",
-                        path.display()
-                    );
-                    io::Error::new(error.kind(), text)
-                })?;
-            Ok(Folder(path))
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-}
-
 fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_nanos() as u64
 }
 
 /// 64 random bits from the kernel.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     let mut bits = 0u64;
     // SAFETY: eight bytes of ours.
     let got = unsafe { libc::getrandom((&raw mut bits).cast(), 8, 0) };
@@ -176,9 +144,10 @@ impl Session {
     /// # Errors
     /// If there is no folder for the socket, or no shared memory.
     pub fn start(options: Options) -> io::Result<Session> {
-        let folder = tempfile_folder::Folder::make()?;
+        let folder = folder::Folder::make()?;
         let listener = Listener::bind(&folder.0.join("s"))?;
         let session = Arc::new(SessionMemory::create()?);
+        let bell = Arc::new(BellMemory::create()?);
         // ORDER: Relaxed; nobody else has the page yet.
         session
             .page()
@@ -205,6 +174,7 @@ impl Session {
         let meeting = Arc::new(Meeting {
             options,
             session: Arc::clone(&session),
+            bell: Arc::clone(&bell),
             output: output.clone(),
             tells,
             known: Mutex::default(),
@@ -221,7 +191,7 @@ impl Session {
             }
             None => (None, None),
         };
-        let drain = Drain::new(session, output, asks, watched);
+        let drain = Drain::new(session, bell, output, asks, watched);
         let count = Arc::clone(&living);
         // ORDER: Relaxed; a figure for whoever waits.
         let drain = spawn("drain", move || {
@@ -373,7 +343,7 @@ impl Meeting {
     }
 
     fn wake(&self) {
-        let page = self.session.page();
+        let page = self.bell.page();
         // ORDER: Release; pairs with the drain's Acquire: it finds what was told.
         page.wake.fetch_add(1, Ordering::Release);
         sys::futex_wake(&page.wake);
@@ -465,19 +435,71 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
         .spawn(body)
 }
 
+/// Arrivals that have said nothing yet, at most: a stranger who opens connections keeps nobody out for longer than a
+/// hello takes.
+const MOST_ARRIVALS: usize = 256;
+/// Longest wait for a hello: it is sent right after connecting.
+const HELLO_PATIENCE: Duration = Duration::from_secs(1);
+
 fn accept(meeting: &Meeting, listener: &Listener) {
+    let mut arrivals: Vec<Arrival> = Vec::new();
     // ORDER: Relaxed; see `Session::finish`.
     while !meeting.stop.load(Ordering::Relaxed) {
-        if !server::poll(&[listener.fd()], 50)[0] {
-            continue;
+        let mut fds = listener.fds().to_vec();
+        fds.extend(arrivals.iter().map(Arrival::fd));
+        let ready = server::poll(&fds, 50);
+        for which in (0..2).filter(|&which| ready[which]) {
+            match listener.accept(which) {
+                Ok(Some(arrival)) if arrivals.len() < MOST_ARRIVALS => arrivals.push(arrival),
+                Ok(_) => {}
+                // Out of descriptors, say: the callers wait meanwhile, and give up after 5 s.
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
         }
-        match listener.accept() {
-            Ok(Some(caller)) => meet(meeting, caller),
-            Ok(None) => {}
-            // Out of descriptors, say: the callers wait meanwhile, and give up after 5 s.
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        let waiting = std::mem::take(&mut arrivals);
+        for arrival in waiting {
+            let uid = arrival.uid;
+            match arrival.hear() {
+                Heard::Hello(caller) if is_served(meeting, uid, &caller) => meet(meeting, *caller),
+                Heard::Hello(caller) => caller.refuse(libc::EPERM),
+                Heard::Nothing(arrival) if arrival.since.elapsed() < HELLO_PATIENCE => {
+                    arrivals.push(arrival);
+                }
+                Heard::Nothing(_) | Heard::Nonsense => {}
+            }
         }
     }
+}
+
+/// Processes from a caller up to the first whose descent is known, at most.
+const MOST_GENERATIONS: usize = 64;
+
+/// Whether a caller gets rings: this user and root do, and whoever descends from a process of this recording, whatever
+/// user it has become. A copy shows that by the token that only its parent had; another program by its ancestors.
+fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
+    // SAFETY: no memory is involved.
+    let own = unsafe { libc::geteuid() };
+    if uid == own || uid == 0 {
+        return true;
+    }
+    let known = lock(&meeting.known);
+    if known.by_token.contains_key(&caller.hello.token) {
+        return true;
+    }
+    let mut pid = caller.pid;
+    for _ in 0..MOST_GENERATIONS {
+        let is_ours = pid == std::process::id()
+            || known.main_pid == Some(pid)
+            || known.processes.iter().any(|met| met.pid == pid);
+        if is_ours {
+            return true;
+        }
+        match proc::stat(pid) {
+            Some(stat) if stat.ppid > 1 => pid = stat.ppid,
+            _ => return false,
+        }
+    }
+    false
 }
 
 fn meet(meeting: &Meeting, caller: Caller) {
@@ -492,7 +514,6 @@ fn meet(meeting: &Meeting, caller: Caller) {
         }
     };
     let region = Arc::new(region);
-    let session_fd = meeting.session.fd();
     let token = match caller.hello.kind {
         HELLO_PROCESS => meet_process(meeting, &caller, Arc::clone(&region)),
         HELLO_REGION => {
@@ -509,7 +530,8 @@ fn meet(meeting: &Meeting, caller: Caller) {
         }
         _ => return caller.refuse(libc::EPROTO),
     };
-    caller.welcome(token, session_fd, region.fd());
+    let fds = [meeting.session.fd(), meeting.bell.fd(), region.fd()];
+    caller.welcome(token, fds);
 }
 
 fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 {
@@ -531,6 +553,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     let process = Arc::new(Process {
         index,
         pid,
+        token,
         start_ns: hello.time_ns,
         info,
         pidfd: server::pidfd(pid),

@@ -29,6 +29,7 @@ pub mod peers;
 pub mod plot;
 pub mod probe;
 pub mod replays;
+mod rest;
 pub mod rounds;
 pub mod run;
 pub mod signals;

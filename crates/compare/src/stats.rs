@@ -277,3 +277,7 @@ mod tests {
         assert!(outliers(&[1.0, 1.0, 9.0]).is_empty());
     }
 }
+
+#[cfg(test)]
+#[path = "stats_tests.rs"]
+mod edges;

@@ -203,10 +203,10 @@ impl Tree {
         (with, without)
     }
 
-    /// CPU time that the living members have used, in nanoseconds, in steps of 10 ms.
-    pub fn cpu_ns(&self) -> u64 {
+    /// CPU time of the living members and of the children that they waited for, in steps of 10 ms.
+    pub fn cpu(&self) -> Duration {
         let stats = self.members.iter().filter_map(|pid| stat(*pid));
-        stats.map(|stat| stat.cpu_ns).sum()
+        stats.map(|stat| stat.cpu).sum()
     }
 
     /// Whether a process is a member that has memory still.
@@ -239,7 +239,8 @@ fn share_memory(one: u32, other: u32) -> bool {
 /// Some fields of `/proc/PID/stat`.
 struct Stat {
     parent: u32,
-    cpu_ns: u64,
+    /// Of itself, and of children that it waited for.
+    cpu: Duration,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
@@ -253,7 +254,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Stat {
         parent: number(1)? as u32,
-        cpu_ns: (number(11)? + number(12)?) * 10_000_000,
+        cpu: Duration::from_millis((11..15).map(number).sum::<Option<u64>>()? * 10),
     })
 }
 
@@ -316,7 +317,7 @@ mod tests {
         assert_eq!(parse_status(text), Some(expected));
         assert_eq!(parse_status("Name:\tzombie\n"), None);
         let stat = parse_stat("7 (a) b) S 3 1 1 0 -1 4 0 0 0 0 31 11 2 3 20").expect("complete");
-        assert_eq!((stat.parent, stat.cpu_ns), (3, 420_000_000));
+        assert_eq!((stat.parent, stat.cpu), (3, Duration::from_millis(470)));
         assert!(parse_stat("7 (a").is_none());
     }
 

@@ -265,3 +265,7 @@ pub fn write(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
     packed.write_all(&tables.profile.encode_to_vec())?;
     packed.finish()?.flush()
 }
+
+#[cfg(test)]
+#[path = "pprof_tests.rs"]
+mod tests;

@@ -8,11 +8,11 @@
 //!
 //! Not here: where the report comes from.
 
-use std::path::Path;
 use std::process::Command;
 
 use skinflint_analysis::model::{Frame, Instant, Node, Report, Site};
 use skinflint_export::{Lives, Source, parquet};
+use skinflint_test_support::{artifact, need};
 
 const SITES: u64 = 70_001;
 
@@ -86,6 +86,10 @@ print(json.dumps({
 
 #[test]
 fn read_by_duckdb() {
+    let packages = artifact::root().join("target/consumers/python");
+    if !need::file(&packages.join("duckdb"), "make parquet-deps") {
+        return;
+    }
     let report = report();
     let lives = Lives::default();
     let folder = std::env::temp_dir().join(format!("skinflint-parquet-{}", std::process::id()));
@@ -100,11 +104,6 @@ fn read_by_duckdb() {
         &mut out,
     )
     .unwrap();
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/consumers/python");
-    assert!(
-        packages.join("duckdb").exists(),
-        "DuckDB is missing: make parquet-deps"
-    );
     let done = Command::new("/usr/bin/python3")
         .args(["-c", SCRIPT])
         .arg(&file)

@@ -15,8 +15,6 @@
 //!
 //! Not here: following edges (`mark`), sweeping (`heap`, `sweeper`).
 
-use skinflint_base::sys::monotonic_ns;
-
 use crate::heap::Heap;
 use crate::layout::ARENA_BYTES;
 use crate::mark::Tracer;
@@ -104,7 +102,8 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
         return Ok(());
     };
     refuse(set)?;
-    let started_ns = monotonic_ns();
+    let clock = &first.world.config.clock;
+    let started_ns = clock.wall_ns();
     let _pause = first.world.pace.pause();
     for heap in set {
         heap.abandon_marking();
@@ -112,7 +111,7 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
         heap.finish_sweep();
         heap.retire();
     }
-    let finished_ns = monotonic_ns();
+    let finished_ns = clock.wall_ns();
     let mut collected = vec![false; first.world.numbers()];
     for heap in set {
         if let Some(flag) = collected.get_mut(heap.id as usize) {
@@ -175,7 +174,11 @@ pub(crate) struct Pauses {
 pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses: Pauses) {
     tracer.empty_weak();
     empty_roots(set, &tracer);
-    let marked_ns = monotonic_ns();
+    let now_ns = || {
+        set.first()
+            .map_or(0, |heap| heap.world.config.clock.wall_ns())
+    };
+    let marked_ns = now_ns();
     let before: Vec<usize> = set.iter().map(|h| h.triggers.used_bytes.get()).collect();
     for heap in set {
         let live_bytes = tracer.reach(heap.id).bytes as usize;
@@ -183,7 +186,7 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
         begin_sweep(heap, expected);
         heap.collecting.set(false);
     }
-    let now_ns = monotonic_ns();
+    let now_ns = now_ns();
     let last_began_ns = pauses.last_ns.unwrap_or(pauses.started_ns);
     let last_ns = now_ns - last_began_ns;
     let spent = set.first().and_then(|heap| heap.world.pace.spent());

@@ -67,6 +67,7 @@ pub mod cc;
 mod cells;
 pub mod census;
 mod chunks;
+mod clock;
 mod collect;
 #[cfg(all(not(miri), target_arch = "x86_64"))]
 pub mod conservative;
@@ -98,6 +99,7 @@ mod world;
 
 pub use cells::{heap_number, is_marked, mark, unmark};
 pub use chunks::Shortage;
+pub use clock::Clock;
 pub use collect::{Busy, Roots, collect};
 pub use heap::{Heap, Holds, SweepCounts};
 pub use incremental::{Budget, Incremental, PART_EDGES, Progress, begin_marking};

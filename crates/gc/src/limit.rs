@@ -11,8 +11,6 @@
 //!
 //! Not here: collecting before it comes to that (`trigger`, T5), the pages (`chunks`, U5).
 
-use skinflint_base::sys::monotonic_ns;
-
 use crate::chunks::Shortage;
 use crate::heap::Heap;
 
@@ -58,7 +56,7 @@ impl Heap {
         let chunks = self.chunks.borrow();
         // What no collection can make room for is not collected for.
         if shortage != Shortage::Size && !chunks.is_beyond(bytes) {
-            self.triggers.refused(monotonic_ns());
+            self.triggers.refused(self.world.config.clock.wall_ns());
         }
         OutOfMemory {
             heap: self.name().to_owned(),
@@ -83,7 +81,7 @@ impl Heap {
         if over && !was && !self.collecting.get() {
             // From here on every allocation asks.
             self.retire();
-            self.triggers.refused(monotonic_ns());
+            self.triggers.refused(self.world.config.clock.wall_ns());
         }
         over
     }

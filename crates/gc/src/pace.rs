@@ -22,7 +22,7 @@
 
 use core::cell::Cell;
 
-use skinflint_base::sys::thread_cpu_ns;
+use crate::clock::Clock;
 
 /// The most that the room is multiplied or divided by after a collection (C2): from the least to the most room of
 /// [`Growth::ADAPTIVE`](crate::Growth::ADAPTIVE) in three collections.
@@ -74,8 +74,8 @@ pub(crate) struct Spent {
 }
 
 /// What pauses of a world have cost.
-#[derive(Default)]
 pub(crate) struct Pace {
+    clock: Clock,
     on: Cell<bool>,
     paused_ns: Cell<u64>,
     /// When the pause began that is on.
@@ -86,6 +86,15 @@ pub(crate) struct Pace {
 pub(crate) struct Pause<'a>(&'a Pace);
 
 impl Pace {
+    pub(crate) fn new(clock: Clock) -> Pace {
+        Pace {
+            clock,
+            on: Cell::new(false),
+            paused_ns: Cell::new(0),
+            began_ns: Cell::new(None),
+        }
+    }
+
     /// From now on it is measured (C5).
     pub(crate) fn measure(&self) {
         self.on.set(true);
@@ -93,7 +102,7 @@ impl Pace {
 
     pub(crate) fn pause(&self) -> Pause<'_> {
         if self.on.get() {
-            self.began_ns.set(Some(thread_cpu_ns()));
+            self.began_ns.set(Some(self.clock.cpu_ns()));
         }
         Pause(self)
     }
@@ -101,7 +110,7 @@ impl Pace {
     /// Until now, the pause that is on included. `None`: nothing is measured.
     pub(crate) fn spent(&self) -> Option<Spent> {
         self.on.get().then(|| {
-            let all_ns = thread_cpu_ns();
+            let all_ns = self.clock.cpu_ns();
             let since = self.began_ns.get().map_or(0, |began| all_ns - began);
             Spent {
                 all_ns,
@@ -114,7 +123,7 @@ impl Pace {
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         if let Some(began) = self.0.began_ns.take() {
-            let paused = self.0.paused_ns.get() + (thread_cpu_ns() - began);
+            let paused = self.0.paused_ns.get() + (self.0.clock.cpu_ns() - began);
             self.0.paused_ns.set(paused);
         }
     }

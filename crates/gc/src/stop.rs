@@ -52,7 +52,8 @@ impl Stop {
     }
 
     /// The clock of a model: a period is over.
-    #[cfg(loom)]
+    #[cfg(any(loom, test))]
+    #[allow(dead_code)] // by the unit tests
     pub(crate) fn tick(&self) {
         let _lock = self.lock();
         self.bell.notify_all();

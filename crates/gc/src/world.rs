@@ -17,6 +17,7 @@ use std::rc::{Rc, Weak};
 
 use core::ptr::NonNull;
 
+use crate::clock::Clock;
 use crate::heap::Heap;
 use crate::incremental::Incremental;
 use crate::layout::{ARENA_BYTES, HEADS};
@@ -43,6 +44,8 @@ pub struct Config {
     pub poison: bool,
     /// Entries of the mark stack; beyond it arenas are delayed. `None`: as many as are good.
     pub mark_stack: Option<usize>,
+    /// Where pauses and shares have their time from.
+    pub clock: Clock,
 }
 
 impl Default for Config {
@@ -55,6 +58,7 @@ impl Default for Config {
             verify: false,
             poison: false,
             mark_stack: None,
+            clock: Clock::real(),
         }
     }
 }
@@ -171,12 +175,13 @@ impl World {
 
     /// A world whose chunks come from a source that others use, too.
     pub fn on(source: Source, config: Config) -> World {
+        let pace = Pace::new(config.clock.clone());
         World(Rc::new(Shared {
             source,
             config,
             sweeper: OnceCell::new(),
             markings: Cell::new(0),
-            pace: Pace::default(),
+            pace,
             natives: Cell::new(None),
             heaps: RefCell::default(),
         }))

@@ -176,6 +176,7 @@ fn a_full_tenant_is_not_collected_at_each_refusal() {
     kept.clear();
     let begun = std::time::Instant::now();
     while tenant.enter(|cx| node(cx, None).is_err()) {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(begun.elapsed().as_secs() < 60, "never collected");
     }
 }

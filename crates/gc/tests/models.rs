@@ -1,7 +1,8 @@
-//! What threads of the heap share, under loom: every order in which they can meet.
+//! What threads of the heap share: each step, met in every order by a few threads.
 //!
 //! ```text
-//!   handover.rs, stop.rs ──(the very files)──► here, with loom's locks; an item is a cell that loom watches
+//!   handover.rs  stop.rs ──(the very files)──► here ─┬─ make model-test: all orders     an item is a watched cell
+//!                                                    └─ cargo test: real threads
 //! ```
 //!
 //! M1  An item's cell is written by whoever has it: two accesses that the hand-over does not order fail.
@@ -9,15 +10,18 @@
 //! M3  A sleeper sleeps until it is woken: a lost wake-up is a deadlock, which loom finds.
 //! M4  Finalizers that allocate while the sweeper has arenas, heaps that share a sweeper, and an end in the middle are
 //!     cycles like any other.
+//! M5  Nothing here is a step of its own: scenarios call the files above.
 //!
-//! Run by `make model-test`. Not here: what a sweep does.
-#![cfg(loom)]
+//! `make model-test` runs them under loom, in every order with few preemptions; `cargo test` runs the same scenarios some
+//! hundred times on real threads (`skinflint_interleave`), which proves no ordering.
+//!
+//! Not here: what a sweep does.
 // The crate uses the rest.
 #![allow(dead_code)]
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::thread;
+use std::time::Duration;
+
+use skinflint_interleave::{Arc, Watched, check, thread};
 
 #[path = "../src/handover.rs"]
 mod handover;
@@ -31,29 +35,18 @@ use stop::Stop;
 
 const PREEMPTIONS: usize = 3;
 
-fn check(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
-    builder.check(model);
-}
+/// Longer than any test: what ends a rest is the model's clock.
+const PERIOD: Duration = Duration::from_secs(3600);
 
-/// An arena: how often it was swept.
-struct Item(UnsafeCell<u32>);
-
-// SAFETY: M1: loom checks just that.
-unsafe impl Sync for Item {}
-// SAFETY: as above.
-unsafe impl Send for Item {}
+/// An arena: how often it was swept (M1).
+type Item = Watched<u32>;
 
 fn sweep(item: &Item) {
-    // SAFETY: M1.
-    item.0.with_mut(|times| unsafe { *times += 1 });
+    item.with_mut(|times| *times += 1);
 }
 
 fn items(count: usize) -> Vec<Arc<Item>> {
-    (0..count)
-        .map(|_| Arc::new(Item(UnsafeCell::new(0))))
-        .collect()
+    (0..count).map(|_| Arc::new(Watched::new(0))).collect()
 }
 
 type Shared = Arc<Handover<Arc<Item>, usize>>;
@@ -74,8 +67,7 @@ fn cycle(handover: &Shared, bell: &Bell<Shared>, all: &[Arc<Item>], round: u32) 
     let (first, second) = all.split_at(all.len() / 2);
     // As marking does: everything is touched, so nothing may be in flight.
     for item in all {
-        // SAFETY: M1.
-        item.0.with(|times| unsafe { assert_eq!(*times, round) });
+        item.with(|times| assert_eq!(*times, round));
     }
     handover.offer(0, first.to_vec());
     handover.offer(1, second.to_vec());
@@ -98,15 +90,13 @@ fn cycle(handover: &Shared, bell: &Bell<Shared>, all: &[Arc<Item>], round: u32) 
     assert_eq!(own + got, all.len(), "M2");
     assert_eq!(handover.take_sums().iter().sum::<usize>(), got);
     for item in all {
-        // SAFETY: M1.
-        item.0
-            .with(|times| unsafe { assert_eq!(*times, round + 1) });
+        item.with(|times| assert_eq!(*times, round + 1));
     }
 }
 
 #[test]
 fn two_cycles_beside_the_sweeper() {
-    check(|| {
+    check(PREEMPTIONS, || {
         let bell = Arc::new(Bell::new());
         let handover: Shared = Arc::new(Handover::new());
         let other = bell.clone();
@@ -121,7 +111,7 @@ fn two_cycles_beside_the_sweeper() {
 
 #[test]
 fn what_was_rung_before_the_end_is_heard() {
-    check(|| {
+    check(PREEMPTIONS, || {
         let bell = Arc::new(Bell::new());
         let handover: Shared = Arc::new(Handover::new());
         let other = bell.clone();
@@ -133,8 +123,7 @@ fn what_was_rung_before_the_end_is_heard() {
         thread.join().expect("the sweeper ends");
         assert_eq!(handover.take_done(0).len(), 2);
         for item in &all {
-            // SAFETY: M1.
-            item.0.with(|times| unsafe { assert_eq!(*times, 1) });
+            item.with(|times| assert_eq!(*times, 1));
         }
     });
 }
@@ -142,7 +131,7 @@ fn what_was_rung_before_the_end_is_heard() {
 /// Two heaps of a world have one sweeper: each waits for its own items only, and finds them swept.
 #[test]
 fn two_heaps_with_one_sweeper() {
-    check(|| {
+    check(PREEMPTIONS, || {
         let bell = Arc::new(Bell::new());
         let other = bell.clone();
         let thread = thread::spawn(move || sweeper(&other));
@@ -158,8 +147,7 @@ fn two_heaps_with_one_sweeper() {
             }
             heap.wait_quiet();
             for item in all {
-                // SAFETY: M1.
-                item.0.with(|times| unsafe { assert_eq!(*times, 1) });
+                item.with(|times| assert_eq!(*times, 1));
             }
         }
         bell.close();
@@ -171,7 +159,7 @@ fn two_heaps_with_one_sweeper() {
 /// over what is done and writes into it.
 #[test]
 fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
-    check(|| {
+    check(PREEMPTIONS, || {
         let bell = Arc::new(Bell::new());
         let handover: Shared = Arc::new(Handover::new());
         let other = bell.clone();
@@ -197,8 +185,7 @@ fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
         assert_eq!(mine.len() + pending + done, all.len(), "M2");
         // Twice: by the sweeper, and by the allocation.
         for item in &mine {
-            // SAFETY: M1.
-            item.0.with(|times| unsafe { assert_eq!(*times, 2) });
+            item.with(|times| assert_eq!(*times, 2));
         }
         bell.close();
         thread.join().expect("the sweeper ends");
@@ -208,13 +195,13 @@ fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
 /// The clock ticks, the owner stops: the thread ends, and what it did is seen by who has joined it.
 #[test]
 fn a_stop_is_heard_whenever_it_comes() {
-    check(|| {
+    check(PREEMPTIONS, || {
         let stop = Arc::new(Stop::new());
-        let done = Arc::new(Item(UnsafeCell::new(0)));
+        let done = Arc::new(Watched::new(0));
         let (heard, count) = (stop.clone(), done.clone());
         let asker = thread::spawn(move || {
             // As many ticks as there are, and no more.
-            while !heard.rest(std::time::Duration::ZERO) {
+            while !heard.rest(PERIOD) {
                 sweep(&count);
             }
         });
@@ -222,8 +209,7 @@ fn a_stop_is_heard_whenever_it_comes() {
         let clock = thread::spawn(move || ticking.tick());
         stop.stop();
         asker.join().expect("it ends");
-        // SAFETY: M1: nothing is done after the join.
-        let times = done.0.with(|times| unsafe { *times });
+        let times = done.with(|times| *times);
         assert!(times <= 1, "one tick, {times} times");
         clock.join().expect("it ends");
     });
@@ -231,7 +217,7 @@ fn a_stop_is_heard_whenever_it_comes() {
 
 #[test]
 fn pages_that_are_kept_are_those_of_the_last_offer() {
-    check(|| {
+    check(PREEMPTIONS, || {
         let bell = Arc::new(Bell::new());
         let handover: Shared = Arc::new(Handover::new());
         let other = bell.clone();

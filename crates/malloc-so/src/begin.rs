@@ -18,7 +18,7 @@ use core::ffi::{c_char, c_int};
 use skinflint_alloc as alloc;
 use skinflint_base::env;
 
-use crate::{accounts, desk};
+use crate::{accounts, desk, plugins};
 
 type Handler = unsafe extern "C" fn();
 
@@ -35,6 +35,7 @@ unsafe extern "C" {
 /// # Safety
 /// `envp` is the environment, closed by a null pointer.
 unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
+    plugins::prepare();
     // SAFETY: handlers of the engine, which take no arguments. If there were no room for them, only a
     // program that forks while others allocate could tell.
     unsafe {

@@ -19,6 +19,8 @@ use core::ffi::c_int;
 
 use skinflint_alloc as alloc;
 
+use crate::plugins;
+
 /// One page: what `valloc` aligns to.
 const PAGE: usize = 4096;
 
@@ -89,8 +91,12 @@ exported! { realloc __libc_realloc: (block: *mut u8, size: usize) -> *mut u8 {
 exported! {
 reallocarray __libc_reallocarray: (block: *mut u8, count: usize, each: usize) -> *mut u8 {
     match count.checked_mul(each) {
-        // SAFETY: as the caller promises.
-        Some(size) => unsafe { alloc::realloc(block, size) },
+        Some(size) => match plugins::realloc_in_front() {
+            // SAFETY: as the caller promises.
+            None => unsafe { alloc::realloc(block, size) },
+            // SAFETY: as above; glibc's calls `realloc` by its name, and means the program's.
+            Some(theirs) => unsafe { theirs(block, size) },
+        },
         None => fail(libc::ENOMEM),
     }
 }}

@@ -6,6 +6,7 @@
 //!                     ──mallinfo, malloc_info► reports ────┤
 //!   program with skinflint.h ────────────► accounts ───┘
 //!   loader ──constructor──► begin: fork handlers, figures at exit
+//!   dlopen(…, DEEPBIND) ───► plugins: modules bound past us are brought back
 //!   skinflint memory ──socket──► desk (if SKINFLINT_MEMORY says so)
 //! ```
 //!
@@ -25,6 +26,7 @@ mod begin;
 mod desk;
 mod family;
 mod operators;
+mod plugins;
 mod reports;
 mod text;
 mod totals;

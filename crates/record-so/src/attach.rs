@@ -13,17 +13,20 @@
 //!     and went meanwhile are no matter.
 //! A3  Modules that are loaded later are found at the next `dlsym`, `dlopen` or `dlclose` of anybody, which leave
 //!     their caller's frame as it is: the loader looks at who calls.
-//! A4  One thread changes entries at a time; each is one aligned store, so that others call the one or the other.
+//! A4  One thread changes entries at a time, under the loader's own lock; each is one aligned store, so that others
+//!     call the one or the other.
 //! A5  We stay mapped after detaching: a thread may be in a hook still. Another attach is another generation, and
 //!     each thread registers anew (thread.rs).
+//! A6  A preloaded recorder uses the same for modules that the program opens with `RTLD_DEEPBIND`: they are bound past
+//!     us, to the function that we stand in front of. Only modules that were not there at the start are touched, the
+//!     flag stays as the program passed it, and what a constructor of theirs does before is not seen.
 //!
 //! Not here: how the debugger does it (the tool's `attach`).
 
-use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use skinflint_base::sys;
+use skinflint_base::loader::{self, Module, Startup};
 
 use crate::hooks::{self, exports};
 use crate::{link, process, real, thread};
@@ -33,6 +36,19 @@ struct Hook {
     name: &'static CStr,
     ours: unsafe extern "C" fn(),
     real: AtomicPtr<c_void>,
+}
+
+impl Hook {
+    /// What we stand in for, looked up at its first use.
+    fn real(&self) -> *mut c_void {
+        // ORDER: Relaxed; two threads that look it up find the same.
+        let mut real = self.real.load(Ordering::Relaxed);
+        if real.is_null() {
+            real = real::look_up(self.name);
+            self.real.store(real, Ordering::Relaxed); // ORDER: as above.
+        }
+        real
+    }
 }
 
 macro_rules! hooks {
@@ -74,19 +90,18 @@ hooks! {
     c"_Exit": exports::_Exit;
     c"quick_exit": exports::quick_exit;
     c"abort": exports::abort;
-    c"dlsym": watched_dlsym;
-    c"dlopen": watched_dlopen;
+    c"dlsym": exports::dlsym;
+    c"dlopen": exports::dlopen;
 }
 
 /// Recording was begun by [`skinflint_attach`] and not ended since.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 /// Modules that the loader had added when tables were last gone through.
 static SEEN_ADDED: AtomicU64 = AtomicU64::new(0);
-/// Held while tables are changed (A4).
-static CHANGING: AtomicBool = AtomicBool::new(false);
-/// Where the watched functions go on to.
-static DLSYM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+/// Modules have been opened past us (A6).
+static DEEP: AtomicBool = AtomicBool::new(false);
+/// `dlsym`, `dlopen` and `dlclose` are to look for new modules first.
+pub static WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// We were preloaded, not loaded later.
 const IN_FRONT: c_int = -1;
@@ -130,22 +145,12 @@ pub unsafe extern "C" fn skinflint_attach(socket: *const c_char) -> c_int {
     hooks::process_begins();
     // Whether there are other threads is not known: tickets are shared from the first on.
     thread::before_second_thread();
-    for hook in &HOOKS {
-        let found = real::look_up(hook.name);
-        hook.real.store(found, Ordering::Relaxed); // ORDER: Relaxed; read after ATTACHED is set.
-        match hook.name.to_bytes() {
-            b"dlsym" => DLSYM.store(found, Ordering::Relaxed), // ORDER: as above.
-            b"dlopen" => DLOPEN.store(found, Ordering::Relaxed), // ORDER: as above.
-            _ => {}
-        }
-    }
-    // SAFETY: clears this thread's error: a missing name leaves one that the program must not find.
-    unsafe { libc::dlerror() };
     // ORDER: Release; pairs with the Acquire in `look_for_new_modules`: the hooks are complete.
     ATTACHED.store(true, Ordering::Release);
+    WATCHED.store(true, Ordering::Relaxed); // ORDER: Relaxed; a hint.
     // Twice: a thread that was binding an entry for the first time may have put the real function over ours.
-    let changed = change_all(true);
-    (changed + change_all(true)) as c_int
+    let changed = change_all(Whom::All, true);
+    (changed + change_all(Whom::All, true)) as c_int
 }
 
 /// Ends the recording and puts all entries back. Returns how many, or a negative number.
@@ -155,7 +160,7 @@ pub extern "C" fn skinflint_detach() -> c_int {
     if !ATTACHED.swap(false, Ordering::AcqRel) {
         return NOT_ATTACHED;
     }
-    let changed = change_all(false) + change_all(false);
+    let changed = change_all(Whom::All, false) + change_all(Whom::All, false);
     process::at_exit();
     // ORDER: Relaxed; a flag.
     process::OFF.store(true, Ordering::Relaxed);
@@ -166,305 +171,111 @@ pub extern "C" fn skinflint_detach() -> c_int {
 /// Whether we were preloaded: then we stand before the C library in the loader's list. Who was loaded later stands
 /// at its end.
 pub fn is_in_front() -> bool {
-    let mut order = [
-        is_in_front as *const () as u64,
-        libc::gnu_get_libc_version as *const () as u64,
-        0,
-    ];
-    // SAFETY: the callback has the type that is wanted; the array outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(first_of_two), (&raw mut order).cast()) };
-    order[2] == 1
+    let ours = is_in_front as *const () as u64;
+    let library = libc::gnu_get_libc_version as *const () as u64;
+    let mut first = false;
+    loader::each_module(&mut |module, _| {
+        first = module.holds(ours);
+        !first && !module.holds(library)
+    });
+    first
 }
 
-unsafe extern "C" fn first_of_two(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    data: *mut c_void,
-) -> c_int {
-    // SAFETY: as `is_in_front` calls it.
-    unsafe {
-        let order = &mut *data.cast::<[u64; 3]>();
-        let Some(module) = Module::of(&*info) else {
-            return 0;
-        };
-        let found = order[..2].iter().position(|at| module.holds(*at));
-        order[2] = found.map_or(0, |index| index as u64 + 1);
-        c_int::from(found.is_some())
-    }
-}
-
-/// A module of the program.
-struct Module {
-    bias: u64,
-    low: u64,
-    high: u64,
-    dynamic: u64,
-    relro: (u64, u64),
-}
-
-impl Module {
-    fn of(info: &libc::dl_phdr_info) -> Option<Module> {
-        let mut module = Module {
-            bias: info.dlpi_addr,
-            low: u64::MAX,
-            high: 0,
-            dynamic: 0,
-            relro: (0, 0),
-        };
-        for index in 0..usize::from(info.dlpi_phnum) {
-            // SAFETY: the loader's table has so many entries.
-            let header = unsafe { &*info.dlpi_phdr.add(index) };
-            let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
-            match header.p_type {
-                libc::PT_LOAD => {
-                    module.low = module.low.min(start);
-                    module.high = module.high.max(start.wrapping_add(header.p_memsz));
-                }
-                libc::PT_DYNAMIC => module.dynamic = start,
-                libc::PT_GNU_RELRO => {
-                    module.relro = (start & !4095, (start + header.p_memsz) & !4095)
-                }
-                _ => {}
-            }
+/// Goes through the tables of modules. Returns how many entries were changed.
+fn change_all(whom: Whom, to_ours: bool) -> usize {
+    let mut changed = 0;
+    // The loader's lock is held while a module is shown, so no two threads change entries (A4).
+    let added = loader::each_module(&mut |module, _| {
+        let ours = module.holds(is_in_front as *const () as u64);
+        if !ours && whom.means(module) {
+            changed += change_tables(module, to_ours, whom);
         }
-        (module.low < module.high).then_some(module)
-    }
-
-    fn holds(&self, at: u64) -> bool {
-        self.low <= at && at < self.high
-    }
-
-    /// An address of the dynamic section: the loader has made most of them absolute.
-    fn absolute(&self, value: u64) -> u64 {
-        if self.holds(value) {
-            value
-        } else {
-            self.bias.wrapping_add(value)
-        }
-    }
-}
-
-/// What a walk through the tables shall do, and has done.
-struct Walk {
-    to_ours: bool,
-    changed: usize,
-    added: u64,
-}
-
-/// Goes through the tables of all modules. Returns how many entries were changed.
-fn change_all(to_ours: bool) -> usize {
-    // ORDER: Acquire/Release; a lock, held for about a millisecond, and never across a call that could need it.
-    while CHANGING.swap(true, Ordering::Acquire) {
-        core::hint::spin_loop();
-    }
-    let mut walk = Walk {
-        to_ours,
-        changed: 0,
-        added: 0,
-    };
-    // SAFETY: the callback has the type that is wanted; `walk` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(change_module), (&raw mut walk).cast()) };
+        true
+    });
     // ORDER: Relaxed; a number that is compared.
-    SEEN_ADDED.store(walk.added, Ordering::Relaxed);
-    CHANGING.store(false, Ordering::Release); // ORDER: as said above.
-    walk.changed
+    SEEN_ADDED.store(added, Ordering::Relaxed);
+    changed
 }
 
-unsafe extern "C" fn change_module(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    data: *mut c_void,
-) -> c_int {
-    // SAFETY: as `change_all` calls it; the loader keeps the module while it calls us.
+/// Whose tables are changed.
+#[derive(Clone, Copy)]
+enum Whom {
+    /// Everybody's: we came later than they.
+    All,
+    /// Theirs who were not there when the program was started, and looked past us (A6).
+    Late(Startup),
+}
+
+impl Whom {
+    fn means(&self, module: &Module) -> bool {
+        match self {
+            Whom::All => true,
+            Whom::Late(startup) => !startup.has(module.dynamic),
+        }
+    }
+}
+
+fn change_tables(module: &Module, to_ours: bool, whom: Whom) -> usize {
+    let mut changed = 0;
+    // SAFETY: the module stays loaded while it is shown.
     unsafe {
-        let walk = &mut *data.cast::<Walk>();
-        walk.added = (*info).dlpi_adds;
-        if let Some(module) = Module::of(&*info)
-            && module.dynamic != 0
-            && !module.holds(is_in_front as *const () as u64)
-        {
-            change_tables(&module, walk);
-        }
-    }
-    0
-}
-
-const DT_PLTRELSZ: u64 = 2;
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
-const DT_RELA: u64 = 7;
-const DT_RELASZ: u64 = 8;
-const DT_JMPREL: u64 = 23;
-const DYNAMIC_ENTRIES: usize = 512;
-
-const R_X86_64_64: u32 = 1;
-const R_X86_64_GLOB_DAT: u32 = 6;
-const R_X86_64_JUMP_SLOT: u32 = 7;
-
-#[repr(C)]
-struct Relocation {
-    offset: u64,
-    info: u64,
-    addend: i64,
-}
-
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    kind: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-/// # Safety
-/// The module is loaded, and stays so.
-unsafe fn change_tables(module: &Module, walk: &mut Walk) {
-    let (mut symbols, mut names) = (0, 0);
-    let mut tables = [(0u64, 0u64); 2];
-    // SAFETY: the dynamic section ends with a zero tag; the loader has read it before us.
-    unsafe {
-        let mut at = module.dynamic as *const [u64; 2];
-        for _ in 0..DYNAMIC_ENTRIES {
-            let [tag, value] = at.read();
-            match tag {
-                0 => break,
-                DT_STRTAB => names = module.absolute(value),
-                DT_SYMTAB => symbols = module.absolute(value),
-                DT_RELA => tables[0].0 = module.absolute(value),
-                DT_RELASZ => tables[0].1 = value,
-                DT_JMPREL => tables[1].0 = module.absolute(value),
-                DT_PLTRELSZ => tables[1].1 = value,
-                _ => {}
+        module.entries(|entry| {
+            let Some(hook) = HOOKS.iter().find(|hook| hook.name == entry.name) else {
+                return;
+            };
+            let ours = hook.ours as usize as u64;
+            let real = hook.real() as u64;
+            if real == 0 {
+                return;
             }
-            at = at.add(1);
-        }
-        if symbols == 0 || names == 0 {
-            return;
-        }
-        for (start, bytes) in tables {
-            if start == 0 {
-                continue;
-            }
-            let count = bytes as usize / size_of::<Relocation>();
-            for index in 0..count {
-                let relocation = &*(start as *const Relocation).add(index);
-                let (kind, symbol) = (relocation.info as u32, relocation.info >> 32);
-                let is_function =
-                    matches!(kind, R_X86_64_64 | R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT);
-                if !is_function || symbol == 0 || relocation.addend != 0 {
-                    continue;
+            let value = if to_ours { ours } else { real };
+            // An entry that is not bound yet leads back into its own module.
+            let lazy = entry.lazy && !whom.has_another(entry.name, module);
+            changed += usize::from(module.change(entry, value, |now| {
+                if to_ours {
+                    now == real || lazy && module.holds(now)
+                } else {
+                    now == ours
                 }
-                let symbol = &*(symbols as *const Symbol).add(symbol as usize);
-                let name = CStr::from_ptr((names + u64::from(symbol.name)) as *const c_char);
-                if let Some(hook) = HOOKS.iter().find(|hook| hook.name == name) {
-                    let entry = module.bias.wrapping_add(relocation.offset);
-                    let lazy = kind == R_X86_64_JUMP_SLOT && symbol.section == 0;
-                    change_entry(module, entry, hook, lazy, walk);
-                }
-            }
-        }
+            }));
+        });
+    }
+    changed
+}
+
+impl Whom {
+    /// Whether the module brings a function of that name itself: what is not bound yet may be bound to it.
+    fn has_another(&self, name: &CStr, module: &Module) -> bool {
+        // SAFETY: the module stays loaded while it is shown.
+        matches!(self, Whom::Late(_)) && !unsafe { module.function(name) }.is_null()
     }
 }
 
-/// # Safety
-/// `entry` is a word of the module that a relocation of a function's address names.
-unsafe fn change_entry(module: &Module, entry: u64, hook: &Hook, lazy: bool, walk: &mut Walk) {
-    let ours = hook.ours as usize as u64;
-    // ORDER: Relaxed; as in `skinflint_attach`, which stores it.
-    let real = hook.real.load(Ordering::Relaxed) as u64;
-    if real == 0 || entry & 7 != 0 || !module.holds(entry) {
-        return;
-    }
-    // SAFETY: as the caller promises; the loader itself writes it as a word.
-    let slot = unsafe { &*(entry as *const AtomicU64) };
-    // ORDER: Relaxed for the entries; code does not change, and each of the two functions may be called (A4).
-    let now = slot.load(Ordering::Relaxed);
-    let (wanted, value) = if walk.to_ours {
-        // An entry that is not bound yet leads back into its own module.
-        (now == real || lazy && module.holds(now), ours)
-    } else {
-        (now == ours, real)
-    };
-    if !wanted {
-        return;
-    }
-    let page = entry & !4095;
-    let sealed = module.relro.0 <= page && page < module.relro.1;
-    if sealed && !protect(page, libc::PROT_READ | libc::PROT_WRITE) {
-        return;
-    }
-    slot.store(value, Ordering::Relaxed); // ORDER: as above.
-    if sealed {
-        protect(page, libc::PROT_READ);
-    }
-    walk.changed += 1;
+/// A module is, or was, opened past us (`RTLD_DEEPBIND`) in a program that we stand in front of: from now on new
+/// modules are looked for (A6).
+pub fn opened_deep() {
+    DEEP.store(true, Ordering::Relaxed); // ORDER: Relaxed; a flag that is never taken back.
+    WATCHED.store(true, Ordering::Relaxed); // ORDER: as above.
 }
 
-fn protect(page: u64, rights: c_int) -> bool {
-    // SAFETY: a page of a module's data that the loader has sealed, and that is sealed again.
-    let result = unsafe { sys::syscall(libc::SYS_mprotect, [page, 4096, rights as u64, 0, 0, 0]) };
-    !sys::is_error(result)
-}
-
-/// Whether modules were loaded since the last look: then their tables are changed too (A3).
-extern "C" fn look_for_new_modules() {
+/// Whether modules were loaded since the last look: then their tables are changed too (A3, A6).
+pub extern "C" fn look_for_new_modules() {
     // ORDER: Acquire; pairs with the Release in `skinflint_attach`.
-    if !ATTACHED.load(Ordering::Acquire) {
+    let whom = if ATTACHED.load(Ordering::Acquire) {
+        Whom::All
+    // ORDER: Relaxed; set by this thread, or long ago.
+    } else if DEEP.load(Ordering::Relaxed)
+        && let Some(startup) = real::startup()
+    {
+        Whom::Late(startup)
+    } else {
         return;
-    }
-    let mut added = 0u64;
-    // SAFETY: the callback has the type that is wanted; `added` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(read_added), (&raw mut added).cast()) };
+    };
+    let added = loader::each_module(&mut |_, _| false);
     // ORDER: Relaxed; a number that is compared. Who comes second finds the first at work, or done.
     if added != SEEN_ADDED.load(Ordering::Relaxed) {
-        change_all(true);
+        change_all(whom, true);
     }
-}
-
-unsafe extern "C" fn read_added(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    data: *mut c_void,
-) -> c_int {
-    // SAFETY: as `look_for_new_modules` calls it.
-    unsafe { data.cast::<u64>().write((*info).dlpi_adds) };
-    1
-}
-
-/// `dlsym`, after a look for new modules; its caller stays its caller (A3).
-#[unsafe(naked)]
-unsafe extern "C" fn watched_dlsym() {
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "call {look}",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "jmp qword ptr [rip + {real}]",
-        look = sym look_for_new_modules,
-        real = sym DLSYM,
-    )
-}
-
-/// `dlopen`, after a look for modules that came before it.
-#[unsafe(naked)]
-unsafe extern "C" fn watched_dlopen() {
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "call {look}",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "jmp qword ptr [rip + {real}]",
-        look = sym look_for_new_modules,
-        real = sym DLOPEN,
-    )
 }
 
 /// Attaches so far; thread.rs keeps states of different ones apart.

@@ -57,9 +57,7 @@ impl Outside for Recorder {
         const GONE_NS: u64 = 300_000_000;
         const PATIENCE_NS: u64 = 5_000_000_000;
         let session = patience.session;
-        // ORDER: Relaxed; the futex call that follows orders it for the collector's sleep.
-        session.wake.fetch_add(1, Ordering::Relaxed);
-        sys::futex_wake(&session.wake);
+        process::ring_the_bell();
         sys::futex_wait(&slot.head.drained, seen, 20_000_000);
         let tick = session.tick.load(Ordering::Relaxed); // ORDER: Relaxed; a heartbeat.
         let now = sys::monotonic_ns();

@@ -37,6 +37,7 @@ mod emit;
 mod hooks;
 mod link;
 mod modules;
+mod notices;
 mod process;
 mod real;
 mod thread;

@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use skinflint_base::env;
 use skinflint_base::ring::{
-    HELLO_MAGIC, HELLO_PROCESS, HELLO_REGION, Hello, LAYOUT, ProcessHeader, REGION_BYTES,
-    SESSION_BYTES, SessionPage, Welcome,
+    BELL_BYTES, BellPage, HELLO_MAGIC, HELLO_PROCESS, HELLO_REGION, Hello, LAYOUT, ProcessHeader,
+    REGION_BYTES, SESSION_BYTES, SessionPage, Welcome,
 };
 use skinflint_base::sys;
 
@@ -168,25 +168,36 @@ fn connect() -> Option<Socket> {
             sys::syscall(libc::SYS_setsockopt, args);
         }
     }
-    // SAFETY: the address is a complete sockaddr_un.
-    let result = unsafe {
-        let len = size_of::<libc::sockaddr_un>() as u64;
-        sys::syscall(
-            libc::SYS_connect,
-            [fd as u64, ADDRESS.0.get() as u64, len, 0, 0, 0],
-        )
-    };
-    (!sys::is_error(result)).then_some(socket)
+    (reach(fd as i32, false) || reach(fd as i32, true)).then_some(socket)
 }
 
-/// Room for the two descriptors of a welcome, laid out as `cmsghdr` wants it.
+/// Connects to the collector: by its path, or by the name of the same text that lies in no folder. A process that has
+/// given up its user, or its root, does not come by the path any more.
+fn reach(fd: i32, by_name: bool) -> bool {
+    // SAFETY: see `Address`; a copy.
+    let mut address = unsafe { *ADDRESS.0.get() };
+    let mut len = size_of::<libc::sockaddr_un>();
+    if by_name {
+        let text = address.sun_path.iter().take_while(|&&c| c != 0).count();
+        let room = text.min(address.sun_path.len() - 1);
+        address.sun_path.copy_within(..room, 1);
+        address.sun_path[0] = 0;
+        len = core::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + room;
+    }
+    let at = &raw const address as u64;
+    // SAFETY: the address is complete, and of the length given.
+    let result = unsafe { sys::syscall(libc::SYS_connect, [fd as u64, at, len as u64, 0, 0, 0]) };
+    !sys::is_error(result)
+}
+
+/// Room for the three descriptors of a welcome, laid out as `cmsghdr` wants it.
 #[repr(C, align(8))]
 struct Control {
     header: libc::cmsghdr,
-    fds: [c_int; 2],
+    fds: [c_int; 3],
 }
 
-fn exchange(socket: &Socket, hello: &Hello) -> Option<(Welcome, [c_int; 2])> {
+fn exchange(socket: &Socket, hello: &Hello) -> Option<(Welcome, [c_int; 3])> {
     // SAFETY: `hello` is plain data.
     let sent = unsafe {
         let at = &raw const *hello as u64;
@@ -208,7 +219,7 @@ fn exchange(socket: &Socket, hello: &Hello) -> Option<(Welcome, [c_int; 2])> {
             cmsg_level: 0,
             cmsg_type: 0,
         },
-        fds: [-1, -1],
+        fds: [-1; 3],
     };
     let mut vector = libc::iovec {
         iov_base: (&raw mut welcome).cast(),
@@ -243,7 +254,15 @@ fn map_for_us_alone(fd: c_int, bytes: usize) -> *mut u8 {
     at
 }
 
-fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<(Welcome, *mut u8, *mut u8)> {
+/// What a meeting brings.
+struct Met {
+    token: u64,
+    session: *mut u8,
+    bell: *mut u8,
+    region: *mut u8,
+}
+
+fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<Met> {
     let socket = connect()?;
     let time_ns = sys::monotonic_ns();
     let mut hello = Hello {
@@ -261,17 +280,28 @@ fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<(Welcome, *mut u8, *m
     // SAFETY: returns a static C string.
     let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     copy_text(&mut hello.libc_version, version.to_bytes());
-    let (welcome, [session_fd, region_fd]) = exchange(&socket, &hello)?;
-    // The session page is needed once; a child of fork keeps the mapping of its parent. Who is attached to anew gets
-    // another.
+    let (welcome, [session_fd, bell_fd, region_fd]) = exchange(&socket, &hello)?;
+    // The session page and the bell are needed once; a child of fork keeps the mappings of its parent. Who is attached
+    // to anew gets others.
     let session = match process::session() {
         Some(session) => (&raw const *session).cast_mut().cast(),
-        None => sys::map_shared(session_fd, SESSION_BYTES),
+        None => sys::map_to_read(session_fd, SESSION_BYTES),
+    };
+    let bell = match process::bell() {
+        Some(bell) => (&raw const *bell).cast_mut().cast(),
+        None => sys::map_shared(bell_fd, BELL_BYTES),
     };
     let region = map_for_us_alone(region_fd, REGION_BYTES);
-    sys::close(session_fd);
-    sys::close(region_fd);
-    (!session.is_null() && !region.is_null()).then_some((welcome, session, region))
+    for fd in [session_fd, bell_fd, region_fd] {
+        sys::close(fd);
+    }
+    let all = !session.is_null() && !bell.is_null() && !region.is_null();
+    all.then_some(Met {
+        token: welcome.token,
+        session,
+        bell,
+        region,
+    })
 }
 
 /// Makes the process known, and its first region ours.
@@ -281,9 +311,10 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
     if !KNOWN.load(Ordering::Relaxed) {
         return false;
     }
-    let Some((welcome, session, region)) = meet(HELLO_PROCESS, parent, fork_ticket) else {
+    let Some(met) = meet(HELLO_PROCESS, parent, fork_ticket) else {
         return false;
     };
+    let region = met.region;
     // SAFETY: a fresh region begins with a zeroed header. ORDER: Relaxed; nobody waits for it.
     let header = unsafe { &*region.cast::<ProcessHeader>() };
     header.layout.store(LAYOUT, Ordering::Relaxed);
@@ -291,8 +322,9 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
         .glibc_fast
         .store(u32::from(thread::glibc_headers()), Ordering::Relaxed);
     // ORDER: Release; pairs with the Acquire of `process::header` and `process::session`.
-    process::TOKEN.store(welcome.token, Ordering::Relaxed);
-    process::SESSION.store(session.cast::<SessionPage>(), Ordering::Release);
+    process::TOKEN.store(met.token, Ordering::Relaxed);
+    process::BELL.store(met.bell.cast::<BellPage>(), Ordering::Release);
+    process::SESSION.store(met.session.cast::<SessionPage>(), Ordering::Release);
     process::HEADER.store(region.cast(), Ordering::Release);
     thread::add_region(region);
     true
@@ -304,7 +336,7 @@ pub fn more_slots() -> bool {
     // ORDER: Relaxed; the token does not change after `begin`.
     let token = process::TOKEN.load(Ordering::Relaxed);
     match meet(HELLO_REGION, token, 0) {
-        Some((_, _, region)) => thread::add_region(region),
+        Some(met) => thread::add_region(met.region),
         None => false,
     }
 }

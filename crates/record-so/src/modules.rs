@@ -13,6 +13,7 @@ use skinflint_unwind::{Finder, RuleCache};
 
 use crate::emit;
 use crate::process;
+use crate::real;
 use crate::thread::ThreadState;
 
 /// Size of the table of rules.
@@ -74,8 +75,8 @@ pub fn prepare() -> bool {
             return false;
         }
         RULES.store(rules.cast(), Ordering::Relaxed);
-        // SAFETY: a look-up by name.
-        let find = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+        // Behind us as well as anywhere: nobody else brings one.
+        let find = real::look_up(c"_dl_find_object");
         // ORDER: Relaxed; one thread, see `prepare`.
         FIND_OBJECT.store(find, Ordering::Relaxed);
         // SAFETY: see `Find`.

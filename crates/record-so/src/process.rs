@@ -14,10 +14,12 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use skinflint_base::ring::{ProcessHeader, RECORD_ALL, RECORD_NOTHING, SNAPSHOT_EXIT, SessionPage};
+use skinflint_base::ring::{
+    BellPage, ProcessHeader, RECORD_ALL, RECORD_NOTHING, SNAPSHOT_EXIT, SessionPage,
+};
 use skinflint_base::sys;
 
-use crate::thread;
+use crate::{notices, thread};
 
 /// On a page of its own that the kernel zeroes in children.
 #[repr(C)]
@@ -39,6 +41,8 @@ pub static MULTI: AtomicBool = AtomicBool::new(false);
 pub static TICKET: AtomicU64 = AtomicU64::new(0);
 /// The session page, once linked.
 pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut());
+/// The bell, once linked; a child of fork keeps its parent's.
+pub static BELL: AtomicPtr<BellPage> = AtomicPtr::new(core::ptr::null_mut());
 /// The header in the first region, once linked.
 pub static HEADER: AtomicPtr<ProcessHeader> = AtomicPtr::new(core::ptr::null_mut());
 /// The token that the collector gave us.
@@ -120,6 +124,8 @@ pub fn link() -> bool {
     if !linked {
         // ORDER: Relaxed; there is one thread.
         OFF.store(true, Ordering::Relaxed);
+        // A program that was started without a collector has no bell, either.
+        notices::lost();
         return false;
     }
     // ORDER: Relaxed; there is one thread.
@@ -134,6 +140,7 @@ pub fn link_again() -> bool {
     // ORDER: Relaxed throughout; whoever attaches is the only one who links.
     TOKEN.store(0, Ordering::Relaxed);
     SESSION.store(core::ptr::null_mut(), Ordering::Relaxed);
+    BELL.store(core::ptr::null_mut(), Ordering::Relaxed); // ORDER: as above.
     OFF.store(false, Ordering::Relaxed);
     link()
 }
@@ -200,8 +207,24 @@ pub fn wants_releases() -> bool {
 pub fn wake_collector(session: &SessionPage) {
     // ORDER: Relaxed; a wake that is missed costs one tick of the collector, which wakes by itself.
     if session.sleeping.load(Ordering::Relaxed) != 0 {
-        session.wake.fetch_add(1, Ordering::Relaxed);
-        sys::futex_wake(&session.wake);
+        ring_the_bell();
+    }
+}
+
+/// The bell, once linked.
+#[inline]
+pub fn bell() -> Option<&'static BellPage> {
+    // ORDER: Acquire; pairs with the Release in `link::begin`.
+    let bell = BELL.load(Ordering::Acquire);
+    // SAFETY: null, or a mapping that is never unmapped in this process.
+    unsafe { bell.as_ref() }
+}
+
+/// Wakes the collector, whether it sleeps or not.
+pub fn ring_the_bell() {
+    if let Some(bell) = bell() {
+        bell.wake.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; the futex call orders it for the sleeper.
+        sys::futex_wake(&bell.wake);
     }
 }
 
@@ -246,8 +269,7 @@ pub fn snapshot(cause: u32) {
     // ORDER: Relaxed for the cause, AcqRel for the number that publishes it, Acquire for the answer.
     header.snapshot_cause.store(cause, Ordering::Relaxed);
     let wanted = header.snapshot_asked.fetch_add(1, Ordering::AcqRel) + 1;
-    session.wake.fetch_add(1, Ordering::Relaxed);
-    sys::futex_wake(&session.wake);
+    ring_the_bell();
     // ORDER: Relaxed; a figure, set before the program began.
     let patience_ns = u64::from(session.patience_ms.load(Ordering::Relaxed)) * 1_000_000;
     let until = sys::monotonic_ns() + SNAPSHOT_WAIT_NS.max(patience_ns.min(LONGEST_WAIT_NS));

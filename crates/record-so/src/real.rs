@@ -1,14 +1,19 @@
-//! The functions that we stand in front of, found by `dlsym(RTLD_NEXT)`.
+//! The functions that we stand in front of, found in the loader's list of objects.
 //!
-//! L1  Every pointer of the table is callable at any time: before they are resolved they lead to
-//!     functions that resolve them first.
-//! L2  While they are being resolved, the whole table is empty: requests (`dlsym` itself allocates
-//!     when a name is missing) are served from a small static arena, mapping calls by the kernel. Blocks
-//!     from the arena are recognised by address and never reach the real allocator. The real one must
-//!     not begin before the table is complete: it may call us in turn.
+//! L1  Every pointer of the table is callable at any time: whoever needs one first resolves them all.
+//! L2  While they are being resolved, the whole table is empty: requests (of a resolver that an object brings) are
+//!     served from a small static arena, mapping calls by the kernel. Blocks from the arena are recognised by address
+//!     and never reach the real allocator. The real one must not begin before the table is complete: it may call us
+//!     in turn.
+//! L3  Looking a name up neither allocates nor takes a lock (`loader`, O1). A program that exports an allocator of
+//!     its own, as rustc does, calls our `sbrk` while it holds that allocator's lock, and `dlsym` allocates for the
+//!     words of its error when a name is missing: from the same allocator, under the same lock, for ever.
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use skinflint_base::loader::{self, Startup};
 
 /// A function of the table.
 pub struct Real(AtomicPtr<c_void>);
@@ -41,103 +46,53 @@ impl Real {
 /// Whether the recorder was loaded into a running program, behind what it stands in front of.
 static GUEST: AtomicBool = AtomicBool::new(false);
 
+/// The objects that the program was started with.
+struct Objects(UnsafeCell<Option<Startup>>);
+// SAFETY: written once, by `resolve`, before `STATE` says so.
+unsafe impl Sync for Objects {}
+static OBJECTS: Objects = Objects(UnsafeCell::new(None));
+
+/// What the program was started with; `None` for a guest, and before the table is resolved.
+pub fn startup() -> Option<Startup> {
+    // SAFETY: see `Objects`; ORDER: `is_resolved` is an Acquire.
+    is_resolved().then(|| unsafe { *OBJECTS.0.get() }).flatten()
+}
+
+/// `realloc` of a program that brings its own, exported, and so stands in front of us: blocks are its allocator's then,
+/// and what is behind us must not see them.
+pub fn realloc_in_front() -> Option<*mut c_void> {
+    let first = startup()?.first(c"realloc", false);
+    let ours = crate::hooks::exports::realloc as *mut c_void;
+    (!first.is_null() && first != ours).then_some(first)
+}
+
 /// The real function of a name: behind us, or, for a guest, the first in the program.
 pub fn look_up(name: &CStr) -> *mut c_void {
-    // SAFETY: a plain look-up; `dlsym` may call us back for memory (L2).
     // ORDER: Relaxed; set before anything is looked up.
-    unsafe {
-        if GUEST.load(Ordering::Relaxed) {
-            first_definition(name)
-        } else {
-            libc::dlsym(libc::RTLD_NEXT, name.as_ptr())
-        }
+    if GUEST.load(Ordering::Relaxed) {
+        return first_definition(name);
+    }
+    // SAFETY: see `Objects`; this is `resolve`, or later.
+    match unsafe { *OBJECTS.0.get() } {
+        Some(objects) => objects.behind(name),
+        // The loader's list is not where glibc has it.
+        None => first_definition(name),
     }
 }
 
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    kind: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-unsafe extern "C" {
-    fn dladdr1(
-        at: *const c_void,
-        info: *mut libc::Dl_info,
-        extra: *mut *mut c_void,
-        flags: c_int,
-    ) -> c_int;
-}
-
-/// The first module's function of that name. Of a program that is not position independent and takes the address
-/// of, say, `malloc`, the look-up gives a stub in the program instead, which goes on through an entry that will
-/// lead to us: then the libraries are asked one by one.
-///
-/// # Safety
-/// Whatever the caller holds, it is not the loader's lock in a half-changed state: an ordinary moment.
-unsafe fn first_definition(name: &CStr) -> *mut c_void {
-    const RTLD_DL_SYMENT: c_int = 1;
-    // SAFETY: look-ups; the loader's structures are only read.
-    unsafe {
-        let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-        let mut info: libc::Dl_info = core::mem::zeroed();
-        let mut symbol: *mut c_void = core::ptr::null_mut();
-        let known =
-            dladdr1(found, &mut info, &mut symbol, RTLD_DL_SYMENT) != 0 && !symbol.is_null();
-        if found.is_null() || !known || (*symbol.cast::<Symbol>()).section != 0 {
-            return found;
+/// The first function of that name in another module than ours. Of a program that is not position independent and
+/// takes the address of, say, `malloc`, `dlsym` would give a stub in the program, which goes on through an entry that
+/// will lead to us.
+fn first_definition(name: &CStr) -> *mut c_void {
+    let mut found = core::ptr::null_mut();
+    loader::each_module(&mut |module, _| {
+        if !module.holds(first_definition as *const () as u64) {
+            // SAFETY: the module stays loaded while it is shown.
+            found = unsafe { module.function(name) };
         }
-        let mut search = Search {
-            name,
-            found: core::ptr::null_mut(),
-            seen: 0,
-        };
-        libc::dl_iterate_phdr(Some(in_library), (&raw mut search).cast());
-        if search.found.is_null() {
-            found
-        } else {
-            search.found
-        }
-    }
-}
-
-struct Search<'a> {
-    name: &'a CStr,
-    found: *mut c_void,
-    seen: usize,
-}
-
-unsafe extern "C" fn in_library(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    data: *mut c_void,
-) -> c_int {
-    // SAFETY: as `first_definition` calls it; RTLD_NOLOAD loads nothing, and the loader's lock may be taken twice.
-    unsafe {
-        let search = &mut *data.cast::<Search<'_>>();
-        search.seen += 1;
-        let path = (*info).dlpi_name;
-        // The first is the program, which has the stub.
-        if search.seen == 1 || path.is_null() || *path == 0 {
-            return 0;
-        }
-        let handle = libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if handle.is_null() {
-            return 0;
-        }
-        let found = libc::dlsym(handle, search.name.as_ptr());
-        // The handle is kept: dlclose is one of the functions that are being looked for, and what is asked is loaded
-        // for good, from the start of the program up to its C library.
-        // The handle's search goes on to what the library needs: only its own function is meant.
-        if !found.is_null() && object_of(found) == CStr::from_ptr(path) {
-            search.found = found;
-        }
-        c_int::from(!search.found.is_null())
-    }
+        found.is_null()
+    });
+    found
 }
 
 /// Resolves the table as a guest. glibc's `RTLD_NEXT` would find the C library's functions alone, though another
@@ -200,6 +155,16 @@ real_functions! {
     dlclose: "dlclose";
     quick_exit: "quick_exit";
     abort: "abort";
+    dlopen: "dlopen";
+    dlsym: "dlsym";
+    execve: "execve";
+    execv: "execv";
+    execvp: "execvp";
+    execvpe: "execvpe";
+    fexecve: "fexecve";
+    execveat: "execveat";
+    posix_spawn: "posix_spawn";
+    posix_spawnp: "posix_spawnp";
 }
 
 const UNRESOLVED: usize = 0;
@@ -207,22 +172,23 @@ const RESOLVING: usize = 1;
 const RESOLVED: usize = 2;
 static STATE: AtomicUsize = AtomicUsize::new(UNRESOLVED);
 
-/// Resolves the table, once. The first call comes while the program has one thread (the loader
-/// itself allocates), so nobody can be waiting for it.
+/// Resolves the table, once. The first call comes while the program has one thread (the loader itself allocates, and
+/// our constructor comes before `main`), so nobody can be waiting for it.
 #[cold]
 pub fn resolve() {
     // ORDER: AcqRel/Acquire; one thread resolves, see above. A second call on the same thread
-    // (from `dlsym`) sees RESOLVING and is served by the arena.
+    // sees RESOLVING and is served by the arena.
     if STATE
         .compare_exchange(UNRESOLVED, RESOLVING, Ordering::AcqRel, Ordering::Acquire)
         .is_err()
     {
         return;
     }
+    // ORDER: Relaxed; as in `look_up`.
+    let guest = GUEST.load(Ordering::Relaxed);
+    // SAFETY: see `Objects`; a guest comes too late to know them.
+    unsafe { *OBJECTS.0.get() = if guest { None } else { Startup::take() } };
     find_all();
-    // A name that is missing leaves an error behind, which the program must not find.
-    // SAFETY: clears this thread's error.
-    unsafe { libc::dlerror() };
     // ORDER: Release; pairs with the Acquire of `is_resolving`.
     STATE.store(RESOLVED, Ordering::Release);
 }
@@ -313,6 +279,32 @@ pub type Madvise = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
 pub type Fork = unsafe extern "C" fn() -> c_int;
 /// `dlclose`
 pub type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
+/// `dlopen`
+pub type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+/// `execve`, `execvpe`
+pub type Execve =
+    unsafe extern "C" fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
+/// `execv`, `execvp`
+pub type Execv = unsafe extern "C" fn(*const c_char, *const *const c_char) -> c_int;
+/// `fexecve`
+pub type Fexecve = unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) -> c_int;
+/// `execveat`
+pub type Execveat = unsafe extern "C" fn(
+    c_int,
+    *const c_char,
+    *const *const c_char,
+    *const *const c_char,
+    c_int,
+) -> c_int;
+/// `posix_spawn`, `posix_spawnp`
+pub type Spawn = unsafe extern "C" fn(
+    *mut c_int,
+    *const c_char,
+    *const c_void,
+    *const c_void,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
 /// `quick_exit`
 pub type Exit = unsafe extern "C" fn(c_int) -> !;
 /// `abort`

@@ -319,7 +319,7 @@ fn register(may_allocate: bool) -> *mut ThreadState {
     // ORDER: Relaxed for LONE; read by this thread, or by one that it creates.
     let none = core::ptr::null_mut();
     let _ = LONE.compare_exchange(none, state, Ordering::Relaxed, Ordering::Relaxed);
-    hear_of_end(state);
+    hear_of_end(state, may_allocate);
     tls::set(state);
     state
 }
@@ -497,12 +497,13 @@ unsafe fn take_slot(state: *mut ThreadState) -> bool {
 }
 
 /// Asks to be told when the thread ends.
-fn hear_of_end(state: *mut ThreadState) {
+fn hear_of_end(state: *mut ThreadState, may_allocate: bool) {
+    /// Keys whose values lie in the thread's own descriptor (glibc): setting one needs no memory.
+    const WITHOUT_MEMORY: u32 = 32;
     // ORDER: Relaxed; set once, before any thread is registered.
     let key = process::END_KEY.load(Ordering::Relaxed);
-    if key != u32::MAX {
-        // SAFETY: the key is ours. The first 32 keys need no memory; others may allocate, which
-        // passes through (the pointer still says `nobody`).
+    if key < WITHOUT_MEMORY || may_allocate && key != u32::MAX {
+        // SAFETY: the key is ours. What others allocate passes through (the pointer still says `nobody`).
         unsafe { libc::pthread_setspecific(key, state.cast::<c_void>()) };
     }
 }

@@ -19,53 +19,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use skinflint_report::desk::{self, Answer};
+use skinflint_test_support::artifact;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    here.canonicalize().expect("the repository")
-}
-
-/// Cargo's target folder.
-fn target() -> PathBuf {
-    let me = std::env::current_exe().expect("this test");
-    let folder = me.ancestors().nth(3).expect("target/PROFILE/deps/programs");
-    folder.to_path_buf()
-}
-
-#[track_caller]
-fn succeed(command: &mut Command) {
-    let done = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{command:?}: {said}");
-}
-
-/// The library, built by now.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "-p", "skinflint-report-so"]);
-        command.arg("--target-dir").arg(target());
-        succeed(command.current_dir(root()));
-        target().join("debug/libskinflint_report.so")
-    })
+    LIBRARY.get_or_init(|| artifact::built("skinflint-report-so"))
 }
 
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let out = target().join("desk-program");
-        let mut command = Command::new("make");
-        command.arg("--silent").arg("-C");
-        command.arg(root().join("tests/reporters"));
-        command.arg(format!("OUT={}", out.display()));
-        command.arg(out.join("desk")).env_remove("MAKEFLAGS");
-        succeed(&mut command);
-        out.join("desk")
-    })
+    PROGRAM.get_or_init(|| artifact::made("tests/reporters", "reporter-programs").join("desk"))
 }
 
 fn folder() -> tempfile::TempDir {
@@ -96,7 +61,7 @@ impl Running {
     fn python(script: &str, at: &Path) -> Running {
         let mut command = Command::new("python3");
         command.args(["-c", script]).arg(at);
-        command.env("PYTHONPATH", root().join("bindings/python"));
+        command.env("PYTHONPATH", artifact::root().join("bindings/python"));
         Running::start(command.env("SKINFLINT_REPORT_LIBRARY", library()))
     }
 
@@ -131,6 +96,7 @@ impl Running {
                     let _ = self.child.kill();
                     panic!("it does not end");
                 }
+                // CLOCK: poll step of a bounded wait
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         };
@@ -288,19 +254,21 @@ impl Drop for Ends<'_> {
 fn python_ends_while_it_is_asked() {
     let folder = folder();
     let script = "
-import sys, time
+import sys, threading, time
 import skinflint_report as memory
+
+begun = threading.Event()
 
 @memory.reporter('slow')
 def slow(out):
+    begun.set()
     for n in range(300):
-        time.sleep(0.0005)
+        time.sleep(0.0005) # CLOCK: it is asked while the others get on
         out.heap('explicit/slow/%d' % n, 8, 'Slow.')
 
 memory.open(sys.argv[1])
 print('ready', flush=True)
-time.sleep(0.1)
-print('ends')
+print('ends' if begun.wait(60) else 'nobody asks')
 ";
     for _ in 0..5 {
         let mut running = Running::python(script, folder.path());
@@ -312,7 +280,7 @@ print('ends')
                 // ORDER: Relaxed: a flag, looked at again.
                 while !ends.load(Ordering::Relaxed) {
                     let _ = desk::ask(&path, 0, "measure");
-                    std::thread::sleep(Duration::from_millis(1));
+                    std::thread::sleep(Duration::from_millis(1)); // CLOCK: asks again, now and then
                 }
             };
             scope.spawn(asks);

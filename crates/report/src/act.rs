@@ -15,6 +15,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::busy::{Busy, Entered};
+use crate::clock::Clock;
 use crate::quiet;
 use crate::registry::Done;
 use crate::turn::guarded;
@@ -39,8 +40,9 @@ impl Doer {
     }
 
     /// Has it done, and waits so long. `None`: it has been removed.
-    pub(crate) fn run(self: &Arc<Doer>, deadline: Duration) -> Option<Done> {
+    pub(crate) fn run(self: &Arc<Doer>, deadline: Duration, clock: &Clock) -> Option<Done> {
         let begin = Instant::now();
+        let until = clock.now() + deadline;
         let (tell, told) = mpsc::sync_channel(1);
         let doer = Arc::clone(self);
         let work = move || {
@@ -58,8 +60,8 @@ impl Doer {
         };
         let said = match quiet::spawn("skinflint-act", work) {
             Err(error) => format!("no thread to do it on: {error}"),
-            Ok(thread) => match told.recv_timeout(deadline) {
-                Ok((entered, said)) => {
+            Ok(thread) => match heard(&told, until, clock) {
+                Some((entered, said)) => {
                     // Past its work; what the thread holds goes with it, before the next measurement.
                     let _ = thread.join();
                     match entered {
@@ -71,7 +73,7 @@ impl Doer {
                         Entered::Removed => return None,
                     }
                 }
-                Err(_) => format!(
+                None => format!(
                     "it has not come back after {} ms, and still runs",
                     deadline.as_millis()
                 ),
@@ -82,5 +84,17 @@ impl Doer {
             said,
             took: begin.elapsed(),
         })
+    }
+}
+
+/// What a worker says, if it says so before the deadline.
+fn heard<T>(told: &mpsc::Receiver<T>, until: Duration, clock: &Clock) -> Option<T> {
+    loop {
+        let left = until.saturating_sub(clock.now());
+        match told.recv_timeout(clock.sleep(left)) {
+            Ok(said) => return Some(said),
+            Err(mpsc::RecvTimeoutError::Timeout) if !left.is_zero() => {}
+            Err(_) => return None,
+        }
     }
 }

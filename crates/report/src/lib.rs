@@ -18,6 +18,7 @@ mod act;
 #[cfg(feature = "files")]
 mod asker;
 mod busy;
+mod clock;
 #[cfg(feature = "files")]
 pub mod desk;
 #[cfg(feature = "files")]
@@ -46,6 +47,7 @@ pub mod tree;
 mod turn;
 mod usable;
 
+pub use clock::Clock;
 pub use entry::{Entry, Kind, Owner, Units, component};
 pub use registry::{Action, Measurement, Registration, Registry, Reporter, global};
 pub use turn::{Fault, Sink};

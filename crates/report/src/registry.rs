@@ -32,6 +32,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::act::Doer;
 use crate::busy::{self, Busy};
+use crate::clock::Clock;
 use crate::entry::Entry;
 use crate::named::Note;
 use crate::store::Store;
@@ -106,6 +107,7 @@ struct Inner {
 pub struct Registry {
     inner: Arc<Mutex<Inner>>,
     deadline: Duration,
+    clock: Clock,
 }
 
 impl Default for Registry {
@@ -188,6 +190,7 @@ impl Registry {
         Registry {
             inner: Arc::default(),
             deadline: DEADLINE,
+            clock: Clock::real(),
         }
     }
 
@@ -196,6 +199,14 @@ impl Registry {
         Registry {
             deadline,
             ..Registry::new()
+        }
+    }
+
+    /// The same, by a clock that may be moved by hand.
+    pub fn with_clock(deadline: Duration, clock: Clock) -> Registry {
+        Registry {
+            clock,
+            ..Registry::with_deadline(deadline)
         }
     }
 
@@ -256,7 +267,8 @@ impl Registry {
             .map(|(.., doer)| Arc::clone(doer))
             .collect();
         let deadline = self.deadline.saturating_mul(ACTION_DEADLINES);
-        let mut done: Vec<Done> = doers.iter().filter_map(|one| one.run(deadline)).collect();
+        let run = |one: &Arc<Doer>| one.run(deadline, &self.clock);
+        let mut done: Vec<Done> = doers.iter().filter_map(run).collect();
         if action == Action::Minimize {
             let begin = Instant::now();
             let gave = heap::trim();
@@ -313,7 +325,8 @@ impl Registry {
                 .map(|(_, slot)| Arc::clone(slot))
                 .collect()
         };
-        let turn = Arc::new(Turn::new(store, space).with_blocks(with_blocks));
+        let turn = Turn::new(store, space).with_blocks(with_blocks);
+        let turn = Arc::new(turn.with_clock(self.clock.clone()));
         turn.ask(&slots, self.deadline);
         let (store, faults) = turn.finish();
         Measurement {

@@ -20,9 +20,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::busy::{Busy, Entered};
+use crate::clock::Clock;
 use crate::entry::{Entry, Kind, Units};
 use crate::named::{self, Noting};
 use crate::quiet;
@@ -59,6 +60,7 @@ pub(crate) struct Slot {
 pub(crate) struct Turn {
     state: Mutex<State>,
     moved: Condvar,
+    clock: Clock,
     address_space_bytes: u64,
     /// Whether it is asked which blocks a line has measured.
     with_blocks: bool,
@@ -83,7 +85,7 @@ struct State {
 #[derive(Clone, Copy)]
 struct Current {
     which: usize,
-    begin: Instant,
+    begin: Duration,
     mark: Mark,
     /// Trees of which the units were known.
     trees: usize,
@@ -206,10 +208,10 @@ impl State {
     }
 
     /// Begins a reporter's turn.
-    fn begin(&mut self, which: usize) {
+    fn begin(&mut self, which: usize, now: Duration) {
         self.current = Some(Current {
             which,
-            begin: Instant::now(),
+            begin: now,
             mark: self.store.mark(),
             trees: self.units.len(),
         });
@@ -267,6 +269,7 @@ impl Turn {
         Turn {
             state: Mutex::new(state),
             moved: Condvar::new(),
+            clock: Clock::real(),
             address_space_bytes,
             with_blocks: false,
         }
@@ -275,6 +278,12 @@ impl Turn {
     /// Asks for blocks, too.
     pub(crate) fn with_blocks(mut self, wanted: bool) -> Turn {
         self.with_blocks = wanted;
+        self
+    }
+
+    /// Deadlines by another clock.
+    pub(crate) fn with_clock(mut self, clock: Clock) -> Turn {
+        self.clock = clock;
         self
     }
 
@@ -287,7 +296,7 @@ impl Turn {
     pub(crate) fn here(&self, name: &str, report: impl FnOnce(&mut Sink<'_>)) {
         let mut state = self.lock();
         let generation = state.generation;
-        state.begin(0);
+        state.begin(0, self.clock.now());
         drop(state);
         let mut sink = Sink {
             turn: self,
@@ -309,7 +318,7 @@ impl Turn {
         state.done = worker.is_none();
         while !state.done {
             let left = state.current.map_or(deadline, |current| {
-                deadline.saturating_sub(current.begin.elapsed())
+                deadline.saturating_sub(self.clock.now() - current.begin)
             });
             if left.is_zero() {
                 let which = state.current.map_or(0, |current| current.which);
@@ -323,7 +332,7 @@ impl Turn {
                 state.done = worker.is_none();
                 continue;
             }
-            let waited = self.moved.wait_timeout(state, left);
+            let waited = self.moved.wait_timeout(state, self.clock.sleep(left));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
@@ -366,7 +375,7 @@ impl Turn {
                 return;
             };
             state.next += 1;
-            state.begin(which);
+            state.begin(which, self.clock.now());
             let what = match slot.busy.enter() {
                 Entered::In => None,
                 Entered::Busy => Some("it has not come back since it was last asked".to_owned()),

@@ -22,9 +22,11 @@ use std::time::{Duration, Instant};
 use skinflint_report::desk::{self, Answer, Desk};
 use skinflint_report::tree::{Builder, Presence};
 use skinflint_report::{Action, Registry, Sink, file};
+use skinflint_test_support::need;
 
 fn registry() -> &'static Registry {
-    let registry: &'static Registry = Box::leak(Box::new(Registry::new()));
+    let registry: &'static Registry =
+        Box::leak(Box::new(Registry::with_deadline(Duration::from_secs(60))));
     let images = |out: &mut Sink<'_>| {
         out.heap("explicit/caches/images", 4096, "Images.");
     };
@@ -104,10 +106,9 @@ fn clients_that_misbehave() {
     // Asks, and does not read the answer.
     let mut deaf = UnixStream::connect(desk.path()).expect("it");
     deaf.write_all(b"measure\n").expect("sent");
-    let begin = Instant::now();
+    // It is waited for with a bound, which one of the three that is waited for without one would exceed.
     let answer = desk::ask(desk.path(), 0, "gc").expect("an answer");
     assert!(matches!(answer, Answer::Done(_)));
-    assert!(begin.elapsed() < 3 * desk::PATIENCE + Duration::from_secs(20));
     drop((garbage, silent, deaf));
 }
 
@@ -198,6 +199,9 @@ fn this() -> Command {
 
 #[test]
 fn a_process_in_a_namespace_of_its_own_has_the_number_that_it_has_here() {
+    if !need::root("unshare --pid") {
+        return;
+    }
     let folder = folder();
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child", "--"]);
@@ -226,13 +230,8 @@ fn one_that_is_stopped_is_named_and_not_waited_for() {
     let pid = child.id();
     // SAFETY: no memory is involved.
     assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
-    let begin = Instant::now();
+    // Who was waited for to the end is said to be late, not stopped.
     let error = desk::ask(&path, pid, "measure").expect_err("it is stopped");
-    assert!(
-        begin.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        begin.elapsed()
-    );
     let said = error.to_string();
     assert!(
         said.contains(&format!("process {pid} is stopped")),
@@ -299,25 +298,29 @@ fn an_answer_without_end() {
     // A little, again and again: each read succeeds, and the whole is never there.
     let drip = answers(folder.path(), "drip", |stream| {
         while stream.write_all(b"x").is_ok() {
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10)); // CLOCK: how slowly it drips; nobody waits for it
         }
     });
-    let begin = Instant::now();
     let error = desk::ask_within(&drip, 0, "gc", Duration::from_millis(300)).expect_err("a drip");
     assert!(error.to_string().contains("within 0.3 s"), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
 fn who_closes_waits_for_the_answer_that_is_under_way() {
     let folder = folder();
-    let registry: &'static Registry = Box::leak(Box::new(Registry::new()));
+    let registry = Registry::with_deadline(Duration::from_secs(60));
+    let registry: &'static Registry = Box::leak(Box::new(registry));
+    let socket = folder.path().join(format!("{}.report", std::process::id()));
     let (began, begins) = std::sync::mpsc::channel();
     let ended: Arc<AtomicBool> = Arc::default();
     let (began, ends) = (Mutex::new(began), Arc::clone(&ended));
     let slow = move |out: &mut Sink<'_>| {
         began.lock().expect("it").send(()).expect("the test");
-        std::thread::sleep(Duration::from_millis(300));
+        // Closing takes the name away, and then waits.
+        let end = Instant::now() + Duration::from_secs(60);
+        while socket.exists() && Instant::now() < end {
+            std::thread::yield_now();
+        }
         ends.store(true, Ordering::Release); // ORDER: Release: meets the test's Acquire
         out.heap("explicit/slow", 5, "Slow.");
     };

@@ -10,6 +10,8 @@
 //! N2  `short_name` never returns an empty string for a name that is not empty.
 //! Not here: where names come from (elf.rs, dwarf.rs).
 
+use crate::itanium;
+
 /// Longest mangled name that we try: nested templates can grow exponentially when written out.
 const MAX_MANGLED_BYTES: usize = 16 << 10;
 /// Longest name that we hand on; longer ones are cut with an ellipsis.
@@ -44,6 +46,14 @@ pub fn demangle(raw: &str) -> String {
     text + suffix
 }
 
+/// A symbol of C++ to the letter as `c++filt` writes it, with its return type; anything else as it is.
+pub fn demangle_whole(raw: &str) -> String {
+    if raw.len() > MAX_MANGLED_BYTES {
+        return raw.to_string();
+    }
+    itanium::demangle(raw, true, MAX_NAME_BYTES).unwrap_or_else(|| raw.to_string())
+}
+
 fn demangle_base(base: &str, whole: &str) -> Option<String> {
     if base.len() > MAX_MANGLED_BYTES {
         return None;
@@ -61,28 +71,7 @@ fn demangle_base(base: &str, whole: &str) -> Option<String> {
     if !base.starts_with("_Z") {
         return None;
     }
-    let parse = cpp_demangle::ParseOptions::default().recursion_limit(160);
-    let print = cpp_demangle::DemangleOptions::new()
-        .no_return_type()
-        .recursion_limit(160);
-    let symbol = cpp_demangle::Symbol::new_with_options(base, &parse).ok()?;
-    let mut out = Bounded(String::new());
-    // Out of room is an error here: what was written until then is handed on, and cut.
-    let written = symbol.structured_demangle(&mut out, &print);
-    (written.is_ok() || out.0.len() > MAX_NAME_BYTES).then_some(out.0)
-}
-
-/// Stops the demangler as soon as nobody will read on.
-struct Bounded(String);
-
-impl cpp_demangle::DemangleWrite for Bounded {
-    fn write_string(&mut self, text: &str) -> std::fmt::Result {
-        self.0.push_str(text);
-        if self.0.len() > MAX_NAME_BYTES {
-            return Err(std::fmt::Error);
-        }
-        Ok(())
-    }
+    itanium::demangle(base, false, MAX_NAME_BYTES)
 }
 
 /// A short form for terminals: no template or generic arguments, no parameters.

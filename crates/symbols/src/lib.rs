@@ -17,6 +17,7 @@
 mod demangle;
 mod dwarf;
 mod elf;
+mod itanium;
 mod locate;
 mod module;
 mod perf_map;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use skinflint_trace::Module;
 
-pub use demangle::{demangle, short_name};
+pub use demangle::{demangle, demangle_whole, short_name};
 pub use module::Source;
 
 use locate::Places;

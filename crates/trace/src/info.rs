@@ -210,6 +210,61 @@ pub enum MappingKind {
     Other,
 }
 
+/// A process that came out of the recorded one and has no trace of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LostProcess {
+    /// What it is to the recorded one.
+    pub what: LostKind,
+    /// Kernel process id, as the collector saw it; 0 if that could not be told.
+    pub pid: u32,
+    /// What it is called; empty if not known.
+    pub name: String,
+    /// The executable's path; empty if not known.
+    pub exe: String,
+    /// When it began to be lost, nanoseconds since the trace began.
+    pub time_ns: u64,
+    /// Why there is no trace.
+    pub why: LostWhy,
+    /// Greatest resident memory seen of it, bytes.
+    pub max_rss_bytes: Option<u64>,
+}
+
+/// What a lost process is to the recorded one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LostKind {
+    /// A copy (`fork`) that runs the same program: it inherited live blocks, and what it did is not known.
+    Copy,
+    /// A child that runs another program.
+    #[default]
+    Program,
+    /// The recorded process itself, as another program (`exec`): all that came after is not known, and what was
+    /// sampled of its memory later is the other program's.
+    Exec,
+}
+
+/// Why a process has no trace.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LostWhy {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// It could not reach the collector: no descriptor left, a filter of system calls, another root.
+    Unreachable,
+    /// Its program has no dynamic loader.
+    Static,
+    /// Its loader keeps preloaded libraries out: set-user-id, set-group-id, capabilities.
+    Privileged,
+    /// It was started without the recorder in its environment.
+    Environment,
+    /// It does not see the recorder's file: chroot, another mount namespace.
+    Root,
+    /// The collector turned it away.
+    Refused,
+}
+
 /// How the recording ended, and what is missing. The last block of a whole trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -434,3 +434,56 @@ pub(crate) fn get_ending(from: &mut Cursor<'_>) -> Read<Ending> {
     ending.max_rss_bytes = get_option(from)?;
     Ok(ending)
 }
+
+/// One record of a block of lost processes, which has no count: records up to the end.
+pub(crate) fn put_lost(out: &mut Vec<u8>, lost: &LostProcess) {
+    put_record(out, |out| {
+        let what = match lost.what {
+            LostKind::Copy => 0,
+            LostKind::Program => 1,
+            LostKind::Exec => 2,
+        };
+        put(out, what);
+        put(out, u64::from(lost.pid));
+        put_text(out, &lost.name);
+        put_text(out, &lost.exe);
+        put(out, lost.time_ns);
+        let why = match lost.why {
+            LostWhy::Unknown => 0,
+            LostWhy::Unreachable => 1,
+            LostWhy::Static => 2,
+            LostWhy::Privileged => 3,
+            LostWhy::Environment => 4,
+            LostWhy::Root => 5,
+            LostWhy::Refused => 6,
+        };
+        put(out, why);
+        put_option(out, lost.max_rss_bytes);
+    });
+}
+
+pub(crate) fn get_lost(from: &mut Cursor<'_>) -> Read<LostProcess> {
+    let mut record = get_record(from)?;
+    let from = &mut record;
+    Ok(LostProcess {
+        what: match from.get()? {
+            0 => LostKind::Copy,
+            2 => LostKind::Exec,
+            _ => LostKind::Program,
+        },
+        pid: from.get_u32()?,
+        name: get_text(from)?,
+        exe: get_text(from)?,
+        time_ns: from.get()?,
+        why: match from.get()? {
+            1 => LostWhy::Unreachable,
+            2 => LostWhy::Static,
+            3 => LostWhy::Privileged,
+            4 => LostWhy::Environment,
+            5 => LostWhy::Root,
+            6 => LostWhy::Refused,
+            _ => LostWhy::Unknown,
+        },
+        max_rss_bytes: get_option(from)?,
+    })
+}

@@ -237,6 +237,8 @@ pub struct Trace {
     pub rss: Vec<RssSample>,
     /// In the order they were taken.
     pub snapshots: Vec<Snapshot>,
+    /// Processes that came out of this one and have no trace, in the order in which they were missed.
+    pub lost: Vec<LostProcess>,
     /// How it ended; `None` if the recording was cut, as a crash leaves it.
     pub ending: Option<Ending>,
     /// What could not be read, found when opening. Damage inside event blocks shows when they are
@@ -347,6 +349,7 @@ impl Trace {
                 marks: Vec::new(),
                 rss: Vec::new(),
                 snapshots: Vec::new(),
+                lost: Vec::new(),
                 ending: None,
                 damage,
                 version: (header.major, header.minor),
@@ -597,7 +600,7 @@ impl Scan {
     }
 
     fn meta_block(&mut self, at: u64, header: &Header) -> Result<(), Malformed> {
-        if !(kind::PROCESS..=kind::ENDING).contains(&header.kind) {
+        if !(kind::PROCESS..=kind::LOST).contains(&header.kind) {
             return Ok(());
         }
         load(
@@ -664,6 +667,11 @@ impl Scan {
             kind::RSS => trace.rss.extend(meta::get_rss(from)?),
             kind::SNAPSHOT => trace.snapshots.push(meta::get_snapshot(from)?),
             kind::ENDING => trace.ending = Some(meta::get_ending(from)?),
+            kind::LOST => {
+                while !from.is_empty() {
+                    trace.lost.push(meta::get_lost(from)?);
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -732,6 +740,7 @@ fn kind_name(number: u8) -> &'static str {
         kind::RSS => "rss",
         kind::SNAPSHOT => "snapshot",
         kind::ENDING => "ending",
+        kind::LOST => "lost",
         _ => "unknown",
     }
 }

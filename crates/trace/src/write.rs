@@ -257,6 +257,21 @@ impl<S: Sink> Writer<S> {
         })
     }
 
+    /// Appends processes that came out of this one and have no trace; each once.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn lost(&mut self, lost: &[LostProcess]) -> io::Result<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        self.meta(kind::LOST, |out| {
+            for process in lost {
+                meta::put_lost(out, process);
+            }
+        })
+    }
+
     /// Appends the end mark; nothing may be written after it. What the writer lost is added to
     /// `ending.lost_events` and explained in its notes; if there is no room, blocks before it are
     /// given back, and counted too.

@@ -182,6 +182,9 @@ fn every_field_comes_back() {
         snapshots
             .iter()
             .for_each(|snapshot| writer.snapshot(snapshot).unwrap());
+        writer.lost(&lost()[..1]).unwrap();
+        writer.lost(&[]).unwrap();
+        writer.lost(&lost()[1..]).unwrap();
         writer.ending(&ending).unwrap();
 
         let trace = Trace::open(&path).unwrap();
@@ -203,11 +206,36 @@ fn every_field_comes_back() {
         assert_eq!(trace.marks, [mark(None), mark(Some(ThreadId(2)))]);
         assert_eq!(trace.rss, rss);
         assert_eq!(trace.snapshots, snapshots);
+        assert_eq!(trace.lost, lost());
         assert_eq!(trace.ending, Some(ending));
         assert_eq!(trace.file_bytes(), writer.bytes_written());
         assert_eq!((trace.event_count(), trace.version), (0, (MAJOR, MINOR)));
         assert!(trace.events().next_event().is_none());
     }
+}
+
+/// One of each kind and each reason.
+fn lost() -> Vec<LostProcess> {
+    let kinds = [LostKind::Copy, LostKind::Program, LostKind::Exec];
+    let reasons = [
+        LostWhy::Unknown,
+        LostWhy::Unreachable,
+        LostWhy::Static,
+        LostWhy::Privileged,
+        LostWhy::Environment,
+        LostWhy::Root,
+        LostWhy::Refused,
+    ];
+    let of = |(n, why): (usize, LostWhy)| LostProcess {
+        what: kinds[n % 3],
+        pid: n as u32 * 1_000_000,
+        name: "busybox".repeat(n),
+        exe: String::new(),
+        time_ns: u64::MAX >> n,
+        why,
+        max_rss_bytes: (n % 2 == 1).then_some(n as u64),
+    };
+    reasons.into_iter().enumerate().map(of).collect()
 }
 
 #[test]

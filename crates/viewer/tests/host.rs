@@ -4,13 +4,14 @@
 //!   netpbm ─► images ─► skinflint-viewer on libskinflint.so ◄─ commands, a line each
 //! ```
 //!
-//! P1  `libskinflint.so` and netpbm must be there; what is missing is a failure that says so.
+//! P1  `libskinflint.so` is built when it is needed; without netpbm a test is skipped, and counted (test-support).
 //! P2  Memory is looked at from outside, in `/proc/PID/smaps`, beside what the viewer says of itself.
 //!
 //! Not here: the parts by themselves (`crates/cache/tests`).
 
 mod dark;
 
+use skinflint_test_support::{artifact, need};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -24,14 +25,14 @@ struct Viewer {
 }
 
 fn ours() -> PathBuf {
-    let library =
-        Path::new(env!("CARGO_BIN_EXE_skinflint-viewer")).with_file_name("libskinflint.so");
-    assert!(
-        library.exists(),
-        "{} is missing: cargo build -p skinflint-malloc-so",
-        library.display()
-    );
-    library
+    artifact::built("skinflint-malloc-so")
+}
+
+/// Whether what makes the images is there; if not, the test is counted as skipped.
+#[must_use]
+#[track_caller]
+fn has_images() -> bool {
+    need::programs(&["pnmtojpeg", "pnmtopng"])
 }
 
 impl Viewer {
@@ -134,7 +135,7 @@ fn through(program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|e| panic!("{program}: {e}; make test-deps installs netpbm"));
+        .unwrap_or_else(|e| panic!("{program}: {e}"));
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || stdin.write_all(&input));
@@ -178,6 +179,9 @@ fn folder() -> tempfile::TempDir {
 
 #[test]
 fn all_memory_is_named_and_the_tree_is_what_the_kernel_says() {
+    if !has_images() {
+        return;
+    }
     let folder = folder();
     let mut viewer = Viewer::start(folder.path(), &["--documents", "6"], None);
     viewer.ask("view-all");
@@ -202,6 +206,9 @@ fn all_memory_is_named_and_the_tree_is_what_the_kernel_says() {
 
 #[test]
 fn under_pressure_it_is_as_it_was_at_the_start_and_shows_the_same() {
+    if !has_images() {
+        return;
+    }
     let folder = folder();
     let mut viewer = Viewer::start(folder.path(), &["--documents", "8"], None);
     // The start: code that was used once is resident, nothing is kept. Code pages are not what is measured.
@@ -216,13 +223,11 @@ fn under_pressure_it_is_as_it_was_at_the_start_and_shows_the_same() {
     );
     let pressed = viewer.ask("press critical");
     let after = viewer.resident();
-    let took: u64 = pressed.rsplit(' ').nth(1).unwrap().parse().unwrap();
     println!(
-        "start {start}, full {full}, after {after} ({:.3}) in {took} ms",
+        "start {start}, full {full}, after {after} ({:.3}): {pressed}",
         after as f64 / start as f64
     );
     assert!(after as f64 <= start as f64 * 1.2, "{pressed}");
-    assert!(took <= 1_000, "{pressed}");
     assert_eq!(viewer.ask("view-all"), shown, "built again, it is the same");
 }
 
@@ -230,21 +235,32 @@ fn under_pressure_it_is_as_it_was_at_the_start_and_shows_the_same() {
 struct Group(PathBuf);
 
 impl Group {
-    fn new(limit: usize) -> Group {
-        let needs = "this test needs root and a memory control group hierarchy that can be written to (in a container: --privileged)";
+    /// `None`: it cannot be made here, and the test is counted as skipped.
+    #[track_caller]
+    fn new(limit: usize) -> Option<Group> {
+        let made = Group::made(limit);
+        let why = made.as_ref().err().map_or("", String::as_str);
+        let what = format!("memory control groups ({why})");
+        let how = "run as root where they can be written to (in a container: --privileged)";
+        let _ = need::that(made.is_ok(), &what, how);
+        made.ok()
+    }
+
+    fn made(limit: usize) -> Result<Group, String> {
         let groups = skinflint_cache::bus::Groups::own();
-        let version = groups.memory.unwrap_or_else(|| panic!("{needs}")).0;
+        let version = groups.memory.ok_or("there are none")?.0;
         let path = groups
             .root
             .join(format!("skinflint-viewer-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap_or_else(|e| panic!("{}: {e}; {needs}", path.display()));
+        std::fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let group = Group(path);
         let file = match version {
             skinflint_cache::bus::Version::V1 => "memory.limit_in_bytes",
             skinflint_cache::bus::Version::V2 => "memory.max",
         };
-        std::fs::write(path.join(file), limit.to_string())
-            .unwrap_or_else(|e| panic!("{file}: {e}; {needs}"));
-        Group(path)
+        std::fs::write(group.0.join(file), limit.to_string())
+            .map_err(|e| format!("{file}: {e}"))?;
+        Ok(group)
     }
 }
 
@@ -254,19 +270,24 @@ impl Drop for Group {
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
         }
     }
 }
 
 #[test]
 fn a_limit_that_kills_it_without_the_bus_does_not_with_it() {
+    if !has_images() {
+        return;
+    }
     let folder = folder();
     let mut free = Viewer::start(folder.path(), &["--documents", "12"], None);
     let shown = free.ask("view-all");
     println!("no limit: {} bytes", free.resident());
     drop(free);
-    let group = Group::new(80 << 20);
+    let Some(group) = Group::new(80 << 20) else {
+        return;
+    };
     let mut killed = Viewer::start(folder.path(), &["--no-bus"], Some(&group.0));
     assert_eq!(
         killed.tries("view-all"),
@@ -287,6 +308,9 @@ fn a_limit_that_kills_it_without_the_bus_does_not_with_it() {
 /// Minimize, GC and CC, as `skinflint memory PID` and its page ask for them: over the socket, each doing its own.
 #[test]
 fn what_a_user_can_ask_for_is_done_each_by_itself() {
+    if !has_images() {
+        return;
+    }
     use skinflint_report::desk::{self, Answer};
     let folder = folder();
     let mut viewer = Viewer::start(folder.path(), &["--memory", "--documents", "4"], None);
@@ -327,6 +351,9 @@ fn what_a_user_can_ask_for_is_done_each_by_itself() {
 
 #[test]
 fn what_it_cannot_do_it_says() {
+    if !has_images() {
+        return;
+    }
     let folder = folder();
     let output = Command::new(env!("CARGO_BIN_EXE_skinflint-viewer"))
         .arg("--shelf")

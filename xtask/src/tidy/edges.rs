@@ -71,6 +71,10 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     // For tests and the fuzzer: nothing that ships depends on it.
     ("damage", &["trace", "analysis", "view"]),
+    // For tests: artifacts, and what is skipped.
+    ("test-support", &[]),
+    // The same for models of threads.
+    ("interleave", &[]),
     ("xtask", &[]),
 ];
 

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   path + text ──► text::check   (every text file: machine paths, hosts, length)
+//!               ├─► clocks::check (tests: sleeps, judged clocks)
 //!               ├─► rust::check   (*.rs, over source::Source: code and comments told apart)
+//!               ├─► orders::check (*.rs of crates with models: what each ordering is proved by)
 //!               └─► links::check  (*.md)
 //!   workspace   ──► edges::check  (cargo metadata against the table of floors)
+//!               └─► proofs::check (cargo metadata against tests/proofs.toml, and that against HACKING.md)
 //! ```
 //!
 //! T1  A rule is a pure function from a path and a text to faults; only this file touches the disk.
@@ -13,12 +16,15 @@
 //!
 //! Not here: what rustfmt and clippy know already.
 
+mod clocks;
 mod edges;
 mod links;
+mod orders;
 mod rust;
 mod source;
 mod text;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
@@ -39,7 +45,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn new(file: &str, line: usize, rule: &'static str, what: impl Into<String>) -> Self {
+    pub fn new(file: &str, line: usize, rule: &'static str, what: impl Into<String>) -> Self {
         Fault {
             file: file.to_owned(),
             line,
@@ -68,6 +74,8 @@ impl fmt::Display for Fault {
 pub fn run(root: &Path) -> Result<Vec<Fault>> {
     let files = tracked_files(root)?;
     let mut faults = Vec::new();
+    let models = models(root, &files);
+    let none = BTreeSet::new();
     for file in &files {
         // A tracked file that is gone from the work tree is git's business; one that is not UTF-8
         // is no text.
@@ -78,14 +86,37 @@ pub fn run(root: &Path) -> Result<Vec<Fault>> {
             continue;
         };
         faults.extend(check_file(root, file, &content));
+        if file.ends_with(".rs") {
+            let name = file.split('/').nth(1).unwrap_or_default();
+            let models = models.get(name).unwrap_or(&none);
+            faults.extend(orders::check(file, &content, models));
+        }
     }
-    faults.extend(edges::check(&workspace_metadata(root)?)?);
+    let metadata = workspace_metadata(root)?;
+    faults.extend(edges::check(&metadata)?);
+    faults.extend(crate::proofs::check(root, &metadata)?);
     faults.sort();
     Ok(faults)
 }
 
+/// The models of each crate that has any.
+fn models(root: &Path, files: &[String]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut models: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in files {
+        let Some(name) = orders::models_of(file) else {
+            continue;
+        };
+        if let Ok(content) = std::fs::read_to_string(root.join(file)) {
+            let of_crate = models.entry(name.to_owned()).or_default();
+            of_crate.extend(orders::tests(&content));
+        }
+    }
+    models
+}
+
 fn check_file(root: &Path, file: &str, content: &str) -> Vec<Fault> {
     let mut faults = text::check(file, content);
+    faults.extend(clocks::check(file, content));
     if file.ends_with(".rs") {
         faults.extend(rust::check(file, content));
     }
@@ -129,7 +160,11 @@ fn tracked_files(root: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-fn workspace_metadata(root: &Path) -> Result<serde_json::Value> {
+/// What cargo says of the packages of the workspace.
+///
+/// # Errors
+/// If cargo cannot be run.
+pub fn workspace_metadata(root: &Path) -> Result<serde_json::Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--no-deps", "--format-version", "1"])

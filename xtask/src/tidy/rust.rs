@@ -16,7 +16,7 @@ use super::Fault;
 use super::source::Source;
 
 /// How far above a line its comment may stand.
-const NEAR: usize = 8;
+pub(super) const NEAR: usize = 8;
 
 /// Longest function that is still readable; the style asks for about seventy lines.
 const FUNCTION_LINES: usize = 100;
@@ -100,7 +100,7 @@ fn forbidden(file: &str, index: usize, code: &str, faults: &mut Vec<Fault>) {
     }
 }
 
-fn words(code: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !(c.is_alphanumeric() || c == '_'))
         .filter(|word| !word.is_empty())
 }
@@ -118,17 +118,22 @@ fn is_unsafe(code: &str) -> bool {
     })
 }
 
-/// An ordering given to an atomic operation, written in full or by its bare name.
+/// An ordering given to an atomic operation.
 fn names_ordering(source: &Source, index: usize) -> bool {
+    names_one_of(source, index, ORDERINGS)
+}
+
+/// One of these orderings given to an atomic operation, written in full or by its bare name.
+pub(super) fn names_one_of(source: &Source, index: usize, orderings: &[&str]) -> bool {
     let code = &source.code[index];
     if code.trim_start().starts_with("use ") || code.contains("pub use ") {
         return false;
     }
-    let in_full = ORDERINGS
+    let in_full = orderings
         .iter()
         .any(|name| code.contains(&format!("Ordering::{name}")));
     let call = ATOMIC_CALLS.iter().any(|call| code.contains(call));
-    in_full || (call && words(code).any(|word| ORDERINGS.contains(&word)))
+    in_full || (call && words(code).any(|word| orderings.contains(&word)))
 }
 
 fn comment_near(source: &Source, index: usize, word: &str) -> bool {

@@ -19,6 +19,7 @@ use skinflint_pages::PAGE;
 
 use crate::fault::{self, Fault};
 use crate::large::{self, Large};
+use crate::publish;
 use crate::span::KIND_LARGE;
 use crate::state::{base, limit, map_entry, with_pool};
 
@@ -118,7 +119,7 @@ unsafe fn name(run: usize, p: usize, slack: u32) {
             (*large).lead = (p - run) as u32;
             (*large).slack = slack;
             (*large).start = p;
-            map_entry(p - base()).store(offset, Ordering::Release); // ORDER: filled before it is found
+            publish::enter(map_entry(p - base()), offset);
         }
     });
 }
@@ -196,7 +197,7 @@ pub unsafe fn before_free(p: *mut u8) -> bool {
         if (*large).tenant != 0 {
             return true;
         }
-        // ORDER: one of two threads that free the block wins (G2).
+        // ORDER: one of two threads that free the block wins (G2); what it holds came with the block. [reason: winner]
         if (*large).held.swap(1, Ordering::AcqRel) != 0 {
             fault::report(Fault::Double, p);
             return false;

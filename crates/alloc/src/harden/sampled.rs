@@ -161,7 +161,7 @@ pub fn malloc(n: usize, align: usize) -> Option<*mut u8> {
     }
     this.died.clear();
     this.born.capture();
-    // ORDER: Release meets the AcqRel of `free`.
+    // ORDER: Release meets the AcqRel of `free`, though the block came from here to there already. [reason: handed]
     this.phase.store(LIVE, Ordering::Release);
     Some(p as *mut u8)
 }
@@ -247,7 +247,8 @@ pub fn free(p: *mut u8) {
     if slot.start.load(Ordering::Relaxed) != p as usize {
         return tell(fault::words(Fault::Misaligned), p as usize);
     }
-    // ORDER: AcqRel: one of two threads that free the block wins (S1), and sees what `malloc` wrote.
+    // ORDER: AcqRel: one of two threads that free the block wins (S1); what `malloc` wrote came with the block.
+    // [reason: winner]
     let claimed = slot
         .phase
         .compare_exchange(LIVE, DYING, Ordering::AcqRel, Ordering::Relaxed);
@@ -267,7 +268,7 @@ pub fn free(p: *mut u8) {
         return;
     }
     guard::drop_pages(from, bytes);
-    slot.phase.store(FREE, Ordering::Release); // ORDER: the lock publishes it
+    slot.phase.store(FREE, Ordering::Release); // ORDER: LOCK publishes it. [reason: lock]
     // SAFETY: the lock is held.
     let queue = unsafe { &mut *WAITING.0.get() };
     queue.slots[(queue.first + queue.count) % SLOTS] = index as u8;

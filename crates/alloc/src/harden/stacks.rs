@@ -21,6 +21,7 @@ use skinflint_base::sys;
 use skinflint_unwind::{Finder, Registers, RuleCache, StackBounds, StackState, capture};
 
 use crate::fault::Line;
+use crate::publish::Gate;
 
 /// Return addresses that are kept of a stack.
 const DEPTH: usize = 24;
@@ -56,9 +57,9 @@ static STORY: StoryCell = StoryCell(UnsafeCell::new(Line::empty()));
 static STATE: AtomicPtr<StackState> = AtomicPtr::new(core::ptr::null_mut());
 static RULES: AtomicPtr<RuleCache> = AtomicPtr::new(core::ptr::null_mut());
 /// Set during a capture (K1).
-static BUSY: AtomicU32 = AtomicU32::new(0);
+static BUSY: Gate = Gate::new();
 /// Set while a story is told (K3).
-static TELLING: AtomicU32 = AtomicU32::new(0);
+static TELLING: Gate = Gate::new();
 /// Where our library lies, if it is one: start and bytes.
 static OWN: (AtomicUsize, AtomicUsize) = (AtomicUsize::new(0), AtomicUsize::new(0));
 
@@ -85,8 +86,8 @@ pub fn begin() -> bool {
 
 /// In the child of a fork: who captured or told is gone.
 pub fn forget() {
-    BUSY.store(0, Ordering::Relaxed); // ORDER: the child has one thread
-    TELLING.store(0, Ordering::Relaxed); // ORDER: as above
+    BUSY.reset();
+    TELLING.reset();
 }
 
 fn is_own(pc: usize) -> bool {
@@ -115,14 +116,10 @@ impl Stack {
     pub fn capture(&self) {
         self.clear();
         self.thread.store(sys::gettid(), Ordering::Relaxed); // ORDER: as in `clear`
-        // ORDER: Acquire meets the Release below.
-        if BUSY
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-        {
+        if BUSY.enter() {
             // SAFETY: BUSY is ours; the function only reads this thread's stack.
             unsafe { capture_here(self) };
-            BUSY.store(0, Ordering::Release); // ORDER: see above
+            BUSY.leave();
         }
     }
 
@@ -317,11 +314,7 @@ pub fn place(story: &mut Story, address: usize, start: usize, bytes: usize) {
 
 /// Puts a story together and writes it in one go (K3). A second one meanwhile is not told.
 pub fn tell(write: impl FnOnce(&mut Story)) {
-    // ORDER: Acquire meets the Release below.
-    if TELLING
-        .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
-    {
+    if !TELLING.enter() {
         return;
     }
     // SAFETY: TELLING is ours.
@@ -329,5 +322,5 @@ pub fn tell(write: impl FnOnce(&mut Story)) {
     story.clear();
     write(story);
     sys::stderr(story.bytes());
-    TELLING.store(0, Ordering::Release); // ORDER: see above
+    TELLING.leave();
 }

@@ -113,7 +113,7 @@ pub fn claim(p: *const u8, size: usize) -> Claim {
         let whole = fits && found == word(p as usize, n, LIVE);
         let known = if fits { n } else { 0 };
         let freed = word(p as usize, known, FREED);
-        // ORDER: one of two threads that free the block wins; nothing else is passed on.
+        // ORDER: one of two threads that free the block wins; nothing else is passed on. [reason: winner]
         if here
             .compare_exchange(found, freed, Ordering::AcqRel, Ordering::Relaxed)
             .is_err()

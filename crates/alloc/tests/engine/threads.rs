@@ -135,7 +135,7 @@ fn many_threads_at_random() {
                 match round % 4 {
                     0 => _ = trim(),
                     1 => check::start_purger(),
-                    _ => std::thread::sleep(std::time::Duration::from_micros(300)),
+                    _ => std::thread::sleep(std::time::Duration::from_micros(300)), // CLOCK: one of the ways to let others run; nothing waits for it
                 }
                 check_invariants(1 + round % 3).unwrap_or_else(|broken| {
                     eprintln!("round {round}: {broken:x?}; SKINFLINT_SEED={seed}");

@@ -28,6 +28,8 @@ mod classes;
 mod driver;
 mod growth_shape;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod phases_judge;
 pub(crate) mod ranking;
 pub(crate) mod wording;

@@ -35,6 +35,8 @@ pub mod touched;
 #[cfg(test)]
 mod by_hand;
 #[cfg(test)]
+mod by_places;
+#[cfg(test)]
 mod properties;
 
 use hashbrown::HashMap;

@@ -24,6 +24,8 @@ mod books;
 mod findings;
 mod fragments;
 mod ledger;
+mod limits;
+mod owners;
 
 const HEAP: u64 = 0x55_0000_0000;
 const MAP: u64 = 0x7F_0000_0000;

@@ -34,7 +34,7 @@ pub fn unread(slot: &SlotHeader, first: u64, last: u64) -> Result<Option<Unread>
     // ORDER: Relaxed; only we write `head`.
     let head = slot.head.words.load(Ordering::Relaxed);
     // ORDER: Acquire; pairs with the Release in `Writer::publish`: the words below `tail` are
-    // written. ring_model: publication.
+    // written. [model: ring_model_publication]
     let tail = slot.tail.load(Ordering::Acquire);
     if head == tail {
         return Ok(None);
@@ -62,9 +62,10 @@ impl Unread {
     pub fn give_back(self, slot: &SlotHeader) -> bool {
         let head = self.head.wrapping_add(self.count as u64);
         // ORDER: Release; pairs with the Acquires in `Writer::room_slow` and `wait_for_room`: the
-        // words have been copied. ring_model: a_full_ring.
+        // words have been copied. [model: ring_model_a_full_ring]
         slot.head.words.store(head, Ordering::Release);
-        // ORDER: Release; pairs with the Acquire in `Writer::wait_for_room`: who sees it sees `head`.
+        // ORDER: Release; pairs with the Acquire in `Writer::wait_for_room`: who sees it sees `head`; who does not
+        // sleeps until his time-out (W3). [reason: look]
         slot.head.drained.fetch_add(1, Ordering::Release);
         // ORDER: Relaxed; a thread that begins to wait just now wakes by its time-out (W3).
         if slot.waiting.load(Ordering::Relaxed) == 0 {

@@ -121,7 +121,7 @@ impl<O: Outside> Writer<O> {
             let capacity = self.mask + 1;
             let lap_end = (self.pos | self.mask) + 1;
             // ORDER: Acquire; pairs with the Release of `head` in `Unread::give_back`: words below
-            // it have been read. ring_model: a_full_ring.
+            // it have been read. [model: ring_model_a_full_ring]
             let head = header.head.words.load(Ordering::Acquire);
             let seam = self.pos + words > lap_end;
             let wanted = if seam { lap_end } else { self.pos + words };
@@ -162,10 +162,10 @@ impl<O: Outside> Writer<O> {
             // ORDER: Acquire for both; they pair with the Releases in `Unread::give_back`. `drained`
             // is raised after `head` was stored, so a wait on a value read before `head` cannot
             // sleep through the change. The reader's load of the capacity must lie before our change
-            // of it; ring_model: growth passes without this Acquire too, since loom never shows a
-            // load a store that is still to come.
+            // of it; ring_model_growth passes without this Acquire too, since loom never shows a
+            // load a store that is still to come. [reason: unshown]
             let drained = header.head.drained.load(Ordering::Acquire);
-            let head = header.head.words.load(Ordering::Acquire);
+            let head = header.head.words.load(Ordering::Acquire); // ORDER: as above
             if may_grow && head == self.pos {
                 self.mask = self.mask * 2 + 1;
                 // ORDER: Relaxed; published by the next Release of `tail` (R3). ring_model: growth.
@@ -188,7 +188,7 @@ impl<O: Outside> Writer<O> {
     #[inline(always)]
     pub fn publish(&self) {
         // ORDER: Release; pairs with the Acquire in `ring::unread`: who sees `tail` sees the words
-        // below it, and the capacity they were written with. ring_model: publication, growth.
+        // below it, and the capacity they were written with. [model: ring_model_publication]
         self.header().tail.store(self.pos, Ordering::Release);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   refused thread: level, wanted ─► post ─► eventfd ─► bus thread: take ─► round ─► answer ─► futex
-//!        └── waits for the answer, at most PATIENCE_NS ◄──────────────────────────────────────────┘
+//!        └── waits for the answer, with patience ◄──────────────────────────────────────────────┘
 //! ```
 //!
 //! H1  Nothing here allocates, locks, or touches thread-local storage: it runs inside malloc.
@@ -27,10 +27,6 @@ use skinflint_base::sys;
 use super::level::Level;
 use super::tickets::Tickets;
 
-/// How long a refused thread waits for a round: longer than rounds take (bar: a second, for all of them), and short
-/// enough for a thread that holds a lock.
-pub const PATIENCE_NS: u64 = 500_000_000;
-
 /// One bus's bell.
 #[derive(Debug)]
 pub struct Bell {
@@ -39,10 +35,10 @@ pub struct Bell {
     thread: AtomicU32,
     process: AtomicU32,
     tickets: Tickets,
-    /// Rounds so far, to wait at.
-    rounds: core::sync::atomic::AtomicU32,
     calls: AtomicU64,
     waits_in_vain: AtomicU64,
+    /// How long a refused thread waits for a round.
+    patience_ns: AtomicU64,
     waiting: [AtomicU32; WAITERS],
 }
 
@@ -83,15 +79,16 @@ impl Bell {
             thread: AtomicU32::new(0),
             process: AtomicU32::new(0),
             tickets: Tickets::new(),
-            rounds: core::sync::atomic::AtomicU32::new(0),
             calls: AtomicU64::new(0),
             waits_in_vain: AtomicU64::new(0),
+            patience_ns: AtomicU64::new(0),
             waiting: [const { AtomicU32::new(0) }; WAITERS],
         })))
     }
 
-    /// The bus's thread says that it answers.
-    pub fn serve(&self) {
+    /// The bus's thread says that it answers, and how long a refused thread is to wait for that.
+    pub fn serve(&self, patience_ns: u64) {
+        self.patience_ns.store(patience_ns, Ordering::Relaxed); // ORDER: a thread that sees 0 does not wait
         self.calls.store(0, Ordering::Relaxed); // ORDER: statistics of this bus
         self.waits_in_vain.store(0, Ordering::Relaxed); // ORDER: as above
         // ORDER: a thread that sees 0 does not wait, which is always right.
@@ -173,20 +170,16 @@ impl Bell {
     /// Answers all tickets up to this one.
     pub fn answer(&self, ticket: u64) {
         self.tickets.answer(ticket);
-        // ORDER: Release with the Acquire of `wait`, which looks at the ticket after it.
-        self.rounds.fetch_add(1, Ordering::Release);
-        sys::futex_wake(&self.rounds);
+        sys::futex_wake(self.tickets.rounds());
     }
 
     /// Waits until the ticket is answered. `false`: it was not, within the time.
     fn wait(&self, ticket: u64, patience_ns: u64) -> bool {
         let end = sys::monotonic_ns().saturating_add(patience_ns);
         loop {
-            // ORDER: Acquire with `answer`.
-            let rounds = self.rounds.load(Ordering::Acquire);
-            if self.tickets.is_answered(ticket) {
+            let Err(rounds) = self.tickets.look(ticket) else {
                 return true;
-            }
+            };
             // ORDER: as in `serve`.
             let served = self.thread.load(Ordering::Relaxed) != 0;
             let now = sys::monotonic_ns();
@@ -194,7 +187,7 @@ impl Bell {
                 self.waits_in_vain.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
                 return false;
             }
-            sys::futex_wait(&self.rounds, rounds, end - now);
+            sys::futex_wait(self.tickets.rounds(), rounds, end - now);
         }
     }
 
@@ -232,5 +225,6 @@ pub unsafe extern "C" fn short(bell: *mut c_void, level: i32, wanted_bytes: usiz
         1 | 2 => Level::High,
         _ => Level::Critical,
     };
-    bell.ask(level, wanted_bytes, PATIENCE_NS);
+    let patience_ns = bell.patience_ns.load(Ordering::Relaxed); // ORDER: as in `serve`
+    bell.ask(level, wanted_bytes, patience_ns);
 }

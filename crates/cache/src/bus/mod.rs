@@ -22,6 +22,8 @@
 //! Not here: what caches do (`store`, `discard`), the allocator's reserve (`alloc`).
 
 mod bell;
+#[cfg(test)]
+mod bounds_tests;
 mod event;
 mod giveback;
 mod group;
@@ -65,6 +67,11 @@ pub struct Options {
     pub stalls: bool,
     /// Whether control groups are watched.
     pub groups: bool,
+    /// How long a thread waits for a round when an allocation of its was refused: longer than rounds take, and short
+    /// enough for a thread that may hold a lock.
+    pub patience: Duration,
+    /// How long a round may take; listeners are told ([`Ask::until`]).
+    pub round: Duration,
 }
 
 impl Default for Options {
@@ -74,6 +81,8 @@ impl Default for Options {
             calm: Duration::from_secs(10),
             stalls: true,
             groups: true,
+            patience: Duration::from_millis(500),
+            round: Duration::from_millis(800),
         }
     }
 }
@@ -83,6 +92,7 @@ type OnEvent = Box<dyn Fn(&Event) + Send + Sync>;
 struct Shared {
     bell: &'static Bell,
     trim: Trim,
+    round: Duration,
     begin: Instant,
     ending: AtomicU32,
     level: AtomicU32,
@@ -114,6 +124,7 @@ impl Bus {
         let shared = Arc::new(Shared {
             bell,
             trim: options.trim.unwrap_or_else(Trim::find),
+            round: options.round,
             begin: Instant::now(),
             ending: AtomicU32::new(0),
             level: AtomicU32::new(0),
@@ -135,7 +146,7 @@ impl Bus {
             .name("skinflint-bus".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                own.bell.serve();
+                own.bell.serve(options.patience.as_nanos() as u64);
                 let _ = serves.send(());
                 Loop::new(own, watch, gauge).run();
             });
@@ -244,7 +255,7 @@ impl Bus {
 
 impl Drop for Bus {
     fn drop(&mut self) {
-        // ORDER: the wake-up, a system call, comes after it; the thread looks after each.
+        // ORDER: the wake-up, a system call, comes after it; the thread looks after each. [reason: kernel]
         self.shared.ending.store(1, Ordering::Release);
         self.shared.bell.wake();
         if let Some(thread) = self.thread.take()
@@ -305,7 +316,7 @@ impl Loop {
     }
 
     fn run(mut self) {
-        // ORDER: Acquire with `drop`.
+        // ORDER: Acquire with `drop`; a look that comes too early is followed by the wake-up. [reason: kernel]
         while self.shared.ending.load(Ordering::Acquire) == 0 {
             let ready = self.sleep();
             // Answered before it is looked at: who asked while a round ran is in the next one (B3).
@@ -393,6 +404,7 @@ impl Loop {
         let what = round::What {
             signal,
             trim: self.shared.trim,
+            bound: self.shared.round,
             waiting,
             at_ms: self.now_ms(),
             number: self.rounds,

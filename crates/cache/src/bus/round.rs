@@ -25,9 +25,6 @@ use super::level::Level;
 use super::listener::{Ask, Listener, Rebuild};
 use super::watch::Signal;
 
-/// How long a round may take; listeners are told.
-const BOUND: Duration = Duration::from_millis(800);
-
 /// Below so much a round brought little: a 256th of what is resident, 256 KiB at least.
 pub fn is_little(event: &Event) -> bool {
     let least = (event.before_bytes / 256).max(256 << 10) as i64;
@@ -49,6 +46,8 @@ pub struct What {
     pub signal: Signal,
     /// How what is free goes back.
     pub trim: Trim,
+    /// How long it may take; listeners are told.
+    pub bound: Duration,
     /// Threads that wait for it.
     pub waiting: [u32; WAITERS],
     /// For the log.
@@ -62,6 +61,7 @@ pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
     let What {
         signal,
         trim,
+        bound,
         waiting,
         at_ms,
         number,
@@ -87,7 +87,7 @@ pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
         let ask = Ask {
             level: signal.level,
             wanted_bytes: signal.wanted_bytes.saturating_sub(back),
-            until: begin + BOUND,
+            until: begin + bound,
             waiting,
         };
         let asked = Instant::now();

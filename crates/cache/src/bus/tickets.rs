@@ -9,6 +9,11 @@
 //!     counted the tickets, is answered by the next [`Tickets::take`], for that round has ended. Without this the thread
 //!     waited in vain for all of its patience.
 //!
+//! T3  Who finds his ticket open sleeps at a number that changes with each answer, and was read before the look: an answer
+//!     that he missed has changed it, so the kernel does not let him sleep.
+//!
+//! The models run this very file (`tests/models.rs`).
+//!
 //! Not here: waking and waiting (`bell`).
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -20,6 +25,8 @@ pub struct Tickets {
     wanted: AtomicUsize,
     drawn: AtomicU64,
     answered: AtomicU64,
+    /// Answers so far: a number to sleep at.
+    rounds: AtomicU32,
 }
 
 /// What [`Tickets::take`] found: level, bytes wanted, the ticket up to which that answers.
@@ -40,6 +47,7 @@ impl Tickets {
             wanted: AtomicUsize::new(0),
             drawn: AtomicU64::new(0),
             answered: AtomicU64::new(0),
+            rounds: AtomicU32::new(0),
         }
     }
 
@@ -47,17 +55,19 @@ impl Tickets {
     pub fn post(&self, level: u32, wanted_bytes: usize) -> u64 {
         // ORDER: Release by the level, below.
         self.wanted.fetch_max(wanted_bytes, Ordering::Relaxed);
-        // ORDER: Release with the Acquire of `take`'s swap: who has the level has the wish.
+        // ORDER: Release with the Acquire of `take`'s swap: who has the level has the wish. [model: no_ticket_is_left_over]
         self.level.fetch_max(level, Ordering::Release);
         // ORDER: Release with the Acquire of `take`: a ticket that it counts has its level in that swap or before (T1).
+        // [reason: unshown]
         self.drawn.fetch_add(1, Ordering::Release) + 1
     }
 
     /// Takes what was posted; for the one thread that answers. `None`: all is answered.
     pub fn take(&self) -> Option<Posted> {
-        // ORDER: Acquire with `post`.
+        // ORDER: Acquire with `post`, so that the swap below comes after. Loom never has an exchange miss one that ran
+        // before it. [reason: unshown]
         let ticket = self.drawn.load(Ordering::Acquire);
-        // ORDER: Acquire with `post`'s level.
+        // ORDER: Acquire with `post`'s level. [model: no_ticket_is_left_over]
         let level = self.level.swap(0, Ordering::Acquire);
         // Without a level it may be the wish of one that is about to come.
         let wanted_bytes = match level {
@@ -73,15 +83,37 @@ impl Tickets {
         })
     }
 
-    /// Answers all tickets up to this one.
+    /// Answers all tickets up to this one. Whoever sleeps at [`Tickets::rounds`] is to be woken then.
     pub fn answer(&self, ticket: u64) {
         // ORDER: Release with the Acquire of `is_answered`: what the round dropped was dropped before.
+        // [model: who_sleeps_for_an_answer_is_woken]
         self.answered.fetch_max(ticket, Ordering::Release);
+        // ORDER: Release with the Acquire of `look` (T3). [model: who_sleeps_for_an_answer_is_woken]
+        self.rounds.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether a ticket is answered.
+    ///
+    /// # Errors
+    /// It is not; the number at which to sleep until it may be (T3).
+    pub fn look(&self, ticket: u64) -> Result<(), u32> {
+        // ORDER: Acquire with `answer`: who sees the number sees what was answered before it.
+        // [model: who_sleeps_for_an_answer_is_woken]
+        let rounds = self.rounds.load(Ordering::Acquire);
+        match self.is_answered(ticket) {
+            true => Ok(()),
+            false => Err(rounds),
+        }
+    }
+
+    /// What a sleeper sleeps at; it changes with each answer.
+    pub fn rounds(&self) -> &AtomicU32 {
+        &self.rounds
     }
 
     /// Whether a ticket is answered.
     pub fn is_answered(&self, ticket: u64) -> bool {
-        // ORDER: Acquire with `answer`.
+        // ORDER: Acquire with `answer`. [model: who_sleeps_for_an_answer_is_woken]
         self.answered.load(Ordering::Acquire) >= ticket
     }
 

@@ -13,7 +13,9 @@
 //! G4  Everybody who waits is woken when the flight ends, however it ends.
 //! G5  Threads that wait in vain see why: his make failed, or panicked.
 //!
-//! Cost: a lock and a walk over what is being made, for each miss; a hit is not here.
+//! Cost: a lock and a walk over what is being made, for each miss; a hit is not here. The models run this very file,
+//! [`Flights::fetch`] whole (`tests/models.rs`).
+//!
 //! Not here: where values go (`mod`).
 
 use core::cell::Cell;
@@ -58,7 +60,7 @@ struct Flight<K, V> {
 pub struct Flights<K, V>(Mutex<Vec<Arc<Flight<K, V>>>>);
 
 /// What came of entering.
-pub enum Turn<'a, K, V> {
+enum Turn<'a, K, V> {
     /// Nobody makes it: the caller is to.
     Lead(Lead<'a, K, V>),
     /// Somebody made it meanwhile.
@@ -67,13 +69,38 @@ pub enum Turn<'a, K, V> {
     Lost(Lost),
 }
 
+/// Why there is no value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joined<E> {
+    /// The caller's own `make` said so.
+    Own(E),
+    /// Another thread was making it.
+    Lost(Lost),
+}
+
+impl<E: fmt::Display> fmt::Display for Joined<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Joined::Own(error) => error.fmt(f),
+            Joined::Lost(why) => why.fmt(f),
+        }
+    }
+}
+
+impl<E: std::error::Error> std::error::Error for Joined<E> {}
+
+#[cfg(not(loom))]
 thread_local! {
     /// Values that this thread is making, in whatever cache (G3).
     static MAKING: Cell<u32> = const { Cell::new(0) };
 }
+#[cfg(loom)]
+loom::thread_local! {
+    static MAKING: Cell<u32> = Cell::new(0);
+}
 
 /// Whether the calling thread may wait for a flight (G3).
-pub fn may_wait() -> bool {
+fn may_wait() -> bool {
     MAKING.with(Cell::get) == 0
 }
 
@@ -83,8 +110,42 @@ impl<K: Eq + Clone, V: Clone> Flights<K, V> {
         Flights(Mutex::new(Vec::new()))
     }
 
+    /// The value of a key that was missed: another's who is at it, or the caller's. `peek` looks into the cache once more,
+    /// `make` makes it and puts it in, `joined` runs if it was another's.
+    ///
+    /// # Errors
+    /// `make`'s, or why another one's was in vain.
+    pub fn fetch<E>(
+        &self,
+        hash: u64,
+        key: &K,
+        peek: impl FnOnce() -> Option<V>,
+        make: impl FnOnce() -> Result<V, E>,
+        joined: impl FnOnce(),
+    ) -> Result<V, Joined<E>> {
+        if !may_wait() {
+            return make().map_err(Joined::Own);
+        }
+        match self.enter(hash, key) {
+            Turn::Landed(value) => {
+                joined();
+                Ok(value)
+            }
+            Turn::Lost(why) => Err(Joined::Lost(why)),
+            Turn::Lead(lead) => {
+                // G2: it may have been put in since.
+                let value = match peek() {
+                    Some(value) => value,
+                    None => make().map_err(Joined::Own)?,
+                };
+                lead.land(value.clone());
+                Ok(value)
+            }
+        }
+    }
+
     /// Leads the flight of a key, or waits until it ends. Only for a thread that [`may_wait`].
-    pub fn enter(&self, hash: u64, key: &K) -> Turn<'_, K, V> {
+    fn enter(&self, hash: u64, key: &K) -> Turn<'_, K, V> {
         let flight = {
             let mut all = locked(&self.0);
             let found = all.iter().find(|one| one.hash == hash && one.key == *key);
@@ -116,6 +177,14 @@ impl<K: Eq + Clone, V: Clone> Flights<K, V> {
 }
 
 impl<K, V> Flights<K, V> {
+    /// Threads that wait for a flight: whoever has found one gets what comes of it. Not in models.
+    #[cfg(not(loom))]
+    pub fn waiting(&self) -> usize {
+        let all = locked(&self.0);
+        // One is this list's, one the lead's.
+        all.iter().map(|one| Arc::strong_count(one) - 2).sum()
+    }
+
     /// Ends a flight (G1, G4).
     fn end(&self, flight: &Arc<Flight<K, V>>, state: State<V>) {
         let mut all = locked(&self.0);
@@ -133,14 +202,14 @@ impl<K, V> Flights<K, V> {
 }
 
 /// The right and the duty to make a value. Dropped without [`Lead::land`], the flight is lost.
-pub struct Lead<'a, K, V> {
+struct Lead<'a, K, V> {
     of: &'a Flights<K, V>,
     flight: Arc<Flight<K, V>>,
 }
 
 impl<K, V> Lead<'_, K, V> {
     /// The value is there, and in the cache if that took it (G2).
-    pub fn land(self, value: V) {
+    fn land(self, value: V) {
         self.of.end(&self.flight, State::Landed(value));
     }
 }

@@ -50,8 +50,8 @@ use crate::measure::HeapBytes;
 use budget::Share;
 pub use budget::{Budget, Member};
 pub use clock::Clock;
-pub use flight::Lost;
-use flight::{Flights, Turn};
+use flight::Flights;
+pub use flight::{Joined, Lost};
 use shard::{Inserted, Shard, Trash};
 pub use stats::{PLACEBO_LOOKUPS, Stats, Verdict};
 
@@ -143,26 +143,6 @@ impl Builder {
         cache
     }
 }
-
-/// Why there is no value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Joined<E> {
-    /// The caller's own `make` said so.
-    Own(E),
-    /// Another thread was making it.
-    Lost(Lost),
-}
-
-impl<E: core::fmt::Display> core::fmt::Display for Joined<E> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Joined::Own(error) => error.fmt(f),
-            Joined::Lost(why) => why.fmt(f),
-        }
-    }
-}
-
-impl<E: std::error::Error> std::error::Error for Joined<E> {}
 
 /// Counts since the start.
 #[derive(Debug, Default)]
@@ -343,25 +323,9 @@ where
         if let Some(value) = known {
             return Ok(value);
         }
-        if !flight::may_wait() {
-            return self.made(key, make).map_err(Joined::Own);
-        }
-        match self.flights.enter(hash, key) {
-            Turn::Landed(value) => {
-                count(&self.counts.joined, 1);
-                Ok(value)
-            }
-            Turn::Lost(why) => Err(Joined::Lost(why)),
-            Turn::Lead(lead) => {
-                // G2 of `flight`: it may have been put in since.
-                let value = match peek() {
-                    Some(value) => value,
-                    None => self.made(key, make).map_err(Joined::Own)?,
-                };
-                lead.land(value.clone());
-                Ok(value)
-            }
-        }
+        let make = || self.made(key, make);
+        let joined = || count(&self.counts.joined, 1);
+        self.flights.fetch(hash, key, peek, make, joined)
     }
 
     fn made<E>(&self, key: &K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E>
@@ -581,6 +545,13 @@ where
             }
         }
         Ok(())
+    }
+
+    /// Threads that wait at this moment for a value that another one makes (X6). Any thread may ask. Cost: a lock, and a
+    /// walk over what is being made.
+    #[cfg(not(loom))]
+    pub fn waiting(&self) -> usize {
+        self.flights.waiting()
     }
 
     fn set_allowed(&self, allowed: usize, until: Option<Instant>) {

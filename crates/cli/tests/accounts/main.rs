@@ -23,6 +23,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use skinflint_test_support::need;
 use tool::{Bench, Done};
 
 /// The longest that one program may take, on a machine that does other things too.
@@ -154,12 +155,16 @@ impl Drop for Group {
 
 #[test]
 fn a_memory_cgroup_s_limit_is_seen_before_it_kills() {
-    let group = match Group::new("near") {
-        Ok(group) => group,
-        Err(why) => {
-            eprintln!("skipped: a memory cgroup cannot be made here: {why}");
-            return;
-        }
+    let made = Group::new("near");
+    let why = made.as_ref().err().map_or("", String::as_str);
+    let what = format!("memory control groups ({why})");
+    let _ = need::that(
+        made.is_ok(),
+        &what,
+        "run as root where they can be written to",
+    );
+    let Ok(group) = made else {
+        return;
     };
     let greedy = group.run(&["cache", "greedy"]);
     assert_eq!(greedy.shell_status(), 137, "not killed: {greedy:#?}");

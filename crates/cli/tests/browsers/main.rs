@@ -20,6 +20,7 @@ mod tool;
 use std::process::Command;
 use std::time::Duration;
 
+use skinflint_test_support::artifact;
 use tool::{Bench, program, root, run_within};
 
 /// A browser on a busy machine.
@@ -95,7 +96,7 @@ fn a_memory_report_in_firefox() {
 fn a_program_s_own_report_in_firefox() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new();
-    let library = tool::built_library("skinflint-report-so", "libskinflint_report.so");
+    let library = artifact::released("skinflint-report-so");
     let programs = tool::made("tests/reporters", "reporter-programs");
     let sockets = tempfile::tempdir().expect("a folder");
     std::fs::set_permissions(sockets.path(), std::fs::Permissions::from_mode(0o700)).expect("mode");

@@ -26,7 +26,7 @@ fn an_allocator_that_crashes_hangs_refuses_or_is_none() {
             "--runs",
             "1",
             "--timeout",
-            "8",
+            "20",
             "--with",
             &with.join(","),
             "--",
@@ -42,7 +42,7 @@ fn an_allocator_that_crashes_hangs_refuses_or_is_none() {
     assert_eq!(found.verdict("librefuse.so"), "other_status");
     found.says(&[
         "libcrash.so: killed by SIGSEGV in the check round; it said: bump: out of its depth",
-        "libhang.so: not done within 8.00 s",
+        "libhang.so: not done within 20.0 s",
         "librefuse.so: exit status 7 instead of 0",
         "libnone.so: exports no malloc",
         "rpmalloc: not built, and no librpmallocwrap.so or librpmalloc.so in the system's library folders; to get it: \
@@ -63,7 +63,15 @@ fn the_same_allocators_under_a_replay() {
         .join(",");
     let found = compared(
         &bench,
-        &["--runs", "1", "--timeout", "8", "--with", &with, "main.sft"],
+        &[
+            "--runs",
+            "1",
+            "--timeout",
+            "20",
+            "--with",
+            &with,
+            "main.sft",
+        ],
     );
     assert_eq!(found.verdict("glibc"), "measured", "{}", found.text);
     assert_eq!(found.verdict("libbump.so"), "measured");

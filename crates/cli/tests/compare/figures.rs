@@ -1,7 +1,12 @@
 //! Figures that were predicted: of programs, of process trees, of traces.
 
+use skinflint_test_support::need;
+
 use crate::tool::Bench;
 use crate::{MIB, compared, made};
+
+/// A program that sleeps takes so long as it sleeps at least; how much longer is the machine's affair.
+const MOST_NS: f64 = crate::PATIENCE.as_nanos() as f64;
 
 /// 31.25 MiB are held, then a sixteenth of the blocks survives for 1.2 s: 250 blocks of 8 KiB, on 3 pages at most.
 #[test]
@@ -22,7 +27,7 @@ fn peak_and_after_free_of_a_program() {
     for allocator in ["glibc", "skinflint"] {
         assert_eq!(found.verdict(allocator), "measured", "{}", found.text);
         found.between(allocator, "peak_bytes", 31.25 * MIB, 34.0 * MIB);
-        found.between(allocator, "elapsed_ns", 1.3e9, 60e9);
+        found.between(allocator, "elapsed_ns", 1.3e9, MOST_NS);
         let check = &found.column(allocator)["check"];
         // 4,000 blocks, 20,000 small ones, and what stdio wants.
         let calls = check["calls"].as_u64().expect("counted");
@@ -78,7 +83,7 @@ fn what_a_wrapper_does_afterwards_is_no_low() {
         &bench,
         &["--runs", "1", "--with", "glibc", "--", "sh", "-c", &script],
     );
-    found.between("glibc", "elapsed_ns", 1.8e9, 60e9);
+    found.between("glibc", "elapsed_ns", 1.8e9, MOST_NS);
     found.between("glibc", "after_free_bytes", 29.0 * MIB, 34.0 * MIB);
     found.between("glibc", "final_bytes", 29.0 * MIB, 34.0 * MIB);
 }
@@ -101,7 +106,7 @@ fn an_idle_server_is_ended_and_measured() {
         ],
     );
     found.between("glibc", "final_bytes", 8.0 * MIB, 10.0 * MIB);
-    found.between("glibc", "elapsed_ns", 0.5e9, 20e9);
+    found.between("glibc", "elapsed_ns", 0.5e9, MOST_NS);
 }
 
 /// The same program as a trace: the same peaks, live bytes to the byte, and the floor.
@@ -175,6 +180,9 @@ fn several_traces_have_means() {
 /// Debian's redis is linked with jemalloc: "glibc" must win over that, and "own" must not.
 #[test]
 fn glibc_wins_over_what_the_program_is_linked_with() {
+    if !need::program("redis-server") {
+        return;
+    }
     let bench = Bench::new();
     let found = compared(
         &bench,

@@ -30,6 +30,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
+use skinflint_test_support::artifact;
 use tool::{Bench, Done};
 
 /// The longest that a comparison may take, on a machine that does other things too.
@@ -48,13 +49,13 @@ pub fn made(name: &str) -> PathBuf {
 /// The library that counts calls, built by now.
 fn probe() -> &'static Path {
     static PROBE: OnceLock<PathBuf> = OnceLock::new();
-    PROBE.get_or_init(|| tool::built_library("skinflint-probe-so", "libskinflint_probe.so"))
+    PROBE.get_or_init(|| artifact::released("skinflint-probe-so"))
 }
 
 /// The replayer, built by now.
 fn replayer() -> &'static Path {
     static REPLAYER: OnceLock<PathBuf> = OnceLock::new();
-    REPLAYER.get_or_init(|| tool::built_library("skinflint-replay", "skinflint-replay"))
+    REPLAYER.get_or_init(|| artifact::released("skinflint-replay"))
 }
 
 /// `skinflint compare ARGUMENTS`, quiet, with everything that it needs.

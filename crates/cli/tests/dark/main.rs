@@ -24,13 +24,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use skinflint_test_support::artifact;
 use tool::{Bench, Done, Running, root, run};
 
 const PATIENCE: Duration = Duration::from_secs(100);
 
 fn reporters() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| tool::built_library("skinflint-report-so", "libskinflint_report.so"))
+    LIBRARY.get_or_init(|| artifact::released("skinflint-report-so"))
 }
 
 fn corner() -> PathBuf {
@@ -57,8 +58,9 @@ fn until_answered(bench: &Bench, command: Command) -> (Done, String) {
     let begun = Instant::now();
     let read = || std::fs::read_to_string(&said).unwrap_or_default();
     while !read().contains("has answered --dark-matter") {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(begun.elapsed() < PATIENCE, "no answer: {}", read());
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
     }
     let done = running.finish(PATIENCE);
     (done, read())
@@ -278,6 +280,7 @@ fn by_a_file_and_by_a_page() {
         .stdout
         .contains(&format!("{pid}\tcorner"))
     {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(begun.elapsed() < PATIENCE, "no socket");
     }
     let saved = bench.tool(["memory", &pid, "--blocks", "--save", "corner.json"]);

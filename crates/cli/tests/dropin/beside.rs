@@ -89,3 +89,29 @@ fn the_recorder_behind() {
         assert_eq!(done.stdout, alone.stdout, "{path:?}");
     }
 }
+
+/// Modules that are bound past us, and a program with an allocator of its own: each block goes where it came from.
+#[test]
+fn programs_that_go_past_us() {
+    for (name, argument) in [("deep", None), ("deep", Some("name")), ("ownheap", None)] {
+        let bench = Bench::new();
+        let command = || {
+            let mut command = bench.command(program(name));
+            command.args(argument);
+            command.env(
+                "LD_LIBRARY_PATH",
+                program(name)
+                    .parent()
+                    .expect("a folder")
+                    .display()
+                    .to_string(),
+            );
+            command
+        };
+        let alone = run(command());
+        assert_eq!(alone.stdout, expected(name), "{alone:#?}");
+        let done = run(crate::library::on_ours(command()));
+        assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{name}");
+        assert_eq!(done.stdout, alone.stdout, "{name}");
+    }
+}

@@ -4,6 +4,8 @@
 //!
 //! Not here: whether the output is that of glibc's (`real`, without checks, at full speed).
 
+use skinflint_test_support::need;
+
 use crate::library::{PATIENCE, on_ours};
 use crate::tool::{Bench, Running, run_within};
 
@@ -59,6 +61,9 @@ fn sqlite() {
 
 #[test]
 fn redis() {
+    if !need::programs(&["redis-server", "redis-cli", "redis-benchmark"]) {
+        return;
+    }
     let bench = Bench::new();
     let mut server = on_ours(bench.command("redis-server"));
     server
@@ -76,11 +81,12 @@ fn redis() {
     let running = Running::start(server);
     let begun = std::time::Instant::now();
     while !bench.path("redis.sock").exists() {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(
             begun.elapsed() < PATIENCE / 2,
             "apt-get install redis-server: no socket"
         );
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(std::time::Duration::from_millis(10)); // CLOCK: poll step of a bounded wait
     }
     let ask = |program: &str, arguments: &[&str]| {
         let mut client = bench.command(program);

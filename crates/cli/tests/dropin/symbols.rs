@@ -6,8 +6,13 @@
 //!
 //! Y1  The list below is the interface: a name more is a leak of the engine's, a name less lets two heaps
 //!     meet. No name has a version.
+//! Y2  Every preloaded library names libc.so.6, and takes each function of it by its version: without, the loader gives
+//!     whichever version it finds first.
 
+use std::path::Path;
 use std::process::Command;
+
+use skinflint_test_support::artifact;
 
 use crate::library::library;
 use crate::tool::run;
@@ -57,6 +62,8 @@ const EXPORTED: &[&str] = &[
     "aligned_alloc",
     "calloc",
     "cfree",
+    "dlopen",
+    "dlsym",
     "free",
     "free_aligned_sized",
     "free_sized",
@@ -95,8 +102,12 @@ const EXPORTED: &[&str] = &[
 
 /// What a tool of binutils says about the library.
 fn asked(tool: &str, options: &[&str]) -> String {
+    asked_of(library(), tool, options)
+}
+
+fn asked_of(library: &Path, tool: &str, options: &[&str]) -> String {
     let mut command = Command::new(tool);
-    command.env("LC_ALL", "C").args(options).arg(library());
+    command.env("LC_ALL", "C").args(options).arg(library);
     let done = run(command);
     assert_eq!(
         done.status.code(),
@@ -160,6 +171,23 @@ fn flags_of_the_loader() {
     assert!(text.contains("INITFIRST"), "{text}");
     assert!(!text.contains("TEXTREL"), "{text}");
     assert!(!text.contains("SYMBOLIC"), "{text}");
+}
+
+/// Y2, however they were built: with the rest of the workspace, or by themselves.
+#[test]
+fn functions_of_libc_are_taken_by_their_version() {
+    for package in ["malloc-so", "record-so", "probe-so"] {
+        let library = artifact::released(&format!("skinflint-{package}"));
+        let needed = asked_of(&library, "readelf", &["-dW"]);
+        assert!(
+            needed.contains("NEEDED") && needed.contains("[libc.so.6]"),
+            "{package}: {needed}"
+        );
+        let text = asked_of(&library, "nm", &["-D", "--undefined-only"]);
+        let bare = |line: &&str| line.trim().starts_with("U ") && !line.contains('@');
+        let bare: Vec<&str> = text.lines().filter(bare).collect();
+        assert!(bare.is_empty(), "{package}: {bare:?}");
+    }
 }
 
 /// A failing `new` must leave no frame of ours on the stack, which bad_alloc would have to pass.

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use report::Report;
+use skinflint_test_support::need;
 use tool::{Bench, program, root, run};
 
 /// A program of tests/programs, recorded into `main.sft`.
@@ -63,37 +64,33 @@ pub fn exported(bench: &Bench, format: &str, file: &str, more: &[&str]) -> PathB
 
 /// What a command prints; it must end with 0 (I1).
 #[track_caller]
-pub fn printed(mut command: Command, package: &str) -> String {
+pub fn printed(mut command: Command) -> String {
     command.env(
         "HOME",
         std::env::var_os("HOME").unwrap_or_else(|| "/tmp".into()),
     );
     let shown = format!("{command:?}");
-    let found = command.get_program().to_string_lossy().into_owned();
-    let there = Command::new("sh")
-        .args(["-c", "command -v \"$0\" >/dev/null", &found])
-        .status();
-    assert!(
-        there.is_ok_and(|status| status.success()),
-        "{found} is missing: apt-get install {package}"
-    );
     let done = tool::run_within(command, b"", 3 * tool::PATIENCE);
     assert_eq!(done.status.code(), Some(0), "{shown}\n{done:#?}");
     done.stdout
+}
+
+/// Whether node is there, and what its scripts of `consumers/` take; if not, the test is counted as skipped.
+#[must_use]
+#[track_caller]
+pub fn node_packages() -> bool {
+    let packages = root().join("crates/cli/tests/export/consumers/node_modules");
+    let mut all = ["ajv", "speedscope"].iter();
+    need::program("node") && all.all(|name| need::file(&packages.join(name), "make test-deps"))
 }
 
 /// A script of `consumers/` run by node.
 #[track_caller]
 pub fn node(bench: &Bench, script: &str, arguments: &[&str]) -> serde_json::Value {
     let folder = root().join("crates/cli/tests/export/consumers");
-    assert!(
-        folder.join("node_modules/ajv").exists() && folder.join("node_modules/speedscope").exists(),
-        "npm packages are missing: npm ci --prefix {}",
-        folder.display()
-    );
     let mut command = bench.command("node");
     command.arg(folder.join(script)).args(arguments);
-    serde_json::from_str(&printed(command, "nodejs")).expect("JSON")
+    serde_json::from_str(&printed(command)).expect("JSON")
 }
 
 /// A column of the report's sites, added up.

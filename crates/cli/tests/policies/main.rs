@@ -38,7 +38,7 @@ fn tool(folder: &Path, words: &[&str]) -> Output {
             let _ = child.wait();
             panic!("skinflint {words:?} took longer than {PATIENCE:?}");
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
     };
     Output {
         status,

@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use skinflint_test_support::need;
 
 #[path = "../whole/signals.rs"]
 mod signals;
@@ -94,7 +95,7 @@ fn finish(mut child: Child) -> Done {
         if Instant::now() > until {
             let _ = child.kill();
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
     };
     Done {
         status: status.code(),
@@ -143,7 +144,7 @@ fn main_process(folder: &Path, run: &str) -> i32 {
             let sample: Value = serde_json::from_str(line).expect("a sample");
             return sample["processes"][0]["pid"].as_i64().expect("a number") as i32;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
     }
     panic!("no sample in {}", file.display());
 }
@@ -353,6 +354,9 @@ fn a_page_that_hangs_is_a_failed_load_in_firefox() {
 
 #[test]
 fn a_full_disk_ends_the_run_and_keeps_what_was_written() {
+    if !need::root("mount") {
+        return;
+    }
     let _alone = alone();
     let folder = tempfile::tempdir().expect("room");
     // Files of this process and its children end at that size, as on a full disk; the browser's own are in TMPDIR.
@@ -362,10 +366,7 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_written() {
         .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
         .arg(&small)
         .status();
-    assert!(
-        mounted.expect("mount").success(),
-        "mounting a tmpfs needs root, as `make test` has"
-    );
+    assert!(mounted.expect("mount").success());
     let more = ["--settle", "60", "--sample", "50"];
     let done = run(tabs(&small, "chromium", "two.har", &more));
     let samples = fs::read_to_string(small.join("out/runs/chromium-1/samples.jsonl"));

@@ -304,11 +304,15 @@ fn what_wget_records_is_replayed() {
     // Cut in the middle: told, with the file and the byte, and nothing is started.
     let whole = std::fs::read(&file).expect("there");
     let cut = folder.path().join("cut.warc.gz");
-    std::fs::write(&cut, &whole[..whole.len() / 2]).expect("room");
+    // Between two members nothing would be cut: what is left there is a whole file.
+    let half = whole.len() / 2;
+    let is_between = whole[half..].starts_with(&[0x1f, 0x8b, 8]);
+    let at = if is_between { half + 20 } else { half };
+    std::fs::write(&cut, &whole[..at]).expect("room");
     let more = ["--replay", cut.to_str().expect("plain")];
     let done = run(short(&folder.path().join("cut"), "chromium", &more));
     assert_eq!(done.status, Some(2), "{}", done.stderr);
-    let place = format!("byte {0} of {0}", whole.len() / 2);
+    let place = format!("byte {at} of {at}");
     assert!(
         done.stderr.contains("cut.warc.gz") && done.stderr.contains(&place),
         "{}",

@@ -11,6 +11,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use skinflint_test_support::need;
+
 use crate::tool::{Bench, PATIENCE, Running, program, run_within};
 
 /// gdb reads the symbols of all libraries, and others test meanwhile.
@@ -27,7 +29,7 @@ fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
         if status.stdout.contains(trace) {
             return running;
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50)); // CLOCK: poll step of a bounded wait
     }
     panic!("not attached: {:#?}", running.finish(PATIENCE));
 }
@@ -92,6 +94,9 @@ fn tell(talk: &mut Running, letter: &str) {
 
 #[test]
 fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
+    if !need::program("gdb") {
+        return;
+    }
     let bench = Bench::new();
     let mut talk = Running::start(bench.command(program("talk")));
     let pid = talk.line();
@@ -167,6 +172,9 @@ fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
 
 #[test]
 fn redis_under_load_notices_nothing() {
+    if !need::programs(&["gdb", "redis-server", "redis-cli", "redis-benchmark"]) {
+        return;
+    }
     let bench = Bench::new();
     let socket = bench.path("redis.sock");
     let mut server = bench.command("redis-server");
@@ -183,11 +191,12 @@ fn redis_under_load_notices_nothing() {
     let server = Running::start(server);
     let begun = Instant::now();
     while !socket.exists() {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(
             begun.elapsed() < PATIENCE,
             "apt-get install redis-server: no socket"
         );
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10)); // CLOCK: poll step of a bounded wait
     }
     let client = |program: &str, arguments: &[&str]| {
         let mut command = bench.command(program);
@@ -238,6 +247,9 @@ fn redis_under_load_notices_nothing() {
 
 #[test]
 fn python_that_loads_modules_while_it_is_recorded() {
+    if !need::program("gdb") {
+        return;
+    }
     let bench = Bench::new();
     // sqlite3 is a C module with a library of its own, loaded after attaching; zlib's inflate too.
     let script = "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\nimport sqlite3\n\
@@ -277,6 +289,9 @@ fn python_that_loads_modules_while_it_is_recorded() {
 
 #[test]
 fn what_cannot_be_attached_to_is_refused_before_it_is_touched() {
+    if !need::program("gdb") {
+        return;
+    }
     let bench = Bench::new();
     bench
         .tool(["attach", "4194305"])

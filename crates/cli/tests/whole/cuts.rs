@@ -52,6 +52,7 @@ fn done_so_far(count: &Path) -> u64 {
 fn await_events(count: &Path, wanted: u64) {
     let begun = Instant::now();
     while done_so_far(count) < wanted {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(
             begun.elapsed() < PATIENCE,
             "{wanted} events are not done yet"

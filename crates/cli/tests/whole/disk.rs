@@ -1,7 +1,10 @@
 //! A disk that fills up while recording: the program does not notice, the report says what is missing.
 //!
-//! D1  Same stdout and status as alone. The tool says on stderr what happened to which trace.
+//! D1  Same stdout as alone, and the program's status unless that is 0: then 2. The tool says on stderr, in one line,
+//!     what happened.
 //! D2  The trace is read up to where the disk was full, and is not called complete.
+
+use skinflint_test_support::need;
 
 use crate::report::field;
 use crate::tool::{Bench, Done, root, run};
@@ -22,7 +25,8 @@ fn build(bench: &Bench) {
 #[track_caller]
 fn survived(bench: &Bench, done: &Done, reason: &str) {
     assert_eq!(done.stdout, format!("done {EVENTS}\n"), "{done:#?}");
-    done.says(0, &["full.sft", reason, "the program went on"]);
+    done.says(2, &["full.sft", reason, "the program went on"]);
+    assert_eq!(done.stderr.lines().count(), 1, "{done:#?}");
     let size = std::fs::metadata(bench.path("full.sft"))
         .expect("the trace")
         .len();
@@ -72,9 +76,8 @@ fn a_limit_on_the_size_of_files() {
 
 #[test]
 fn a_full_file_system() {
-    // SAFETY: no memory is involved.
-    if unsafe { libc::geteuid() } != 0 {
-        // Only root may mount; the test above fills the disk for everybody.
+    // The test above fills the disk for everybody.
+    if !need::root("mount") {
         return;
     }
     let bench = Bench::new();
@@ -90,4 +93,28 @@ fn a_full_file_system() {
     let mut own = bench.command("unshare");
     own.args(["--mount", "sh", "-c", &script]);
     survived(&bench, &run(own), "No space left");
+}
+
+#[test]
+fn a_full_file_system_and_many_processes() {
+    // SAFETY: no memory is involved.
+    if unsafe { libc::geteuid() } != 0 {
+        // Only root may mount; `a_limit_on_the_size_of_files` is for everybody.
+        return;
+    }
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("small")).expect("its own folder");
+    // There is room for no trace at all, and each of the children would have had one.
+    let script = format!(
+        "mount -t tmpfs -o size=8k none small && head -c 8192 /dev/zero > small/all; \
+         {tool} run --no-html --dir small -- sh -c \
+         'for i in 1 2 3 4 5 6 7 8; do /bin/echo $i; done'",
+        tool = crate::tool::SKINFLINT
+    );
+    let mut own = bench.command("unshare");
+    own.args(["--mount", "sh", "-c", &script]);
+    let done = run(own);
+    assert_eq!(done.stdout, "1\n2\n3\n4\n5\n6\n7\n8\n", "{done:#?}");
+    done.says(2, &["No space left", "other traces"]);
+    assert_eq!(done.stderr.lines().count(), 1, "{done:#?}");
 }

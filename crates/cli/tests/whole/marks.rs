@@ -6,7 +6,7 @@
 //!   kill -USR1 skinflint ───────┘
 //! ```
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::programs::recorded;
 use crate::report::{Report, field, number, text};
@@ -165,10 +165,15 @@ fn a_signal_to_the_tool_marks() {
     let bench = Bench::new();
     let (mut running, _) = talking(&bench, &[]);
     let mut asked = 0;
-    // Nothing shows outside when a mark was made: so the program goes on talking long enough for it,
-    // and marks that come too late for its end are no fault.
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(600) {
+    // The recording that is under way shows when a mark was made: until then the program goes on talking. Marks that
+    // come too late for its end are no fault.
+    let marked = || {
+        let done = bench.tool(["report", "--json", "main.sft"]);
+        done.status.code() == Some(0) && !names(&Report::read(&done.stdout)).is_empty()
+    };
+    let end = Instant::now() + PATIENCE;
+    while !marked() {
+        assert!(Instant::now() < end, "no mark");
         if asked < 5 {
             signal(running.pid, libc::SIGUSR1);
             asked += 1;

@@ -57,8 +57,9 @@ fn serve(bench: &Bench, folder: &str) -> (Running, u16) {
     let server = Running::start(command);
     let begun = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(begun.elapsed() < PATIENCE, "no server");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
     }
     (server, port)
 }

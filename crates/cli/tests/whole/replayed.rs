@@ -18,11 +18,13 @@ use serde_json::Value;
 use skinflint_compare::compile::{Compiled, compile};
 use skinflint_trace::Trace;
 
-use crate::tool::{Bench, PATIENCE, Running, built_library, expected, program, run, run_within};
+use skinflint_test_support::{artifact, need};
+
+use crate::tool::{Bench, PATIENCE, Running, expected, program, run, run_within};
 
 fn player() -> &'static PathBuf {
     static PLAYER: OnceLock<PathBuf> = OnceLock::new();
-    PLAYER.get_or_init(|| built_library("skinflint-replay", "skinflint-replay"))
+    PLAYER.get_or_init(|| artifact::released("skinflint-replay"))
 }
 
 /// The lines of a replay's report.
@@ -124,6 +126,9 @@ fn what_was_never_touched_stays_so() {
 /// redis-server with threads of its own for requests and for what is freed in the background, under load.
 #[test]
 fn redis_under_load() {
+    if !need::programs(&["redis-server", "redis-cli", "redis-benchmark"]) {
+        return;
+    }
     let bench = Bench::new();
     let socket = bench.path("redis.sock");
     let socket = socket.to_str().expect("a path");
@@ -150,11 +155,12 @@ fn redis_under_load() {
         Running::start(bench.recording(&["--preload", "libc.so.6"], server.iter().chain(&threads)));
     let begun = Instant::now();
     while !bench.path("redis.sock").exists() {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(
-            begun.elapsed() < Duration::from_secs(30),
+            begun.elapsed() < PATIENCE,
             "apt-get install redis-server: no socket"
         );
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10)); // CLOCK: poll step of a bounded wait
     }
     let client = |program: &str, arguments: &[&str]| {
         let mut command: Command = bench.command(program);

@@ -75,7 +75,7 @@ fn a_signal_to_the_tool_reaches_the_program() {
         assert_eq!(running.line(), "done a");
         assert_ne!(running.pid, pid, "the tool and the program");
         signal(running.pid, number);
-        let done = running.finish(PATIENCE);
+        let done = running.signalled(PATIENCE);
         assert_eq!(done.status.code(), Some(status), "{done:#?}");
         let report = bench.report();
         report.is_complete();
@@ -93,7 +93,7 @@ fn an_interrupt_of_both_as_from_a_terminal_leaves_the_tool_to_report() {
     assert_eq!(running.line(), "done a");
     assert_eq!(running.line(), "done b");
     signal(pid, libc::SIGINT);
-    let done = running.finish(PATIENCE);
+    let done = running.signalled(PATIENCE);
     assert_eq!(done.status.code(), Some(128 + libc::SIGINT), "{done:#?}");
     let report = bench.report();
     report.is_complete();

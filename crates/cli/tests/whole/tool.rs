@@ -18,6 +18,8 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use skinflint_test_support::artifact;
+
 use crate::report::Report;
 
 #[path = "signals.rs"]
@@ -25,8 +27,6 @@ mod signals;
 
 /// The longest that anything recorded here may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest that building the recorder or the programs may take.
-const BUILD_PATIENCE: Duration = Duration::from_secs(900);
 
 /// The tool under test.
 pub const SKINFLINT: &str = env!("CARGO_BIN_EXE_skinflint");
@@ -39,40 +39,16 @@ pub fn root() -> PathBuf {
         .expect("the repository is there")
 }
 
-/// Cargo's target folder.
-fn target() -> PathBuf {
-    let mut folders = Path::new(SKINFLINT).ancestors();
-    folders
-        .nth(2)
-        .expect("target/PROFILE/skinflint")
-        .to_path_buf()
-}
-
 /// The recorder, built by now (T2).
 pub fn recorder() -> &'static Path {
     static RECORDER: OnceLock<PathBuf> = OnceLock::new();
-    RECORDER.get_or_init(|| built_library("skinflint-record-so", "libskinflint_record.so"))
+    RECORDER.get_or_init(|| artifact::released("skinflint-record-so"))
 }
 
 /// The allocator, built by now (T2).
 pub fn allocator() -> &'static Path {
     static ALLOCATOR: OnceLock<PathBuf> = OnceLock::new();
-    ALLOCATOR.get_or_init(|| built_library("skinflint-malloc-so", "libskinflint.so"))
-}
-
-/// Builds a library that is preloaded: always by its release profile, as it is used.
-pub fn built_library(package: &str, file: &str) -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["build", "--release", "--quiet", "-p", package])
-        .arg("--target-dir")
-        .arg(target())
-        .current_dir(root());
-    succeed(command, BUILD_PATIENCE);
-    let built = target().join("release").join(file);
-    assert!(built.exists(), "{} was not built", built.display());
-    built
+    ALLOCATOR.get_or_init(|| artifact::released("skinflint-malloc-so"))
 }
 
 /// The folder of the built test programs.
@@ -83,17 +59,7 @@ pub fn programs() -> &'static Path {
 
 /// Has make build a folder of programs; where they are.
 pub fn made(sources: &str, folder: &str) -> PathBuf {
-    let out = target().join(folder);
-    let mut command = Command::new("make");
-    command
-        .arg("--silent")
-        .arg("-C")
-        .arg(root().join(sources))
-        .arg(format!("OUT={}", out.display()))
-        .arg("all")
-        .env_remove("MAKEFLAGS");
-    succeed(command, BUILD_PATIENCE);
-    out
+    artifact::made(sources, folder)
 }
 
 /// A test program's path.
@@ -107,12 +73,6 @@ pub fn expected(name: &str) -> String {
         .join("tests/programs/expected")
         .join(format!("{name}.out"));
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
-}
-
-fn succeed(command: Command, patience: Duration) {
-    let shown = format!("{command:?}");
-    let done = run_within(command, b"", patience);
-    assert_eq!(done.status.code(), Some(0), "{shown}\n{}", done.stderr);
 }
 
 /// A command that has ended.
@@ -233,11 +193,27 @@ impl Running {
         drop(self.child.as_mut().and_then(|child| child.stdout.take()));
     }
 
-    /// Waits for its end.
+    /// Closes its stdin, and waits for its end.
     #[track_caller]
     pub fn finish(mut self, patience: Duration) -> Done {
         let mut child = self.child.take().expect("running");
         drop(child.stdin.take());
+        self.ended(child, patience)
+    }
+
+    /// Waits for the end that a signal brings. Its stdin stays open until then: a program that ends with its stdin could
+    /// otherwise be faster than the signal on its way through the tool.
+    #[track_caller]
+    pub fn signalled(mut self, patience: Duration) -> Done {
+        let mut child = self.child.take().expect("running");
+        let stdin = child.stdin.take();
+        let done = self.ended(child, patience);
+        drop(stdin);
+        done
+    }
+
+    #[track_caller]
+    fn ended(&self, child: Child, patience: Duration) -> Done {
         let (to, ended) = channel();
         std::thread::spawn(move || to.send(child.wait_with_output()));
         match ended.recv_timeout(patience) {
@@ -282,7 +258,7 @@ impl Bench {
     pub fn new() -> Bench {
         let folder = tempfile::Builder::new()
             .prefix("whole-")
-            .tempdir_in(target())
+            .tempdir_in(artifact::target())
             .expect("a folder beside the programs");
         Bench { folder }
     }

@@ -79,6 +79,7 @@ impl Terminal {
             if wanted(&text) {
                 return text;
             }
+            // CLOCK: poll step of a bounded wait
             if let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(100)) {
                 self.screen.process(&bytes);
             }
@@ -97,8 +98,9 @@ impl Terminal {
             if let Some(status) = self.child.try_wait().expect("ours") {
                 return status.code();
             }
+            // CLOCK: a bounded wait, and its bound ends it
             assert!(begun.elapsed() < PATIENCE, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10)); // CLOCK: poll step of a bounded wait
         }
     }
 }

@@ -20,9 +20,8 @@ use core::cell::RefCell;
 use core::ptr::NonNull;
 use std::rc::{Rc, Weak};
 
-use skinflint_base::sys::monotonic_ns;
-
 use super::{Budget, CLOCK, Progress};
+use crate::clock::Clock;
 use crate::collect::{NoUnwind, Pauses, Refused, conclude, mark_all, refuse};
 use crate::heap::Heap;
 use crate::mark::Tracer;
@@ -80,8 +79,7 @@ impl Marking {
         }
     }
 
-    fn pause(&mut self, began_ns: u64) {
-        let ns = monotonic_ns() - began_ns;
+    fn pause(&mut self, ns: u64) {
         self.pauses.earlier += 1;
         self.pauses.earlier_ns += ns;
         self.pauses.longest_ns = self.pauses.longest_ns.max(ns);
@@ -115,8 +113,8 @@ impl Marking {
         matches!(from, From::Heap(id) if self.set.get(id as usize) == Some(&true))
     }
 
-    fn slice(&mut self, heaps: &[Rc<Heap>], budget: Budget) {
-        let began_ns = monotonic_ns();
+    fn slice(&mut self, heaps: &[Rc<Heap>], clock: &Clock, budget: Budget) {
+        let began_ns = clock.wall_ns();
         let mut left = budget.edges.max(1);
         while left > 0 {
             let told = self.tell_roots(heaps, left);
@@ -131,7 +129,7 @@ impl Marking {
                     break;
                 }
             }
-            if budget.ns != u64::MAX && monotonic_ns() - began_ns >= budget.ns {
+            if budget.ns != u64::MAX && clock.wall_ns() - began_ns >= budget.ns {
                 break;
             }
         }
@@ -139,7 +137,7 @@ impl Marking {
             self.has_taken(heap);
         }
         self.taken = 0;
-        self.pause(began_ns);
+        self.pause(clock.wall_ns() - began_ns);
     }
 }
 
@@ -160,10 +158,10 @@ impl Drop for Collecting<'_> {
 }
 
 /// Sweeps some of what is left of the last collections. Whether all is swept (I5).
-fn swept(set: &[&Heap], began_ns: u64) -> bool {
+fn swept(set: &[&Heap], clock: &Clock, began_ns: u64) -> bool {
     for heap in set.iter().filter(|heap| heap.sweeping.get()) {
         heap.poll();
-        if monotonic_ns() - began_ns > SWEEP_NS {
+        if clock.wall_ns() - began_ns > SWEEP_NS {
             break;
         }
     }
@@ -203,9 +201,10 @@ pub unsafe fn begin_marking(
             return Err(Busy::Collecting);
         }
     }
-    let began_ns = monotonic_ns();
+    let clock = &first.world.config.clock;
+    let began_ns = clock.wall_ns();
     let _pause = first.world.pace.pause();
-    if !swept(set, began_ns) {
+    if !swept(set, clock, began_ns) {
         return Ok(false);
     }
     let mut flags = vec![false; first.world.numbers()];
@@ -245,7 +244,7 @@ pub unsafe fn begin_marking(
     }));
     let heaps = marking.borrow().heaps();
     heaps.iter().for_each(|heap| heap.is_marked_by(&marking));
-    marking.borrow_mut().pause(began_ns);
+    marking.borrow_mut().pause(clock.wall_ns() - began_ns);
     Ok(true)
 }
 
@@ -339,7 +338,8 @@ impl Heap {
         let collecting = Collecting::new(&set);
         let pause = self.world.pace.pause();
         let guard = NoUnwind;
-        marking.borrow_mut().slice(&heaps, budget);
+        let clock = &self.world.config.clock;
+        marking.borrow_mut().slice(&heaps, clock, budget);
         core::mem::forget(guard);
         drop((pause, collecting));
         self.progress()
@@ -357,7 +357,7 @@ impl Heap {
         let heaps = self.marked_with();
         let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
         refuse(&set)?;
-        let began_ns = monotonic_ns();
+        let began_ns = self.world.config.clock.wall_ns();
         let _pause = self.world.pace.pause();
         let Some(mut marking) = self.take_marking() else {
             return Ok(false);

@@ -6,8 +6,8 @@
 //!
 //! Not here: what is kept and what ends (`main`).
 
-use skinflint_gc::typed::{Handle, Locked, Runtime, Slot, Tenant};
-use skinflint_gc::{Config, Growth, Reason};
+use skinflint_gc::typed::{Cx, Gc, Handle, Locked, Runtime, Slot, Tenant, Trace};
+use skinflint_gc::{Clock, Collection, Config, Finalize, Growth, Reason, Tracer, object};
 
 use super::{Link, Node, checked, nodes, objects, quiet};
 
@@ -192,68 +192,115 @@ fn growth_has_its_bound() {
     drop(handle);
 }
 
-/// A program that computes so much for each round of garbage, until the factor is `wanted` or there were so many rounds:
-/// factors and shares of its collections for growth.
 #[cfg(not(miri))]
-fn adaptive(fills: u32, rounds: u32, wanted: f64) -> Vec<(f64, f64)> {
+thread_local! {
+    /// Moved by what the program does: by marking, a cell at a time, and by what it computes.
+    static NOW: Clock = Clock::by_hand();
+}
+
+/// What marking of one cell takes, nanoseconds of `NOW`.
+#[cfg(not(miri))]
+const MARK_NS: u64 = 20;
+
+#[cfg(not(miri))]
+struct Costs;
+
+// SAFETY: it has no edges; the clock is moved without a panic.
+#[cfg(not(miri))]
+unsafe impl Trace for Costs {
+    const EDGES: bool = true;
+    const FINALIZE: Finalize = Finalize::Nothing;
+
+    fn trace(&self, _: &mut Tracer) {
+        NOW.with(|now| now.advance(MARK_NS));
+    }
+}
+
+#[cfg(not(miri))]
+object! {
+    struct Dear<'gc> {
+        next: Option<Gc<'gc, Dear<'gc>>>,
+        costs: Costs,
+        number: u64,
+    }
+}
+
+#[cfg(not(miri))]
+fn dear<'gc>(cx: Cx<'gc>, next: Option<Gc<'gc, Dear<'gc>>>, number: u64) -> Gc<'gc, Dear<'gc>> {
+    let costs = Costs;
+    cx.alloc(Dear {
+        next,
+        costs,
+        number,
+    })
+    .expect("memory")
+}
+
+/// A program of which 100,000 cells live, and that computes for so long for each cell that it throws away: factors and
+/// shares of so many of its collections for growth.
+#[cfg(not(miri))]
+fn adaptive(compute_ns: u64, collections: usize) -> Vec<(f64, f64)> {
+    const LIVE: u64 = 100_000;
     let runtime = Runtime::new(Config {
         growth: Growth::ADAPTIVE,
         background: false,
+        clock: NOW.with(Clock::clone),
         ..Config::default()
     });
     let tenant = runtime.tenant("a", usize::MAX);
-    let kept: Handle<Link> = tenant.enter(|cx| {
-        let mut head = None;
-        for number in 0..50_000 {
-            head = cx.alloc(Link { next: head, number }).ok();
-        }
-        cx.keep(head.unwrap(), "live")
+    let kept: Handle<Dear> = tenant.enter(|cx| {
+        let first = dear(cx, None, 0);
+        let head = (1..LIVE).fold(first, |head, number| dear(cx, Some(head), number));
+        cx.keep(head, "live")
     });
-    let mut buffer = vec![1u8; 8 << 20];
-    for _ in 0..rounds {
+    let grown = || -> Vec<Collection> {
+        let log = tenant.heap().log();
+        log.into_iter()
+            .filter(|one| one.reason == Reason::Growth)
+            .collect()
+    };
+    // Each round is a hundredth of what lives: no more than 200 of them to a collection.
+    for _ in 0..collections * 200 {
         tenant.enter(|cx| {
-            for number in 0..20_000 {
-                cx.alloc(Link { next: None, number }).unwrap();
+            for number in 0..LIVE / 100 {
+                dear(cx, None, number);
             }
         });
-        if tenant
-            .heap()
-            .log()
-            .last()
-            .is_some_and(|last| last.factor == wanted)
-        {
+        NOW.with(|now| now.advance(compute_ns * LIVE / 100));
+        if grown().len() == collections {
             break;
-        }
-        for fill in 0..fills {
-            std::hint::black_box(&mut buffer).fill(fill as u8);
         }
     }
     drop(kept);
-    let log = tenant.heap().log();
-    let grown = log.iter().filter(|one| one.reason == Reason::Growth);
-    for one in grown.clone() {
+    let grown = grown();
+    assert_eq!(grown.len(), collections);
+    for one in &grown {
         let by_factor = (one.live_bytes as f64 * one.factor) as usize;
         assert_eq!(
             one.threshold_bytes,
             by_factor.max(Growth::ADAPTIVE.floor_bytes)
         );
     }
-    let of = |one: &skinflint_gc::Collection| Some((one.factor, one.share?));
-    grown.filter_map(of).collect()
+    let last = grown[collections - 1];
+    assert_eq!((last.live_cells, last.pause_ns), (LIVE, LIVE * MARK_NS));
+    let of = |one: &Collection| Some((one.factor, one.share?));
+    grown.iter().filter_map(of).collect()
 }
 
+/// Time is what is marked and what is computed: nothing here depends on the machine, nor on what else it does.
 #[test]
 #[cfg(not(miri))]
 fn the_factor_follows_what_collections_cost() {
-    let busy = adaptive(0, 60, 2.0);
-    let last = busy.last().expect("collected");
-    assert!(last.0 == 2.0 && last.1 > 0.1, "allocates only: {busy:?}");
-    let calm = adaptive(400, 40, 1.15);
-    let last = calm.last().expect("collected");
-    assert!(last.0 == 1.15 && last.1 < 0.1, "computes: {calm:?}");
-    assert!(
-        calm.iter()
-            .chain(&busy)
-            .all(|(_, share)| (0.0..=1.0).contains(share))
-    );
+    let busy = adaptive(0, 6);
+    assert_eq!(busy[5].0, 2.0, "allocates only: {busy:?}");
+    assert!(busy[5].1 > 0.99, "{busy:?}");
+    let calm = adaptive(100_000, 6);
+    assert_eq!(calm[5].0, 1.15, "computes: {calm:?}");
+    assert!(calm[5].1 < 0.01, "{calm:?}");
+    // Nine parts of computing to one of marking, at half of what lives: 0.5 * 360 ns = 9 * 20 ns.
+    let even = adaptive(360, 20);
+    let (factor, share) = even[19];
+    assert!((factor - 1.5).abs() < 0.03, "{even:?}");
+    assert!((share - 0.1).abs() < 0.005, "{even:?}");
+    assert_eq!(even, adaptive(360, 20));
 }

@@ -444,8 +444,8 @@ fn descriptors_are_zero_and_used_again() {
         region.desc_free(offset, units);
         // SAFETY: descriptors stay mapped.
         let header = unsafe { &*region.at::<crate::Header>(offset) };
-        let kind = header.kind.load(std::sync::atomic::Ordering::SeqCst); // ORDER: one thread.
-        let owner = header.owner.load(std::sync::atomic::Ordering::SeqCst); // ORDER: one thread.
+        let kind = header.kind.load(std::sync::atomic::Ordering::SeqCst); // ORDER: [reason: one thread]
+        let owner = header.owner.load(std::sync::atomic::Ordering::SeqCst); // ORDER: [reason: one thread]
         assert_eq!((kind, owner), (crate::KIND_NONE, 0));
     }
     let before = region.meta_used_bytes();

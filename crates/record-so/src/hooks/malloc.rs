@@ -357,8 +357,15 @@ unsafe extern "C" fn reallocarray_recorded(
     bp: u64,
 ) -> *mut c_void {
     match n.checked_mul(each) {
-        // SAFETY: the program's own call.
-        Some(size) => unsafe { realloc_recorded(old, size, sp, bp) },
+        Some(size) => match real::realloc_in_front() {
+            // SAFETY: the program's own call.
+            None => unsafe { realloc_recorded(old, size, sp, bp) },
+            // glibc's calls `realloc` by its name, and so means the program's.
+            // SAFETY: as above; the name has this type.
+            Some(theirs) => unsafe {
+                core::mem::transmute::<*mut c_void, real::Realloc>(theirs)(old, size)
+            },
+        },
         None => {
             // SAFETY: this thread's errno.
             unsafe { *libc::__errno_location() = libc::ENOMEM };

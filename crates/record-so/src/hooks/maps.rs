@@ -213,24 +213,39 @@ unsafe extern "C" fn mremap_recorded(
     }
     // SAFETY: the program's own call; H1.
     unsafe {
+        // Without a length the old pages stay where they are, and are mapped a second time.
+        let moves = old_len != 0;
+        let recorded = by
+            .state()
+            .filter(|&state| emit::stack(state, Caller { sp, bp }));
+        let remapped = |from: u64, len: usize, to: u64, new_len: usize| {
+            if let Some(state) = recorded {
+                let first = word(tag::REMAP, by.flag(), from);
+                emit::long(state, first, &[len as u64, to, new_len as u64]);
+            }
+        };
+        let old_addr = old as u64;
+        let aside = if moves { old_addr | ASIDE } else { old_addr };
+        if moves {
+            remapped(old_addr, old_len, aside, old_len);
+        }
         let result = call!(mremap as Mremap)(old, old_len, new_len, flags, to);
-        if let Some(state) = by.state()
-            && result != libc::MAP_FAILED
-            && emit::stack(state, Caller { sp, bp })
-        {
-            let first = word(tag::REMAP, by.flag(), old as u64);
-            emit::long(
-                state,
-                first,
-                &[old_len as u64, result as u64, new_len as u64],
-            );
+        if result != libc::MAP_FAILED {
+            remapped(aside, old_len, result as u64, new_len);
+        } else if moves {
+            remapped(aside, old_len, old_addr, old_len);
         }
         by.leave();
         result
     }
 }
 
-/// `mremap`, recorded after the call.
+/// Set in the address of a mapping that is on its way: where no program maps anything. As soon as the kernel has moved
+/// it another thread may map at the old address, and its event may come before the one that follows our call; so the
+/// old address is left before the call, and the new one, or the old one again, is taken after it.
+const ASIDE: u64 = 1 << 47;
+
+/// `mremap`, recorded before and after the call.
 ///
 /// # Safety
 /// As for the function beneath.

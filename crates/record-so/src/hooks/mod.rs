@@ -8,21 +8,24 @@
 //!     the first frame of a recorded stack is the caller, and no frame of ours has to be unwound.
 //! N2  Every exported function behaves as the one beneath, errno included.
 
+mod loading;
 mod malloc;
 mod maps;
 mod operators;
 mod process_ends;
+mod starts;
 mod threads;
 
 /// What we export under the names of the real functions, for who puts them there by hand (attach.rs).
 pub mod exports {
+    pub use super::loading::{dlclose, dlopen, dlsym};
     pub use super::malloc::{
         aligned_alloc, calloc, free, free_aligned_sized, free_sized, malloc, memalign,
         posix_memalign, pvalloc, realloc, reallocarray, valloc,
     };
     pub use super::maps::{brk, madvise, mmap, mmap64, mremap, munmap, sbrk};
     pub use super::process_ends::{_Exit, _exit, abort, quick_exit};
-    pub use super::threads::{dlclose, fork, pthread_create};
+    pub use super::threads::{fork, pthread_create};
 }
 
 use core::sync::atomic::Ordering;

@@ -12,6 +12,7 @@ use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use skinflint_base::loader;
 use skinflint_base::ring::tag;
 
 use super::malloc::{acquired, free_func, free_through, func};
@@ -68,24 +69,19 @@ static WHOSE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 /// Finds an operator: after us, or in a C++ library that was loaded for a plug-in alone.
 fn find(name: &CStr) -> *mut c_void {
-    // SAFETY: look-ups by name; RTLD_NOLOAD loads nothing.
-    unsafe {
-        let next = real::look_up(name);
-        if !next.is_null() {
-            return next;
-        }
-        for library in [c"libstdc++.so.6", c"libc++abi.so.1", c"libc++.so.1"] {
-            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-            if !handle.is_null() {
-                let found = libc::dlsym(handle, name.as_ptr());
-                libc::dlclose(handle);
-                if !found.is_null() {
-                    return found;
-                }
+    let mut found = real::look_up(name);
+    if found.is_null() {
+        loader::each_module(&mut |module, path| {
+            let file = path.to_bytes().rsplit(|&byte| byte == b'/').next();
+            let names: [&[u8]; 3] = [b"libstdc++.so", b"libc++abi.so", b"libc++.so"];
+            if file.is_some_and(|file| names.iter().any(|name| file.starts_with(name))) {
+                // SAFETY: the module stays loaded while it is shown; plug-ins keep their C++ library.
+                found = unsafe { module.function(name) };
             }
-        }
+            found.is_null()
+        });
     }
-    core::ptr::null_mut()
+    found
 }
 
 #[cold]
@@ -99,8 +95,6 @@ fn whose_slow() -> u32 {
     for (slot, name) in DELETES.iter().zip(DELETE_NAMES) {
         slot.store(find(name), Ordering::Relaxed);
     }
-    // SAFETY: clears this thread's error: a missing name leaves one that the program must not find.
-    unsafe { libc::dlerror() };
     // ORDER: as said at the head of the function.
     let new = NEWS[New::Plain as usize].load(Ordering::Relaxed);
     let malloc = real::REAL.malloc.get();

@@ -5,6 +5,9 @@
 //! is the collector's, only the last snapshot is missing.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+use skinflint_base::sys;
 
 use super::call;
 use crate::{attach, process, real, thread};
@@ -35,7 +38,11 @@ static START: extern "C" fn() = at_start;
 static END: extern "C" fn() = at_end;
 
 fn leave_process(status: c_int) -> ! {
-    process::at_exit();
+    // A child of vfork that could not start its program ends so, in its parent's memory: that goes on.
+    // ORDER: Relaxed; set before anything was recorded.
+    if sys::getpid() == process::PID.load(Ordering::Relaxed) {
+        process::at_exit();
+    }
     // SAFETY: what `_exit` of libc does.
     unsafe {
         libc::syscall(libc::SYS_exit_group, status);

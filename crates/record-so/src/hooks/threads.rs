@@ -1,4 +1,4 @@
-//! Threads, children, unloading, and the signal that marks.
+//! Threads, children, and the signal that marks.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering;
 use skinflint_base::ring::tag;
 
 use super::call;
-use crate::thread::{self, INSIDE, RECORDING};
-use crate::{emit, modules, process, tls};
+use crate::thread::{self, RECORDING};
+use crate::{emit, process, tls};
 
 /// `pthread_create`: from now on tickets are shared (G2). The thread itself is met at its first event.
 ///
@@ -45,26 +45,6 @@ pub unsafe extern "C" fn fork() -> c_int {
             }
         }
         child
-    }
-}
-
-/// `dlclose`: what was unloaded is reported, and forgotten.
-///
-/// # Safety
-/// As for the function beneath.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: the program's own call; H1.
-    unsafe {
-        let result = call!(dlclose as Dlclose)(handle);
-        let state = thread::enter();
-        if !state.is_null() {
-            thread::set_busy(state, RECORDING);
-            modules::after_dlclose(state);
-            thread::set_busy(state, INSIDE);
-            thread::leave(state);
-        }
-        result
     }
 }
 

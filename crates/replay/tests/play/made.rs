@@ -184,6 +184,7 @@ pub fn play(bytes: &[u8], options: &[&str], environment: &[(&str, &str)]) -> Run
             child.kill().expect("it can be killed");
             panic!("the player still ran after {LIMIT:?}");
         }
+        // CLOCK: poll step of a bounded wait
         std::thread::sleep(Duration::from_millis(2));
     };
     let took = begun.elapsed();

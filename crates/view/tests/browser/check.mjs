@@ -137,7 +137,7 @@ await main(run, async () => {
   await shot("dark-full.png", true);
   await page.setViewportSize({ width: 400, height: 800 });
   await page
-    .waitForFunction(() => document.documentElement.scrollWidth <= 400, null, { timeout: 5_000 })
+    .waitForFunction(() => document.documentElement.scrollWidth <= 400)
     .catch(() => {});
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   check(wide <= 400, `fits 400 px (${wide})`);

@@ -5,14 +5,15 @@
 //   brushing: script time of each of forty steps of a drag, with the timeline, the books and findings
 //             in view, and again with the flame graph in view; the median and the worst
 //
-// Bounds: 10 s and 500 ms, for any machine under any load; --strict 2 s and 50 ms (median), for a quiet one.
+// Without --strict times are printed and not judged: they are the machine's, and of what else it does. What is judged is
+// that the page opens and that each step is drawn. --strict: 2 s and 50 ms (median), on a quiet machine.
 import { main, need, settle, start } from "./browser.mjs";
 
 const strict = process.argv.includes("--strict"),
   files = process.argv.slice(2).filter((word) => word !== "--strict");
 need(...files);
-const OPEN_MS = strict ? 2000 : 10_000,
-  BRUSH_MS = strict ? 50 : 500,
+const OPEN_MS = strict ? 2000 : Infinity,
+  BRUSH_MS = strict ? 50 : Infinity,
   ROUNDS = strict ? 5 : 1;
 const run = await start();
 const median = (values) => [...values].sort((a, b) => a - b)[values.length >> 1];
@@ -35,7 +36,7 @@ await main(run, async () => {
     console.log(`     ${file}: ${what}`);
     run.check(
       median(opened) < OPEN_MS,
-      `opens in ${median(opened).toFixed(0)} ms (bound ${OPEN_MS}; ${opened.map((ms) => ms.toFixed(0)).join(", ")})`,
+      `opens in ${median(opened).toFixed(0)} ms (${strict ? `bound ${OPEN_MS}` : "not judged"}; ${opened.map((ms) => ms.toFixed(0)).join(", ")})`,
     );
     await settle(page);
     for (const id of ["timeline", "flame"]) {
@@ -51,15 +52,16 @@ await main(run, async () => {
             to = Math.max(from + 1, Math.floor((last * (20 + step)) / 60));
           performance.clearMeasures("skinflint-change");
           store.set({ span: `e${from}-e${to}` });
-          times.push(performance.getEntriesByName("skinflint-change")[0].duration);
+          times.push(performance.getEntriesByName("skinflint-change")[0]?.duration);
           await frame();
         }
         return times;
       }, id);
+      run.check(times.every((ms) => ms !== undefined), `each of ${times.length} steps at the ${id} is drawn`);
       const worst = Math.max(...times);
       run.check(
         median(times) < BRUSH_MS,
-        `brushes at the ${id} in ${median(times).toFixed(1)} ms (bound ${BRUSH_MS}; worst ${worst.toFixed(1)})`,
+        `brushes at the ${id} in ${median(times).toFixed(1)} ms (${strict ? `bound ${BRUSH_MS}` : "not judged"}; worst ${worst.toFixed(1)})`,
       );
     }
     await page.close();

@@ -5,28 +5,24 @@
 //!   skinflint ctl mark full ─► answered ─► quit ─► skinflint dark-matter … --json
 //! ```
 //!
-//! D1  `skinflint` and the recorder must be there; what is missing is a failure that says so.
+//! D1  `skinflint` and the recorder are built when they are needed.
 //!
 //! Not here: programs in C and Python (crates/cli/tests/dark).
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{folder, ours};
+use skinflint_test_support::artifact;
 
-fn built(name: &str, how: &str) -> PathBuf {
-    let beside = Path::new(env!("CARGO_BIN_EXE_skinflint-viewer")).with_file_name(name);
-    let released = beside.with_file_name("..").join("release").join(name);
-    let found = [beside, released].into_iter().find(|path| path.exists());
-    found.unwrap_or_else(|| panic!("{name} is missing (D1): cargo build {how}"))
-}
+use super::{folder, has_images, ours};
 
 fn tool() -> Command {
-    let mut tool = Command::new(built("skinflint", "-p skinflint-cli"));
-    let recorder = built("libskinflint_record.so", "--release -p skinflint-record-so");
-    tool.env("SKINFLINT_RECORDER", recorder);
+    let mut tool = Command::new(artifact::built("skinflint-cli"));
+    tool.env(
+        "SKINFLINT_RECORDER",
+        artifact::released("skinflint-record-so"),
+    );
     tool
 }
 
@@ -71,6 +67,7 @@ fn found(more: &[&str]) -> (String, String) {
     assert!(marked.status.success(), "{marked:?}");
     let begun = Instant::now();
     while !read().contains("has answered --dark-matter") {
+        // CLOCK: a bounded wait, and its bound ends it
         assert!(begun.elapsed() < Duration::from_secs(100), "{}", read());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -110,6 +107,9 @@ fn line_of<'a>(said: &'a str, table: &str, function: &str) -> &'a str {
 
 #[test]
 fn what_is_planted_is_found_by_stack() {
+    if !has_images() {
+        return;
+    }
     let (json, said) = found(&["--plant"]);
     // 100 blocks of 10,000 bytes, 50 of 20,000, in the allocator's classes.
     let forgotten = line_of(&said, "Unreported, by stack", "forgotten");
@@ -131,6 +131,9 @@ fn what_is_planted_is_found_by_stack() {
 
 #[test]
 fn what_nobody_reports_of_the_viewer_is_heap_unclassified() {
+    if !has_images() {
+        return;
+    }
     let (json, said) = found(&[]);
     println!("{said}");
     let (dark, live) = (number(&json, "dark_bytes"), number(&json, "live_bytes"));

@@ -32,7 +32,7 @@ class Marionette:
             except OSError:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.2)
+                time.sleep(0.2)  # CLOCK: poll step of a bounded wait
         self.rest = b""
         self.receive()
 
@@ -76,7 +76,7 @@ def wait_for(page, wanted):
         text = page.script("return document.body.innerText")
         if wanted in text:
             return text
-        time.sleep(0.2)
+        time.sleep(0.2)  # CLOCK: poll step of a bounded wait
     raise RuntimeError(f"about:memory does not show {wanted!r}:\n{text}")
 
 

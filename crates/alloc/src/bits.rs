@@ -1,0 +1,112 @@
+//! Three words of 64 slots: which are free, which another thread freed, which are dead.
+//!
+//! ```text
+//!   owner   give: F |= bit ─┐                     take: F &= !bit (under the heap's lock)
+//!   freer   remote::set ─► R │ ── free_bits: F | R ──► the purger, with the lock: a page of free slots only is dropped
+//! ```
+//!
+//! B1  F and D are written by the owner alone, without a locked instruction; R by freers, and by the owner's `collect`.
+//! B2  Who sees a bit in F or R sees all that the program did with the block before it freed it.
+//! B3  Bits are taken out of F under the heap's lock only, so what its holder saw free stays free while he has it.
+//!
+//! The models run this very file (`tests/models.rs`).
+//!
+//! Not here: spans (`span`), the stack of those that others freed into (`remote`).
+
+use skinflint_base::sync::{AtomicU64, Ordering};
+
+use crate::remote;
+
+/// The bits of 64 slots.
+#[repr(C)]
+pub struct Trio {
+    /// Free.
+    pub free: AtomicU64,
+    /// Freed by another thread.
+    pub remote: AtomicU64,
+    /// Dead: free, or in the magazine.
+    pub dead: AtomicU64,
+}
+
+impl Trio {
+    /// Of slots that there are not.
+    #[cfg(not(loom))]
+    pub const fn none() -> Trio {
+        Trio {
+            free: AtomicU64::new(0),
+            remote: AtomicU64::new(0),
+            dead: AtomicU64::new(0),
+        }
+    }
+
+    /// Of slots that there are not.
+    #[cfg(loom)]
+    pub fn none() -> Trio {
+        Trio {
+            free: AtomicU64::new(0),
+            remote: AtomicU64::new(0),
+            dead: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a slot is free or in the magazine, as the owner sees it.
+    #[inline(always)]
+    pub fn is_dead(&self, bit: u64) -> bool {
+        // ORDER: R: a look: nobody else may free a live block, so its own bit stands still. D: own (B1).
+        (self.remote.load(Ordering::Relaxed) | self.dead.load(Ordering::Relaxed)) & bit != 0
+    }
+
+    /// The owner: a block is dead.
+    #[inline(always)]
+    pub fn bury(&self, bit: u64) {
+        let dead = self.dead.load(Ordering::Relaxed); // ORDER: own (B1)
+        self.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (B1)
+    }
+
+    /// The owner: a block that is dead is free, and in no magazine.
+    #[inline(always)]
+    pub fn give(&self, bit: u64) {
+        let free = self.free.load(Ordering::Relaxed); // ORDER: own (B1)
+        // ORDER: Release meets the Acquire of `free_bits`: the purger drops a page only after the program's last write
+        // to it (B2). [model: a_page_is_dropped_after_its_last_write]
+        self.free.store(free | bit, Ordering::Release);
+    }
+
+    /// The owner: what is dead is free, since the magazine is gone. `all`: the bits that slots have.
+    pub fn uncache(&self, all: u64) {
+        let dead = self.dead.load(Ordering::Relaxed) & all; // ORDER: own (B1)
+        // ORDER: Release, as in `give`, though the heap's lock is held and its thread gone. [reason: lock]
+        self.free.store(dead, Ordering::Release);
+    }
+
+    /// The owner, with the heap's lock (B3): takes the first free slot out of F and D.
+    #[inline]
+    pub fn take(&self) -> Option<u32> {
+        let bits = self.free.load(Ordering::Relaxed); // ORDER: own (B1), under the lock (B3)
+        if bits == 0 {
+            return None;
+        }
+        self.free.store(bits & (bits - 1), Ordering::Relaxed); // ORDER: as above
+        let dead = self.dead.load(Ordering::Relaxed); // ORDER: own (B1)
+        let lowest = bits & bits.wrapping_neg();
+        self.dead.store(dead & !lowest, Ordering::Relaxed); // ORDER: own (B1)
+        Some(bits.trailing_zeros())
+    }
+
+    /// The owner: moves what others freed to F and D; returns its bits.
+    #[inline]
+    pub fn collect(&self) -> u64 {
+        let freed = remote::collect(&self.remote, &self.free);
+        if freed != 0 {
+            self.bury(freed);
+        }
+        freed
+    }
+
+    /// Bits of slots in F or R.
+    #[inline]
+    pub fn free_bits(&self) -> u64 {
+        // ORDER: Acquire meets the Release of the frees (B2). [model: a_page_is_dropped_after_its_last_write]
+        self.free.load(Ordering::Acquire) | self.remote.load(Ordering::Acquire)
+    }
+}

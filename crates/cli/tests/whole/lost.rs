@@ -1,0 +1,107 @@
+//! Processes that come out of a recorded one and are not recorded: the trace names them.
+//!
+//! K1  Who is missing is in the trace of who it came from, with when and why; the program is none the wiser.
+//! K2  Nobody is missed who was recorded, did nothing, or never came to be.
+//!
+//! Not here: what a report says of it.
+
+use skinflint_trace::{LostKind, LostProcess, LostWhy, Trace};
+
+use crate::tool::{Bench, program, run, run_within};
+
+/// Records lost.c with an argument; what its trace says is lost.
+#[track_caller]
+fn lost(bench: &Bench, how: &str, says: &str) -> Vec<LostProcess> {
+    let mut command = bench.recording(&[], [program("lost")]);
+    command.arg(how);
+    let done = run(command);
+    assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
+    assert_eq!(done.stdout, says);
+    let trace = Trace::open(bench.path("main.sft")).expect("the trace");
+    assert_eq!(trace.process.name, "lost");
+    trace.lost
+}
+
+#[track_caller]
+fn one(lost: &[LostProcess], what: LostKind, why: LostWhy, name: &str) -> LostProcess {
+    let [lost] = lost else {
+        panic!("not one: {lost:#?}");
+    };
+    assert_eq!((lost.what, lost.why, &*lost.name), (what, why, name));
+    assert!(lost.pid > 1, "{lost:#?}");
+    assert!(lost.time_ns > 0, "{lost:#?}");
+    lost.clone()
+}
+
+#[test]
+fn a_copy_that_cannot_reach_us() {
+    let bench = Bench::new();
+    let lost = lost(&bench, "copy", "lost: copy\n");
+    one(&lost, LostKind::Copy, LostWhy::Unreachable, "lost");
+}
+
+#[test]
+fn static_children_however_they_are_started() {
+    for (how, says) in [
+        ("fork", "still\nlost: fork\n"),
+        ("vfork", "lost: vfork\n"),
+        ("spawn", "still\nlost: spawn\n"),
+    ] {
+        let bench = Bench::new();
+        let lost = lost(&bench, how, says);
+        let lost = one(&lost, LostKind::Program, LostWhy::Static, "still");
+        assert!(lost.exe.ends_with("/still"), "{lost:#?}");
+    }
+}
+
+#[test]
+fn an_exec_into_the_dark() {
+    let bench = Bench::new();
+    let lost = lost(&bench, "exec", "still\n");
+    one(&lost, LostKind::Exec, LostWhy::Static, "still");
+}
+
+#[test]
+fn a_child_without_our_variables() {
+    let bench = Bench::new();
+    let lost = lost(&bench, "bare", "lost: bare\n");
+    one(&lost, LostKind::Program, LostWhy::Environment, "lost");
+}
+
+#[test]
+fn nobody_is_missed_who_was_recorded_or_did_nothing() {
+    let bench = Bench::new();
+    assert_eq!(lost(&bench, "none", "lost: none\n"), []);
+    // A shell, its children, and a program of another user's choice of words.
+    let bench = Bench::new();
+    let script = "ls / > all; cat all | sort | head -1 > first; (cat first; true); exec env true";
+    let done = bench.record(["sh", "-c", script]);
+    assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
+    for name in bench.traces() {
+        let trace = Trace::open(bench.path(&name)).expect("a trace");
+        assert_eq!(trace.lost, [], "{name}");
+    }
+}
+
+#[test]
+fn static_and_privileged_children_of_a_shell() {
+    let bench = Bench::new();
+    let still = program("still").display().to_string();
+    let script = format!("{still} 1; {still}; true");
+    let done = run_within(
+        bench.recording(&[], ["sh", "-c", &script]),
+        b"",
+        crate::tool::PATIENCE,
+    );
+    assert_eq!((done.shell_status(), &*done.stdout), (0, "still\n"));
+    let all: Vec<LostProcess> = bench
+        .traces()
+        .iter()
+        .flat_map(|name| Trace::open(bench.path(name)).expect("a trace").lost)
+        .collect();
+    assert_eq!(all.len(), 2, "{all:#?}");
+    assert!(
+        all.iter().all(|lost| lost.why == LostWhy::Static),
+        "{all:#?}"
+    );
+}

@@ -1,0 +1,73 @@
+//! Programs that go past whoever was preloaded: with an allocator of their own, or with plug-ins bound past us.
+//!
+//! Q1  A program that exports its own allocator runs to its end, whatever lock that holds while it calls us.
+//! Q2  A module opened with `RTLD_DEEPBIND` is recorded from the end of its `dlopen` on, its flag untouched.
+
+use crate::programs::recorded;
+use crate::tool::{Bench, expected, program, programs, run};
+
+/// Q2: the figures of the head of deep.c.
+#[track_caller]
+fn deep(bench: &Bench, arguments: &[&str]) {
+    let mut command = bench.recording(&[], [program("deep")]);
+    command
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", programs().display().to_string());
+    let done = run(command);
+    assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
+    assert_eq!(done.stdout, expected("deep"));
+    let report = bench.report();
+    assert_eq!(report.number("completeness.lost_events"), 0);
+    // What its constructor took, before anybody could know of it.
+    assert_eq!(report.number("completeness.unknown_frees"), 1);
+    assert_eq!(report.blocks_of(1009), (300, 200), "the plug-in's");
+    assert_eq!(report.blocks_of(67), (50, 0), "freed by the plug-in");
+    assert_eq!(report.blocks_of(71), (50, 0), "made by the plug-in");
+}
+
+#[test]
+fn a_plugin_bound_past_us_by_path() {
+    deep(&Bench::new(), &[]);
+}
+
+#[test]
+fn a_plugin_bound_past_us_by_name() {
+    deep(&Bench::new(), &["name"]);
+}
+
+#[test]
+fn an_allocator_of_the_programs_own() {
+    let bench = Bench::new();
+    // Its blocks never come by; how it grows does.
+    let report = recorded(&bench, "ownheap");
+    assert_eq!(report.number("completeness.lost_events"), 0);
+    assert!(report.number("completeness.events") >= 5);
+}
+
+/// rustc brings jemalloc, whose first call is `sbrk` under its lock; cargo starts it in an environment of its own.
+#[test]
+fn rustc_and_cargo_build() {
+    let bench = Bench::new();
+    let source = bench.path("src");
+    std::fs::create_dir(&source).expect("a folder");
+    std::fs::write(
+        bench.path("Cargo.toml"),
+        "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
+    )
+    .expect("a manifest");
+    std::fs::write(
+        source.join("main.rs"),
+        "fn main() { println!(\"{}\", \"made\".to_owned()) }\n",
+    )
+    .expect("a program");
+    let mut alone = bench.command("rustc");
+    alone.arg("-vV");
+    let alone = run(alone);
+    let done = bench.record(["rustc", "-vV"]);
+    assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
+    assert_eq!(done.stdout, alone.stdout);
+    let done = bench.record(["cargo", "build", "--quiet", "--offline"]);
+    assert_eq!(done.shell_status(), 0, "{done:#?}");
+    let made = run(bench.command(bench.path("target/debug/tiny")));
+    assert_eq!(made.stdout, "made\n");
+}

@@ -1,0 +1,128 @@
+//! What is said at the end of a trace: how the process ended, and what is missing.
+//!
+//! Not here: when that is (drain.rs), processes that are missing altogether (kin.rs).
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+
+use skinflint_base::ring::SLOTS;
+use skinflint_trace::{Ending, Exit};
+
+use super::Draining;
+use crate::process::lock;
+use crate::server;
+
+impl Draining {
+    pub(super) fn ending(&mut self) -> Ending {
+        let mut ending = Ending {
+            time_ns: self.process.now_ns(),
+            ..Ending::default()
+        };
+        for slot in self.slots.drain(..) {
+            if let Some(stream) = slot.stream {
+                self.events += stream.events;
+                self.lost += stream.lost;
+                self.truncated += stream.truncated;
+            }
+        }
+        self.events += self.outside.as_ref().map_or(0, |outside| outside.events);
+        self.count_what_is_missing();
+        ending.events = self.events;
+        ending.exit = self.exit();
+        if matches!(ending.exit, Exit::Exited(_)) && !self.exit_asked {
+            self.notes.push(
+                "it ended without passing through exit: by a system call of its own, or it became \
+                 another program that could not be recorded (environment cleared, static, set-user-id)"
+                    .into(),
+            );
+        }
+        ending.lost_events = self.lost;
+        ending.truncated_stacks = self.truncated;
+        ending.notes = std::mem::take(&mut self.notes);
+        let memory = *lock(&self.process.memory);
+        ending.max_rss_bytes = memory.high_water_bytes;
+        // ORDER: Relaxed; written by the sampler, which has finished with this process.
+        let cpu_ns = self.process.cpu_ns.load(Ordering::Relaxed);
+        ending.cpu_ns = (cpu_ns > 0).then_some(cpu_ns);
+        ending.recorder_bytes = self.recorder_bytes();
+        if let Some(child) = self.child {
+            ending.cpu_ns = child.cpu_ns.or(ending.cpu_ns);
+            ending.max_rss_bytes = ending.max_rss_bytes.max(child.max_rss_bytes);
+        }
+        ending
+    }
+
+    fn exit(&self) -> Exit {
+        let from_status = |status: i32| match status & 0x7f {
+            0 => Exit::Exited(status >> 8 & 0xff),
+            signal => Exit::Signal(signal),
+        };
+        if self.exec {
+            return Exit::Exec;
+        }
+        if let Some(child) = self.child {
+            return from_status(child.status);
+        }
+        let pidfd = self.process.pidfd.as_ref();
+        let status = pidfd.and_then(|fd| server::exit_status(fd.as_raw_fd()));
+        status
+            .or(self.zombie_status)
+            .map_or(Exit::Unknown, from_status)
+    }
+
+    fn recorder_bytes(&self) -> u64 {
+        // ORDER: Relaxed; as in `ending`.
+        let measured = self.process.recorder_bytes.load(Ordering::Relaxed);
+        let said = self
+            .process
+            .first
+            .header()
+            .recorder_bytes
+            .load(Ordering::Relaxed);
+        if measured > 0 { measured } else { said }
+    }
+
+    fn count_what_is_missing(&mut self) {
+        let header = self.process.first.header();
+        // ORDER: Relaxed; counters of a process that has ended.
+        let lost = header.lost_events.load(Ordering::Relaxed);
+        let nested = header.nested_events.load(Ordering::Relaxed);
+        let unserved = header.unserved_threads.load(Ordering::Relaxed);
+        let gave_up = header.gave_up.load(Ordering::Relaxed) != 0;
+        self.lost += lost;
+        if nested > 0 {
+            self.notes.push(format!(
+                "{nested} calls came from inside the allocator or from signal handlers that \
+                 interrupted it, and were not recorded"
+            ));
+        }
+        if unserved > 0 {
+            self.notes.push(format!(
+                "{unserved} threads were not recorded: no room for their rings"
+            ));
+        }
+        let regions = lock(&self.process.regions);
+        let slots = regions
+            .iter()
+            .flat_map(|region| (0..SLOTS).map(move |i| region.slot(i)));
+        // ORDER: Relaxed; as above.
+        let unseen: u64 = slots.map(|slot| slot.unseen.load(Ordering::Relaxed)).sum();
+        if self.process.attached {
+            self.notes.push(
+                "recorded from a moment of its life on (attached): blocks acquired before are unknown, and their \
+                 memory stands as free, kept by the allocator"
+                    .into(),
+            );
+        }
+        if unseen > 0 {
+            self.notes.push(format!(
+                "{unseen} acquisitions were not recorded, because recording was stopped or had not begun; those \
+                 blocks are unknown, and their memory stands in no stack's row"
+            ));
+        }
+        if gave_up {
+            self.notes
+                .push("recording stopped early: the collector did not answer for 5 s".into());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The folder of a session's sockets: nobody else's, gone with the session.
+//!
+//! ```text
+//!   /tmp/skinflint-0123456789abcdef   0700
+//!     s    recorded programs      ctl    `skinflint ctl`
+//! ```
+//!
+//! F1  A collector that was killed leaves its folder behind. The next one takes it away, if it is of the same user and
+//!     nobody listens in it any more; what is in it beside the sockets stays, and so does the folder then.
+//!
+//! Not here: the sockets (server.rs, control.rs).
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::{server, session};
+
+/// The folder; removed when dropped.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// Makes one, and takes those of dead collectors away.
+    pub fn make() -> io::Result<Folder> {
+        let base = std::env::temp_dir();
+        sweep(&base);
+        let path = base.join(format!("skinflint-{:016x}", session::random()));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| {
+                let text = format!(
+                    "{}: {error}; set TMPDIR to a folder that can be written",
+                    path.display()
+                );
+                io::Error::new(error.kind(), text)
+            })?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Takes folders of dead collectors away (F1).
+fn sweep(base: &Path) {
+    let Ok(entries) = std::fs::read_dir(base) else {
+        return;
+    };
+    // SAFETY: no memory is involved.
+    let own = unsafe { libc::geteuid() };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_dead = is_name_of_ours(&path)
+            && std::fs::symlink_metadata(&path)
+                .is_ok_and(|about| about.is_dir() && about.uid() == own)
+            && server::is_dead(&path.join("s"));
+        if is_dead {
+            for name in ["s", "ctl", ".ctl"] {
+                let _ = std::fs::remove_file(path.join(name));
+            }
+            let _ = std::fs::remove_dir(&path);
+        }
+    }
+}
+
+fn is_name_of_ours(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix("skinflint-").is_some_and(|number| {
+        number.len() == 16
+            && number
+                .bytes()
+                .all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Listener;
+
+    #[test]
+    fn folders_of_the_dead_go_and_those_of_the_living_stay() {
+        let base = tempfile::tempdir().expect("a folder");
+        let folder = |number: u64| {
+            let path = base.path().join(format!("skinflint-{number:016x}"));
+            std::fs::create_dir(&path).expect("a folder");
+            path
+        };
+        let (dead, alive, begun, filled) = (folder(1), folder(2), folder(3), folder(4));
+        drop(Listener::bind(&dead.join("s")).expect("a socket"));
+        std::fs::write(dead.join("ctl"), b"").expect("a file");
+        let living = Listener::bind(&alive.join("s")).expect("a socket");
+        drop(Listener::bind(&filled.join("s")).expect("a socket"));
+        std::fs::write(filled.join("precious"), b"").expect("a file");
+        let other = base.path().join("skinflint-user");
+        std::fs::create_dir(&other).expect("a folder");
+        drop(Listener::bind(&other.join("s")).expect("a socket"));
+        sweep(base.path());
+        assert!(!dead.exists(), "dead");
+        assert!(alive.join("s").exists(), "alive");
+        assert!(begun.exists(), "no socket yet");
+        assert!(filled.join("precious").exists(), "not ours");
+        assert!(other.join("s").exists(), "another name");
+        drop(living);
+    }
+}

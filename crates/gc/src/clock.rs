@@ -1,0 +1,55 @@
+//! Time for heaps: the machine's, or what a test says.
+//!
+//! ```text
+//!   Clock::real()    wall_ns ─► monotonic time        cpu_ns ─► this thread's processor time
+//!   Clock::by_hand() both ───► one number that stands still until it is moved
+//! ```
+//!
+//! H1  It never goes back.
+//! H2  By hand, everything that follows from time (pauses, thresholds that adapt, how often a full heap is collected) is
+//!     decided by what the program does, the same on an idle machine and on a busy one.
+//!
+//! Not here: what follows (`pace`, `trigger`); slices of counted natives, whose time is the machine's (`cc`).
+
+use std::sync::Arc;
+
+use skinflint_base::sync::{AtomicU64, Ordering};
+use skinflint_base::sys;
+
+/// Where the heaps of a world have their time from. Clones are the same clock. Any thread may move it.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Option<Arc<AtomicU64>>);
+
+impl Clock {
+    /// The machine's clocks: monotonic time for pauses, the thread's processor time for shares.
+    pub fn real() -> Clock {
+        Clock(None)
+    }
+
+    /// One that is moved by [`Clock::advance`]: a trace function or a mutator that moves it says what its work costs.
+    pub fn by_hand() -> Clock {
+        Clock(Some(Arc::default()))
+    }
+
+    /// Moves it by so many nanoseconds, if it is moved by hand. Cost: an atomic addition.
+    pub fn advance(&self, ns: u64) {
+        if let Some(now) = &self.0 {
+            now.fetch_add(ns, Ordering::Relaxed); // ORDER: a number alone
+        }
+    }
+
+    /// Nanoseconds since some moment.
+    pub(crate) fn wall_ns(&self) -> u64 {
+        self.by_hand_ns().unwrap_or_else(sys::monotonic_ns)
+    }
+
+    /// Processor time of this thread.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.by_hand_ns().unwrap_or_else(sys::thread_cpu_ns)
+    }
+
+    fn by_hand_ns(&self) -> Option<u64> {
+        let now = self.0.as_ref()?;
+        Some(now.load(Ordering::Relaxed)) // ORDER: a number alone
+    }
+}

@@ -1,0 +1,144 @@
+//! What the collector is told beside the rings: by the bell, which stays mapped in every child of fork.
+//!
+//! ```text
+//!   child without a descriptor, behind a filter ─ lost ────┐
+//!   execve, posix_spawn … ─ exec, stayed, spawn ───────────┴─► bell ─► collector: who never said hello?
+//! ```
+//!
+//! B1  A notice takes no lock, no memory and no descriptor, and at most two system calls, one of which only asks who
+//!     we are; so it can be left by a child of vfork, and from a signal handler.
+//! B2  A bell without room counts what it missed; nobody waits for room.
+//!
+//! Not here: what is made of it (the collector's `kin`).
+
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::Ordering;
+
+use skinflint_base::ring::{
+    BellPage, NOTICE_EXEC, NOTICE_FREE, NOTICE_LOST, NOTICE_PATH_BYTES, NOTICE_SPAWN,
+    NOTICE_STAYED, NOTICE_WHOLE, NOTICE_WITHOUT_US, NOTICE_WRITTEN, NOTICES, Notice,
+};
+use skinflint_base::sys;
+
+use crate::process;
+
+/// This process, a child of fork, wanted to be recorded and cannot be.
+pub fn lost() {
+    leave(NOTICE_LOST, sys::getpid(), sys::monotonic_ns(), c"");
+}
+
+/// This process is about to become another program, with these variables; null: with its own.
+///
+/// # Safety
+/// The arguments of `execve`.
+pub unsafe fn exec(path: *const c_char, variables: *const *const c_char) -> u32 {
+    if process::bell().is_none() {
+        return 0;
+    }
+    let pid = sys::getpid();
+    // SAFETY: as the caller promises.
+    let (path, without) = unsafe { (text(path), is_without_us(variables)) };
+    leave(NOTICE_EXEC | without, pid, sys::monotonic_ns(), path);
+    pid
+}
+
+/// It did not; `pid` is what [`exec`] gave.
+pub fn stayed(pid: u32) {
+    if pid != 0 {
+        leave(NOTICE_STAYED, pid, sys::monotonic_ns(), c"");
+    }
+}
+
+/// A child was started as another program, not before `time_ns`.
+///
+/// # Safety
+/// The arguments of `posix_spawn`.
+pub unsafe fn spawn(pid: u32, time_ns: u64, path: *const c_char, variables: *const *const c_char) {
+    // SAFETY: as the caller promises.
+    let (path, without) = unsafe { (text(path), is_without_us(variables)) };
+    leave(NOTICE_SPAWN | without, pid, time_ns, path);
+}
+
+unsafe fn text<'a>(path: *const c_char) -> &'a CStr {
+    if path.is_null() {
+        c""
+    } else {
+        // SAFETY: as the callers promise.
+        unsafe { CStr::from_ptr(path) }
+    }
+}
+
+/// Variables that are looked at.
+const MOST_VARIABLES: usize = 1 << 16;
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// [`NOTICE_WITHOUT_US`] if a list of variables does not preload anything.
+unsafe fn is_without_us(variables: *const *const c_char) -> u32 {
+    // SAFETY: as the callers promise: closed by null, each a C string.
+    unsafe {
+        let mut at = if variables.is_null() {
+            environ
+        } else {
+            variables
+        };
+        for _ in 0..MOST_VARIABLES {
+            if at.is_null() || (*at).is_null() {
+                break;
+            }
+            if CStr::from_ptr(*at).to_bytes().starts_with(b"LD_PRELOAD=") {
+                return 0;
+            }
+            at = at.add(1);
+        }
+    }
+    NOTICE_WITHOUT_US
+}
+
+/// Leaves a notice (B1, B2).
+fn leave(kind: u32, pid: u32, time_ns: u64, path: &CStr) {
+    let Some(bell) = process::bell() else { return };
+    // ORDER: Relaxed; a token does not change between a link and the next.
+    let token = process::TOKEN.load(Ordering::Relaxed);
+    let Some(notice) = room(bell) else {
+        bell.missed.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; a counter.
+        return;
+    };
+    // ORDER: Relaxed for all fields; published by `state`.
+    notice.kind.store(kind, Ordering::Relaxed);
+    notice.pid.store(pid, Ordering::Relaxed);
+    notice.token.store(token, Ordering::Relaxed);
+    // ORDER: as above.
+    notice.time_ns.store(time_ns, Ordering::Relaxed);
+    let path = path.to_bytes();
+    let mut rest = &path[..path.len().min(NOTICE_PATH_BYTES)];
+    for word in &notice.path {
+        let (now, later) = rest.split_at(rest.len().min(8));
+        let mut bytes = [0u8; 8];
+        bytes[..now.len()].copy_from_slice(now);
+        word.store(u64::from_le_bytes(bytes), Ordering::Relaxed); // ORDER: as above.
+        rest = later;
+    }
+    // ORDER: Release; pairs with the collector's Acquire: who sees it whole sees its fields.
+    notice.state.store(NOTICE_WHOLE, Ordering::Release);
+    // The collector looks every few milliseconds; a child that ends at once stays a zombie, or in the notice.
+}
+
+fn room(bell: &'static BellPage) -> Option<&'static Notice> {
+    // ORDER: Relaxed; spreads who looks.
+    let first = bell.next.fetch_add(1, Ordering::Relaxed) as usize;
+    (0..NOTICES)
+        .filter_map(|step| bell.notices.get((first + step) % NOTICES))
+        .find(|notice| {
+            // ORDER: Acquire; pairs with the collector's Release, which has read the fields. A lost race needs no order.
+            let claim = notice.state.compare_exchange(
+                NOTICE_FREE,
+                NOTICE_WRITTEN,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            claim.is_ok()
+        })
+}

@@ -1,0 +1,14 @@
+//! What tests take as given: artifacts of this workspace, and what the machine must have.
+//!
+//! ```text
+//!   test ──► artifact::built("skinflint-malloc-so") ──► cargo build, once a process ──► target/PROFILE/libskinflint.so
+//!        └─► need::root("unshare")? ── no ──► one line on stderr and in target/skipped.txt, and the test returns
+//! ```
+//!
+//! E1  `cargo test -p X` needs nothing that another command has built ([`artifact`]).
+//! E2  A test that cannot run here says so in one form, and is counted ([`need`]); it is never silent.
+//!
+//! Only tests depend on this crate. Not here: the tests' own programs, rounds and judges.
+
+pub mod artifact;
+pub mod need;
