@@ -70,6 +70,7 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
     let begun = Instant::now();
     let entries = in_program(pid, &recorder, "skinflint_attach", &session.socket())?;
     let entries = attached(pid, entries)?;
+    session.joined();
     if !args.quiet {
         say!(
             "skinflint: recording {} ({pid}) into {}; {entries} entries lead to the recorder; attached within {:.1} s; \

@@ -165,6 +165,7 @@ fn said(state: State) -> &'static str {
         State::Recording => "recording",
         State::Stopped => "stopped: releases are recorded, acquisitions only counted",
         State::NotBegun => "not begun: `start` begins",
+        State::Attaching => "attaching: not all of its calls are seen yet",
     }
 }
 

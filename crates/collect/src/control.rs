@@ -64,6 +64,8 @@ pub enum State {
     Stopped,
     /// Not yet.
     NotBegun,
+    /// The program ran before, and not all of its modules lead to the recorder yet.
+    Attaching,
 }
 
 /// How a session is.

@@ -70,6 +70,8 @@ struct Meeting {
     stop: AtomicBool,
     /// Somebody said detach.
     leave: AtomicBool,
+    /// The program that is attached to does not lead to the recorder everywhere yet ([`Session::joined`]).
+    joining: AtomicBool,
     /// Nanoseconds since 1970 less monotonic ones, the same for all traces: their times can be compared.
     unix_offset_ns: u64,
 }
@@ -172,6 +174,7 @@ impl Session {
         let (tells, told) = channel();
         let living = Arc::new(AtomicUsize::new(0));
         let meeting = Arc::new(Meeting {
+            joining: AtomicBool::new(options.attached),
             options,
             session: Arc::clone(&session),
             bell: Arc::clone(&bell),
@@ -284,6 +287,12 @@ impl Session {
         self.folder.0.join("s")
     }
 
+    /// The program that was attached to leads to the recorder everywhere now: until this is called, the session
+    /// says that it is attaching.
+    pub fn joined(&self) {
+        self.meeting.joining.store(false, Ordering::Relaxed); // ORDER: Relaxed; a flag.
+    }
+
     /// Whether somebody has said detach.
     pub fn is_to_leave(&self) -> bool {
         self.meeting.leave.load(Ordering::Relaxed) // ORDER: Relaxed; a flag.
@@ -390,7 +399,11 @@ impl Meeting {
         };
         Status {
             collector: std::process::id(),
-            state: self.state(),
+            // ORDER: Relaxed; a flag.
+            state: match self.joining.load(Ordering::Relaxed) {
+                true => State::Attaching,
+                false => self.state(),
+            },
             attached: self.options.attached,
             met: known.processes.len(),
             processes: living.map(process).collect(),

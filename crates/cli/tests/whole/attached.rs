@@ -18,7 +18,7 @@ use crate::tool::{Bench, PATIENCE, Running, program, run_within};
 /// gdb reads the symbols of all libraries, and others test meanwhile.
 const GDB_PATIENCE: Duration = Duration::from_secs(180);
 
-/// `skinflint attach` under way; returns when it records.
+/// `skinflint attach` under way; returns when every call of the program leads to the recorder.
 fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
     let mut command = bench.skinflint(["attach", "-q", "-o", trace]);
     command.args(options).arg(pid);
@@ -26,7 +26,7 @@ fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
     let begun = Instant::now();
     while begun.elapsed() < GDB_PATIENCE {
         let status = bench.tool(["ctl", pid, "status"]);
-        if status.stdout.contains(trace) {
+        if status.stdout.contains(trace) && !status.stdout.contains("attaching") {
             return running;
         }
         std::thread::sleep(Duration::from_millis(50)); // CLOCK: poll step of a bounded wait
