@@ -3,7 +3,7 @@
 
     tests/busy.txt ──► build ──► eight busy loops ──► every entry, N rounds ──► "N of N rounds passed"
 
-python3 tests/busy.py [--rounds 20] [--loops 8] [--package P …] [--selftest]
+python3 tests/busy.py [--rounds 20] [--loops 8] [--jobs 4] [--package P …] [--selftest]
 
 An entry is `PACKAGE TARGET TEST`: TARGET is `lib` or an integration test, TEST a test's name, `*`, or a beginning with
 `*` behind it; `PACKAGE+FEATURE` where the target needs one. `sh COMMAND …` is a command that must end with 0.
@@ -11,11 +11,13 @@ An entry is `PACKAGE TARGET TEST`: TARGET is `lib` or an integration test, TEST 
 L1  The list is true: an entry whose target does not exist or which fits no test is an error before anything runs.
 L2  The loops are this process's children, ended by their numbers at the end, on a failure and on Ctrl-C; should this
     process be killed, the kernel ends them (PR_SET_PDEATHSIG).
+    They are to take the processors from the tests, not from the one that runs them: `--jobs` entries run at a time.
 L3  Every wait has a bound. What an entry said when it failed is kept in target/busy.
 
 Exit status: 0 if all rounds passed, 1 if one did not, 2 if the list is not true or does not build.
 """
 import argparse
+import concurrent.futures
 import ctypes
 import json
 import os
@@ -156,13 +158,13 @@ def passes(what, command, folder, kept):
     return f"{what}: {why}; what it said: {file.name}"
 
 
-def rounds(commands, count, loops, kept=KEPT, say=print):
+def rounds(commands, count, loops, kept=KEPT, say=print, jobs=1):
     """Runs all, so many times, beside loops; how many rounds passed."""
     passed = 0
-    with Loops(loops):
+    with Loops(loops), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for number in range(1, count + 1):
             began = time.monotonic()
-            failures = [why for why in (passes(*command, kept) for command in commands) if why]
+            failures = [why for why in pool.map(lambda command: passes(*command, kept), commands) if why]
             for why in failures:
                 say(f"round {number}: FAILED {why}", flush=True)
             passed += not failures
@@ -175,6 +177,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--loops", type=int, default=8, help="busy loops beside the tests; 0: none, to time the list")
+    parser.add_argument("--jobs", type=int, default=4, help="entries that run side by side")
     parser.add_argument("--package", action="append", help="of the list only this package's tests, built alone")
     parser.add_argument("--selftest", action="store_true")
     asked = parser.parse_args()
@@ -193,8 +196,8 @@ def main():
     except Untrue as untrue:
         print(f"busy: {LIST.relative_to(ROOT)}: {untrue}", file=sys.stderr)
         return 2
-    print(f"busy: {len(commands)} entries, {asked.rounds} rounds beside {asked.loops} busy loops", flush=True)
-    passed = rounds(commands, asked.rounds, asked.loops)
+    print(f"busy: {len(commands)} entries, {asked.jobs} at a time, {asked.rounds} rounds beside {asked.loops} busy loops", flush=True)
+    passed = rounds(commands, asked.rounds, asked.loops, jobs=max(asked.jobs, 1))
     print(f"busy: {passed} of {asked.rounds} rounds passed")
     return 0 if passed == asked.rounds else 1
 
@@ -231,6 +234,12 @@ class Selftest(unittest.TestCase):
         self.assertIn("FAILED p t a::* (2): status 101", said)
         kept = sorted((self.path / "kept").iterdir())
         self.assertEqual([file.read_text() for file in kept], ["two fails\n"] * 2)
+
+    def test_side_by_side_is_no_other_verdict(self):
+        commands = self.commands("p t a::one\np t a::two\nsh true\nsh false\n")
+        said = []
+        self.assertEqual(rounds(commands, 1, 1, self.path / "kept", lambda line, flush: said.append(line), 3), 0)
+        self.assertEqual(sum("FAILED" in line for line in said), 2)
 
     def test_a_failing_command(self):
         self.assertEqual(self.ran("sh false\n")[0], 0)
