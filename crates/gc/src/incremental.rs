@@ -127,3 +127,45 @@ pub enum Progress {
     /// Nothing is left that is known: it may be finished.
     Ready,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn marking_begins_as_early_as_its_slices_need() {
+        let table = Incremental::DEFAULT;
+        // 10 MiB at two nanoseconds a byte are 20.97 ms: 21 slices of a millisecond, 64 KiB taken between two.
+        let (begin, limit) = table.thresholds(64 * MIB, 10 * MIB);
+        assert_eq!((begin, limit), (64 * MIB - 21 * (64 << 10), 80 * MIB));
+        // 60 MiB would need 126 slices, 7.9 MiB: more than half of the 4 that are left.
+        assert_eq!(table.thresholds(64 * MIB, 60 * MIB).0, 62 * MIB);
+        // No room, no way ahead; and a slice of nothing is one of a nanosecond.
+        assert_eq!(table.thresholds(64 * MIB, 65 * MIB).0, 64 * MIB);
+        let endless = Incremental {
+            slice_ns: 0,
+            ..table
+        };
+        let (begin, _) = endless.thresholds(64 * MIB, 1);
+        assert_eq!(begin, 64 * MIB - 2 * (64 << 10));
+    }
+
+    #[test]
+    fn tables_beyond_their_bounds_are_cut_to_them() {
+        let table = |earliest, limit| Incremental {
+            earliest,
+            limit,
+            ..Incremental::DEFAULT
+        };
+        assert_eq!(
+            table(7.0, 0.5).thresholds(64 * MIB, 60 * MIB),
+            (64 * MIB, 64 * MIB)
+        );
+        assert_eq!(
+            table(-1.0, 2.0).thresholds(64 * MIB, 60 * MIB),
+            (60 * MIB, 128 * MIB)
+        );
+    }
+}

@@ -585,4 +585,57 @@ mod tests {
         assert_eq!(triggers.rest(second(121)), Rest::No, "something was taken");
         assert_eq!(triggers.rest(second(141)), Rest::Collect);
     }
+
+    fn in_slices(limit_bytes: usize) -> Triggers {
+        let triggers = Triggers::new(Growth::TENANT);
+        triggers.set_incremental(Some(Incremental::DEFAULT));
+        triggers.set_room(limit_bytes);
+        triggers
+    }
+
+    #[test]
+    fn pages_near_the_limit_begin_at_an_eighth_and_force_at_a_sixteenth() {
+        let due = |taken: usize, held: usize| {
+            let triggers = in_slices(64 * MIB);
+            triggers.used_bytes.set(taken);
+            triggers.held(held);
+            (triggers.begin_due(), triggers.due())
+        };
+        let growth = Some(Reason::Growth);
+        assert_eq!(due(MIB, 56 * MIB), (None, None), "not beyond the eighth");
+        assert_eq!(due(MIB, 56 * MIB + 1), (growth, None));
+        assert_eq!(due(MIB - 1, 56 * MIB + 1), (None, None), "too little taken");
+        assert_eq!(due(MIB, 60 * MIB), (growth, None));
+        assert_eq!(due(MIB, 60 * MIB + 1), (None, growth));
+    }
+
+    #[test]
+    fn a_new_limit_moves_the_thresholds_at_once() {
+        let triggers = Triggers::new(Growth::TENANT);
+        let floor = triggers.threshold_bytes.get();
+        let limit = floor / 2;
+        triggers.set_room(limit);
+        assert_eq!(triggers.threshold_bytes.get(), limit - limit / 8);
+        assert_eq!(triggers.limit_bytes(), limit - limit / 8);
+    }
+
+    #[test]
+    fn client_bytes_begin_at_the_rooms_threshold_and_force_half_way_to_the_limit() {
+        // The threshold of an empty room of 2 MiB is 7/8 of it, half-way from there to the limit 15/16.
+        let due = |client: usize| {
+            let triggers = in_slices(2 * MIB);
+            triggers.client(client as isize);
+            (triggers.begin_due(), triggers.due())
+        };
+        let reason = Some(Reason::ClientBytes);
+        let (threshold, forced) = (2 * MIB / 8 * 7, 2 * MIB / 16 * 15);
+        assert_eq!(due(threshold), (None, None));
+        assert_eq!(due(threshold + 1), (reason, None));
+        assert_eq!(due(forced), (reason, None));
+        assert_eq!(due(forced + 1), (None, reason));
+        let triggers = in_slices(2 * MIB);
+        triggers.used_bytes.set(forced + 1);
+        triggers.client(0);
+        assert_eq!(triggers.due(), None, "nothing was added");
+    }
 }

@@ -235,3 +235,25 @@ fn the_clients_bytes_are_collected_for_before_the_limit() {
         other.enter(|cx| assert!(node(cx, None).is_ok()));
     }
 }
+
+#[test]
+fn a_refusal_says_what_is_held_and_the_clients_bytes_only_where_there_are_some() {
+    let error = |client_bytes, shortage| OutOfMemory {
+        heap: "tab 3".into(),
+        bytes: 64,
+        shortage,
+        held_bytes: 4096,
+        client_bytes,
+    };
+    assert_eq!(
+        error(0, Shortage::Limit).to_string(),
+        "heap \"tab 3\": no room for 64 bytes beside the 4096 held: its limit is reached; collect, or raise it"
+    );
+    assert_eq!(
+        error(1, Shortage::System).to_string(),
+        "heap \"tab 3\": no room for 64 bytes beside the 4096 held and 1 of the client's: the system has no memory to \
+         give"
+    );
+    let size = error(0, Shortage::Size).to_string();
+    assert!(size.ends_with(": no object may be so large"), "{size}");
+}

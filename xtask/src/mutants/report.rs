@@ -221,10 +221,15 @@ mod tests {
         assert!(outcome.table().contains("50.0 % caught"));
     }
 
+    /// An excuse is known by its line's text: it must mean one line alone, and one that is there.
     #[test]
-    fn the_committed_excuses_can_be_read_and_argue() {
+    fn the_committed_excuses_can_be_read_and_argue_about_one_line_each() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for excuse in excuses(include_str!("equivalent.toml")).unwrap() {
             assert!(excuse.reason.len() > 40, "{}: argue", excuse.code);
+            let source = std::fs::read_to_string(root.join(&excuse.file)).unwrap();
+            let lines = source.lines().filter(|line| line.trim() == excuse.code);
+            assert_eq!(lines.count(), 1, "{}: {}", excuse.file, excuse.code);
         }
     }
 }

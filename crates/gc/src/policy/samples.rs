@@ -86,3 +86,29 @@ impl Samples {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_over_their_own_samples() {
+        let mut samples = Samples::default();
+        assert_eq!(samples.sizes().needed, Size::default(), "none yet");
+        let figures = |committed| Figures {
+            committed_bytes: committed,
+            table_bytes: 1,
+            ..Figures::default()
+        };
+        samples.add(&figures(10), 4, false);
+        let none_after = samples.sizes().committed;
+        assert_eq!((none_after.mean, none_after.after), (10.0, 0.0));
+        samples.add(&figures(20), 8, true);
+        samples.add(&figures(60), 0, true);
+        let sizes = samples.sizes();
+        let size = |mean, peak, after| Size { mean, peak, after };
+        assert_eq!(sizes.committed, size(30.0, 60, 40.0));
+        assert_eq!(sizes.with_tables, size(31.0, 61, 41.0));
+        assert_eq!(sizes.needed, size(4.0, 8, 4.0));
+    }
+}

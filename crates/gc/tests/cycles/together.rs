@@ -129,6 +129,28 @@ fn a_cycle_through_both_sides_ends_when_they_are_collected_together() {
 }
 
 #[test]
+fn a_box_that_is_held_twice_and_let_go_once_is_held_still() {
+    let it = Loop::new();
+    let (handle, native) = it.make();
+    drop(native);
+    it.tenants[0].enter(|cx| {
+        let one = handle.open(cx).expect("its own");
+        let again = cx.hold(Cc::clone(&one.native.borrow()[0]));
+        one.native.borrow_mut(cx).push(again);
+        drop(one.native.borrow_mut(cx).pop());
+    });
+    it.together();
+    assert_eq!(it.all(), (2, 2, 0), "held by a handle");
+    drop(handle);
+    it.together();
+    assert_eq!(
+        it.all(),
+        (0, 0, 2),
+        "the cycle is found by the pointer that is left"
+    );
+}
+
+#[test]
 fn whoever_holds_any_part_of_the_cycle_holds_all_of_it() {
     let it = Loop::new();
     let (handle, native) = it.make();
