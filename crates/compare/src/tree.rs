@@ -13,6 +13,8 @@
 //! T3  Only processes of the tree are signalled, by number, while they have not been waited for or were just seen.
 //! T4  A child of `vfork` has its parent's memory until it calls `exec`: it is not counted before (`kcmp` tells).
 //! T5  Anything may vanish between two looks; then there is less to add up.
+//! T6  What ends while the sizes are read leaves its part of shared pages to those that are read after it, so that
+//!     pages would count twice: then all are read again.
 //!
 //! Not here: when to look (run.rs).
 
@@ -149,22 +151,11 @@ impl Tree {
     }
 
     fn held_exactly(&self) -> Held {
-        let mut held = Held::default();
-        for pid in &self.members {
-            if self.unsettled.contains_key(pid) {
-                continue;
-            }
-            let Ok(text) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) else {
-                continue;
-            };
-            // PSS is in whole KiB for each kind; alone, nothing is shared and it is the RSS.
-            let anon = field(&text, "Pss_Anon:").or_else(|| field(&text, "Anonymous:"));
-            let (Some(anon), shared) = (anon, field(&text, "Pss_Shmem:").unwrap_or(0)) else {
-                continue;
-            };
-            let swapped = field(&text, "SwapPss:").unwrap_or(0);
-            held.add(*pid, anon + shared, swapped);
-        }
+        let settled = |pid: &&u32| !self.unsettled.contains_key(*pid);
+        let members: Vec<u32> = self.members.iter().filter(settled).copied().collect();
+        let sizes =
+            |pid| Sizes::parse(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?);
+        let mut held = held_together(&members, sizes, |pid| status(pid).is_some());
         if let [pid] = self.members[..] {
             held.high_water_bytes = status(pid).and_then(|status| status.high_water_bytes);
         }
@@ -227,6 +218,57 @@ impl Tree {
             }
         }
     }
+}
+
+/// A process's own part of what it holds.
+#[derive(Clone, Copy)]
+struct Sizes {
+    rss_bytes: u64,
+    swap_bytes: u64,
+}
+
+impl Sizes {
+    /// Of `smaps_rollup`. PSS is in whole KiB for each kind; alone, nothing is shared and it is the RSS.
+    fn parse(text: &str) -> Option<Sizes> {
+        let anon = field(text, "Pss_Anon:").or_else(|| field(text, "Anonymous:"))?;
+        Some(Sizes {
+            rss_bytes: anon + field(text, "Pss_Shmem:").unwrap_or(0),
+            swap_bytes: field(text, "SwapPss:").unwrap_or(0),
+        })
+    }
+}
+
+/// Looks at a tree that changes meanwhile, at most.
+const MOST_LOOKS: u32 = 4;
+
+/// The sum over members at one moment (T6): the first look during which none of them ended, or the least of
+/// [`MOST_LOOKS`].
+fn held_together(
+    members: &[u32],
+    mut read: impl FnMut(u32) -> Option<Sizes>,
+    mut lives: impl FnMut(u32) -> bool,
+) -> Held {
+    let mut least: Option<Held> = None;
+    for _ in 0..MOST_LOOKS {
+        let mut held = Held::default();
+        let mut counted = Vec::with_capacity(members.len());
+        for pid in members {
+            if let Some(sizes) = read(*pid) {
+                held.add(*pid, sizes.rss_bytes, sizes.swap_bytes);
+                counted.push(*pid);
+            }
+        }
+        // The last one was there when all others had been read.
+        counted.pop();
+        let torn = !counted.into_iter().all(&mut lives);
+        if !torn {
+            return held;
+        }
+        if least.is_none_or(|least| held.rss_bytes < least.rss_bytes) {
+            least = Some(held);
+        }
+    }
+    least.unwrap_or_default()
 }
 
 /// Whether two processes have the same memory, not copies of it; false if the kernel does not tell.
@@ -319,6 +361,47 @@ mod tests {
         let stat = parse_stat("7 (a) b) S 3 1 1 0 -1 4 0 0 0 0 31 11 2 3 20").expect("complete");
         assert_eq!((stat.parent, stat.cpu), (3, Duration::from_millis(470)));
         assert!(parse_stat("7 (a").is_none());
+    }
+
+    /// Three that share 12 KiB and have 1 KiB each; the second ends once some sizes have been read.
+    fn three_of_which_one_ends(after: usize) -> u64 {
+        let reads = std::cell::Cell::new(0);
+        let ended = |reads: usize| reads > after;
+        let read = |pid| {
+            reads.set(reads.get() + 1);
+            let (gone, sharers) = match ended(reads.get()) {
+                true => (pid == 2, 2),
+                false => (false, 3),
+            };
+            (!gone).then_some(Sizes {
+                rss_bytes: (1 << 10) + (12 << 10) / sharers,
+                swap_bytes: 0,
+            })
+        };
+        let lives = |pid| !(pid == 2 && ended(reads.get()));
+        held_together(&[1, 2, 3], read, lives).rss_bytes
+    }
+
+    #[test]
+    fn shared_pages_count_once_though_one_ends_between_two_reads() {
+        assert_eq!(three_of_which_one_ends(9), 15 << 10, "after the look");
+        for after in 0..3 {
+            let held = three_of_which_one_ends(after);
+            assert_eq!(held, 14 << 10, "after {after} reads");
+        }
+    }
+
+    #[test]
+    fn of_looks_that_are_all_torn_the_least_counts() {
+        let sizes = std::cell::RefCell::new(vec![9, 4, 6, 5, 8, 7, 3, 3]);
+        let read = |_| {
+            Some(Sizes {
+                rss_bytes: sizes.borrow_mut().pop()?,
+                swap_bytes: 0,
+            })
+        };
+        // Looks of 3 + 3, 7 + 8, 5 + 6 and 4 + 9.
+        assert_eq!(held_together(&[1, 2], read, |_| false).rss_bytes, 6);
     }
 
     #[test]
