@@ -32,6 +32,7 @@ mod limits;
 #[cfg(test)]
 mod phases_judge;
 pub(crate) mod ranking;
+mod spread;
 pub(crate) mod wording;
 
 /// Every pass, ready to see its first act.
