@@ -408,7 +408,8 @@ pub struct Finding {
     pub now_bytes: u64,
     /// Bytes that the change would give back at the report's instant.
     pub saved_bytes: u64,
-    /// Bytes of allocation that the change would avoid over the run (growth, churn); 0 if none.
+    /// Bytes that the change would not have over the run: copied (growth), allocated (churn and others); 0 if
+    /// none.
     pub saved_cumulative_bytes: u64,
     /// Allocations that the change would avoid over the run.
     pub saved_allocations: u64,
@@ -527,8 +528,13 @@ pub struct Growth {
     /// Of those steps, the ones that changed the usable size: what was given in them. A step within
     /// the same usable size costs the allocator nothing.
     pub anew_usable_bytes: u64,
+    /// Bytes of the blocks that were copied from: those of steps that did not stay in place, and that were not
+    /// moved by the kernel as a mapping.
+    pub copied_bytes: u64,
     /// What doubling from the first size would have allocated.
     pub doubling_bytes: u64,
+    /// What doubling would have copied at most; of each buffer no more than was copied.
+    pub doubling_copied_bytes: u64,
     /// What growth by 1.5 would have allocated.
     pub one_and_a_half_bytes: u64,
 }
