@@ -65,6 +65,8 @@ pub struct Analyzer {
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
+    /// Bytes asked for until the report's instant; `None` until it has come.
+    asked_until: Option<u64>,
     /// Beside the books of the report's instant.
     closed: Option<Closed>,
     falls: Falls,
@@ -131,6 +133,7 @@ impl Analyzer {
             mark_rows,
             mark_levels: Vec::new(),
             at_mark_before: Counts::default(),
+            asked_until: None,
             closed: None,
             falls: Falls::default(),
             after_free: None,
@@ -269,6 +272,7 @@ impl Analyzer {
                 row.requested_bytes = counts.requested_bytes.wrapping_sub(before.requested_bytes);
             }
             Due::At => {
+                self.asked_until = Some(self.ledger.counts().requested_bytes);
                 let cells = self.ledger.cells();
                 self.at_live = Some(cells.counts().map(|count| count.live).collect());
                 let context = Context {
@@ -404,6 +408,7 @@ impl Analyzer {
                 ledger: &self.ledger,
                 mark_levels: &self.mark_levels,
                 closed: self.closed.as_ref(),
+                asked_until: self.asked_until,
             },
         );
         let renamed = frames::compact(&mut report, &self.facts.nodes, symbolizer);

@@ -10,16 +10,19 @@
 //! D2  A saving is never more than what is held now; where nothing shows that memory can be given
 //!     back (a holder, blocks at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
+//! D4  A program in its exit is told nothing of free memory: it gives all back in a moment.
 //!
-//! Not here: what needs acts (the passes), large holders and ranking (`grouping.rs`).
+//! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
+//! (`grouping.rs`).
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use skinflint_trace::Exit;
 
 use crate::analyzer::MarkLevel;
 use crate::books::{Closed, Untouched};
 use crate::facts::{Facts, INHERITED};
 use crate::giveback::GiveBack;
+use crate::grows;
 use crate::ledger::Ledger;
 use crate::model::{Confidence, Finding, FindingKind, Report, Site};
 use crate::passes::wording::{bytes as size, count};
@@ -36,16 +39,50 @@ pub(crate) struct Evidence<'a> {
     pub mark_levels: &'a [MarkLevel],
     /// Beside the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
+    /// Bytes that had been asked for until the report's instant; `None` if it never came.
+    pub asked_until: Option<u64>,
+}
+
+/// What may still be asked for in an exit: buffers of what is written at the end.
+const EXIT_BYTES: u64 = 64 << 10;
+/// An exit takes one of so many parts of the run at most, or this long.
+const EXIT_PART: u64 = 20;
+const EXIT_NS: u64 = 50_000_000;
+
+/// Whether the report's instant lies in the program's exit: it ends by itself soon after, and asks for next to
+/// nothing until then (D4).
+fn is_exiting(report: &Report, evidence: &Evidence<'_>) -> bool {
+    let ended = evidence.facts.ending.as_ref();
+    let by_itself = ended.is_some_and(|ending| matches!(ending.exit, Exit::Exited(_)));
+    let (Some(instant), Some(until)) = (report.instants.get(report.at), evidence.asked_until)
+    else {
+        return false;
+    };
+    let asked = report.totals.requested_bytes.saturating_sub(until);
+    let duration_ns = report.program.duration_ns;
+    let rest_ns = duration_ns.saturating_sub(instant.time_ns);
+    by_itself
+        && asked <= EXIT_BYTES.max(report.totals.requested_bytes / 1000)
+        && rest_ns <= EXIT_NS.max(duration_ns / EXIT_PART)
 }
 
 /// Adds the ledger's findings.
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
     if let Some(closed) = evidence.closed {
-        all.extend(retained(report, evidence.facts, closed.giveback));
+        if !is_exiting(report, evidence) {
+            all.extend(retained(report, evidence.facts, closed.giveback));
+        }
         all.extend(untouched(report, &closed.untouched));
     }
     all.extend(growth_between_marks(report, evidence));
+    let marked: FxHashSet<u32> = all
+        .iter()
+        .chain(&report.findings)
+        .filter(|one| matches!(one.kind, FindingKind::Leak | FindingKind::Zombie))
+        .filter_map(|one| one.node)
+        .collect();
+    all.extend(grows::only_grow(report, evidence.ledger, &marked));
     all.extend(at_exit(report, evidence.facts));
     report.findings.extend(all);
 }

@@ -28,6 +28,7 @@ mod fragments;
 mod frames;
 pub mod giveback;
 mod grouping;
+mod grows;
 pub mod known;
 pub mod ledger;
 pub mod maps;
