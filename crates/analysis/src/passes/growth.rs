@@ -184,7 +184,7 @@ impl GrowthPass {
         hand.current = Link {
             serial: block.serial,
             cell: block.cell,
-            thread: block.thread,
+            thread: block.thread(),
             live: true,
         };
         if hand.chained {
