@@ -301,7 +301,7 @@ fn ages(ledger: &Ledger, end_ns: u64) -> Vec<Option<f64>> {
     let mut sums = vec![(0u128, 0u64); ledger.cells().sites().len()];
     for block in ledger.live_blocks() {
         let site = ledger.cells().site_of(block.cell);
-        sums[site].0 += u128::from((end_ns / 1000).saturating_sub(u64::from(block.born_us)));
+        sums[site].0 += u128::from(block.age_ns(end_ns) / 1000);
         sums[site].1 += 1;
     }
     sums.into_iter()

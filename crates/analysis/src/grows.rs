@@ -16,7 +16,6 @@
 //! Not here: growth between marks (`findings.rs`), rounds (`passes/phases.rs`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use skinflint_trace::ThreadId;
 
 use crate::facts::INHERITED;
 use crate::ledger::Ledger;
@@ -43,7 +42,7 @@ pub(crate) fn only_grow(report: &Report, ledger: &Ledger, told: &FxHashSet<u32>)
     let mut births = vec![[0u64; SLICES]; sites.len()];
     for block in ledger.live_blocks() {
         // A block of nobody's has no birth here.
-        if block.thread != ThreadId(u32::MAX) {
+        if !block.is_inherited() {
             let slice = u64::from(block.serial) * SLICES as u64 / allocations;
             births[ledger.cells().site_of(block.cell)][(slice as usize).min(SLICES - 1)] += 1;
         }

@@ -233,7 +233,7 @@ impl GrowthPass {
         let hand = &mut self.hands[site];
         hand.serial = block.serial;
         hand.cell = block.cell;
-        hand.thread = block.thread;
+        hand.thread = block.thread();
         hand.open = true;
     }
 
@@ -243,7 +243,7 @@ impl GrowthPass {
         let pair = match self.hands.get_mut(context.site as usize) {
             Some(hand) if hand.open => {
                 hand.open = false;
-                hand.serial != block.serial && hand.thread == by && block.thread == by
+                hand.serial != block.serial && hand.thread == by && block.is_of(by)
             }
             _ => false,
         };
