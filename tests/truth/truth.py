@@ -6,7 +6,9 @@
 python3 tests/truth/truth.py [--only TEXT] [--jobs N] [--keep] [--verbose] [--selftest]
 
 T1  A claim is a finding that promises at least a hundredth of resident memory (or, over the run, of what was asked for).
-    It pays if it is of the planted kind and function and the twin saves at least half of it. A control has none to make.
+    It pays if it is of the planted kind and function and the twin saves at least half of it; free memory that the fault
+    has left behind (retained, or pinned by the planted function) pays if the twin's resident memory is smaller by at
+    least half of the claim. A control has none to make.
 T2  A fault is found if a finding of its kind names its function: the innermost frame that only passes on is none.
 T3  Real is the difference of the twins by the report's own moment, in the measure that expect.toml names.
 T4  A prediction holds if it is within 15 % of what is real.
@@ -37,6 +39,8 @@ PRELOAD = {
     "jemalloc": "libjemalloc.so.2",
     "skinflint": str(TOOL.parent / "libskinflint.so"),
 }
+# What a fault of another kind leaves behind.
+CONSEQUENCES = ("retained", "pinned")
 # The bars: share at least, or at most.
 BARS = (
     ("claims that pay", "pay", 0.95),
@@ -141,6 +145,7 @@ def judge(program, planted, mended):
     fault = program["kind"] != "none"
     if fault:
         result["real"] = measure(planted, by) - measure(mended, by)
+    smaller = resident(planted) - resident(mended)
     for finding in planted["findings"]:
         named = function_of(planted, finding)
         planned = fault and finding["kind"] == program["kind"] and named == program.get("function")
@@ -157,6 +162,8 @@ def judge(program, planted, mended):
             own = by if promised(finding, by) else "resident"
             saves = result["real"] if own == by else 0
             pays = planned and saves * 2 >= promised(finding, own)
+            if finding["kind"] in CONSEQUENCES and named in (None, program.get("function")):
+                pays = pays or fault and smaller * 2 >= finding["saved_bytes"]
             result["claims"].append({
                 "title": finding["title"], "function": named, "kind": finding["kind"],
                 "certain": finding["confidence"] == "certain", "pays": pays, "bytes": promised(finding, own),
@@ -364,6 +371,14 @@ class Judging(unittest.TestCase):
         self.assertTrue(result["claims"][0]["pays"])
         result = judge(fault, planted, made_up([], copied=59_000))
         self.assertFalse(result["claims"][0]["pays"])
+
+    def test_what_a_fault_leaves_behind_pays_with_it(self):
+        left = finding(kind="retained", saved=4000, node=None)
+        smaller = made_up([], live=9_000)
+        for resident_bytes, pays in ((17_000, True), (19_000, False)):
+            smaller["instants"][0]["books"]["resident_bytes"] = resident_bytes
+            claims = judge(FAULT, made_up([finding(), left]), smaller)["claims"]
+            self.assertEqual([claim["pays"] for claim in claims], [True, pays])
 
     def test_an_empty_suite_proves_nothing(self):
         self.assertEqual(len(missed(figures([]))), 4)

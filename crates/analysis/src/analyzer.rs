@@ -23,7 +23,7 @@ use crate::ahead::AHEAD;
 use crate::books::{self, Bounds, Closed};
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::falls::Falls;
-use crate::findings::{self, Evidence};
+use crate::findings::{self, Evidence, Until};
 use crate::frames;
 use crate::grouping;
 use crate::ledger::{Counts, Ledger};
@@ -65,8 +65,8 @@ pub struct Analyzer {
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
-    /// Bytes asked for until the report's instant; `None` until it has come.
-    asked_until: Option<u64>,
+    /// What was until the report's instant; `None` until it has come.
+    until: Option<Until>,
     /// Beside the books of the report's instant.
     closed: Option<Closed>,
     falls: Falls,
@@ -133,7 +133,7 @@ impl Analyzer {
             mark_rows,
             mark_levels: Vec::new(),
             at_mark_before: Counts::default(),
-            asked_until: None,
+            until: None,
             closed: None,
             falls: Falls::default(),
             after_free: None,
@@ -272,7 +272,10 @@ impl Analyzer {
                 row.requested_bytes = counts.requested_bytes.wrapping_sub(before.requested_bytes);
             }
             Due::At => {
-                self.asked_until = Some(self.ledger.counts().requested_bytes);
+                self.until = Some(Until {
+                    asked_bytes: self.ledger.counts().requested_bytes,
+                    highest_bytes: self.ledger.heap_peak().live.usable_bytes,
+                });
                 let cells = self.ledger.cells();
                 self.at_live = Some(cells.counts().map(|count| count.live).collect());
                 let context = Context {
@@ -408,7 +411,7 @@ impl Analyzer {
                 ledger: &self.ledger,
                 mark_levels: &self.mark_levels,
                 closed: self.closed.as_ref(),
-                asked_until: self.asked_until,
+                until: self.until,
             },
         );
         let renamed = frames::compact(&mut report, &self.facts.nodes, symbolizer);

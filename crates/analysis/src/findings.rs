@@ -10,7 +10,8 @@
 //! D2  A saving is never more than what is held now; where nothing shows that memory can be given
 //!     back (a holder, blocks at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
-//! D4  A program in its exit is told nothing of free memory: it gives all back in a moment.
+//! D4  A program in its exit is told nothing of free memory: it gives all back in a moment. Where as much as
+//!     is free is asked for again later, no more counts as saved than live memory had fallen.
 //!
 //! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
 //! (`grouping.rs`).
@@ -39,31 +40,45 @@ pub(crate) struct Evidence<'a> {
     pub mark_levels: &'a [MarkLevel],
     /// Beside the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
-    /// Bytes that had been asked for until the report's instant; `None` if it never came.
-    pub asked_until: Option<u64>,
+    /// What had been until the report's instant; `None` if it never came.
+    pub until: Option<Until>,
+}
+
+/// The run up to the report's instant.
+#[derive(Clone, Copy)]
+pub(crate) struct Until {
+    /// Bytes asked for.
+    pub asked_bytes: u64,
+    /// The largest live heap, usable bytes.
+    pub highest_bytes: u64,
 }
 
 /// What may still be asked for in an exit: buffers of what is written at the end.
 const EXIT_BYTES: u64 = 64 << 10;
-/// An exit takes one of so many parts of the run at most, or this long.
-const EXIT_PART: u64 = 20;
-const EXIT_NS: u64 = 50_000_000;
+/// An exit takes at most as long as what came before, and no longer than this; of the shortest runs, no longer
+/// than the other.
+const EXIT_NS: u64 = 10_000_000_000;
+const SHORT_EXIT_NS: u64 = 50_000_000;
 
 /// Whether the report's instant lies in the program's exit: it ends by itself soon after, and asks for next to
 /// nothing until then (D4).
 fn is_exiting(report: &Report, evidence: &Evidence<'_>) -> bool {
     let ended = evidence.facts.ending.as_ref();
     let by_itself = ended.is_some_and(|ending| matches!(ending.exit, Exit::Exited(_)));
-    let (Some(instant), Some(until)) = (report.instants.get(report.at), evidence.asked_until)
-    else {
+    let (Some(instant), Some(_)) = (report.instants.get(report.at), evidence.until) else {
         return false;
     };
-    let asked = report.totals.requested_bytes.saturating_sub(until);
     let duration_ns = report.program.duration_ns;
     let rest_ns = duration_ns.saturating_sub(instant.time_ns);
     by_itself
-        && asked <= EXIT_BYTES.max(report.totals.requested_bytes / 1000)
-        && rest_ns <= EXIT_NS.max(duration_ns / EXIT_PART)
+        && asked_later(report, evidence) <= EXIT_BYTES.max(report.totals.requested_bytes / 1000)
+        && (rest_ns <= SHORT_EXIT_NS || (rest_ns <= EXIT_NS && rest_ns <= duration_ns / 2))
+}
+
+/// Bytes that are asked for after the report's instant.
+fn asked_later(report: &Report, evidence: &Evidence<'_>) -> u64 {
+    let until = evidence.until.map_or(u64::MAX, |until| until.asked_bytes);
+    report.totals.requested_bytes.saturating_sub(until)
 }
 
 /// Adds the ledger's findings.
@@ -71,7 +86,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
     if let Some(closed) = evidence.closed {
         if !is_exiting(report, evidence) {
-            all.extend(retained(report, evidence.facts, closed.giveback));
+            all.extend(retained(report, evidence, closed.giveback));
         }
         all.extend(untouched(report, &closed.untouched));
     }
@@ -88,7 +103,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
 }
 
 /// Free memory that the allocator keeps, by what would bring it back.
-fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> {
+fn retained(report: &Report, evidence: &Evidence<'_>, giveback: GiveBack) -> Vec<Finding> {
     let Some(instant) = report.instants.get(report.at) else {
         return Vec::new();
     };
@@ -102,7 +117,7 @@ fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> 
     if free < least {
         return Vec::new();
     }
-    let allocator = facts.process.allocator.as_str();
+    let allocator = evidence.facts.process.allocator.as_str();
     let heap: u64 = ["live", "slop", "allocator-free", "allocator-metadata"]
         .iter()
         .filter_map(|id| row(id))
@@ -151,11 +166,18 @@ fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> 
     let mut found = Vec::new();
     if giveback.whole_bytes >= least {
         let title = "Free pages that the allocator keeps, without a live byte on them";
-        found.push(process(
-            title,
-            giveback.whole_bytes,
-            give_back_advice(allocator),
-        ));
+        let mut whole = process(title, giveback.whole_bytes, give_back_advice(allocator));
+        // D4.
+        if asked_later(report, evidence) >= giveback.whole_bytes {
+            let highest = evidence.until.map_or(u64::MAX, |until| until.highest_bytes);
+            let fallen = highest.saturating_sub(instant.live_usable_bytes);
+            whole.saved_bytes = whole.saved_bytes.min(fallen);
+        }
+        // What malloc_trim gives back is known to the page, where nothing moved while pages were read.
+        if allocator.starts_with("glibc") && books.skew_ns == 0 {
+            whole.confidence = Confidence::Certain;
+        }
+        found.push(whole);
     }
     if giveback.tops_bytes >= least {
         let title = "Free ends of threads' arenas, which malloc_trim does not give back";

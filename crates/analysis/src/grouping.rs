@@ -139,7 +139,7 @@ fn is_out_of_reach(report: &Report, naming: &Naming, finding: &Finding) -> bool 
                 .and_then(|node| inner_frames(report, naming, node).last());
             named.is_some_and(|frame| SYSTEM.iter().any(|of| frame.module.starts_with(of)))
         }
-        FindingKind::Growth if finding.saved_bytes > 0 => {
+        FindingKind::Growth if finding.now_bytes > 0 => {
             known_at(report, naming, finding.node).is_some()
         }
         _ => false,
@@ -176,7 +176,7 @@ fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Findin
         let title = match finding.kind {
             kind if title_is_cause(kind) => finding.title.clone(),
             // Steps that are too small are one cause, room that was left another.
-            FindingKind::Growth => (finding.saved_bytes > 0).to_string(),
+            FindingKind::Growth => (finding.now_bytes > 0).to_string(),
             _ => String::new(),
         };
         match at.entry((format!("{:?}", finding.kind), function, title)) {

@@ -1,4 +1,5 @@
 // Planted: vectors of FROM to TO elements, filled by push_back without reserve, and kept. Mended: reserved.
+#include "skinflint.h"
 #include <vector>
 static std::vector<std::vector<double>> all;
 
@@ -21,5 +22,6 @@ int main()
         seed = seed * 1664525 + 1013904223;
         all.push_back(samples(FROM + (seed >> 10) % (TO - FROM)));
     }
+    skinflint_mark("full");
     return 0;
 }

@@ -20,7 +20,8 @@
 //! G5  Saved is what was copied less what doubling could copy at most, buffer by buffer. That doubling
 //!     holds more than what is needed is said beside it.
 //! G6  A buffer that grew by a factor was full one step before: of its last block half of what came then is
-//!     unused on average. Where a stack has many such buffers at rest, that is what reserving would save.
+//!     unused on average. Where a stack has many such buffers at rest, of several sizes, that is what reserving
+//!     would save; where all have one size, they may all be full, and only the bound is told.
 //!
 //! Idea: Nethercote, "Please grow your buffers exponentially".
 //! Not here: the shape of a chain (growth_shape.rs); runtimes whose growth is their own (grouping.rs).
@@ -49,6 +50,8 @@ const GROWING: u32 = 8;
 /// Buffers at rest from which on their unused ends are averages (G6), and how much these must hold.
 const MIN_RESTING: u64 = 16;
 const MIN_UNUSED_BYTES: u64 = 64 << 10;
+/// Buffers are of several sizes if one of so many is not of the most frequent one (G6).
+const VARIED: u64 = 8;
 /// Beyond this the end of a block that was never written has no pages (G6).
 const LARGE_BYTES: u64 = 128 << 10;
 
@@ -97,6 +100,8 @@ struct Resting {
     held: u64,
     unused_at_most: u64,
     steps: u64,
+    /// Blocks of the most frequent size.
+    alike: u64,
     /// What doubling would hold more than what is asked for, of chains of any shape.
     doubled_more: u64,
 }
@@ -314,6 +319,7 @@ impl Pass for GrowthPass {
     }
 
     fn at_instant(&mut self, _context: &Context<'_>) {
+        let mut alike: FxHashMap<(u32, u64), u64> = FxHashMap::default();
         for linked in self.chains.values() {
             let resting = self.resting.entry(linked.site).or_default();
             let chain = &linked.chain;
@@ -324,6 +330,9 @@ impl Pass for GrowthPass {
                 resting.held += chain.last;
                 resting.unused_at_most += unused;
                 resting.steps += u64::from(chain.steps);
+                let same = alike.entry((linked.site, chain.last)).or_default();
+                *same += 1;
+                resting.alike = resting.alike.max(*same);
             }
         }
         self.frozen = true;
@@ -444,10 +453,16 @@ fn finding(row: &Growth, sum: &Sum, doubled_more: u64, cpu_ns: u64) -> Option<Fi
 
 /// Buffers at rest whose last step left room (G6).
 fn reserve(node: u32, resting: &Resting) -> Option<Finding> {
-    let saved = resting.unused_at_most / 2;
-    if resting.blocks < MIN_RESTING || saved < MIN_UNUSED_BYTES {
+    let half = resting.unused_at_most / 2;
+    if resting.blocks < MIN_RESTING || half < MIN_UNUSED_BYTES {
         return None;
     }
+    let varied = resting.alike * VARIED <= resting.blocks * (VARIED - 1);
+    let saved = if varied { half } else { 0 };
+    let fill = match varied {
+        true => "half of that, as their sizes differ and any fill is as likely",
+        false => "all are of one size, so they may be filled alike, and full",
+    };
     Some(Finding {
         kind: FindingKind::Growth,
         title: format!(
@@ -457,7 +472,7 @@ fn reserve(node: u32, resting: &Resting) -> Option<Finding> {
             bytes(resting.held),
         ),
         what: format!(
-            "{} of this stack live at the instant with {}, each come to by steps of a factor ({} in all). The last step was taken when the block before was full, so up to {} of it may be unused: half of that, if any fill is as likely.",
+            "{} of this stack live at the instant with {}, each come to by steps of a factor ({} in all). The last step was taken when the block before was full, so up to {} of it may be unused: {fill}.",
             count(resting.blocks, "buffer"),
             bytes(resting.held),
             count(resting.steps, "step"),

@@ -560,6 +560,7 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Confidence;
     use crate::passes::driver::{Driver, glibc, marks};
 
     fn driver(names: &[&str]) -> Driver {

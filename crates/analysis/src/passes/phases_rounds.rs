@@ -80,7 +80,10 @@ impl Rounds {
 
     /// R2.
     fn is_bounded(&self, sum: &Sum) -> bool {
-        self.ended < 2 || sum.left[0] * 2 < sum.left[1] || sum.made[1] * 4 < sum.made[0]
+        let [made, left] = [sum.made, sum.left];
+        // Of the first half a smaller share lives than of the second: the oldest go first.
+        let oldest_go = left[0] * made[1] * 4 <= left[1] * made[0] * 3;
+        self.ended < 2 || oldest_go || made[1] * 4 < made[0]
     }
 }
 
