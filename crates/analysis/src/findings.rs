@@ -10,6 +10,8 @@
 //! D2  A saving is never more than what is held now; where nothing shows that memory can be given
 //!     back (a holder, blocks at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
+//! D4  Free memory is free as far as the recording goes: where blocks may live that no event told of
+//!     (`missing.rs` M2), nothing is promised.
 //!
 //! Not here: what needs acts (the passes), large holders and ranking (`grouping.rs`).
 
@@ -21,8 +23,10 @@ use crate::books::{Closed, Untouched};
 use crate::facts::{Facts, INHERITED};
 use crate::giveback::GiveBack;
 use crate::ledger::Ledger;
-use crate::model::{Confidence, Finding, FindingKind, Report, Site};
+use crate::missing::Missing;
+use crate::model::{Confidence, Finding, FindingKind, Instant, Report, Site};
 use crate::passes::wording::{bytes as size, count};
+use crate::waste::Wasteful;
 
 /// Below this a finding is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
@@ -36,25 +40,58 @@ pub(crate) struct Evidence<'a> {
     pub mark_levels: &'a [MarkLevel],
     /// Beside the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
+    /// Whether the report's instant lies in the program's exit: what is free then goes anyway.
+    pub at_in_exit: bool,
+    /// The moment at which most is kept, if it is another one and not in the exit.
+    pub wasteful: Option<&'a Wasteful>,
+    /// What is missing so that free memory may be in use.
+    pub doubt: Option<&'a Missing>,
 }
 
 /// Adds the ledger's findings.
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
     if let Some(closed) = evidence.closed {
-        all.extend(retained(report, evidence.facts, closed.giveback));
+        if let Some(instant) = report.instants.get(report.at)
+            && !evidence.at_in_exit
+        {
+            all.extend(retained(instant, evidence.facts, closed.giveback));
+        }
         all.extend(untouched(report, &closed.untouched));
+    }
+    // What the allocator keeps when most was freed says more than what it keeps when it is fullest.
+    let kept = |found: &[Finding]| {
+        let of = found.iter().filter(|one| one.kind == FindingKind::Retained);
+        of.map(|one| one.now_bytes).max().unwrap_or(0)
+    };
+    if let Some(most) = evidence.wasteful {
+        let then = retained(&most.instant, evidence.facts, most.giveback);
+        if kept(&then) > kept(&all) {
+            all.retain(|one| one.kind != FindingKind::Retained);
+            all.extend(then);
+        }
+    }
+    if let Some(doubt) = evidence.doubt {
+        let retained = all
+            .iter_mut()
+            .filter(|one| one.kind == FindingKind::Retained);
+        retained.for_each(|one| doubtful(one, doubt));
     }
     all.extend(growth_between_marks(report, evidence));
     all.extend(at_exit(report, evidence.facts));
     report.findings.extend(all);
 }
 
+/// Takes the promise out of a finding on free memory that may be in use (D4).
+fn doubtful(finding: &mut Finding, doubt: &Missing) {
+    finding.confidence = Confidence::Possible;
+    finding.saved_bytes = 0;
+    finding.what +=
+        &format!(" Some of it may be in use, as the recording is not complete. {doubt}");
+}
+
 /// Free memory that the allocator keeps, by what would bring it back.
-fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> {
-    let Some(instant) = report.instants.get(report.at) else {
-        return Vec::new();
-    };
+fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack) -> Vec<Finding> {
     let Some(books) = &instant.books else {
         return Vec::new();
     };
@@ -72,10 +109,11 @@ fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> 
         .map(|row| row.bytes)
         .sum();
     let mut what = format!(
-        "At {} the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
+        "At {} ({:.3} s) the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
          the {} resident in heap mappings: {} on pages without a live byte, {} on pages that also \
          hold live blocks",
         instant.label,
+        instant.time_ns as f64 / 1e9,
         if allocator.is_empty() {
             "unknown"
         } else {
