@@ -10,8 +10,10 @@
 //! D2  A saving is never more than what is held now; where nothing shows that memory can be given
 //!     back (a holder, blocks at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
-//! D4  A program in its exit is told nothing of free memory: it gives all back in a moment. Where as much as
-//!     is free is asked for again later, no more counts as saved than live memory had fallen.
+//! D4  Free memory is free as far as the recording goes: where blocks may live that no event told of
+//!     (`missing.rs` M2), nothing is promised.
+//! D5  Where as much as is free is asked for again later, no more of it counts as saved than live memory had
+//!     fallen: the pages of a heap that goes on growing are its own next ones.
 //!
 //! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
 //! (`grouping.rs`).
@@ -25,8 +27,10 @@ use crate::facts::{Facts, INHERITED};
 use crate::giveback::GiveBack;
 use crate::grows;
 use crate::ledger::Ledger;
-use crate::model::{Confidence, Finding, FindingKind, Report, Site};
+use crate::missing::Missing;
+use crate::model::{Confidence, Finding, FindingKind, Instant, Report, Site};
 use crate::passes::wording::{bytes as size, count};
+use crate::waste::Wasteful;
 
 /// Below this a finding is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
@@ -40,55 +44,63 @@ pub(crate) struct Evidence<'a> {
     pub mark_levels: &'a [MarkLevel],
     /// Beside the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
-    /// What had been until the report's instant; `None` if it never came.
-    pub until: Option<Until>,
+    /// Whether the report's instant lies in the program's exit: what is free then goes anyway.
+    pub at_in_exit: bool,
+    /// The moment at which most is kept, if it is another one and not in the exit.
+    pub wasteful: Option<&'a Wasteful>,
+    /// What is missing so that free memory may be in use.
+    pub doubt: Option<&'a Missing>,
+    /// What lies on both sides of the report's instant.
+    pub around: Around,
 }
 
-/// The run up to the report's instant.
+/// The run before a moment and after it.
 #[derive(Clone, Copy)]
-pub(crate) struct Until {
-    /// Bytes asked for.
-    pub asked_bytes: u64,
-    /// The largest live heap, usable bytes.
+pub(crate) struct Around {
+    /// The largest live heap before it, usable bytes.
     pub highest_bytes: u64,
-}
-
-/// What may still be asked for in an exit: buffers of what is written at the end.
-const EXIT_BYTES: u64 = 64 << 10;
-/// An exit takes at most as long as what came before, and no longer than this; of the shortest runs, no longer
-/// than the other.
-const EXIT_NS: u64 = 10_000_000_000;
-const SHORT_EXIT_NS: u64 = 50_000_000;
-
-/// Whether the report's instant lies in the program's exit: it ends by itself soon after, and asks for next to
-/// nothing until then (D4).
-fn is_exiting(report: &Report, evidence: &Evidence<'_>) -> bool {
-    let ended = evidence.facts.ending.as_ref();
-    let by_itself = ended.is_some_and(|ending| matches!(ending.exit, Exit::Exited(_)));
-    let (Some(instant), Some(_)) = (report.instants.get(report.at), evidence.until) else {
-        return false;
-    };
-    let duration_ns = report.program.duration_ns;
-    let rest_ns = duration_ns.saturating_sub(instant.time_ns);
-    by_itself
-        && asked_later(report, evidence) <= EXIT_BYTES.max(report.totals.requested_bytes / 1000)
-        && (rest_ns <= SHORT_EXIT_NS || (rest_ns <= EXIT_NS && rest_ns <= duration_ns / 2))
-}
-
-/// Bytes that are asked for after the report's instant.
-fn asked_later(report: &Report, evidence: &Evidence<'_>) -> u64 {
-    let until = evidence.until.map_or(u64::MAX, |until| until.asked_bytes);
-    report.totals.requested_bytes.saturating_sub(until)
+    /// Bytes asked for after it.
+    pub asked_later_bytes: u64,
 }
 
 /// Adds the ledger's findings.
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
     if let Some(closed) = evidence.closed {
-        if !is_exiting(report, evidence) {
-            all.extend(retained(report, evidence, closed.giveback));
+        if let Some(instant) = report.instants.get(report.at)
+            && !evidence.at_in_exit
+        {
+            all.extend(retained(
+                instant,
+                evidence.facts,
+                closed.giveback,
+                evidence.around,
+            ));
         }
         all.extend(untouched(report, &closed.untouched));
+    }
+    // What the allocator keeps when most was freed says more than what it keeps when it is fullest.
+    let kept = |found: &[Finding]| {
+        let of = found.iter().filter(|one| one.kind == FindingKind::Retained);
+        of.map(|one| one.now_bytes).max().unwrap_or(0)
+    };
+    if let Some(most) = evidence.wasteful {
+        let asked = evidence.ledger.counts().requested_bytes;
+        let around = Around {
+            highest_bytes: most.highest_bytes,
+            asked_later_bytes: asked.saturating_sub(most.requested_bytes),
+        };
+        let then = retained(&most.instant, evidence.facts, most.giveback, around);
+        if kept(&then) > kept(&all) {
+            all.retain(|one| one.kind != FindingKind::Retained);
+            all.extend(then);
+        }
+    }
+    if let Some(doubt) = evidence.doubt {
+        let retained = all
+            .iter_mut()
+            .filter(|one| one.kind == FindingKind::Retained);
+        retained.for_each(|one| doubtful(one, doubt));
     }
     all.extend(growth_between_marks(report, evidence));
     let marked: FxHashSet<u32> = all
@@ -102,11 +114,16 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     report.findings.extend(all);
 }
 
+/// Takes the promise out of a finding on free memory that may be in use (D4).
+fn doubtful(finding: &mut Finding, doubt: &Missing) {
+    finding.confidence = Confidence::Possible;
+    finding.saved_bytes = 0;
+    finding.what +=
+        &format!(" Some of it may be in use, as the recording is not complete. {doubt}");
+}
+
 /// Free memory that the allocator keeps, by what would bring it back.
-fn retained(report: &Report, evidence: &Evidence<'_>, giveback: GiveBack) -> Vec<Finding> {
-    let Some(instant) = report.instants.get(report.at) else {
-        return Vec::new();
-    };
+fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around) -> Vec<Finding> {
     let Some(books) = &instant.books else {
         return Vec::new();
     };
@@ -117,17 +134,18 @@ fn retained(report: &Report, evidence: &Evidence<'_>, giveback: GiveBack) -> Vec
     if free < least {
         return Vec::new();
     }
-    let allocator = evidence.facts.process.allocator.as_str();
+    let allocator = facts.process.allocator.as_str();
     let heap: u64 = ["live", "slop", "allocator-free", "allocator-metadata"]
         .iter()
         .filter_map(|id| row(id))
         .map(|row| row.bytes)
         .sum();
     let mut what = format!(
-        "At {} the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
+        "At {} ({:.3} s) the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
          the {} resident in heap mappings: {} on pages without a live byte, {} on pages that also \
          hold live blocks",
         instant.label,
+        instant.time_ns as f64 / 1e9,
         if allocator.is_empty() {
             "unknown"
         } else {
@@ -167,10 +185,11 @@ fn retained(report: &Report, evidence: &Evidence<'_>, giveback: GiveBack) -> Vec
     if giveback.whole_bytes >= least {
         let title = "Free pages that the allocator keeps, without a live byte on them";
         let mut whole = process(title, giveback.whole_bytes, give_back_advice(allocator));
-        // D4.
-        if asked_later(report, evidence) >= giveback.whole_bytes {
-            let highest = evidence.until.map_or(u64::MAX, |until| until.highest_bytes);
-            let fallen = highest.saturating_sub(instant.live_usable_bytes);
+        // D5.
+        if around.asked_later_bytes >= giveback.whole_bytes {
+            let fallen = around
+                .highest_bytes
+                .saturating_sub(instant.live_usable_bytes);
             whole.saved_bytes = whole.saved_bytes.min(fallen);
         }
         // What malloc_trim gives back is known to the page, where nothing moved while pages were read.

@@ -32,15 +32,18 @@ mod grows;
 pub mod known;
 pub mod ledger;
 pub mod maps;
+pub mod missing;
 pub mod model;
 mod notes;
 pub mod pass;
 pub mod passes;
+pub mod peak;
 pub mod plumbing;
 pub mod processes;
 pub mod qualified;
 mod schedule;
 mod timeline;
+mod waste;
 pub mod whatif;
 mod windows;
 
