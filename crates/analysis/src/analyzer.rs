@@ -23,10 +23,11 @@ use crate::ahead::AHEAD;
 use crate::books::{self, Bounds, Closed};
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::falls::Falls;
-use crate::findings::{self, Evidence};
+use crate::findings::{self, Around, Evidence};
 use crate::frames;
 use crate::grouping;
 use crate::ledger::{Counts, Ledger};
+use crate::missing::{self, Missing};
 use crate::model::{
     Completeness, Instant, InstantKind, MarkRow, Program, Report, SCHEMA, Site, SizeRow, ThreadRow,
     Totals,
@@ -36,6 +37,7 @@ use crate::pass::{CellBlocks, Context, NO_KEY, Pass};
 use crate::passes;
 use crate::schedule::{Due, Plan};
 use crate::timeline::thin_rss;
+use crate::waste::{self, Waste, Wasteful};
 use crate::windows::Recorder;
 
 /// Live bytes given, by site, at a mark.
@@ -70,6 +72,12 @@ pub struct Analyzer {
     falls: Falls,
     /// The moment after the largest fall so far.
     after_free: Option<Instant>,
+    waste: Waste,
+    /// The moment at which most is kept so far.
+    wasteful: Option<Wasteful>,
+    /// Bytes asked for until the report's instant, and the largest live heap by then.
+    requested_at: u64,
+    highest_at: u64,
     /// The snapshot that was looked at last, and the instant whose books it closed.
     closed_last: Option<(usize, usize)>,
     /// Figures for windows, where they are wanted; begins with the first event of our own.
@@ -134,6 +142,10 @@ impl Analyzer {
             closed: None,
             falls: Falls::default(),
             after_free: None,
+            waste: Waste::default(),
+            wasteful: None,
+            requested_at: 0,
+            highest_at: 0,
             closed_last: None,
         })
     }
@@ -150,6 +162,11 @@ impl Analyzer {
         self.facts.damage.push(what);
     }
 
+    /// Notes something that whoever opened the trace did not find.
+    pub fn missing(&mut self, what: Missing) {
+        self.facts.missing.push(what);
+    }
+
     /// Takes an event of the parent, in order, for a process that was forked (N1). Events from the
     /// fork on, and those of a parent that is none, are ignored.
     pub fn inherit(&mut self, event: &Event) {
@@ -160,6 +177,17 @@ impl Analyzer {
         if before_fork {
             self.ledger.inherit(event);
         }
+    }
+
+    /// Takes an event of any process that this one is a copy of, the oldest first, as [`Analyzer::inherit`] but
+    /// for the cut at the fork: that is the caller's, and [`Analyzer::inherit_fork`] comes after each of them.
+    pub fn inherit_of_any(&mut self, event: &Event) {
+        self.ledger.inherit(event);
+    }
+
+    /// The process whose events were inherited forked.
+    pub fn inherit_fork(&mut self) {
+        self.ledger.inherit_fork();
     }
 
     /// Takes an event, in ticket order (N4).
@@ -255,8 +283,13 @@ impl Analyzer {
                 }
             }
             Due::Look(snapshot) => {
-                if self.falls.see(&self.ledger) {
+                // With --at after-free the largest fall is the report's own instant.
+                if self.options.at != Some(At::AfterFree) && self.falls.see(&self.ledger) {
                     self.look(snapshot);
+                }
+                let seen = &self.facts.snapshots[snapshot];
+                if self.waste.see(seen, &self.ledger) {
+                    self.look_kept(snapshot);
                 }
             }
             Due::MarkRow(mark) => {
@@ -269,6 +302,8 @@ impl Analyzer {
                 row.requested_bytes = counts.requested_bytes.wrapping_sub(before.requested_bytes);
             }
             Due::At => {
+                self.requested_at = self.ledger.counts().requested_bytes;
+                self.highest_at = self.ledger.heap_peak().live.usable_bytes;
                 let cells = self.ledger.cells();
                 self.at_live = Some(cells.counts().map(|count| count.live).collect());
                 let context = Context {
@@ -339,6 +374,35 @@ impl Analyzer {
         self.after_free = Some(instant);
     }
 
+    /// More is kept at this snapshot than at any before it.
+    #[cold]
+    fn look_kept(&mut self, snapshot: usize) {
+        let seen = &self.facts.snapshots[snapshot];
+        let mut instant = Instant {
+            label: "most-kept".into(),
+            kind: InstantKind::MostKept,
+            time_ns: seen.time_ns,
+            ticket: seen.ticket,
+            ..Instant::default()
+        };
+        levels(&mut instant, &self.ledger);
+        let closed = self.close(&mut instant, snapshot, false);
+        self.wasteful = Some(Wasteful {
+            instant,
+            giveback: closed.giveback,
+            requested_bytes: self.ledger.counts().requested_bytes,
+            highest_bytes: self.ledger.heap_peak().live.usable_bytes,
+        });
+    }
+
+    /// Whether a moment lies in the program's exit.
+    fn is_in_exit(&self, requested_bytes: u64, time_ns: u64, end_ns: u64) -> bool {
+        let all = self.ledger.counts().requested_bytes;
+        let later = all.saturating_sub(requested_bytes);
+        let peak = self.ledger.heap_peak().live.usable_bytes;
+        waste::is_in_exit(&self.facts, later, peak, time_ns, end_ns)
+    }
+
     fn level(&mut self, index: usize) {
         if let Some(windows) = &mut self.windows {
             let time_ns = self.plan.instants[index].time_ns;
@@ -384,6 +448,15 @@ impl Analyzer {
             self.reach(due);
         }
         self.plan.instants.extend(self.after_free.take());
+        let own = &self.plan.instants[self.plan.at];
+        let (at_ticket, at_ns) = (own.ticket, own.time_ns);
+        let wasteful = self.wasteful.take();
+        let mut wasteful = wasteful.filter(|one| one.instant.ticket != at_ticket);
+        if let Some(one) = &wasteful {
+            self.plan.instants.push(one.instant.clone());
+        }
+        let at_in_exit = self.is_in_exit(self.requested_at, at_ns, end_ns);
+        wasteful.take_if(|one| self.is_in_exit(one.requested_bytes, one.instant.time_ns, end_ns));
         let mut report = self.fill(end_ns);
         let blocks = self.cell_blocks();
         let context = Context {
@@ -397,6 +470,7 @@ impl Analyzer {
         for pass in std::mem::take(&mut self.passes) {
             pass.finish(&context, &mut report);
         }
+        let missing = self.not_there();
         findings::add(
             &mut report,
             &Evidence {
@@ -404,6 +478,13 @@ impl Analyzer {
                 ledger: &self.ledger,
                 mark_levels: &self.mark_levels,
                 closed: self.closed.as_ref(),
+                at_in_exit,
+                wasteful: wasteful.as_ref(),
+                doubt: missing.iter().find(|one| one.hides_live_blocks()),
+                around: Around {
+                    highest_bytes: self.highest_at,
+                    asked_later_bytes: self.ledger.counts().requested_bytes - self.requested_at,
+                },
             },
         );
         let renamed = frames::compact(&mut report, &self.facts.nodes, symbolizer);
@@ -646,11 +727,18 @@ impl Analyzer {
         }
     }
 
+    fn not_there(&self) -> Vec<Missing> {
+        let counts = self.ledger.counts();
+        let known = self.facts.known(counts.events);
+        missing::missing(&known, &counts, self.ledger.parked_blocks())
+    }
+
     fn completeness(&self) -> Completeness {
         let counts = self.ledger.counts();
-        let mut all = notes::missing(&self.facts, &counts, self.ledger.parked_blocks());
+        let known = self.facts.known(counts.events);
+        let mut all: Vec<String> = self.not_there().iter().map(ToString::to_string).collect();
         let complete = all.is_empty();
-        all.extend(notes::odd(&self.facts));
+        all.extend(notes::odd(&self.facts, &known));
         all.extend(self.plan.notes.iter().cloned());
         if self.options.at == Some(At::HeapPeak) && self.options.heap_peak_ticket.is_none() {
             all.push(
@@ -667,6 +755,7 @@ impl Analyzer {
                 .ending
                 .as_ref()
                 .map_or(0, |ending| ending.lost_events),
+            unread_events: known.unread(),
             truncated_stacks: self
                 .facts
                 .ending

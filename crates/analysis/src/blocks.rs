@@ -19,14 +19,12 @@ use skinflint_trace::ThreadId;
 
 use crate::pass::{Block, CellId};
 
-const EMPTY: Block = Block {
-    addr: 0,
-    cell: CellId(0),
-    thread: ThreadId(0),
-    born_us: 0,
-    serial: 0,
-};
 const FIRST_CAPACITY: usize = 1024;
+
+#[inline]
+fn empty() -> Block {
+    Block::new(0, CellId(0), ThreadId(0), 0, 0)
+}
 
 /// Live blocks by address.
 #[derive(Clone, Debug)]
@@ -46,7 +44,7 @@ impl Default for BlockMap {
 impl BlockMap {
     fn with_capacity(capacity: usize) -> BlockMap {
         BlockMap {
-            slots: vec![EMPTY; capacity],
+            slots: vec![empty(); capacity],
             len: 0,
             full: capacity / 5 * 3,
         }
@@ -195,7 +193,7 @@ impl BlockMap {
                 gap = slot;
             }
         }
-        self.slots[gap] = EMPTY;
+        self.slots[gap] = empty();
     }
 
     #[cold]
@@ -231,11 +229,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn block(addr: u64, serial: u32) -> Block {
-        Block {
-            addr,
-            serial,
-            ..EMPTY
-        }
+        Block::new(addr, CellId(0), ThreadId(0), 0, serial)
     }
 
     #[test]

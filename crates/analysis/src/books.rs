@@ -14,6 +14,8 @@
 //!     excess is taken from its remainder, then slop, then headers, then live bytes; what `Rss` has
 //!     beyond the pages is `unclassified`.
 //! K4  A mapping whose pages were not read counts as if every page were resident, reduced as in K3.
+//! K5  A snapshot that lacks a fiftieth of its resident memory and more when its pages are read is of no one
+//!     moment: which live blocks are resident is then not known, and not said.
 //!
 //! Cost: sorting the live blocks, then one sweep. Not here: which snapshot belongs to which instant.
 
@@ -124,6 +126,9 @@ pub struct Closed {
     pub(crate) kept: Option<Kept>,
 }
 
+/// From this part of resident memory on a snapshot is of no one moment (K5).
+const TORN_PART: u64 = 50;
+
 /// How much is to be told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
@@ -159,6 +164,7 @@ pub fn close(
         trimmed_live: 0,
         trimmed_slop: 0,
         unread: 0,
+        torn: 0,
     };
     let mut mappings: Vec<&Mapping> = snapshot.mappings.iter().collect();
     mappings.sort_by_key(|mapping| mapping.start);
@@ -184,6 +190,7 @@ pub fn close(
         }
     }
     let counted = closing.free_bytes();
+    let torn = closing.torn;
     if let Some(fragments) = &mut fragments {
         fragments.uncounted_bytes = listed.0 - counted.0;
         fragments.unread_bytes = counted.1;
@@ -196,6 +203,14 @@ pub fn close(
         kept,
         books: closing.into_books(&mappings, &laid, bounds.parts),
     };
+    if torn > closed.books.resident_bytes / TORN_PART {
+        closed.untouched.clear();
+        closed.books.live_not_resident_bytes = 0;
+        closed.books.notes.push(format!(
+            "{} went while the mappings were read: which live blocks are resident is not known.",
+            crate::passes::wording::bytes(torn)
+        ));
+    }
     if by_page != listed.0 {
         closed.books.notes.push(format!(
             "DEFECT: {by_page} free bytes by page are {} by block; please report this with the trace.",
@@ -228,6 +243,8 @@ struct Closing<'a> {
     trimmed_slop: u64,
     /// `Rss` of the mappings with blocks whose pages were not read.
     unread: u64,
+    /// What mappings lost while they were read (K5).
+    torn: u64,
 }
 
 impl Closing<'_> {
@@ -534,6 +551,7 @@ impl Closing<'_> {
             }
         }
         let missing = mapping.rss_bytes.saturating_sub(pages);
+        self.torn += if mapping.runs_known { missing } else { 0 };
         self.add(
             Row::Unclassified,
             Part::Named("changed while it was read".into()),

@@ -15,9 +15,11 @@
 use std::fmt;
 
 use skinflint_trace::{
-    Ending, Mark, Module, NodeId, ProcessInfo, RssSample, Snapshot, Thread, Trace,
+    Ending, LostKind, LostProcess, Mark, Module, NodeId, ProcessInfo, RssSample, Snapshot, Thread,
+    Trace,
 };
 
+use crate::missing::{Known, Missing};
 use crate::model::Frame;
 
 /// The stack of blocks that a fork gave to this process: no node of this trace.
@@ -51,6 +53,10 @@ pub struct Facts {
     pub ending: Option<Ending>,
     /// What the reader found damaged, a sentence each.
     pub damage: Vec<String>,
+    /// Processes that came out of this one and have no trace.
+    pub lost: Vec<LostProcess>,
+    /// What whoever opened the trace did not find.
+    pub missing: Vec<Missing>,
     /// The stack tree (F2).
     pub nodes: Vec<StackNode>,
     /// Size of the trace file, bytes.
@@ -58,8 +64,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What this trace knows. Cost: a copy of it; the stack tree is the largest part.
+    /// What this trace knows. Samples of what the process became (`exec`), where that was not recorded, are
+    /// left out: their pages are no longer this program's. Cost: a copy of it; the stack tree is the largest part.
     pub fn of(trace: &Trace) -> Facts {
+        let became = trace.lost.iter().filter(|lost| lost.what == LostKind::Exec);
+        let until_ns = became.map(|lost| lost.time_ns).min().unwrap_or(u64::MAX);
+        let is_own = |one: &&Snapshot| one.time_ns.saturating_add(one.took_ns) < until_ns;
+        let samples = trace.rss.iter();
         let node = |id: u32| {
             let (parent, pc) = trace.node(NodeId(id)).unwrap_or((NodeId(0), 0));
             StackNode {
@@ -72,12 +83,29 @@ impl Facts {
             threads: trace.threads.clone(),
             modules: trace.modules.clone(),
             marks: trace.marks.clone(),
-            rss: trace.rss.clone(),
-            snapshots: trace.snapshots.clone(),
+            rss: samples
+                .filter(|one| one.time_ns < until_ns)
+                .copied()
+                .collect(),
+            snapshots: trace.snapshots.iter().filter(is_own).cloned().collect(),
             ending: trace.ending.clone(),
             damage: trace.damage.iter().map(ToString::to_string).collect(),
+            lost: trace.lost.clone(),
+            missing: Vec::new(),
             nodes: (0..trace.node_count()).map(node).collect(),
             trace_bytes: trace.file_bytes(),
+        }
+    }
+
+    /// What is known beside the events, for the list of what is missing.
+    pub(crate) fn known(&self, events: u64) -> Known<'_> {
+        Known {
+            process: &self.process,
+            ending: self.ending.as_ref(),
+            damage: self.damage.clone(),
+            lost: &self.lost,
+            missing: &self.missing,
+            events,
         }
     }
 }
@@ -93,7 +121,7 @@ pub trait Symbolizer {
 /// The moment that the report is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum At {
-    /// The snapshot with the largest resident memory.
+    /// The fullest of the snapshots with the largest resident memory (`peak.rs`).
     Peak,
     /// The end.
     End,
@@ -163,6 +191,9 @@ pub struct Options {
     /// same trace. Without it the ledger's own figures are as of the heap peak, and those of the
     /// passes as of the end, which the report says.
     pub heap_peak_ticket: Option<u64>,
+    /// The snapshot that is the peak: what [`crate::peak::PeakSearch`] found in a first reading of the
+    /// trace. Without it the first of those that it may be.
+    pub peak_snapshot: Option<usize>,
     /// With [`At::AfterFree`]: what [`crate::falls::FallSearch`] found in a first reading of the trace.
     pub after_free_ticket: Option<u64>,
     /// Bounds.

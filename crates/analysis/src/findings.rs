@@ -10,19 +10,27 @@
 //! D2  A saving is never more than what is held now; where nothing shows that memory can be given
 //!     back (a holder, blocks at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
+//! D4  Free memory is free as far as the recording goes: where blocks may live that no event told of
+//!     (`missing.rs` M2), nothing is promised.
+//! D5  Where as much as is free is asked for again later, no more of it counts as saved than live memory had
+//!     fallen: the pages of a heap that goes on growing are its own next ones.
 //!
-//! Not here: what needs acts (the passes), large holders and ranking (`grouping.rs`).
+//! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
+//! (`grouping.rs`).
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use skinflint_trace::Exit;
 
 use crate::analyzer::MarkLevel;
 use crate::books::{Closed, Untouched};
 use crate::facts::{Facts, INHERITED};
 use crate::giveback::GiveBack;
+use crate::grows;
 use crate::ledger::Ledger;
-use crate::model::{Confidence, Finding, FindingKind, Report, Site};
+use crate::missing::Missing;
+use crate::model::{Confidence, Finding, FindingKind, Instant, Report, Site};
 use crate::passes::wording::{bytes as size, count};
+use crate::waste::Wasteful;
 
 /// Below this a finding is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
@@ -36,25 +44,86 @@ pub(crate) struct Evidence<'a> {
     pub mark_levels: &'a [MarkLevel],
     /// Beside the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
+    /// Whether the report's instant lies in the program's exit: what is free then goes anyway.
+    pub at_in_exit: bool,
+    /// The moment at which most is kept, if it is another one and not in the exit.
+    pub wasteful: Option<&'a Wasteful>,
+    /// What is missing so that free memory may be in use.
+    pub doubt: Option<&'a Missing>,
+    /// What lies on both sides of the report's instant.
+    pub around: Around,
+}
+
+/// The run before a moment and after it.
+#[derive(Clone, Copy)]
+pub(crate) struct Around {
+    /// The largest live heap before it, usable bytes.
+    pub highest_bytes: u64,
+    /// Bytes asked for after it.
+    pub asked_later_bytes: u64,
 }
 
 /// Adds the ledger's findings.
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
     if let Some(closed) = evidence.closed {
-        all.extend(retained(report, evidence.facts, closed.giveback));
+        if let Some(instant) = report.instants.get(report.at)
+            && !evidence.at_in_exit
+        {
+            all.extend(retained(
+                instant,
+                evidence.facts,
+                closed.giveback,
+                evidence.around,
+            ));
+        }
         all.extend(untouched(report, &closed.untouched));
     }
+    // What the allocator keeps when most was freed says more than what it keeps when it is fullest.
+    let kept = |found: &[Finding]| {
+        let of = found.iter().filter(|one| one.kind == FindingKind::Retained);
+        of.map(|one| one.now_bytes).max().unwrap_or(0)
+    };
+    if let Some(most) = evidence.wasteful {
+        let asked = evidence.ledger.counts().requested_bytes;
+        let around = Around {
+            highest_bytes: most.highest_bytes,
+            asked_later_bytes: asked.saturating_sub(most.requested_bytes),
+        };
+        let then = retained(&most.instant, evidence.facts, most.giveback, around);
+        if kept(&then) > kept(&all) {
+            all.retain(|one| one.kind != FindingKind::Retained);
+            all.extend(then);
+        }
+    }
+    if let Some(doubt) = evidence.doubt {
+        let retained = all
+            .iter_mut()
+            .filter(|one| one.kind == FindingKind::Retained);
+        retained.for_each(|one| doubtful(one, doubt));
+    }
     all.extend(growth_between_marks(report, evidence));
+    let marked: FxHashSet<u32> = all
+        .iter()
+        .chain(&report.findings)
+        .filter(|one| matches!(one.kind, FindingKind::Leak | FindingKind::Zombie))
+        .filter_map(|one| one.node)
+        .collect();
+    all.extend(grows::only_grow(report, evidence.ledger, &marked));
     all.extend(at_exit(report, evidence.facts));
     report.findings.extend(all);
 }
 
+/// Takes the promise out of a finding on free memory that may be in use (D4).
+fn doubtful(finding: &mut Finding, doubt: &Missing) {
+    finding.confidence = Confidence::Possible;
+    finding.saved_bytes = 0;
+    finding.what +=
+        &format!(" Some of it may be in use, as the recording is not complete. {doubt}");
+}
+
 /// Free memory that the allocator keeps, by what would bring it back.
-fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> {
-    let Some(instant) = report.instants.get(report.at) else {
-        return Vec::new();
-    };
+fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around) -> Vec<Finding> {
     let Some(books) = &instant.books else {
         return Vec::new();
     };
@@ -72,10 +141,11 @@ fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> 
         .map(|row| row.bytes)
         .sum();
     let mut what = format!(
-        "At {} the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
+        "At {} ({:.3} s) the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
          the {} resident in heap mappings: {} on pages without a live byte, {} on pages that also \
          hold live blocks",
         instant.label,
+        instant.time_ns as f64 / 1e9,
         if allocator.is_empty() {
             "unknown"
         } else {
@@ -114,11 +184,19 @@ fn retained(report: &Report, facts: &Facts, giveback: GiveBack) -> Vec<Finding> 
     let mut found = Vec::new();
     if giveback.whole_bytes >= least {
         let title = "Free pages that the allocator keeps, without a live byte on them";
-        found.push(process(
-            title,
-            giveback.whole_bytes,
-            give_back_advice(allocator),
-        ));
+        let mut whole = process(title, giveback.whole_bytes, give_back_advice(allocator));
+        // D5.
+        if around.asked_later_bytes >= giveback.whole_bytes {
+            let fallen = around
+                .highest_bytes
+                .saturating_sub(instant.live_usable_bytes);
+            whole.saved_bytes = whole.saved_bytes.min(fallen);
+        }
+        // What malloc_trim gives back is known to the page, where nothing moved while pages were read.
+        if allocator.starts_with("glibc") && books.skew_ns == 0 {
+            whole.confidence = Confidence::Certain;
+        }
+        found.push(whole);
     }
     if giveback.tops_bytes >= least {
         let title = "Free ends of threads' arenas, which malloc_trim does not give back";
@@ -264,7 +342,7 @@ fn ages(ledger: &Ledger, end_ns: u64) -> Vec<Option<f64>> {
     let mut sums = vec![(0u128, 0u64); ledger.cells().sites().len()];
     for block in ledger.live_blocks() {
         let site = ledger.cells().site_of(block.cell);
-        sums[site].0 += u128::from((end_ns / 1000).saturating_sub(u64::from(block.born_us)));
+        sums[site].0 += u128::from(block.age_ns(end_ns) / 1000);
         sums[site].1 += 1;
     }
     sums.into_iter()

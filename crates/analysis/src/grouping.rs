@@ -9,7 +9,9 @@
 //!     The words are those of the largest.
 //! U2  At most `Limits::findings_per_kind` of a kind stay; the rest is summed up in one more.
 //! U3  Order: by what is saved now, then over the run, then by what is held; sums of the rest last.
-//! U4  A holder that another finding would shrink by half or more is not told twice.
+//! U4  Advice is for those who can follow it: a runtime that is known to grow its buffers well is not told to
+//!     double, and what a library of the system allocates for itself is not called churn.
+//! U5  A holder that another finding would shrink by half or more is not told twice.
 //!
 //! Not here: what is a finding (`findings.rs`, the passes).
 
@@ -19,7 +21,8 @@ use crate::books::largest_parts;
 use crate::facts::Limits;
 use crate::fragments;
 use crate::frames::Renamed;
-use crate::model::{BookPart, Confidence, Finding, FindingKind, Report};
+use crate::known::known_growth;
+use crate::model::{BookPart, Confidence, Finding, FindingKind, Frame, Report};
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::Naming;
@@ -44,7 +47,14 @@ pub(crate) fn settle(
     // Before parts are cut to the largest: a heap of its own grows at a thousand stacks.
     let mapped = mapped(report, &naming);
     name_parts(report, &naming, limits.parts);
-    let found = std::mem::take(&mut report.findings);
+    let mut found = std::mem::take(&mut report.findings);
+    found.retain(|one| !is_out_of_reach(report, &naming, one));
+    for growth in found
+        .iter_mut()
+        .filter(|one| one.kind == FindingKind::Growth)
+    {
+        leave_to_runtime(report, &naming, growth);
+    }
     report.findings = merge(report, &naming, found);
     if let Some((kept, renamed)) = pinned {
         let found = fragments::functions::add(report, &naming, renamed, kept);
@@ -85,6 +95,67 @@ fn title_is_cause(kind: FindingKind) -> bool {
     )
 }
 
+/// Libraries of every system: their own short-lived blocks are out of a program's reach.
+const SYSTEM: [&str; 8] = [
+    "libc.so",
+    "libc-2.",
+    "ld-linux",
+    "ld-2.",
+    "libstdc++.so",
+    "libpthread",
+    "libdl.so",
+    "libresolv",
+];
+
+/// Frames of a node from the innermost to the one that names it.
+fn inner_frames<'a>(
+    report: &'a Report,
+    naming: &Naming,
+    node: u32,
+) -> impl Iterator<Item = &'a Frame> {
+    let named = naming.named.get(node as usize).copied().unwrap_or(node);
+    let parent = move |at: &u32| {
+        let next = report.nodes.get(*at as usize)?.parent;
+        (*at != named && *at != 0 && next != *at).then_some(next)
+    };
+    std::iter::successors(Some(node), parent).filter_map(|at| {
+        let frame = report.nodes.get(at as usize)?.frame;
+        report.frames.get(frame as usize)
+    })
+}
+
+/// How the runtime that grows a buffer at a node is known to do it.
+fn known_at(report: &Report, naming: &Naming, node: Option<u32>) -> Option<&'static str> {
+    inner_frames(report, naming, node?)
+        .find_map(|frame| known_growth(&frame.function, &frame.module))
+}
+
+/// U4: churn of a library, and buffers whose room is a runtime's own.
+fn is_out_of_reach(report: &Report, naming: &Naming, finding: &Finding) -> bool {
+    match finding.kind {
+        FindingKind::Churn => {
+            let named = finding
+                .node
+                .and_then(|node| inner_frames(report, naming, node).last());
+            named.is_some_and(|frame| SYSTEM.iter().any(|of| frame.module.starts_with(of)))
+        }
+        FindingKind::Growth if finding.now_bytes > 0 => {
+            known_at(report, naming, finding.node).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// U4: what a runtime does well is left to it.
+fn leave_to_runtime(report: &Report, naming: &Naming, growth: &mut Finding) {
+    if let Some(words) = known_at(report, naming, growth.node) {
+        growth.change = format!(
+            "{words}, and no program can change that. Where the final length is known, ask for it at once."
+        );
+        growth.confidence = Confidence::Possible;
+    }
+}
+
 /// One finding for each kind, function and cause (U1).
 fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Finding> {
     let mut at: FxHashMap<(String, u32, String), usize> = FxHashMap::default();
@@ -102,9 +173,11 @@ fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Findin
             merged.push(finding);
             continue;
         };
-        let title = match title_is_cause(finding.kind) {
-            true => finding.title.clone(),
-            false => String::new(),
+        let title = match finding.kind {
+            kind if title_is_cause(kind) => finding.title.clone(),
+            // Steps that are too small are one cause, room that was left another.
+            FindingKind::Growth => (finding.now_bytes > 0).to_string(),
+            _ => String::new(),
         };
         match at.entry((format!("{:?}", finding.kind), function, title)) {
             std::collections::hash_map::Entry::Occupied(entry) => {

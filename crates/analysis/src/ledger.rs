@@ -27,8 +27,6 @@ use crate::maps::{Granules, Intervals, Owner};
 use crate::pass::{Act, Block, CellId, CellKey, Context, NO_KEY};
 use crate::timeline::Curve;
 
-/// Thread of an inherited block (G4).
-const NOBODY: ThreadId = ThreadId(u32::MAX);
 /// Threads of one process that are told apart; a damaged trace may name any.
 const MAX_THREADS: usize = 1 << 20;
 /// Sizes and addresses from here on are no user's on this machine: the event is damaged.
@@ -270,13 +268,9 @@ impl Ledger {
 
     #[inline]
     fn new_block(&mut self, event: &Event, addr: u64, key: &CellKey) -> Block {
-        Block {
-            addr,
-            cell: self.cells.intern_at(self.hint, *key),
-            thread: event.thread,
-            born_us: (event.time_ns / 1000).min(u64::from(u32::MAX)) as u32,
-            serial: self.counts.allocations as u32,
-        }
+        let cell = self.cells.intern_at(self.hint, *key);
+        let serial = self.counts.allocations as u32;
+        Block::new(addr, cell, event.thread, event.time_ns / 1000, serial)
     }
 
     /// What an acquisition and a regrowth have in common; the live heap is the caller's.
@@ -316,8 +310,8 @@ impl Ledger {
         let key = self.cells.key(block.cell);
         self.live.sub(&key);
         self.counts.frees += 1;
-        if block.thread != event.thread {
-            if block.thread == NOBODY {
+        if !block.is_of(event.thread) {
+            if block.is_inherited() {
                 self.cells.regrown(block.cell);
                 return;
             }
@@ -339,7 +333,7 @@ impl Ledger {
     fn lost_free(&mut self, event: &Event, old: Block, sink: &mut impl FnMut(&Context<'_>, &Act)) {
         self.counts.lost_frees += 1;
         let by_owner = Event {
-            thread: old.thread,
+            thread: old.thread(),
             ..*event
         };
         self.release(&by_owner, old, FreeFn::Free, sink);
@@ -395,8 +389,8 @@ impl Ledger {
         self.live.sub(&old_key);
         self.counts.frees += 1;
         self.counts.reallocs += 1;
-        let inherited = old.thread == NOBODY;
-        if old.thread != event.thread && !inherited {
+        let inherited = old.is_inherited();
+        if !old.is_of(event.thread) && !inherited {
             self.thread(event.thread).remote_frees += 1;
         }
         self.count_acquired(event, &new, &key);
@@ -498,7 +492,7 @@ impl Ledger {
         }
     }
 
-    /// Takes an event of the parent before the fork (G4). Ignored once events of our own came.
+    /// Takes an event of the parent before the fork, or of whoever that was copied from (G4). Ignored once events of our own came.
     pub fn inherit(&mut self, event: &Event) {
         let Some(mut parked) = self.inheriting.take() else {
             return;
@@ -540,13 +534,7 @@ impl Ledger {
         }
         self.disinherit(addr);
         let cell = self.cells.intern(key);
-        self.inherit_again(Block {
-            addr,
-            cell,
-            thread: NOBODY,
-            born_us: 0,
-            serial: 0,
-        });
+        self.inherit_again(Block::inherited(addr, cell));
     }
 
     fn inherit_again(&mut self, block: Block) {
@@ -565,20 +553,32 @@ impl Ledger {
         Some(block)
     }
 
-    /// Our own run begins: what the parent left is the level at the start.
-    #[cold]
-    pub(crate) fn end_inheritance(&mut self) {
-        let Some(parked) = self.inheriting.take() else {
-            return;
-        };
+    /// The ancestor whose events came forked, and the copy's own come next: threads are numbered anew.
+    pub fn inherit_fork(&mut self) {
+        if let Some(parked) = self.inheriting.as_mut() {
+            let parked = std::mem::take(parked);
+            self.keep_parked(parked);
+        }
+    }
+
+    /// The reallocs were other threads', which a copy does not have: their blocks stay.
+    fn keep_parked(&mut self, parked: FxHashMap<ThreadId, Parked>) {
         for state in parked.into_values() {
-            // The realloc was another thread's, which the child does not have: the block stays.
             if let Parked::Block(block) = state
                 && self.blocks.get(block.addr).is_none()
             {
                 self.inherit_again(block);
             }
         }
+    }
+
+    /// Our own run begins: what the parent left is the level at the start.
+    #[cold]
+    pub(crate) fn end_inheritance(&mut self) {
+        let Some(parked) = self.inheriting.take() else {
+            return;
+        };
+        self.keep_parked(parked);
         self.peak.live = self.live;
         self.cells.new_peak();
         self.curve.start(&self.live);

@@ -109,8 +109,10 @@ pub struct Completeness {
     pub complete: bool,
     /// Events read.
     pub events: u64,
-    /// Events known to be lost.
+    /// Events known to be lost while recording.
     pub lost_events: u64,
+    /// Events that were recorded and cannot be read: the file is damaged or cut.
+    pub unread_events: u64,
     /// Stacks whose outermost frames are missing.
     pub truncated_stacks: u64,
     /// Releases of addresses that were never seen acquired (before recording began, inherited).
@@ -147,7 +149,7 @@ pub struct Totals {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstantKind {
-    /// Largest resident memory among the snapshots.
+    /// Largest resident memory: of the snapshots within a fiftieth of it the one with most live bytes.
     Peak,
     /// Largest live heap (usable bytes), exact to the event; has no books of its own.
     HeapPeak,
@@ -160,13 +162,16 @@ pub enum InstantKind {
     Time,
     /// The snapshot after the largest fall of live memory from its highest level until then.
     AfterFree,
+    /// The snapshot at which the allocator keeps most beyond what lives, if that is much and not the
+    /// report's own instant. Figures for windows have no edge at it.
+    MostKept,
 }
 
 /// A moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Instant {
-    /// `peak`, `heap-peak`, `end`, `after-free`, or the mark's name.
+    /// `peak`, `heap-peak`, `end`, `after-free`, `most-kept`, or the mark's name.
     pub label: String,
     /// What it is.
     pub kind: InstantKind,
@@ -408,7 +413,8 @@ pub struct Finding {
     pub now_bytes: u64,
     /// Bytes that the change would give back at the report's instant.
     pub saved_bytes: u64,
-    /// Bytes of allocation that the change would avoid over the run (growth, churn); 0 if none.
+    /// Bytes that the change would not have over the run: copied (growth), allocated (churn and others); 0 if
+    /// none.
     pub saved_cumulative_bytes: u64,
     /// Allocations that the change would avoid over the run.
     pub saved_allocations: u64,
@@ -527,8 +533,13 @@ pub struct Growth {
     /// Of those steps, the ones that changed the usable size: what was given in them. A step within
     /// the same usable size costs the allocator nothing.
     pub anew_usable_bytes: u64,
+    /// Bytes of the blocks that were copied from: those of steps that did not stay in place, and that were not
+    /// moved by the kernel as a mapping.
+    pub copied_bytes: u64,
     /// What doubling from the first size would have allocated.
     pub doubling_bytes: u64,
+    /// What doubling would have copied at most; of each buffer no more than was copied.
+    pub doubling_copied_bytes: u64,
     /// What growth by 1.5 would have allocated.
     pub one_and_a_half_bytes: u64,
 }

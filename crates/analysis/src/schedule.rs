@@ -11,11 +11,12 @@
 //!
 //! Not here: doing it (`analyzer.rs`).
 
-use skinflint_trace::{Snapshot, SnapshotCause};
+use skinflint_trace::SnapshotCause;
 
 use crate::facts::{AnalysisError, At, Facts, Options};
 use crate::falls;
 use crate::model::{Instant, InstantKind};
+use crate::peak;
 
 /// What is due, in the order in which things due at one ticket are done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,7 +25,7 @@ pub(crate) enum Due {
     Level(usize),
     /// Close this instant's books over this snapshot.
     Books(usize, usize),
-    /// Look at this snapshot: the largest fall may lie before it.
+    /// Look at this snapshot: the largest fall may lie before it, or most may be kept at it.
     Look(usize),
     /// Fill the row of this mark.
     MarkRow(usize),
@@ -58,17 +59,15 @@ impl Plan {
             notes: Vec::new(),
             booked_marks: Vec::new(),
         };
-        let peak = plan.add_peak(facts);
+        let peak = plan.add_peak(facts, options);
         let end = plan.add_end(facts);
         plan.add(InstantKind::HeapPeak, "heap-peak", 0, None);
         plan.add_marks(facts, options);
         plan.choose(facts, options, peak, end)?;
-        if options.at != Some(At::AfterFree) {
-            let all = facts.snapshots.iter().enumerate();
-            let looks = all.filter(|(_, one)| falls::candidate(one));
-            plan.due
-                .extend(looks.map(|(index, one)| (one.ticket, Due::Look(index))));
-        }
+        let all = facts.snapshots.iter().enumerate();
+        let looks = all.filter(|(_, one)| falls::candidate(one));
+        plan.due
+            .extend(looks.map(|(index, one)| (one.ticket, Due::Look(index))));
         plan.due.sort_unstable();
         Ok(plan)
     }
@@ -88,22 +87,10 @@ impl Plan {
         index
     }
 
-    fn add_peak(&mut self, facts: &Facts) -> Option<usize> {
-        let resident = |snapshot: &Snapshot| -> u64 {
-            snapshot
-                .mappings
-                .iter()
-                .map(|mapping| mapping.rss_bytes)
-                .sum()
-        };
-        let most = facts.snapshots.iter().map(resident).max()?;
-        // The first that comes within a hundredth of the largest: an allocator that keeps what was
-        // freed leaves resident memory flat after the peak, and a few pages more at the end would
-        // make the peak the moment when everything has been freed.
-        let index = facts
-            .snapshots
-            .iter()
-            .position(|s| resident(s) >= most - most / 100)?;
+    fn add_peak(&mut self, facts: &Facts, options: &Options) -> Option<usize> {
+        let known = options.peak_snapshot;
+        let known = known.filter(|index| *index < facts.snapshots.len());
+        let index = known.or_else(|| peak::first(&facts.snapshots))?;
         let snapshot = &facts.snapshots[index];
         let ticket = Some(snapshot.ticket);
         let instant = self.add(InstantKind::Peak, "peak", snapshot.time_ns, ticket);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use skinflint_cache::bus::Ask;
-use skinflint_cache::store::{Clock, PLACEBO_LOOKUPS};
+use skinflint_cache::store::{Clock, PLACEBO_LOOKUPS, Stats};
 use skinflint_cache::{Budget, Cache, HeapBytes, Level, Listener, Verdict};
 
 type Bytes = Arc<[u8]>;
@@ -219,6 +219,30 @@ fn a_cache_that_never_hits_is_named() {
     assert!(cache.stats().to_string().contains("placebo"));
     cache.get(&1);
     assert_eq!(cache.stats().verdict(), Verdict::Useful);
+}
+
+/// Figures of a cache by hand: hits and misses, nanoseconds saved and made.
+fn verdict(hits: u64, misses: u64, saved_ns: u64, made_ns: u64) -> Verdict {
+    let stats = Stats {
+        hits,
+        misses,
+        saved_ns,
+        made_ns,
+        ..Stats::default()
+    };
+    stats.verdict()
+}
+
+#[test]
+fn one_hit_in_a_hundred_thousand_is_no_use_unless_it_saves() {
+    // 1 of 100,126 lookups, and as much of the time.
+    assert_eq!(verdict(1, 100_125, 50, 5_006_250), Verdict::Placebo);
+    // The one that hit had taken half of all making.
+    assert_eq!(verdict(1, 100_125, 5_000_000, 10_000_000), Verdict::Useful);
+    // One in a hundred is one in a hundred; nothing was timed.
+    assert_eq!(verdict(1, 99, 0, 0), Verdict::Useful);
+    assert_eq!(verdict(1, 100, 0, 0), Verdict::Placebo);
+    assert_eq!(verdict(0, 63, 0, 0), Verdict::Unknown);
 }
 
 #[test]

@@ -85,6 +85,8 @@ impl Output {
 struct Trace {
     writer: Option<Writer>,
     recorded: Recorded,
+    /// A name on another file system: the file is copied there when it is whole.
+    move_to: Option<PathBuf>,
 }
 
 fn run(receiver: &Receiver<(usize, Job)>, level: i32) -> Vec<Recorded> {
@@ -107,11 +109,7 @@ fn run(receiver: &Receiver<(usize, Job)>, level: i32) -> Vec<Recorded> {
             }
         }
     }
-    done.extend(
-        traces
-            .into_iter()
-            .map(|(index, trace)| (index, trace.recorded)),
-    );
+    done.extend(traces.into_iter().map(|(index, trace)| (index, cut(trace))));
     done.sort_by_key(|&(index, _)| index);
     done.into_iter().map(|(_, recorded)| recorded).collect()
 }
@@ -130,6 +128,7 @@ fn begin(process: ProcessInfo, path: PathBuf, level: i32) -> Trace {
     Trace {
         writer: made.ok(),
         recorded,
+        move_to: None,
     }
 }
 
@@ -150,7 +149,7 @@ fn write(trace: &mut Trace, job: Job) {
             trace.recorded.lost.extend(lost);
             result
         }
-        Job::Rename(path) => rename(&mut trace.recorded.path, path),
+        Job::Rename(path) => rename(&mut trace.recorded.path, &mut trace.move_to, path),
         Job::Begin(..) | Job::End(..) => Ok(()),
     };
     if let Err(error) = result {
@@ -161,10 +160,46 @@ fn write(trace: &mut Trace, job: Job) {
     }
 }
 
-fn rename(path: &mut PathBuf, to: PathBuf) -> std::io::Result<()> {
-    std::fs::rename(&*path, &to)?;
+fn rename(path: &mut PathBuf, move_to: &mut Option<PathBuf>, to: PathBuf) -> std::io::Result<()> {
+    *move_to = None;
+    match std::fs::rename(&*path, &to) {
+        Ok(()) => *path = to,
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => *move_to = Some(to),
+        Err(error) => return Err(not_named(path, &to, &error)),
+    }
+    Ok(())
+}
+
+fn not_named(path: &Path, to: &Path, error: &std::io::Error) -> std::io::Error {
+    let (stays, wanted) = (path.display(), to.display());
+    std::io::Error::new(
+        error.kind(),
+        format!("cannot be named {wanted} ({error}) and stays {stays}"),
+    )
+}
+
+/// Copies a whole trace to its name on another file system.
+fn move_over(path: &mut PathBuf, to: PathBuf) -> std::io::Result<()> {
+    if let Err(error) = std::fs::copy(&*path, &to) {
+        // What is there is no whole trace.
+        let _ = std::fs::remove_file(&to);
+        return Err(not_named(path, &to, &error));
+    }
+    let _ = std::fs::remove_file(&*path);
     *path = to;
     Ok(())
+}
+
+/// A trace whose end was never told.
+fn cut(trace: Trace) -> Recorded {
+    let mut recorded = trace.recorded;
+    drop(trace.writer);
+    if let Some(to) = trace.move_to
+        && let Err(error) = move_over(&mut recorded.path, to)
+    {
+        recorded.error.get_or_insert_with(|| error.to_string());
+    }
+    recorded
 }
 
 fn end(trace: Trace, ending: Ending) -> Recorded {
@@ -177,10 +212,18 @@ fn end(trace: Trace, ending: Ending) -> Recorded {
         recorded.error.get_or_insert_with(|| error.to_string());
     }
     ending.lost_events += writer.events_lost();
+    let bytes = writer.bytes_written();
+    // Whatever is buffered goes into the file before it is copied.
+    drop(writer);
+    if let Some(to) = trace.move_to
+        && let Err(error) = move_over(&mut recorded.path, to)
+    {
+        recorded.error.get_or_insert_with(|| error.to_string());
+    }
     if let Err(error) = keep_perf_map(&recorded.process, &recorded.path) {
         recorded.error.get_or_insert_with(|| error.to_string());
     }
-    recorded.bytes = writer.bytes_written();
+    recorded.bytes = bytes;
     recorded.ending = Some(ending);
     recorded
 }
@@ -216,8 +259,13 @@ fn keep_perf_map(process: &ProcessInfo, trace: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A name for a trace: `skinflint.NAME.PID.sft`, with a number if that is taken.
-pub fn trace_path(folder: &Path, name: &str, pid: u32) -> PathBuf {
+/// A name for a trace: `skinflint.NAME.PID.sft`, with a number if there is such a file or `is_given` knows it.
+pub fn trace_path(
+    folder: &Path,
+    name: &str,
+    pid: u32,
+    is_given: impl Fn(&Path) -> bool,
+) -> PathBuf {
     let name: String = name
         .chars()
         .map(|c| {
@@ -229,12 +277,13 @@ pub fn trace_path(folder: &Path, name: &str, pid: u32) -> PathBuf {
         })
         .collect();
     let plain = folder.join(format!("skinflint.{name}.{pid}.sft"));
-    if !plain.exists() {
+    let is_free = |path: &Path| !is_given(path) && !path.exists();
+    if is_free(&plain) {
         return plain;
     }
     (2..10_000)
         .map(|n| folder.join(format!("skinflint.{name}.{pid}.{n}.sft")))
-        .find(|path| !path.exists())
+        .find(|path| is_free(path))
         .unwrap_or(plain)
 }
 
@@ -245,10 +294,49 @@ mod tests {
     #[test]
     fn names_are_plain_and_not_used_twice() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let first = trace_path(folder.path(), "a/b c", 7);
+        let name = |is_given: fn(&Path) -> bool| trace_path(folder.path(), "a/b c", 7, is_given);
+        let first = name(|_| false);
         assert!(first.ends_with("skinflint.a_b_c.7.sft"));
         std::fs::write(&first, b"").expect("write");
-        assert!(trace_path(folder.path(), "a/b c", 7).ends_with("skinflint.a_b_c.7.2.sft"));
+        assert!(name(|_| false).ends_with("skinflint.a_b_c.7.2.sft"));
+        let second_is_given = |path: &Path| path.ends_with("skinflint.a_b_c.7.2.sft");
+        assert!(name(second_is_given).ends_with("skinflint.a_b_c.7.3.sft"));
+    }
+
+    /// `/dev/shm` is another file system than the folder of temporary files here, or there is nothing to see.
+    #[test]
+    fn a_trace_comes_to_its_name_over_file_systems() {
+        let (here, there) = (tempfile::tempdir(), tempfile::tempdir_in("/dev/shm"));
+        let (Ok(here), Ok(there)) = (here, there) else {
+            return;
+        };
+        let (first, last) = (here.path().join("a.sft"), there.path().join("b.sft"));
+        let (output, thread) = Output::start(1).expect("thread");
+        output.send(0, Job::Begin(Box::default(), first.clone()));
+        output.send(0, Job::Rename(last.clone()));
+        output.send(0, Job::Rss(vec![RssSample::default()]));
+        output.send(0, Job::End(Box::default()));
+        drop(output);
+        let recorded = thread.join().expect("no panic");
+        assert_eq!((&recorded[0].path, &recorded[0].error), (&last, &None));
+        let trace = skinflint_trace::Trace::open(&last).expect("the trace");
+        assert!(trace.ending.is_some() && trace.rss.len() == 1);
+        assert!(!first.exists());
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_had_is_reported() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let first = folder.path().join("a.sft");
+        let (output, thread) = Output::start(1).expect("thread");
+        output.send(0, Job::Begin(Box::default(), first.clone()));
+        output.send(0, Job::Rename("/no-such-folder/b.sft".into()));
+        output.send(0, Job::End(Box::default()));
+        drop(output);
+        let recorded = thread.join().expect("no panic");
+        assert_eq!(recorded[0].path, first);
+        let error = recorded[0].error.as_deref().unwrap_or_default();
+        assert!(error.contains("/no-such-folder/b.sft"), "{error}");
     }
 
     #[test]

@@ -267,12 +267,60 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
     }
 }
 
-/// Reads all mappings, and the resident pages of those that may hold blocks.
+/// Readings of a process whose memory changes between the sizes of its mappings and their pages.
+const TRIES: u32 = 3;
+/// A reading is of one moment if its pages lack no more than this part of the sizes.
+const TORN_PART: u64 = 50;
+
+/// Reads all mappings, and the resident pages of those that may hold blocks: again, if the two are of different
+/// moments. If they still are the last time, the sizes stay as they were read, and the books show the difference.
 fn snapshot(
     process: &Process,
     cause: SnapshotCause,
     ends: &mut HashMap<String, Option<u64>>,
 ) -> Option<Snapshot> {
+    let mut tries = 1;
+    loop {
+        let (snapshot, is_torn) = read_snapshot(process, cause.clone(), ends)?;
+        if !is_torn || tries >= TRIES {
+            return Some(snapshot);
+        }
+        tries += 1;
+    }
+}
+
+fn pages_bytes(mapping: &Mapping) -> u64 {
+    mapping.runs.iter().map(|&(_, bytes)| bytes).sum()
+}
+
+/// What mappings lost between the reading of their sizes and that of their pages; if it is little, the sizes become
+/// those of the pages, so that both are of one reading. Whether it is much. More pages than size are none of it:
+/// where a program only read, the kernel shows a page of noughts that it does not count.
+fn agree(mappings: &mut [Mapping]) -> bool {
+    let (mut torn, mut resident) = (0, 0);
+    for mapping in mappings.iter() {
+        resident += mapping.rss_bytes;
+        if mapping.runs_known {
+            torn += mapping.rss_bytes.saturating_sub(pages_bytes(mapping));
+        }
+    }
+    if torn > resident / TORN_PART {
+        return false;
+    }
+    for mapping in mappings {
+        if mapping.runs_known && pages_bytes(mapping) < mapping.rss_bytes {
+            *mapping = part(mapping, mapping.start, mapping.end);
+        }
+    }
+    true
+}
+
+/// A snapshot, and whether its sizes and its pages are of different moments.
+fn read_snapshot(
+    process: &Process,
+    cause: SnapshotCause,
+    ends: &mut HashMap<String, Option<u64>>,
+) -> Option<(Snapshot, bool)> {
     let begun = Instant::now();
     let ticket = process.newest_ticket();
     let time_ns = process.now_ns();
@@ -284,8 +332,7 @@ fn snapshot(
     own.sort_unstable();
     own.dedup();
     let stacks = lock(&process.stacks).clone();
-    let mut done = Vec::with_capacity(mappings.len());
-    for mut mapping in mappings {
+    for mapping in &mut mappings {
         if mapping.kind == MappingKind::Anon
             && stacks
                 .iter()
@@ -303,6 +350,10 @@ fn snapshot(
             mapping.runs_known = runs.is_some();
             mapping.runs = runs.unwrap_or_default();
         }
+    }
+    let is_torn = !agree(&mut mappings);
+    let mut done = Vec::with_capacity(mappings.len());
+    for mapping in mappings {
         split_off_own(mapping, &own, &mut done);
     }
     let recorder = done
@@ -314,13 +365,14 @@ fn snapshot(
         .recorder_bytes
         .store(recorder_bytes, Ordering::Relaxed);
     let took_ns = begun.elapsed().as_nanos() as u64;
-    Some(Snapshot {
+    let snapshot = Snapshot {
         time_ns,
         ticket,
         cause,
         took_ns,
         mappings: done,
-    })
+    };
+    Some((snapshot, is_torn))
 }
 
 /// The kernel joins neighbouring anonymous mappings, so the recorder's own may be part of one of the
@@ -385,6 +437,38 @@ fn part(mapping: &Mapping, start: u64, end: u64) -> Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_those_of_the_pages_if_little_changed_between() {
+        let mapping = |rss_bytes, pages: u64| Mapping {
+            start: 0x1000,
+            end: 0x100_0000,
+            kind: MappingKind::Anon,
+            rss_bytes,
+            private_bytes: rss_bytes,
+            runs: vec![(0x1000, pages)],
+            runs_known: true,
+            ..Mapping::default()
+        };
+        // 2 % of 400 KiB are 8 KiB.
+        let mut few = [mapping(200 << 10, 192 << 10), mapping(200 << 10, 208 << 10)];
+        assert!(agree(&mut few));
+        assert_eq!(
+            (few[0].rss_bytes, few[0].private_bytes),
+            (192 << 10, 192 << 10)
+        );
+        // Pages of noughts.
+        assert_eq!(few[1].rss_bytes, 200 << 10);
+        let mut much = [mapping(200 << 10, 188 << 10), mapping(200 << 10, 200 << 10)];
+        assert!(!agree(&mut much));
+        assert_eq!(much[0].rss_bytes, 200 << 10, "as it was read");
+        let mut unread = [Mapping {
+            rss_bytes: 4096,
+            ..Mapping::default()
+        }];
+        assert!(agree(&mut unread));
+        assert_eq!(unread[0].rss_bytes, 4096);
+    }
 
     #[test]
     fn own_memory_is_taken_out_of_the_middle() {

@@ -1,6 +1,6 @@
 //! One run of `skinflint run` or `record`: its threads, its folder, its processes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,6 +86,17 @@ struct Known {
     named: Option<usize>,
     /// Why a caller got no rings, the last time that one got none.
     refused: Option<String>,
+    /// Names of traces, each given once: a file is made later, by another thread, and may have had two names.
+    names: HashSet<PathBuf>,
+}
+
+impl Known {
+    /// A name that no trace of this session has or had, and no file.
+    fn fresh_name(&mut self, folder: &Path, name: &str, pid: u32) -> PathBuf {
+        let path = trace_path(folder, name, pid, |path| self.names.contains(path));
+        self.names.insert(path.clone());
+        path
+    }
 }
 
 /// A process that said hello, for as long as the session lasts: its rings are not among it, they go
@@ -559,7 +570,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     if became {
         let _ = meeting.tells.send(Tell::Exec(pid));
     }
-    let path = trace_path(&meeting.options.folder, &info.name, pid);
+    let path = known.fresh_name(&meeting.options.folder, &info.name, pid);
     meeting
         .output
         .send(index, Job::Begin(Box::new(info.clone()), path.clone()));
@@ -605,9 +616,12 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
     if let Some(before) = known.named.replace(index)
         && before != index
     {
-        let info = &mut known.processes[before];
-        let path = trace_path(&meeting.options.folder, &info.name, info.pid);
-        info.path.clone_from(&path);
+        let (name, pid) = (
+            known.processes[before].name.clone(),
+            known.processes[before].pid,
+        );
+        let path = known.fresh_name(&meeting.options.folder, &name, pid);
+        known.processes[before].path.clone_from(&path);
         meeting.output.send(before, Job::Rename(path));
     }
     known.processes[index].path.clone_from(file);

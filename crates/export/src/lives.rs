@@ -148,10 +148,10 @@ impl LivesPass {
 
     fn born(&mut self, context: &Context<'_>, block: &Block) {
         let (site, key) = (self.site(context, block.cell), context.cell(block.cell));
-        let born = self.bin(u64::from(block.born_us));
+        let born = self.bin(block.born_us());
         let entry = &mut self.sites[site];
         entry.live_blocks += 1;
-        entry.live_born_us = entry.live_born_us.saturating_add(u64::from(block.born_us));
+        entry.live_born_us = entry.live_born_us.saturating_add(block.born_us());
         entry.live_bytes = entry.live_bytes.saturating_add(key.size);
         if entry.live_bytes > entry.max_bytes {
             (entry.max_bytes, entry.max_blocks) = (entry.live_bytes, entry.live_blocks);
@@ -165,12 +165,12 @@ impl LivesPass {
     fn died(&mut self, context: &Context<'_>, block: &Block) {
         let (site, key) = (self.site(context, block.cell), context.cell(block.cell));
         let now_us = context.time_ns / 1000;
-        let (born, died) = (self.bin(u64::from(block.born_us)), self.bin(now_us));
+        let (born, died) = (self.bin(block.born_us()), self.bin(now_us));
         let entry = &mut self.sites[site];
         entry.live_blocks = entry.live_blocks.saturating_sub(1);
         entry.live_bytes = entry.live_bytes.saturating_sub(key.size);
-        entry.live_born_us = entry.live_born_us.saturating_sub(u64::from(block.born_us));
-        let age = now_us.saturating_sub(u64::from(block.born_us));
+        entry.live_born_us = entry.live_born_us.saturating_sub(block.born_us());
+        let age = now_us.saturating_sub(block.born_us());
         entry.lifetime_us = entry.lifetime_us.saturating_add(age);
         if let Some(spans) = &mut self.spans {
             let alive = spans.entry((site as u32, born, BINS)).or_default();

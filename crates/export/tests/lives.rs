@@ -142,3 +142,17 @@ fn bytes_by_birth_and_death() {
     ];
     assert_eq!(seen, wanted);
 }
+
+/// Microseconds since the start pass 2^32 after 71 minutes.
+#[test]
+fn lifetimes_are_those_of_the_blocks_after_hours_too() {
+    let (hours, second) = (10 * 3_600_000_000, 1_000_000);
+    let free_after = |us| (hours + us, free(0x1000));
+    let late = [
+        (hours, alloc(1, 0x1000, 100)),
+        free_after(60 * second),
+        (hours + 61 * second, alloc(1, 0x1000, 100)),
+        free_after(61 * second + 3),
+    ];
+    assert_eq!(lives(false, &late).sites[0].lifetime_us, 60 * second + 3);
+}

@@ -22,6 +22,7 @@ mod meta;
 mod model;
 mod nodes;
 mod read;
+mod search;
 mod varint;
 mod write;
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::block::{
-    BLOCK_HEADER_BYTES, BLOCK_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, Unpacker, kind,
+    BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, Unpacker, kind,
     read_file_header, unpack,
 };
 use crate::event::NodeId;
@@ -32,12 +32,11 @@ use crate::info::*;
 use crate::merge::Events;
 use crate::meta;
 use crate::nodes::NodeTable;
+use crate::search::Window;
 use crate::varint::{Cursor, Malformed};
 
 /// Damages told one by one; the rest are added up in the last.
 pub(crate) const MAX_DAMAGES: usize = 1000;
-/// Bytes searched at a time for the next block.
-const SEARCH_BYTES: usize = 256 << 10;
 
 /// A part of a trace that could not be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,6 +87,11 @@ pub enum OpenError {
         /// What it said.
         source: io::Error,
     },
+    /// It is a pipe, a socket or a device.
+    NotAFile {
+        /// Its name.
+        path: PathBuf,
+    },
     /// It has no bytes.
     Empty {
         /// The file.
@@ -122,6 +126,12 @@ impl fmt::Display for OpenError {
             OpenError::Read { path, source } => write!(
                 f,
                 "cannot read {}: {source}; check the name and that you may read it",
+                path.display()
+            ),
+            OpenError::NotAFile { path } => write!(
+                f,
+                "{} is a pipe, a socket or a device: a trace is read from several places of it at a time; \
+                 write it into a file first",
                 path.display()
             ),
             OpenError::Empty { path } => write!(
@@ -273,11 +283,18 @@ impl Trace {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(refused)?;
-        let about = file.metadata().map_err(refused)?;
+        // Before it is opened: a pipe without a writer would be waited for.
+        let about = std::fs::metadata(path).map_err(refused)?;
         if about.is_dir() {
             return Err(refused(io::Error::from(io::ErrorKind::IsADirectory)));
         }
+        if !about.is_file() {
+            return Err(OpenError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        let file = File::open(path).map_err(refused)?;
+        let about = file.metadata().map_err(refused)?;
         Self::read(Source::File(file), about.len(), path)
     }
 
@@ -341,6 +358,7 @@ impl Trace {
             threads: Vec::new(),
             unpacker: Unpacker::default(),
             raw: Vec::new(),
+            window: Window::default(),
             has_process: false,
             trace: Trace {
                 process: ProcessInfo::default(),
@@ -460,6 +478,7 @@ pub(crate) struct Scan {
     threads: Vec<(u32, Thread)>,
     unpacker: Unpacker,
     raw: Vec<u8>,
+    window: Window,
     has_process: bool,
     pub(crate) trace: Trace,
 }
@@ -535,24 +554,7 @@ impl Scan {
 
     /// Finds the next whole header after `at`, and notes what is skipped. Returns where to go on.
     fn search(&mut self, at: u64, got: usize) -> u64 {
-        let mut from = at + 1;
-        let mut chunk = vec![0; SEARCH_BYTES];
-        let found = loop {
-            let len = self.trace.source.read_at(&mut chunk, from).unwrap_or(0);
-            if len < BLOCK_HEADER_BYTES {
-                break None;
-            }
-            let last = len - BLOCK_HEADER_BYTES;
-            let hit = (0..=last).find(|&start| {
-                chunk[start] == BLOCK_MAGIC[0]
-                    && Header::from_bytes(&chunk[start..])
-                        .is_some_and(|header| header.check_lengths().is_ok())
-            });
-            if let Some(start) = hit {
-                break Some(from + start as u64);
-            }
-            from += last as u64 + 1;
-        };
+        let found = self.window.next_header(&self.trace.source, at + 1);
         let next = found.unwrap_or(self.bytes);
         let what = if found.is_some() {
             "bytes that are no block"

@@ -103,7 +103,12 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
         f.saved_bytes == 0
             && !allocates_less(f)
             && f.now_bytes > 0
-            && matches!(f.kind, FindingKind::Holder | FindingKind::Retained)
+            && match f.kind {
+                FindingKind::Holder | FindingKind::Retained => true,
+                // What only grows; blocks at exit are no more than possible.
+                FindingKind::Leak => f.confidence == Confidence::Likely,
+                _ => false,
+            }
     };
     let mut holds: Vec<_> = report.findings.iter().filter(held).collect();
     holds.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));

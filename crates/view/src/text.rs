@@ -59,7 +59,7 @@ pub fn render(report: &Report, style: &Style) -> String {
     let mut lines = vec![program_line(&report.program)];
     completeness(&report.completeness, width, &mut lines);
     if nothing_recorded(report) {
-        empty(width, &mut lines);
+        empty(report.completeness.unread_events, width, &mut lines);
         files(report, style, width, &mut lines);
     } else {
         books(report, width, &mut lines);
@@ -109,10 +109,17 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
             Line::of(Ink::Good, "complete").with(Ink::Plain, format!(": {events}, none lost")),
         );
     } else {
-        let mut text = format!(": {events} read, ");
-        text += &match c.lost_events {
-            0 => "no lost ones counted, but something is missing".to_owned(),
-            lost => format!("{} lost: every figure below may be too small", count(lost)),
+        let mut text = format!(": {events} read");
+        text += &match (c.lost_events, c.unread_events) {
+            (0, 0) => "; what is missing:".to_owned(),
+            (lost, 0) => format!(
+                ", {} lost: every figure below may be too small",
+                count(lost)
+            ),
+            (lost, unread) => format!(
+                ", {} lost or not readable: every figure below may be too small",
+                count(lost.saturating_add(unread))
+            ),
         };
         lines.push(Line::of(Ink::Warn, "INCOMPLETE").with(Ink::Plain, text));
     }
@@ -144,8 +151,21 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
-fn empty(width: usize, lines: &mut Vec<Line>) {
+fn empty(unread: u64, width: usize, lines: &mut Vec<Line>) {
     lines.push(Line::default());
+    if unread > 0 {
+        let text = format!(
+            "{} recorded, and none of them can be read: the file is damaged. Nothing can be said about this \
+             program's memory.",
+            format_args!("{} were", plural(unread, "event"))
+        );
+        lines.extend(
+            wrap(&text, width, 8)
+                .into_iter()
+                .map(|piece| Line::of(Ink::Warn, piece)),
+        );
+        return;
+    }
     lines.push(Line::of(
         Ink::Warn,
         "Nothing was recorded, so nothing can be said about this program's memory.",
@@ -168,6 +188,9 @@ fn instant_name(instant: &Instant) -> String {
         InstantKind::End => format!("the end ({at} after the start)"),
         InstantKind::Time => format!("{at} after the start"),
         InstantKind::AfterFree => format!("the low after the largest free ({at} after the start)"),
+        InstantKind::MostKept => {
+            format!("the moment at which the allocator kept most ({at} after the start)")
+        }
         InstantKind::Mark => format!("mark “{}” ({at} after the start)", instant.label),
     }
 }
@@ -289,8 +312,22 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
         .iter()
         .enumerate()
         .filter(|(index, _)| *index != report.at);
+    let mut others: Vec<&Instant> = others.map(|(_, instant)| instant).collect();
+    // What the fullest moment cannot show comes first.
+    others.sort_by_key(|instant| instant.kind != InstantKind::MostKept);
+    let kept = |books: &Books| {
+        let free = books.rows.iter().find(|row| row.id == "allocator-free");
+        bytes(free.map_or(0, |row| row.bytes))
+    };
     let texts: Vec<String> = others
-        .map(|(_, instant)| match &instant.books {
+        .into_iter()
+        .map(|instant| match &instant.books {
+            Some(books) if instant.kind == InstantKind::MostKept => format!(
+                "most kept free {} of {} resident (--at {:.3}s)",
+                kept(books),
+                bytes(books.resident_bytes),
+                instant.time_ns as f64 / 1e9
+            ),
             Some(books) => format!("{} {} resident", instant.label, bytes(books.resident_bytes)),
             None => format!(
                 "{} {} live",

@@ -1,12 +1,14 @@
 //! How old pinning blocks are: their ages by stack, for medians that are exact.
 //!
 //! ```text
-//!   pins of site 3 | pins of site 7 | …      one word each: acquisitions since | born, microseconds
+//!   pins of site 3 | pins of site 7 | …      one word each: acquisitions since 32 | age 32
 //!   └ offsets[rank of 3] …
 //! ```
 //!
 //! Y1  A slice holds as many ages as its site has pinning blocks.
 //! Y2  Order is by acquisitions since, which is the order of events; the time is that of the same block.
+//! Y3  An age is the bits of an `f32`, in microseconds: exact below 16.7 s, to 1 part in 16 million
+//!     above. Bits of numbers that are not negative are ordered as the numbers are.
 //!
 //! Not here: which blocks pin (`sweep.rs`).
 
@@ -21,7 +23,6 @@ pub(super) struct Ages {
     /// By site: where its ages begin and end; nothing for sites that were not wanted.
     slices: Vec<(u32, u32)>,
     words: Vec<u64>,
-    now_us: u64,
 }
 
 impl Ages {
@@ -38,7 +39,7 @@ impl Ages {
             total = total.saturating_add(blocks);
         }
         let mut words = vec![0u64; total as usize];
-        let (now_us, now) = (ledger.now_ns() / 1000, ledger.counts().allocations as u32);
+        let (now_ns, now) = (ledger.now_ns(), ledger.counts().allocations as u32);
         for (slot, block) in ledger.live_at() {
             if !pins.contains(slot) {
                 continue;
@@ -50,14 +51,11 @@ impl Ages {
             left[site] -= 1;
             let since = now.wrapping_sub(block.serial);
             let end = &mut slices[site].1;
-            words[*end as usize] = u64::from(since) << 32 | u64::from(block.born_us);
+            let age_us = (block.age_ns(now_ns) / 1000) as f32;
+            words[*end as usize] = u64::from(since) << 32 | u64::from(age_us.to_bits());
             *end += 1;
         }
-        Ages {
-            slices,
-            words,
-            now_us,
-        }
+        Ages { slices, words }
     }
 
     /// Median and oldest of these sites together; `None` if none of their blocks pins.
@@ -72,13 +70,10 @@ impl Ages {
         let oldest = words.iter().copied().max()?;
         let middle = words.len() / 2;
         let (_, &mut median, _) = words.select_nth_unstable(middle);
-        let since_ns = |word: u64| {
-            let born_us = word & u64::from(u32::MAX);
-            self.now_us.saturating_sub(born_us).saturating_mul(1000)
-        };
+        let age_ns = |word: u64| f32::from_bits(word as u32) as u64 * 1000;
         Some(PinAge {
-            median_ns: since_ns(median),
-            oldest_ns: since_ns(oldest),
+            median_ns: age_ns(median),
+            oldest_ns: age_ns(oldest),
             median_acquisitions: median >> 32,
             oldest_acquisitions: oldest >> 32,
         })

@@ -8,11 +8,16 @@ const BASE: u64 = 0x10_0000;
 
 /// A ledger of blocks (address, stack, bytes), one acquisition a millisecond.
 fn ledger(blocks: &[(u64, u32, u64)]) -> Ledger {
+    ledger_from(0, blocks)
+}
+
+/// The same, the first of them at this time.
+fn ledger_from(start_ns: u64, blocks: &[(u64, u32, u64)]) -> Ledger {
     let mut ledger = Ledger::new(16);
     for (ticket, &(addr, node, size)) in (0..).zip(blocks) {
         let event = Event {
             ticket,
-            time_ns: ticket * 1_000_000,
+            time_ns: start_ns + ticket * 1_000_000,
             thread: ThreadId(0),
             kind: EventKind::Alloc {
                 func: AllocFn::Malloc,
@@ -108,6 +113,20 @@ fn the_picture_at_the_head() {
         .unwrap();
     assert_eq!((age.median_ns, age.oldest_ns), (3_000_000, 4_000_000));
     assert_eq!((age.median_acquisitions, age.oldest_acquisitions), (4, 5));
+}
+
+/// Microseconds since the start pass 2^32 after 71 minutes.
+#[test]
+fn ages_are_those_of_the_blocks_after_hours_too() {
+    let ten_hours = 36_000_000_000_000;
+    let blocks = [(BASE, 1, 100), (BASE + 200, 1, 100), (BASE + 400, 1, 100)];
+    let ledger = ledger_from(ten_hours, &blocks);
+    let placed = placed(&ledger);
+    let spans = [span(BASE, BASE + PAGE)];
+    let (all, _) = measure(&spans, placed.iter().copied(), &ledger, "", (100, true));
+    let age = all.pins[0].age.unwrap();
+    // A millisecond apart, the last of them now.
+    assert_eq!((age.median_ns, age.oldest_ns), (1_000_000, 2_000_000));
 }
 
 #[test]

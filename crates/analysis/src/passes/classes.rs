@@ -2,21 +2,27 @@
 //!
 //! ```text
 //!   recorded (size, usable) ──► {usable} ─┐
-//!   scheme of the allocator, if known ────┴──► usable_of(n), class_below(n)
+//!   scheme of the allocator, if known ────┴──► usable_of(n), class_below(n), packed(n)
 //! ```
 //!
 //! C1  A recorded usable size is a class; nothing overrules it.
 //! C2  `usable_of(n) >= n`. Without a scheme it is the smallest class that was seen at or above `n`,
 //!     which may be too large and so never promises too much.
+//! C3  A step down is counted by what is given before and after: glibc's chunks go by 16 bytes, so that a
+//!     request of 32 that becomes one of 24 frees 16 and not the 8 that were unused.
 //!
 //! Not here: rounding of allocators that did not run ([`skinflint_sizes::Scheme`] as it is).
 
 use skinflint_sizes::Scheme;
 
+/// What glibc keeps before a block.
+const GLIBC_HEAD: u64 = 8;
+
 /// See the head of the file.
 pub(super) struct Classes {
     seen: Vec<u64>,
     scheme: Option<&'static Scheme>,
+    head: u64,
 }
 
 impl Classes {
@@ -25,9 +31,12 @@ impl Classes {
         let mut seen: Vec<u64> = usable.collect();
         seen.sort_unstable();
         seen.dedup();
+        let scheme = Scheme::for_allocator(allocator);
+        let glibc = scheme.is_some_and(|scheme| scheme.name == "glibc");
         Self {
             seen,
-            scheme: Scheme::for_allocator(allocator),
+            scheme,
+            head: if glibc { GLIBC_HEAD } else { 0 },
         }
     }
 
@@ -40,9 +49,56 @@ impl Classes {
         self.seen.get(at).copied().unwrap_or(size)
     }
 
-    /// The largest class below `size` that was seen; `None` below the smallest.
+    /// The largest class below `size`, seen or known; `None` below the smallest.
     pub fn class_below(&self, size: u64) -> Option<u64> {
         let at = self.seen.partition_point(|class| *class < size);
-        at.checked_sub(1).map(|i| self.seen[i])
+        let seen = at.checked_sub(1).map(|i| self.seen[i]);
+        seen.max(self.scheme.and_then(|scheme| scheme_below(scheme, size)))
+    }
+
+    /// What one block less saves beside its usable bytes, when many are kept in one.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+}
+
+/// The largest class of a scheme below a size. Cost: some sixty look-ups.
+fn scheme_below(scheme: &Scheme, size: u64) -> Option<u64> {
+    let given = scheme.usable(size);
+    // [0, low) is given less than `size` is; nothing from `high` on is.
+    let (mut low, mut high) = (0, size);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match scheme.usable(middle) < given {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    let below = scheme.usable(low.checked_sub(1)?);
+    (below < size).then_some(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_below_by_hand() {
+        let of = |allocator| Classes::learn(allocator, std::iter::empty());
+        // Usable sizes of glibc are 24, 40, 56 …; nothing is below the smallest.
+        let glibc = of("glibc 2.36");
+        assert_eq!(glibc.class_below(32), Some(24));
+        assert_eq!(glibc.class_below(24), None);
+        assert_eq!(glibc.class_below(41), Some(40));
+        assert_eq!(glibc.head(), 8);
+        // jemalloc: … 1,024, 1,280; a class itself has the one below it.
+        let jemalloc = of("libjemalloc.so.2");
+        assert_eq!(jemalloc.class_below(1350), Some(1280));
+        assert_eq!(jemalloc.class_below(1280), Some(1024));
+        assert_eq!(jemalloc.head(), 0);
+        // What was seen is a class, too: one that a size earned.
+        let ours = Classes::learn("libskinflint.so", [4368].into_iter());
+        assert_eq!(ours.class_below(4400), Some(4368));
+        assert_eq!(of("libown.so").class_below(100), None);
     }
 }

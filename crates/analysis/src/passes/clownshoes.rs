@@ -11,6 +11,8 @@
 //!     that difference is in use (533 bytes of 536 given), only the waste counts as saved.
 //! W3  A request that costs nothing under the allocator that ran, but would under another, is told
 //!     as `Possible`, with the real (small) figures in its fields and the other's in its words.
+//! W4  Only a size at which the stack's requests pile up is one (spread.rs): strings of 1,030 to 1,229 bytes
+//!     lie above 1,024 because they are as long as they are, and there is nothing to round.
 //!
 //! Which c is small: beside a power of two of at least 256, at most an eighth of it. A header that
 //! was added to a buffer of 2^k is as a rule under 64 bytes, but SQLite's page buffers are 4,096 + 272
@@ -27,10 +29,11 @@ use skinflint_sizes::Scheme;
 
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::pass::CellBlocks;
-use crate::pass::{CellKey, Context};
+use crate::pass::{CellId, CellKey, Context};
 use crate::passes::cells::Tally;
 use crate::passes::classes::Classes;
 use crate::passes::ranking::push_ranked;
+use crate::passes::spread::Spreads;
 use crate::passes::wording::{bytes, count, thousands};
 
 /// Smallest base: see the head of the file.
@@ -102,8 +105,24 @@ pub struct Shoe {
     pub real: bool,
 }
 
-/// Whether a request is a clownshoe under the allocator that ran.
-pub(super) fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
+/// The clownshoes of a run by cell, where requests pile up (W4).
+pub(super) fn shoes(
+    tally: &Tally<'_>,
+    classes: &Classes,
+    context: &Context<'_>,
+) -> FxHashMap<CellId, Shoe> {
+    let spreads = Spreads::of(tally, context);
+    let found = tally.counts().filter_map(|(cell, _)| {
+        let key = context.cell(cell);
+        let shoe = shoe(&key, classes)?;
+        let piles = spreads.piles_up(key.node.0, shoe.base, shoe.extra);
+        piles.then_some((cell, shoe))
+    });
+    found.collect()
+}
+
+/// Whether a request is a little above a round size, and what that costs under the allocator that ran.
+fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
     let waste = key.usable.saturating_sub(key.size);
     if key.size < MIN_BASE {
         return None;
@@ -190,6 +209,7 @@ fn elsewhere(size: u64) -> (&'static str, u64) {
 /// Adds the findings. `tally` has seen everything.
 pub(super) fn finish(
     tally: &Tally<'_>,
+    shoes: &FxHashMap<CellId, Shoe>,
     classes: &Classes,
     context: &Context<'_>,
     report: &mut Report,
@@ -197,7 +217,7 @@ pub(super) fn finish(
     let mut groups: FxHashMap<(u32, Cause, bool), Group> = FxHashMap::default();
     for (cell, count) in tally.counts() {
         let key = context.cell(cell);
-        if let Some(shoe) = shoe(&key, classes) {
+        if let Some(&shoe) = shoes.get(&cell) {
             let group = (key.node.0, Cause::of(shoe.extra), shoe.real);
             groups
                 .entry(group)

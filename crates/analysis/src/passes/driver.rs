@@ -71,14 +71,7 @@ impl Driver {
         self.next_addr += key.usable.max(16);
         let serial = self.serial;
         self.serial = self.serial.wrapping_add(1);
-        let born_us = (self.time_ns / 1000) as u32;
-        Block {
-            addr,
-            cell,
-            thread: self.thread,
-            born_us,
-            serial,
-        }
+        Block::new(addr, cell, self.thread, self.time_ns / 1000, serial)
     }
 
     fn act(&mut self, act: Act) {

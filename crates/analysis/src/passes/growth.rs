@@ -1,21 +1,30 @@
-//! Growth: chains of blocks that one buffer went through.
+//! Growth: chains of blocks that one buffer went through, what was copied on the way, and what the last one
+//! holds for nothing.
 //!
 //! ```text
 //!   realloc:   a ─► a' ─► a'' ─► free                       one Act::Regrow for each arrow
-//!   by hand:   acquire b (larger than a) ; release a        same stack, same thread, and a released
-//!              acquire c (larger than b) ; release b        before that stack acquires again
+//!   by hand:   acquire b ; release a      same stack, same thread, b larger, and the first release since b
+//!              acquire d ; release c      another buffer in turn
+//!              acquire e ; release b      b is where the first one's chain had come to
 //! ```
 //!
-//! G1  A block is in at most one chain of each kind; a chain ends with its block or with the run. A
-//!     realloc that shrinks ends it, too.
+//! G1  A block is in at most one chain; a chain ends with its block or with the run. A realloc that shrinks
+//!     ends it, too.
 //! G2  A chain belongs to the stack of its first growth.
 //! G3  `allocated` is the sum of what was asked for, the first block's included; `anew` counts only
-//!     the blocks whose usable size differs from the one before.
-//! G4  By hand, a chain is reported from three steps on; two buffers grown in turns by one stack are
-//!     not recognised, nor is a first block that another stack acquired (the chain begins one later).
+//!     the blocks whose usable size differs from the one before; `copied` the blocks that another address
+//!     took the place of. A step in place costs nothing, nor does one of a mapping that the kernel moves.
+//! G4  By hand, a chain is reported from three steps on, and a stack only where nearly all of its pairs grow:
+//!     a queue of blocks of any size has as many pairs that shrink. A first block that another stack
+//!     acquired is not known (the chain begins one later).
+//! G5  Saved is what was copied less what doubling could copy at most, buffer by buffer. That doubling
+//!     holds more than what is needed is said beside it.
+//! G6  A buffer that grew by a factor was full one step before: of its last block half of what came then is
+//!     unused on average. Where a stack has many such buffers at rest, of several sizes, that is what reserving
+//!     would save; where all have one size, they may all be full, and only the bound is told.
 //!
 //! Idea: Nethercote, "Please grow your buffers exponentially".
-//! Not here: the shape of a chain (growth_shape.rs).
+//! Not here: the shape of a chain (growth_shape.rs); runtimes whose growth is their own (grouping.rs).
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::ThreadId;
@@ -23,48 +32,78 @@ use skinflint_trace::ThreadId;
 use crate::model::{Confidence, Finding, FindingKind, Growth, GrowthPattern, Report};
 use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::{Sites, slot};
-use crate::passes::growth_shape::{Chain, by_factor};
+use crate::passes::growth_shape::{Chain, Factored, by_factor};
 use crate::passes::ranking::push_ranked;
 use crate::passes::wording::{bytes, count, percent};
 
-/// A finding needs this many steps a chain: fewer copies are no loss.
-const MIN_STEPS_PER_CHAIN: u64 = 16;
-/// And this much more allocated than doubling would.
-const MIN_SAVED_BYTES: u64 = 64 * 1024;
+/// A finding needs so much copied more than doubling would: a tenth of a millisecond.
+const MIN_SAVED_BYTES: u64 = 1 << 20;
+/// What copying costs in CPU, bytes a nanosecond, and a call; and the least share of the program's CPU that is
+/// worth a change, in per cent.
+const COPY_BYTES_PER_NS: u64 = 8;
+const CALL_NS: u64 = 40;
+const MIN_CPU_PERCENT: u64 = 1;
 /// Fewest steps of a chain by hand (G4).
 const MIN_HAND_STEPS: u32 = 3;
+/// By hand, one pair that does not grow for so many that do (G4).
+const GROWING: u32 = 8;
+/// Buffers at rest from which on their unused ends are averages (G6), and how much these must hold.
+const MIN_RESTING: u64 = 16;
+const MIN_UNUSED_BYTES: u64 = 64 << 10;
+/// Buffers are of several sizes if one of so many is not of the most frequent one (G6).
+const VARIED: u64 = 8;
+/// Beyond this the end of a block that was never written has no pages (G6).
+const LARGE_BYTES: u64 = 128 << 10;
 
 /// See the head of the file.
 #[derive(Default)]
 pub struct GrowthPass {
-    /// A bit by cell: whether any block of it came out of a regrow, which spares most releases the
+    /// A bit by cell: whether any block of it is the end of a chain, which spares most releases the
     /// map. 32 KiB for 256 thousand cells: it stays in the cache.
-    regrown: Vec<u64>,
+    chained: Vec<u64>,
     /// Stacks of chains.
     sites: Sites,
-    /// Chains of realloc by the serial of their block.
-    chains: FxHashMap<u32, (u32, Chain)>,
+    /// Chains by the serial of their block.
+    chains: FxHashMap<u32, Linked>,
     hands: Vec<Hand>,
-    /// Chains by hand by site: the serial that each has come to.
-    hand_chains: FxHashMap<u32, (u32, Chain)>,
     sums: FxHashMap<(u32, bool), Sum>,
+    /// Buffers at rest by stack at the instant.
+    resting: FxHashMap<u32, Resting>,
+    frozen: bool,
 }
 
-/// The last two blocks of a stack. Small, as every act touches one: 40 bytes.
+/// A chain, and whose.
+#[derive(Clone, Copy)]
+struct Linked {
+    site: u32,
+    by_hand: bool,
+    chain: Chain,
+}
+
+/// The last block of a stack, while nothing was released for it. Small, as every act touches one.
 #[derive(Clone, Copy, Default)]
 struct Hand {
-    current: Link,
-    previous: Link,
-    /// `hand_chains` has one of this site.
-    chained: bool,
-}
-
-#[derive(Clone, Copy, Default, PartialEq)]
-struct Link {
     serial: u32,
     cell: CellId,
     thread: ThreadId,
-    live: bool,
+    /// Nothing of this stack was released since.
+    open: bool,
+    /// Pairs of an acquisition and a release: those that grow, and the others.
+    grew: u32,
+    other: u32,
+}
+
+/// Buffers that grew by a factor and live at the instant (G6).
+#[derive(Clone, Copy, Default)]
+struct Resting {
+    blocks: u64,
+    held: u64,
+    unused_at_most: u64,
+    steps: u64,
+    /// Blocks of the most frequent size.
+    alike: u64,
+    /// What doubling would hold more than what is asked for, of chains of any shape.
+    doubled_more: u64,
 }
 
 /// All chains of a stack, of one kind.
@@ -76,7 +115,8 @@ struct Sum {
     largest: u64,
     allocated: u64,
     anew: u64,
-    doubling: (u64, u64),
+    copied: u64,
+    doubling: Factored,
     half: u64,
     /// Steps of chains that are just enough, fixed, exponential.
     votes: [u64; 3],
@@ -94,14 +134,15 @@ impl Sum {
         self.largest = self.largest.max(chain.last);
         self.allocated = self.allocated.saturating_add(chain.allocated);
         self.anew = self.anew.saturating_add(chain.anew);
-        let (doubled, doublings) = by_factor(chain.first, chain.last, (2, 1));
-        self.doubling = (
-            self.doubling.0.saturating_add(doubled),
-            self.doubling.1 + doublings,
-        );
-        self.half = self
-            .half
-            .saturating_add(by_factor(chain.first, chain.last, (3, 2)).0);
+        self.copied = self.copied.saturating_add(chain.copied);
+        let doubled = by_factor(chain.first, chain.last, (2, 1));
+        self.doubling.asked = self.doubling.asked.saturating_add(doubled.asked);
+        self.doubling.steps += doubled.steps;
+        // G5: a buffer that doubling would copy more often is left as it is.
+        let copied = doubled.copied.min(chain.copied);
+        self.doubling.copied = self.doubling.copied.saturating_add(copied);
+        let half = by_factor(chain.first, chain.last, (3, 2));
+        self.half = self.half.saturating_add(half.asked);
         match chain.pattern() {
             GrowthPattern::JustEnough => self.votes[0] += steps,
             GrowthPattern::FixedStep(step) => {
@@ -138,117 +179,132 @@ impl GrowthPass {
     }
 
     #[inline]
-    fn has_regrown(&self, cell: CellId) -> bool {
-        let word = self.regrown.get(cell.0 as usize / 64);
+    fn is_chained(&self, cell: CellId) -> bool {
+        let word = self.chained.get(cell.0 as usize / 64);
         word.is_some_and(|word| word >> (cell.0 % 64) & 1 != 0)
     }
 
-    fn set_regrown(&mut self, cell: CellId) {
-        *slot(&mut self.regrown, CellId(cell.0 / 64)) |= 1 << (cell.0 % 64);
+    fn chain(&mut self, cell: CellId, serial: u32, linked: Linked) {
+        *slot(&mut self.chained, CellId(cell.0 / 64)) |= 1 << (cell.0 % 64);
+        self.chains.insert(serial, linked);
+    }
+
+    #[inline]
+    fn unchain(&mut self, block: &Block) -> Option<Linked> {
+        match self.is_chained(block.cell) {
+            true => self.chains.remove(&block.serial),
+            false => None,
+        }
     }
 
     fn regrow(&mut self, context: &Context<'_>, old: &Block, new: &Block) {
         let (from, to) = (context.cell(old.cell), context.key);
-        let known = if self.has_regrown(old.cell) {
-            self.chains.remove(&old.serial)
-        } else {
-            None
-        };
+        let known = self.unchain(old);
+        if let Some(hand) = self.hands.get_mut(context.site as usize) {
+            // What realloc took the place of is no pair by hand.
+            hand.open &= hand.serial != old.serial;
+        }
         if to.size < from.size {
             // G1: what grows again afterwards is another chain.
-            if let Some((site, chain)) = known {
-                self.end(site, false, &chain);
+            if let Some(linked) = known {
+                self.end(&linked);
             }
             return;
         }
-        let (site, mut chain) = known.unwrap_or_else(|| {
+        let mut linked = known.unwrap_or_else(|| {
             self.sites.learn(context.site, to.node);
-            (context.site, Chain::new(from.size, from.usable))
+            Linked {
+                site: context.site,
+                by_hand: false,
+                chain: Chain::new(from.size, from.usable),
+            }
         });
         if to.size > from.size {
-            chain.step(to.size, (from.usable, to.usable), old.addr == new.addr);
+            let moved = old.addr != new.addr
+                && !(is_glibc_mapping(old.addr, from.usable)
+                    && is_glibc_mapping(new.addr, to.usable));
+            linked.chain.step(to.size, (from.usable, to.usable), !moved);
         }
-        self.set_regrown(new.cell);
-        self.chains.insert(new.serial, (site, chain));
+        self.chain(new.cell, new.serial, linked);
     }
 
     #[inline]
     fn acquired(&mut self, context: &Context<'_>, block: &Block) {
-        let site = context.site;
-        if site as usize >= self.hands.len() {
+        let site = context.site as usize;
+        if site >= self.hands.len() {
             self.hands
-                .resize((site as usize + 1).next_power_of_two(), Hand::default());
+                .resize((site + 1).next_power_of_two(), Hand::default());
         }
-        let hand = &mut self.hands[site as usize];
-        hand.previous = hand.current;
-        hand.current = Link {
-            serial: block.serial,
-            cell: block.cell,
-            thread: block.thread,
-            live: true,
-        };
-        if hand.chained {
-            self.still_chained(site);
-        }
-    }
-
-    /// The chain of a site is over unless its block is the one before the new one, and lives.
-    #[cold]
-    fn still_chained(&mut self, site: u32) {
-        let hand = &mut self.hands[site as usize];
-        let at = self.hand_chains.get(&site).map(|(at, _)| *at);
-        if hand.previous.live && at == Some(hand.previous.serial) {
-            return;
-        }
-        hand.chained = false;
-        if let Some((_, chain)) = self.hand_chains.remove(&site) {
-            self.end(site, true, &chain);
-        }
+        let hand = &mut self.hands[site];
+        hand.serial = block.serial;
+        hand.cell = block.cell;
+        hand.thread = block.thread();
+        hand.open = true;
     }
 
     #[inline]
     fn released(&mut self, context: &Context<'_>, block: &Block, by: ThreadId) {
-        let site = context.site;
-        if self.has_regrown(block.cell)
-            && let Some((site, chain)) = self.chains.remove(&block.serial)
-        {
-            self.end(site, false, &chain);
-        }
-        let Some(hand) = self.hands.get_mut(site as usize) else {
-            return;
-        };
-        if hand.current.live && hand.current.serial == block.serial {
-            hand.current.live = false;
-        } else if hand.previous.live && hand.previous.serial == block.serial {
-            hand.previous.live = false;
-            let (old, new) = (hand.previous, hand.current);
-            if new.live && old.thread == by && new.thread == by {
-                self.step_by_hand(context, site, old, new);
+        let known = self.unchain(block);
+        let pair = match self.hands.get_mut(context.site as usize) {
+            Some(hand) if hand.open => {
+                hand.open = false;
+                hand.serial != block.serial && hand.thread == by && block.is_of(by)
             }
+            _ => false,
+        };
+        if pair {
+            self.pair(context, block, known);
+        } else if let Some(linked) = known {
+            self.end(&linked);
         }
     }
 
-    fn step_by_hand(&mut self, context: &Context<'_>, site: u32, old: Link, new: Link) {
-        let (from, to) = (context.cell(old.cell), context.cell(new.cell));
+    /// A block was released in the place of which the stack's last one may have come.
+    fn pair(&mut self, context: &Context<'_>, old: &Block, known: Option<Linked>) {
+        let hand = &mut self.hands[context.site as usize];
+        let (from, to) = (context.key, context.cell(hand.cell));
         if to.size <= from.size {
+            hand.other = hand.other.saturating_add(1);
+            if let Some(linked) = known {
+                self.end(&linked);
+            }
             return;
         }
-        self.sites.learn(site, context.key.node);
-        let (at, chain) = self
-            .hand_chains
-            .entry(site)
-            .or_insert_with(|| (old.serial, Chain::new(from.size, from.usable)));
-        chain.step(to.size, (from.usable, to.usable), false);
-        *at = new.serial;
-        self.hands[site as usize].chained = true;
+        hand.grew = hand.grew.saturating_add(1);
+        let (cell, serial) = (hand.cell, hand.serial);
+        debug_assert_ne!(serial, old.serial);
+        let mut linked = known.unwrap_or_else(|| {
+            self.sites.learn(context.site, from.node);
+            Linked {
+                site: context.site,
+                by_hand: true,
+                chain: Chain::new(from.size, from.usable),
+            }
+        });
+        linked.by_hand = true;
+        linked.chain.step(to.size, (from.usable, to.usable), false);
+        self.chain(cell, serial, linked);
     }
 
-    fn end(&mut self, site: u32, by_hand: bool, chain: &Chain) {
-        let fewest = if by_hand { MIN_HAND_STEPS } else { 1 };
-        if chain.steps >= fewest {
-            self.sums.entry((site, by_hand)).or_default().add(chain);
+    fn end(&mut self, linked: &Linked) {
+        let fewest = if linked.by_hand { MIN_HAND_STEPS } else { 1 };
+        if linked.chain.steps >= fewest {
+            let sum = self.sums.entry((linked.site, linked.by_hand)).or_default();
+            sum.add(&linked.chain);
         }
     }
+
+    /// Whether a stack that looks like growth by hand is one (G4).
+    fn grows_by_hand(&self, site: u32) -> bool {
+        let hand = self.hands.get(site as usize).copied().unwrap_or_default();
+        hand.grew / GROWING >= hand.other
+    }
+}
+
+/// Whether a block is a mapping of its own under glibc, which realloc moves without copying: its header of 16
+/// bytes begins a page, and it ends with one.
+fn is_glibc_mapping(addr: u64, usable: u64) -> bool {
+    addr % 4096 == 16 && (usable + 16).is_multiple_of(4096)
 }
 
 impl Pass for GrowthPass {
@@ -262,30 +318,59 @@ impl Pass for GrowthPass {
         }
     }
 
-    fn finish(mut self: Box<Self>, _context: &Context<'_>, report: &mut Report) {
-        for (site, chain) in std::mem::take(&mut self.chains).into_values() {
-            self.end(site, false, &chain);
+    fn at_instant(&mut self, _context: &Context<'_>) {
+        let mut alike: FxHashMap<(u32, u64), u64> = FxHashMap::default();
+        for linked in self.chains.values() {
+            let resting = self.resting.entry(linked.site).or_default();
+            let chain = &linked.chain;
+            let doubled = by_factor(chain.first, chain.last, (2, 1)).last;
+            resting.doubled_more += doubled.saturating_sub(chain.last);
+            if let Some(unused) = chain.unused_at_most().filter(|_| chain.last < LARGE_BYTES) {
+                resting.blocks += 1;
+                resting.held += chain.last;
+                resting.unused_at_most += unused;
+                resting.steps += u64::from(chain.steps);
+                let same = alike.entry((linked.site, chain.last)).or_default();
+                *same += 1;
+                resting.alike = resting.alike.max(*same);
+            }
         }
-        for (site, (_, chain)) in std::mem::take(&mut self.hand_chains) {
-            self.end(site, true, &chain);
+        self.frozen = true;
+    }
+
+    fn finish(mut self: Box<Self>, context: &Context<'_>, report: &mut Report) {
+        if !self.frozen {
+            self.at_instant(context);
         }
-        let mut rows: Vec<(Growth, Sum)> = Vec::with_capacity(self.sums.len());
+        for linked in std::mem::take(&mut self.chains).into_values() {
+            self.end(&linked);
+        }
+        let cpu_ns = report.program.cpu_ns.unwrap_or(0);
+        let mut rows: Vec<Growth> = Vec::with_capacity(self.sums.len());
+        let mut findings = Vec::new();
         for ((site, by_hand), sum) in &self.sums {
-            rows.push((row(self.sites.node(*site as usize).0, *by_hand, sum), *sum));
+            if *by_hand && !self.grows_by_hand(*site) {
+                continue;
+            }
+            let row = row(self.sites.node(*site as usize).0, *by_hand, sum);
+            let more = self.resting.get(site).map_or(0, |one| one.doubled_more);
+            findings.extend(finding(&row, sum, more, cpu_ns));
+            rows.push(row);
         }
-        rows.sort_by_key(|(row, _)| {
+        rows.sort_by_key(|row| {
             (
                 std::cmp::Reverse(row.allocated_bytes),
                 row.node,
                 row.by_hand,
             )
         });
-        let findings = rows
-            .iter()
-            .filter_map(|(row, sum)| finding(row, sum))
-            .collect();
+        for (site, resting) in &self.resting {
+            if self.grows_by_hand(*site) {
+                findings.extend(reserve(self.sites.node(*site as usize).0, resting));
+            }
+        }
         push_ranked(report, findings);
-        report.growth.extend(rows.into_iter().map(|(row, _)| row));
+        report.growth.extend(rows);
     }
 }
 
@@ -300,19 +385,28 @@ fn row(node: u32, by_hand: bool, sum: &Sum) -> Growth {
         largest_bytes: sum.largest,
         allocated_bytes: sum.allocated,
         anew_usable_bytes: sum.anew,
-        doubling_bytes: sum.doubling.0,
+        copied_bytes: sum.copied,
+        doubling_bytes: sum.doubling.asked,
+        doubling_copied_bytes: sum.doubling.copied,
         one_and_a_half_bytes: sum.half,
     }
 }
 
-fn finding(row: &Growth, sum: &Sum) -> Option<Finding> {
+/// Whether so much copying is felt in a program that took so much CPU.
+fn is_felt(saved: u64, calls: u64, cpu_ns: u64) -> bool {
+    let ns = (saved / COPY_BYTES_PER_NS).saturating_add(calls.saturating_mul(CALL_NS));
+    saved >= MIN_SAVED_BYTES && ns >= cpu_ns / 100 * MIN_CPU_PERCENT
+}
+
+fn finding(row: &Growth, sum: &Sum, doubled_more: u64, cpu_ns: u64) -> Option<Finding> {
     let how = match row.pattern {
         GrowthPattern::JustEnough => "by just enough".to_owned(),
         GrowthPattern::FixedStep(step) => format!("by {} each time", bytes(step)),
         GrowthPattern::Exponential(_) | GrowthPattern::Irregular => return None,
     };
-    let saved = row.allocated_bytes.saturating_sub(row.doubling_bytes);
-    if row.steps < MIN_STEPS_PER_CHAIN * row.chains || saved < MIN_SAVED_BYTES {
+    let saved = row.copied_bytes.saturating_sub(row.doubling_copied_bytes);
+    let moved = row.steps - row.in_place_steps;
+    if !is_felt(saved, moved, cpu_ns) {
         return None;
     }
     let means = if row.by_hand {
@@ -323,34 +417,75 @@ fn finding(row: &Growth, sum: &Sum) -> Option<Finding> {
     Some(Finding {
         kind: FindingKind::Growth,
         title: format!(
-            "Grows {how}: {}, up to {}",
+            "Grows {how}: {} copied in {}, up to {}",
+            bytes(row.copied_bytes),
             count(row.steps, "step"),
             bytes(row.largest_bytes)
         ),
         what: format!(
-            "{} grown in {} by {means}, to {} at most: {} asked for, where doubling asks for {} and growth by 1.5 for {}. {} % of the steps stayed in place.",
+            "{} grown in {} by {means}, to {} at most: {} % of the steps stayed in place, the others copied {}. This stack doubled: {} copied at most, −{}, and {} more held at the instant.",
             count(row.chains, "buffer"),
             count(row.steps, "step"),
             bytes(row.largest_bytes),
-            bytes(row.allocated_bytes),
-            bytes(row.doubling_bytes),
-            bytes(row.one_and_a_half_bytes),
             percent(row.in_place_steps, row.steps),
+            bytes(row.copied_bytes),
+            bytes(row.doubling_copied_bytes),
+            bytes(saved),
+            bytes(doubled_more),
         ),
         change: format!(
             "Double the capacity at each step (1.5 where memory is tight), or ask for {} at once.",
             bytes(row.largest_bytes)
         ),
         saved_cumulative_bytes: saved,
-        saved_allocations: row.steps.saturating_sub(sum.doubling.1),
+        saved_allocations: row.steps.saturating_sub(sum.doubling.steps),
         blocks: row.steps,
-        // Steps in place copy nothing: then only calls are saved, and the bytes were never apart.
-        confidence: if row.in_place_steps * 10 >= row.steps * 9 {
-            Confidence::Possible
-        } else {
+        // That a block made by hand was copied into is a guess; a realloc that moves copies.
+        confidence: if row.by_hand {
             Confidence::Likely
+        } else {
+            Confidence::Certain
         },
         node: Some(row.node),
+        ..Finding::default()
+    })
+}
+
+/// Buffers at rest whose last step left room (G6).
+fn reserve(node: u32, resting: &Resting) -> Option<Finding> {
+    let half = resting.unused_at_most / 2;
+    if resting.blocks < MIN_RESTING || half < MIN_UNUSED_BYTES {
+        return None;
+    }
+    let varied = resting.alike * VARIED <= resting.blocks * (VARIED - 1);
+    let saved = if varied { half } else { 0 };
+    let fill = match varied {
+        true => "half of that, as their sizes differ and any fill is as likely",
+        false => "all are of one size, so they may be filled alike, and full",
+    };
+    Some(Finding {
+        kind: FindingKind::Growth,
+        title: format!(
+            "{} grown by a factor and left so: up to {} of {} unused",
+            count(resting.blocks, "buffer"),
+            bytes(resting.unused_at_most),
+            bytes(resting.held),
+        ),
+        what: format!(
+            "{} of this stack live at the instant with {}, each come to by steps of a factor ({} in all). The last step was taken when the block before was full, so up to {} of it may be unused: {fill}.",
+            count(resting.blocks, "buffer"),
+            bytes(resting.held),
+            count(resting.steps, "step"),
+            bytes(resting.unused_at_most),
+        ),
+        change: "Reserve the final size where it is known before the buffer is filled, or shrink it to fit when                  it is complete."
+            .to_owned(),
+        now_bytes: resting.held,
+        saved_bytes: saved,
+        saved_allocations: resting.steps,
+        blocks: resting.blocks,
+        confidence: Confidence::Possible,
+        node: Some(node),
         ..Finding::default()
     })
 }
@@ -429,17 +564,19 @@ mod tests {
         assert!(half.findings.is_empty());
         let one = realloc(glibc, iterate(8, 80_000, |n| n + 8));
         assert_eq!(one.growth[0].pattern, GrowthPattern::JustEnough);
-        // 8·(1 + … + 10,000) = 400,040,000 against 8·(2^15 - 1) = 262,136.
+        // 8·(1 + … + 10,000) = 400,040,000. Chunks go by 16: each other step moves, from 24, 40 … 79,992
+        // bytes: 4,999 copies of 40,008 on average. Doubling copies 8·(2^14 - 1) = 131,064.
         assert_eq!(one.growth[0].allocated_bytes, 400_040_000);
+        assert_eq!(one.growth[0].copied_bytes, 4_999 * 40_008);
         assert_eq!(
             one.findings[0].saved_cumulative_bytes,
-            400_040_000 - 262_136
+            4_999 * 40_008 - 131_064
         );
         assert_eq!(one.findings[0].saved_allocations, 9_999 - 14);
         let page = realloc(glibc, iterate(4096, MIB, |n| n + 4096));
         assert_eq!(page.growth[0].pattern, GrowthPattern::FixedStep(4096));
         assert_eq!(page.findings.len(), 1);
-        assert_eq!(page.findings[0].confidence, Confidence::Likely);
+        assert_eq!(page.findings[0].confidence, Confidence::Certain);
         assert_eq!((page.growth[0].chains, page.growth[0].steps), (1, 255));
     }
 
@@ -487,10 +624,10 @@ mod tests {
         });
         // Rising sizes, all kept.
         (1..100).for_each(|i| driver.keep(2, 100 * i));
-        // A queue: the oldest of three is released.
+        // A queue of blocks of any size: the oldest of three is released.
         let mut queue = std::collections::VecDeque::new();
-        (1..100).for_each(|i| {
-            queue.push_back(driver.alloc(3, 100 * i));
+        (1..100u64).for_each(|i| {
+            queue.push_back(driver.alloc(3, 100 + i * 37 % 90));
             if queue.len() == 3 {
                 let oldest = queue.pop_front().expect("three");
                 driver.free(oldest);

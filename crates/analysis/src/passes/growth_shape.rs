@@ -27,6 +27,10 @@ const MIN_STEPS: u32 = 3;
 /// (CPython's lists), and at that a buffer is still copied eight times as often as by doubling.
 const SMALL_RATIO: f64 = 1.15;
 
+/// Factors of growth in use lie between these: a half more, and double the size and one element.
+const LEAST_FACTOR: f64 = 1.4;
+const MOST_FACTOR: f64 = 2.6;
+
 /// Ratios of new to old size.
 #[derive(Clone, Copy, Debug)]
 struct Ratios {
@@ -76,8 +80,12 @@ impl Ratios {
 pub(super) struct Chain {
     pub first: u64,
     pub last: u64,
+    /// Size before the last step.
+    pub before: u64,
     pub steps: u32,
     pub in_place: u32,
+    /// Bytes of the blocks that were copied from.
+    pub copied: u64,
     pub allocated: u64,
     pub anew: u64,
     last_step: u64,
@@ -99,12 +107,16 @@ impl Chain {
         }
     }
 
-    /// The block grew. `usable` are the usable sizes before and after.
+    /// The block grew. `usable` are the usable sizes before and after; in place nothing was copied.
     #[inline]
     pub fn step(&mut self, size: u64, usable: (u64, u64), in_place: bool) {
         let (old, step) = (self.last, size.saturating_sub(self.last));
+        self.before = old;
         self.steps = self.steps.saturating_add(1);
         self.in_place += u32::from(in_place);
+        if !in_place {
+            self.copied = self.copied.saturating_add(old);
+        }
         self.allocated = self.allocated.saturating_add(size);
         if usable.0 != usable.1 {
             self.anew = self.anew.saturating_add(usable.1);
@@ -119,6 +131,14 @@ impl Chain {
             self.late.step(old, size);
         }
         self.last = size;
+    }
+
+    /// Bytes of the last block that may never have been used: the step to it was taken when the one before
+    /// was full. `None` where the buffer does not grow by a factor.
+    pub fn unused_at_most(&self) -> Option<u64> {
+        let by_factor =
+            self.steps >= 2 && self.all.min >= LEAST_FACTOR && self.all.max <= MOST_FACTOR;
+        by_factor.then(|| self.last.saturating_sub(self.before + 1))
     }
 
     /// How it grows.
@@ -142,17 +162,32 @@ impl Chain {
     }
 }
 
-/// Bytes and steps that growth by `factor` (numerator, denominator) takes from `first` to at least
-/// `last` bytes: `first + first·f + first·f² + …`. Saturates.
-pub(super) fn by_factor(first: u64, last: u64, factor: (u64, u64)) -> (u64, u64) {
-    let mut size = first.max(1);
-    let (mut sum, mut steps) = (size, 0);
-    while size < last && size < u64::MAX / 4 {
-        size = (size * factor.0 / factor.1).max(size + 1);
-        sum = u64::saturating_add(sum, size);
-        steps += 1;
+/// What growth by a factor takes from one size to at least another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Factored {
+    /// Bytes asked for: `first + first·f + first·f² + …`.
+    pub asked: u64,
+    pub steps: u64,
+    /// Bytes copied if no step stays in place: all but the last block.
+    pub copied: u64,
+    /// The last block.
+    pub last: u64,
+}
+
+/// Growth by `factor` (numerator, denominator) from `first` to at least `last` bytes. Saturates.
+pub(super) fn by_factor(first: u64, last: u64, factor: (u64, u64)) -> Factored {
+    let mut all = Factored {
+        asked: first.max(1),
+        last: first.max(1),
+        ..Factored::default()
+    };
+    while all.last < last && all.last < u64::MAX / 4 {
+        all.copied = all.copied.saturating_add(all.last);
+        all.last = (all.last * factor.0 / factor.1).max(all.last + 1);
+        all.asked = all.asked.saturating_add(all.last);
+        all.steps += 1;
     }
-    (sum, steps)
+    all
 }
 
 #[cfg(test)]
@@ -225,10 +260,25 @@ mod tests {
     #[test]
     fn factors_by_hand() {
         // 4 KiB, 8 KiB … 1 MiB: the figure of "Please grow your buffers exponentially".
-        assert_eq!(by_factor(4096, 1 << 20, (2, 1)), (2_093_056, 8));
-        assert_eq!(by_factor(1, 8, (2, 1)), (1 + 2 + 4 + 8, 3));
-        assert_eq!(by_factor(8, 27, (3, 2)), (8 + 12 + 18 + 27, 3));
-        assert_eq!(by_factor(0, 0, (2, 1)), (1, 0));
-        assert!(by_factor(1, u64::MAX, (3, 2)).1 < 200, "ends");
+        let of = |first, last, factor| {
+            let all = by_factor(first, last, factor);
+            (all.asked, all.steps, all.copied, all.last)
+        };
+        assert_eq!(
+            of(4096, 1 << 20, (2, 1)),
+            (2_093_056, 8, 2_093_056 - (1 << 20), 1 << 20)
+        );
+        assert_eq!(of(1, 8, (2, 1)), (1 + 2 + 4 + 8, 3, 1 + 2 + 4, 8));
+        assert_eq!(of(8, 27, (3, 2)), (8 + 12 + 18 + 27, 3, 8 + 12 + 18, 27));
+        assert_eq!(of(0, 0, (2, 1)), (1, 0, 0, 1));
+        assert!(by_factor(1, u64::MAX, (3, 2)).steps < 200, "ends");
+    }
+
+    #[test]
+    fn what_may_be_unused_by_hand() {
+        // 8, 16 … 2,048: the step to 2,048 was taken with 1,024 full and one byte more.
+        assert_eq!(iterate(8, 8, |n| n * 2).unused_at_most(), Some(1023));
+        assert_eq!(iterate(8, 8, |n| n + 8).unused_at_most(), None);
+        assert_eq!(chain([8, 16]).unused_at_most(), None, "one step is no rule");
     }
 }

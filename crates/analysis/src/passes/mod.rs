@@ -31,7 +31,9 @@ mod growth_shape;
 mod limits;
 #[cfg(test)]
 mod phases_judge;
+mod phases_rounds;
 pub(crate) mod ranking;
+mod spread;
 pub(crate) mod wording;
 
 /// Every pass, ready to see its first act.

@@ -3,44 +3,48 @@
 //! ```text
 //!   mark "tab begin" ─┬─ a b c d ─┬─ mark "tab end"      zombies of "tab": b, d
 //!                     serial 100  serial 104             of those, live at the end of the run: d
+//!   "request 1", "request 2" … are rounds of one family, "request #"
 //! ```
 //!
 //! F1  `X begin` or `X start` opens, `X end` or `X stop` closes. Phases of different names may nest
-//!     and overlap; a block belongs to every phase that was open when it was born.
+//!     and overlap; a block belongs to every family of which one was open when it was born.
 //! F2  A block that is regrown keeps its birth: a buffer from before a phase is not of the phase.
-//! F3  Phases of one name are added up. A begin while the name is open, and an end while it is not,
-//!     are ignored and noted; a phase that never ends is noted and has no zombies.
-//! F4  Memory: live blocks that were regrown, cells born into in each open phase, (name, cell) pairs
-//!     with zombies, marks. At most [`MAX_NAMES`] names and [`MAX_OPEN`] open phases; more are noted.
+//! F3  Phases of one family (names that differ in their numbers only) are added up; of two that are open
+//!     together a block belongs to the one that began last. A begin while the very name is open, and an end
+//!     while it is not, are ignored and noted; a phase that never ends is noted and has no zombies.
+//! F4  Memory: live blocks that were regrown, cells born into in each open phase, (family, cell) pairs
+//!     with zombies, marks. At most [`MAX_NAMES`] families, the rest is one more; at most [`MAX_OPEN`] open
+//!     phases, more are noted.
 //! F5  A release of a block costs one load unless its cell ever had zombies or was regrown; then a
-//!     binary search per name.
+//!     binary search per family.
+//! F6  Beside the families there is the family of all phases, where there are several: a block that several
+//!     phases left behind is in it once. A stack has one finding, by what it left behind in all.
 //!
 //! A phase is of the whole process: what another thread acquired meanwhile is counted with it. Serials
 //! are compared as 32-bit numbers: right for runs of up to 4.29 thousand million acquisitions.
-//! Not here: live memory at the marks (the ledger's rows).
+//! Not here: what is a leak (phases_rounds.rs), live memory at the marks (the ledger's rows).
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::Mark;
 
-use crate::model::{Confidence, Finding, FindingKind, Report, Zombie};
+use crate::model::{FindingKind, Report, Zombie};
 use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::slot;
+use crate::passes::phases_rounds::{self, Rounds};
 use crate::passes::ranking::push_ranked;
-use crate::passes::wording::{bytes, count};
 
-/// Names of phases that are kept (F4).
+/// Families of phases that are kept (F4).
 pub const MAX_NAMES: usize = 64;
 /// Phases open at one time that are kept (F4).
-pub const MAX_OPEN: usize = 8;
-/// A finding needs this much: less than a kernel page gives nothing back.
-const MIN_BYTES: u64 = 4096;
-/// Repetitions from which growth can be called steady.
-const MIN_REPEATS: u64 = 4;
+pub const MAX_OPEN: usize = 64;
 
+/// What a mark does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Edge {
-    Begin(u32),
-    End(u32),
+struct Edge {
+    begins: bool,
+    /// The name as it is: what ends is what began.
+    raw: u32,
+    family: u32,
 }
 
 /// See the head of the file.
@@ -48,7 +52,12 @@ pub struct Phases {
     /// What each mark is, by index.
     edges: Vec<Option<Edge>>,
     names: Vec<Name>,
-    open: Vec<Open>,
+    /// The family of all phases, if there are others (F6): the last of `names`.
+    all: Option<u32>,
+    /// Raw names, by number, for notes.
+    raws: Vec<String>,
+    /// Families of which a phase is open.
+    active: Vec<u32>,
     next_serial: u32,
     /// Birth serials of live blocks that were regrown (F2).
     births: FxHashMap<u32, u32>,
@@ -62,34 +71,48 @@ pub struct Phases {
 const REGROWN: u8 = 1;
 const HAS_ZOMBIES: u8 = 2;
 
-/// All phases of one name.
+/// All phases of one family.
 #[derive(Default)]
 struct Name {
     name: String,
-    instances: u64,
-    /// Births of the ended phases: [first, past the last), rising, apart.
-    spans: Vec<(u32, u32)>,
+    rounds: Rounds,
+    open: Vec<Open>,
+    /// Whether two were ever open together.
+    overlapped: bool,
+    /// Births of the ended phases: from the first to before the last, rising, apart, and the half of the
+    /// rounds that they are of.
+    spans: Vec<(u32, u32, u8)>,
     zombies: FxHashMap<CellId, Tomb>,
-    /// Live bytes given at the first end mark, and at the last.
-    first_end: u64,
-    last_end: u64,
-    rises: u64,
 }
 
-/// Zombies of one name and cell.
+/// Zombies of one family and cell, by the half of the rounds that they were born in.
 #[derive(Clone, Copy, Default)]
 struct Tomb {
-    blocks: u64,
-    live: u64,
+    made: [u64; 2],
+    live: [u64; 2],
     at_instant: u64,
     instances: u64,
 }
 
+#[derive(Default)]
 struct Open {
-    name: u32,
+    raw: u32,
     first: u32,
     /// Blocks of each cell that were born in it and live.
     born: FxHashMap<CellId, u64>,
+}
+
+/// A name with its numbers left out: `request 17` and `request 18` are rounds of one thing.
+fn family(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter.is_ascii_digit() {
+            true if out.ends_with('#') => {}
+            true => out.push('#'),
+            false => out.push(letter),
+        }
+    }
+    out
 }
 
 impl Phases {
@@ -98,7 +121,9 @@ impl Phases {
         let mut pass = Self {
             edges: Vec::with_capacity(marks.len()),
             names: Vec::new(),
-            open: Vec::new(),
+            all: None,
+            raws: Vec::new(),
+            active: Vec::new(),
             next_serial: 0,
             births: FxHashMap::default(),
             flags: Vec::new(),
@@ -106,44 +131,76 @@ impl Phases {
             notes: Vec::new(),
             frozen: false,
         };
-        let mut index: FxHashMap<&str, u32> = FxHashMap::default();
+        let mut raws: FxHashMap<&str, (u32, u32)> = FxHashMap::default();
+        let mut families: FxHashMap<String, u32> = FxHashMap::default();
         for mark in marks {
-            let edge = parse(&mark.name).and_then(|(name, begins)| {
-                let known = index.len() as u32;
-                if index.len() >= MAX_NAMES && !index.contains_key(name) {
-                    return None;
+            let edge = parse(&mark.name).map(|(name, begins)| {
+                let fresh = raws.len() as u32;
+                let known = raws.get(name).copied();
+                let (raw, family) = known.unwrap_or_else(|| {
+                    let family = pass.family_of(&mut families, name);
+                    (fresh, family)
+                });
+                if known.is_none() {
+                    raws.insert(name, (raw, family));
+                    pass.raws.push(name.to_owned());
                 }
-                let number = *index.entry(name).or_insert(known);
-                if number == known {
-                    pass.names.push(Name {
-                        name: name.to_owned(),
-                        ..Name::default()
-                    });
+                if !begins {
+                    pass.names[family as usize].rounds.plan();
                 }
-                Some(if begins {
-                    Edge::Begin(number)
-                } else {
-                    Edge::End(number)
-                })
+                Edge {
+                    begins,
+                    raw,
+                    family,
+                }
             });
-            if edge.is_none() && parse(&mark.name).is_some() {
-                note(
-                    &mut pass.notes,
-                    format!(
-                        "More than {MAX_NAMES} names of phases: '{}' and what follows is not followed.",
-                        mark.name
-                    ),
-                );
-            }
             pass.edges.push(edge);
+        }
+        if pass.names.len() > 1 {
+            pass.all = Some(pass.names.len() as u32);
+            let planned = pass.names.iter().map(|name| name.rounds.planned());
+            let rounds = Rounds::of(planned.sum());
+            pass.names.push(Name {
+                rounds,
+                ..Name::default()
+            });
         }
         pass
     }
 
+    /// The family of a name that was not seen before.
+    fn family_of(&mut self, families: &mut FxHashMap<String, u32>, name: &str) -> u32 {
+        let mut key = family(name);
+        if families.len() >= MAX_NAMES && !families.contains_key(&key) {
+            note(
+                &mut self.notes,
+                format!(
+                    "More than {MAX_NAMES} names of phases: '{name}' and what follows are taken together."
+                ),
+            );
+            key = String::new();
+        }
+        let fresh = self.names.len() as u32;
+        let number = *families.entry(key.clone()).or_insert(fresh);
+        if number == fresh {
+            self.names.push(Name {
+                name: match key.is_empty() {
+                    true => "other phases".to_owned(),
+                    false => name.to_owned(),
+                },
+                ..Name::default()
+            });
+        } else if !key.is_empty() {
+            // A second name: the family's is what they have in common.
+            self.names[number as usize].name = key;
+        }
+        number
+    }
+
     #[inline]
     fn born(&mut self, cell: CellId, birth: u32) {
-        for open in &mut self.open {
-            if birth >= open.first {
+        for name in &self.active {
+            if let Some(open) = self.names[*name as usize].open_of(birth) {
                 *open.born.entry(cell).or_default() += 1;
             }
         }
@@ -154,8 +211,8 @@ impl Phases {
 
     #[inline]
     fn died(&mut self, cell: CellId, birth: u32) {
-        for open in &mut self.open {
-            if birth >= open.first
+        for name in &self.active {
+            if let Some(open) = self.names[*name as usize].open_of(birth)
                 && let Some(live) = open.born.get_mut(&cell)
             {
                 *live = live.saturating_sub(1);
@@ -169,14 +226,15 @@ impl Phases {
     /// A zombie of an ended phase goes, or (regrown) comes back as another cell.
     fn count_zombie(&mut self, cell: CellId, birth: u32, alive: bool) {
         for name in &mut self.names {
-            if !name.holds(birth) {
+            let Some(half) = name.half_of(birth) else {
                 continue;
-            }
+            };
             if let Some(tomb) = name.zombies.get_mut(&cell) {
-                tomb.live = if alive {
-                    tomb.live + 1
+                let live = &mut tomb.live[usize::from(half)];
+                *live = if alive {
+                    *live + 1
                 } else {
-                    tomb.live.saturating_sub(1)
+                    live.saturating_sub(1)
                 };
             }
         }
@@ -197,8 +255,8 @@ impl Phases {
         self.died(old.cell, birth);
         // A zombie that is regrown stays one: its new cell needs a tomb to be counted in.
         if *slot(&mut self.flags, old.cell) & HAS_ZOMBIES != 0 && old.cell != new.cell {
-            for name in self.names.iter_mut().filter(|name| name.holds(birth)) {
-                if name.zombies.contains_key(&old.cell) {
+            for name in &mut self.names {
+                if name.half_of(birth).is_some() && name.zombies.contains_key(&old.cell) {
                     name.zombies.entry(new.cell).or_default();
                     *slot(&mut self.flags, new.cell) |= HAS_ZOMBIES;
                 }
@@ -208,72 +266,156 @@ impl Phases {
     }
 
     fn mark(&mut self, mark: u32) {
-        match self.edges.get(mark as usize).copied().flatten() {
-            Some(Edge::Begin(name)) => self.begin(name),
-            Some(Edge::End(name)) => self.end(name),
-            None => {}
+        let Some(edge) = self.edges.get(mark as usize).copied().flatten() else {
+            return;
+        };
+        match edge.begins {
+            true => self.begin(edge),
+            false => self.end(edge),
         }
     }
 
-    fn begin(&mut self, name: u32) {
-        let text = &self.names[name as usize].name;
-        if self.open.iter().any(|open| open.name == name) {
+    fn begin(&mut self, edge: Edge) {
+        let open = &self.names[edge.family as usize].open;
+        let text = &self.raws[edge.raw as usize];
+        if open.iter().any(|open| open.raw == edge.raw) {
             note(
                 &mut self.notes,
                 format!(
                     "Phase '{text}' began again before it had ended: the second begin is ignored."
                 ),
             );
-        } else if self.open.len() >= MAX_OPEN {
+            return;
+        }
+        let most = self.names.iter().map(|name| name.open.len()).max();
+        if most.unwrap_or(0) >= MAX_OPEN {
             note(
                 &mut self.notes,
                 format!("More than {MAX_OPEN} phases open at once: '{text}' is not followed."),
             );
-        } else {
-            self.open.push(Open {
-                name,
+            return;
+        }
+        for family in [Some(edge.family), self.all].into_iter().flatten() {
+            let name = &mut self.names[family as usize];
+            name.overlapped |= !name.open.is_empty();
+            name.open.push(Open {
+                raw: edge.raw,
                 first: self.next_serial,
                 born: FxHashMap::default(),
             });
         }
+        self.see_active();
     }
 
-    fn end(&mut self, number: u32) {
-        let Some(at) = self.open.iter().position(|open| open.name == number) else {
-            let text = &self.names[number as usize].name;
+    fn end(&mut self, edge: Edge) {
+        let open = &self.names[edge.family as usize].open;
+        if !open.iter().any(|open| open.raw == edge.raw) {
+            let text = &self.raws[edge.raw as usize];
             note(
                 &mut self.notes,
                 format!("Phase '{text}' ended without a begin: ignored."),
             );
             return;
-        };
-        let open = self.open.swap_remove(at);
-        let name = &mut self.names[number as usize];
-        if name.instances == 0 {
-            name.first_end = self.live_usable;
-        } else {
-            name.rises += u64::from(self.live_usable > name.last_end);
         }
-        name.last_end = self.live_usable;
-        name.instances += 1;
-        if open.first != self.next_serial {
-            name.spans.push((open.first, self.next_serial));
+        for family in [Some(edge.family), self.all].into_iter().flatten() {
+            let name = &mut self.names[family as usize];
+            let ended = name.end(edge.raw, self.next_serial, self.live_usable);
+            for cell in ended {
+                *slot(&mut self.flags, cell) |= HAS_ZOMBIES;
+            }
         }
-        for (cell, blocks) in open.born.into_iter().filter(|(_, blocks)| *blocks > 0) {
-            let tomb = name.zombies.entry(cell).or_default();
-            tomb.blocks += blocks;
-            tomb.live += blocks;
-            tomb.instances += 1;
-            *slot(&mut self.flags, cell) |= HAS_ZOMBIES;
-        }
+        self.see_active();
+    }
+
+    fn see_active(&mut self) {
+        let open = (0..).zip(&self.names);
+        let open = open.filter(|(_, name)| !name.open.is_empty());
+        self.active = open.map(|(number, _)| number).collect();
     }
 }
 
 impl Name {
-    /// Whether a block of this birth was born in an ended phase of the name.
-    fn holds(&self, birth: u32) -> bool {
-        let after = self.spans.partition_point(|(first, _)| *first <= birth);
-        after > 0 && birth < self.spans[after - 1].1
+    /// The half of the rounds that a block of this birth is of, if it was born in an ended phase.
+    fn half_of(&self, birth: u32) -> Option<u8> {
+        let after = self.spans.partition_point(|(first, _, _)| *first <= birth);
+        let (_, past, half) = self.spans[after.checked_sub(1)?];
+        (birth < past).then_some(half)
+    }
+
+    /// The open phase that a block of this birth belongs to (F3).
+    #[inline]
+    fn open_of(&mut self, birth: u32) -> Option<&mut Open> {
+        if self.overlapped && self.half_of(birth).is_some() {
+            return None;
+        }
+        self.open.iter_mut().rfind(|open| birth >= open.first)
+    }
+
+    /// Ends a phase that is open; says which cells it left blocks of.
+    fn end(&mut self, raw: u32, next: u32, live_usable: u64) -> Vec<CellId> {
+        let Some(at) = self.open.iter().position(|open| open.raw == raw) else {
+            return Vec::new();
+        };
+        let open = self.open.remove(at);
+        // What was born since a later one began is that one's.
+        let past = self.open.get(at).map_or(next, |later| later.first);
+        let half = self.rounds.end(live_usable);
+        self.add_span(open.first, past, half);
+        let mut cells = Vec::new();
+        for (cell, blocks) in open.born.into_iter().filter(|(_, blocks)| *blocks > 0) {
+            let tomb = self.zombies.entry(cell).or_default();
+            tomb.made[usize::from(half)] += blocks;
+            tomb.live[usize::from(half)] += blocks;
+            tomb.instances += 1;
+            cells.push(cell);
+        }
+        cells
+    }
+
+    /// Adds births, but for those that ended phases have.
+    fn add_span(&mut self, first: u32, past: u32, half: u8) {
+        let from = self.spans.partition_point(|(begin, _, _)| *begin < first);
+        let to = self.spans.partition_point(|(begin, _, _)| *begin < past);
+        let inner = self.spans.split_off(from);
+        let (mut at, own) = (first, to - from);
+        for (index, span) in inner.into_iter().enumerate() {
+            if index < own {
+                if at < span.0 {
+                    self.spans.push((at, span.0, half));
+                }
+                at = span.1;
+            } else if index == own && at < past {
+                self.spans.push((at, past, half));
+                at = past;
+            }
+            self.spans.push(span);
+        }
+        if at < past {
+            self.spans.push((at, past, half));
+        }
+    }
+
+    fn by_stack(&self, context: &Context<'_>) -> FxHashMap<u32, Sum> {
+        let mut sums: FxHashMap<u32, Sum> = FxHashMap::default();
+        for (cell, tomb) in &self.zombies {
+            let key = context.cell(*cell);
+            let sum = sums.entry(key.node.0).or_default();
+            let [made, live] = [tomb.made, tomb.live].map(|half| half[0] + half[1]);
+            sum.blocks += made;
+            sum.requested += made * key.size;
+            sum.usable += made * key.usable;
+            sum.end_blocks += live;
+            sum.end_usable += live * key.usable;
+            sum.now_blocks += tomb.at_instant;
+            sum.now_usable += tomb.at_instant * key.usable;
+            for half in 0..2 {
+                sum.made[half] += tomb.made[half];
+                sum.left[half] += tomb.live[half];
+            }
+            sum.instances = sum.instances.max(tomb.instances);
+        }
+        sums.retain(|_, sum| sum.blocks > 0 || sum.end_blocks > 0);
+        sums
     }
 }
 
@@ -330,7 +472,7 @@ impl Pass for Phases {
     fn at_instant(&mut self, _context: &Context<'_>) {
         for name in &mut self.names {
             for tomb in name.zombies.values_mut() {
-                tomb.at_instant = tomb.live;
+                tomb.at_instant = tomb.live[0] + tomb.live[1];
             }
         }
         // A tomb that is dug later held nothing at the instant, and keeps its 0.
@@ -341,31 +483,22 @@ impl Pass for Phases {
         if !self.frozen {
             self.at_instant(context);
         }
-        for open in std::mem::take(&mut self.open) {
-            let text = &self.names[open.name as usize].name;
-            note(
-                &mut self.notes,
-                format!("Phase '{text}' never ended: it has no zombies."),
-            );
+        for (number, name) in (0..).zip(&self.names) {
+            for open in name.open.iter().filter(|_| Some(number) != self.all) {
+                let text = &self.raws[open.raw as usize];
+                note(
+                    &mut self.notes,
+                    format!("Phase '{text}' never ended: it has no zombies."),
+                );
+            }
         }
         report.completeness.notes.append(&mut self.notes);
-        let (mut zombies, mut leaks) = (Vec::new(), Vec::new());
-        for name in &self.names {
+        let mut stacks: FxHashMap<u32, Vec<(u32, Sum)>> = FxHashMap::default();
+        for (number, name) in (0..).zip(&self.names) {
             for (node, sum) in name.by_stack(context) {
-                report.zombies.push(sum.row(&name.name, node));
-                if sum.end_usable < MIN_BYTES {
-                    continue;
-                }
-                let steady = sum.is_steady(name);
-                let finding = if steady {
-                    leak(name, node, &sum)
-                } else {
-                    zombie(name, node, &sum)
-                };
-                if steady {
-                    leaks.push(finding)
-                } else {
-                    zombies.push(finding)
+                stacks.entry(node).or_default().push((number, sum));
+                if Some(number) != self.all {
+                    report.zombies.push(sum.row(&name.name, node));
                 }
             }
         }
@@ -374,47 +507,40 @@ impl Pass for Phases {
                 .cmp(&a.usable_bytes)
                 .then_with(|| (&a.phase, a.node).cmp(&(&b.phase, b.node)))
         });
+        let findings = stacks.iter().filter_map(|(node, sums)| {
+            let of = |number: &u32| {
+                let name = &self.names[*number as usize];
+                let text = (Some(*number) != self.all).then_some(name.name.as_str());
+                (text, &name.rounds)
+            };
+            let sums: Vec<_> = sums
+                .iter()
+                .map(|(number, sum)| (of(number), *sum))
+                .collect();
+            phases_rounds::finding(*node, &sums)
+        });
+        let (leaks, zombies): (Vec<_>, Vec<_>) =
+            findings.partition(|finding| finding.kind == FindingKind::Leak);
         push_ranked(report, leaks);
         push_ranked(report, zombies);
     }
 }
 
-/// Zombies of one name and stack.
+/// Zombies of one family and stack.
 #[derive(Clone, Copy, Default)]
-struct Sum {
-    blocks: u64,
-    requested: u64,
-    usable: u64,
-    end_blocks: u64,
-    end_usable: u64,
-    now_blocks: u64,
-    now_usable: u64,
-    /// Most phases of the name that any one cell of the stack left something of.
-    instances: u64,
-}
-
-impl Name {
-    fn by_stack(&self, context: &Context<'_>) -> Vec<(u32, Sum)> {
-        let mut sums: FxHashMap<u32, Sum> = FxHashMap::default();
-        for (cell, tomb) in &self.zombies {
-            let key = context.cell(*cell);
-            let sum = sums.entry(key.node.0).or_default();
-            sum.blocks += tomb.blocks;
-            sum.requested += tomb.blocks * key.size;
-            sum.usable += tomb.blocks * key.usable;
-            sum.end_blocks += tomb.live;
-            sum.end_usable += tomb.live * key.usable;
-            sum.now_blocks += tomb.at_instant;
-            sum.now_usable += tomb.at_instant * key.usable;
-            sum.instances = sum.instances.max(tomb.instances);
-        }
-        let mut sums: Vec<_> = sums
-            .into_iter()
-            .filter(|(_, sum)| sum.blocks > 0 || sum.end_blocks > 0)
-            .collect();
-        sums.sort_unstable_by_key(|(node, _)| *node);
-        sums
-    }
+pub(super) struct Sum {
+    pub blocks: u64,
+    pub requested: u64,
+    pub usable: u64,
+    pub end_blocks: u64,
+    pub end_usable: u64,
+    pub now_blocks: u64,
+    pub now_usable: u64,
+    /// By the half of the rounds: blocks that were left behind, and those of them that live at the end.
+    pub made: [u64; 2],
+    pub left: [u64; 2],
+    /// Most rounds that any one cell of the stack left something of.
+    pub instances: u64,
 }
 
 impl Sum {
@@ -429,73 +555,12 @@ impl Sum {
             end_usable_bytes: self.end_usable,
         }
     }
-
-    /// Nearly every repetition leaves something, most of it for good, and live memory rose from end
-    /// mark to end mark. The first repetition may fill caches: it alone proves nothing.
-    fn is_steady(&self, name: &Name) -> bool {
-        name.instances >= MIN_REPEATS
-            && self.instances * 4 >= name.instances * 3
-            && self.end_blocks * 4 >= self.blocks * 3
-            && name.rises * 4 >= (name.instances - 1) * 3
-    }
-}
-
-fn leak(name: &Name, node: u32, sum: &Sum) -> Finding {
-    let each = sum.end_usable / name.instances.max(1);
-    Finding {
-        kind: FindingKind::Leak,
-        title: format!("Every '{}' leaves more behind", name.name),
-        what: format!(
-            "About {} each time. {} of this stack were born in {} of '{}' and outlived their end mark; {} are live at the end of the run. Live memory at the end marks went from {} to {}.",
-            bytes(each),
-            count(sum.blocks, "block"),
-            count(name.instances, "repetition"),
-            name.name,
-            count(sum.end_blocks, "block"),
-            bytes(name.first_end),
-            bytes(name.last_end),
-        ),
-        change: format!(
-            "Release these blocks when '{}' ends, or drop what still refers to them.",
-            name.name
-        ),
-        now_bytes: sum.now_usable,
-        saved_bytes: sum.now_usable,
-        blocks: sum.now_blocks,
-        confidence: Confidence::Likely,
-        node: Some(node),
-        ..Finding::default()
-    }
-}
-
-fn zombie(name: &Name, node: u32, sum: &Sum) -> Finding {
-    Finding {
-        kind: FindingKind::Zombie,
-        title: format!("Allocated in '{}', outlives it", name.name),
-        what: format!(
-            "{} ({}) of this stack were born in '{}' and lived at its end mark; {} ({}) of them are live at the end of the run.",
-            count(sum.blocks, "block"),
-            bytes(sum.usable),
-            name.name,
-            count(sum.end_blocks, "block"),
-            bytes(sum.end_usable),
-        ),
-        change: format!(
-            "Release it when '{}' ends, or if it is a cache, bound it in bytes.",
-            name.name
-        ),
-        now_bytes: sum.now_usable,
-        saved_bytes: sum.now_usable,
-        blocks: sum.now_blocks,
-        confidence: Confidence::Possible,
-        node: Some(node),
-        ..Finding::default()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Confidence;
     use crate::passes::driver::{Driver, glibc, marks};
 
     fn driver(names: &[&str]) -> Driver {
@@ -638,7 +703,10 @@ mod tests {
             (leaks[0].node, leaks[0].now_bytes, leaks[0].confidence),
             (Some(1), 10_000, Confidence::Likely)
         );
-        assert_eq!(leaks[0].title, "Every 'req' leaves more behind");
+        assert_eq!(
+            leaks[0].title,
+            "Leaves 1 block a round, in 10 rounds of 'req'"
+        );
         assert!(
             leaks[0].what.starts_with("About 1,000 bytes each time."),
             "{}",
@@ -701,7 +769,10 @@ mod tests {
 
     #[test]
     fn names_and_open_phases_are_bounded() {
-        let names: Vec<String> = (0..200).map(|i| format!("p{i} begin")).collect();
+        let letter = |n: u32| char::from_u32(0x61 + n % 26).expect("a letter");
+        let names: Vec<String> = (0..200)
+            .map(|i| format!("{}{} begin", letter(i), letter(i / 26)))
+            .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut d = driver(&names);
         (0..200).for_each(|mark| d.mark(mark));

@@ -52,7 +52,10 @@ pub struct Placebo {
 #[derive(Clone, Copy, Default)]
 struct Watch {
     live: u32,
-    at_instant: u32,
+    /// Live at the instant, and of these the held.
+    at_instant: (u32, u32),
+    /// Held throughout the last good epoch.
+    held_throughout: u32,
     /// First serial of the epoch.
     from: u32,
     held_at_begin: u32,
@@ -92,6 +95,7 @@ impl Watch {
         let few_beside = u64::from(self.most_beside) <= held / 4 + 2;
         if (MIN_HELD..=MAX_HELD).contains(&held) && kept && few_beside {
             self.good_epochs += 1;
+            self.held_throughout = self.held;
             self.reusable += u64::from(self.acquired);
         } else {
             (self.good_epochs, self.reusable) = (0, 0);
@@ -139,8 +143,7 @@ impl Pass for Placebo {
 
     fn at_instant(&mut self, _context: &Context<'_>) {
         for watch in &mut self.cells {
-            // What the finding names is held now; that it is suspected shows by the end.
-            watch.at_instant = watch.held.min(watch.live);
+            watch.at_instant = (watch.live, watch.held.min(watch.live));
         }
         self.frozen = true;
     }
@@ -161,17 +164,21 @@ impl Pass for Placebo {
 
 fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
     let key = context.cell(cell);
-    let now = u64::from(watch.at_instant) * key.usable;
+    // That it is suspected shows by the end, and so does how many lie there: an epoch that is under way at the
+    // instant may have begun before the pool was full.
+    let (live, held) = watch.at_instant;
+    let idle = u64::from(held.max(watch.held_throughout.min(live)));
+    let now = idle * key.usable;
     Finding {
         kind: FindingKind::Placebo,
+        // Without a count: findings of one function are put together, and then it is another.
         title: format!(
-            "{} of {} lie idle while {} more of that size are made",
-            count(u64::from(watch.at_instant), "buffer"),
+            "Buffers of {} lie idle while more of that size are made",
             bytes(key.size),
-            count(watch.reusable, "buffer"),
         ),
         what: format!(
-            "This stack made buffers of {} that were held throughout, and went on making and releasing buffers of the very same size, at most a few at a time: over {} the held ones never served one of them. It looks like a pool that is filled and not asked; it may also be data that lives long, or a pool that was always in use when another was made.",
+            "This stack made {} of {} that were held throughout, and went on making and releasing buffers of the very same size, at most a few at a time: over {} the held ones never served one of them. It looks like a pool that is filled and not asked; it may also be data that lives long, or a pool that was always in use when another was made.",
+            count(idle, "buffer"),
             bytes(key.size),
             count(watch.reusable, "acquisition"),
         ),
@@ -180,7 +187,7 @@ fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
         saved_bytes: now,
         saved_cumulative_bytes: watch.reusable.saturating_mul(key.size),
         saved_allocations: watch.reusable,
-        blocks: u64::from(watch.at_instant),
+        blocks: idle,
         confidence: Confidence::Possible,
         node: Some(key.node.0),
         ..Finding::default()

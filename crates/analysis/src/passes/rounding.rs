@@ -40,7 +40,8 @@ impl Pass for Rounding {
     fn finish(self: Box<Self>, context: &Context<'_>, report: &mut Report) {
         let classes = Classes::learn(&self.allocator, context.cells.iter().map(|key| key.usable));
         let tally = Tally(context.blocks);
-        clownshoes::finish(&tally, &classes, context, report);
-        slop::finish(&tally, &classes, context, report);
+        let shoes = clownshoes::shoes(&tally, &classes, context);
+        clownshoes::finish(&tally, &shoes, &classes, context, report);
+        slop::finish(&tally, &shoes, &classes, context, report);
     }
 }

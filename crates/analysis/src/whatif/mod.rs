@@ -327,7 +327,7 @@ impl World {
         self.numbers.insert((new.addr, new.serial), number);
         let to = self.resize(context, number, new);
         let ends = &self.options.thread_ends_ns;
-        let heap = self.heaps.of(new.thread, self.now.time_ns, ends);
+        let heap = self.heaps.of(new.thread(), self.now.time_ns, ends);
         for model in &mut self.models {
             model.regrown(number, before, to, heap);
         }
@@ -372,7 +372,7 @@ impl World {
         let size = self.resize(context, number, block);
         self.numbers.insert((block.addr, block.serial), number);
         let ends = &self.options.thread_ends_ns;
-        let heap = self.heaps.of(block.thread, self.now.time_ns, ends);
+        let heap = self.heaps.of(block.thread(), self.now.time_ns, ends);
         for model in &mut self.models {
             model.came(number, size, heap);
         }

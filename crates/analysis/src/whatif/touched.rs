@@ -244,13 +244,7 @@ mod tests {
     }
 
     fn block(serial: u32) -> Block {
-        Block {
-            addr: 0,
-            cell: crate::pass::CellId(0),
-            thread: ThreadId(0),
-            born_us: 0,
-            serial,
-        }
+        Block::new(0, crate::pass::CellId(0), ThreadId(0), 0, serial)
     }
 
     #[test]

@@ -47,13 +47,7 @@ fn small_large_and_huge_of_an_unknown_allocator_begin_at_a_page_and_at_a_mebibyt
 fn a_map_of_blocks_has_those_that_were_put_in_and_no_others() {
     let mut map = BlockMap::default();
     for addr in [1, 2, HEAP] {
-        let block = Block {
-            addr,
-            cell: CellId(0),
-            thread: ThreadId(0),
-            born_us: 0,
-            serial: 7,
-        };
+        let block = Block::new(addr, CellId(0), ThreadId(0), 0, 7);
         assert_eq!(map.insert(block), None);
     }
     let mut addrs: Vec<u64> = map.iter().map(|block| block.addr).collect();

@@ -20,6 +20,7 @@ use skinflint_trace::{
     OriginKind, ProcessInfo, Snapshot, SnapshotCause, ThreadId,
 };
 
+mod advice;
 mod books;
 mod findings;
 mod fragments;

@@ -53,7 +53,7 @@ pub use clock::Clock;
 use flight::Flights;
 pub use flight::{Joined, Lost};
 use shard::{Inserted, Shard, Trash};
-pub use stats::{PLACEBO_LOOKUPS, Stats, Verdict};
+pub use stats::{PLACEBO_LOOKUPS, PLACEBO_MISSES, Stats, Verdict};
 
 /// Entries that go under one hold of the lock.
 const BATCH: usize = 64;

@@ -4,8 +4,9 @@
 //!   hits × what each cost to make = saved        saved against made: is it worth its bytes?
 //! ```
 //!
-//! V1  A cache that was asked [`PLACEBO_LOOKUPS`] times and never hit is a [`Verdict::Placebo`]: it costs memory and
-//!     saves nothing. Fewer questions prove nothing, and the verdict says that.
+//! V1  A cache that was asked [`PLACEBO_LOOKUPS`] times and hit less than once in [`PLACEBO_MISSES`] is a
+//!     [`Verdict::Placebo`], unless its few hits saved such a part of the time that making took: it costs memory and
+//!     saves next to nothing. Fewer questions prove nothing, and the verdict says that.
 //! V2  Times are wall time of making, on the machine that ran: an entry's own, not an average.
 //!
 //! Not here: counting (`mod`).
@@ -14,6 +15,8 @@ use core::fmt;
 
 /// Lookups from which on a cache without a hit is called a placebo.
 pub const PLACEBO_LOOKUPS: u64 = 64;
+/// One hit in so many lookups, or so small a part of the time of making saved, is next to nothing.
+pub const PLACEBO_MISSES: u64 = 100;
 
 /// Figures of a cache. Counts are since it was made, bytes are now.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +64,7 @@ pub struct Stats {
 pub enum Verdict {
     /// Too few lookups to say.
     Unknown,
-    /// It never hit (V1).
+    /// It hit never, or next to never (V1).
     Placebo,
     /// It hits.
     Useful,
@@ -78,9 +81,14 @@ impl Stats {
 
     /// What is to be thought of it.
     pub fn verdict(&self) -> Verdict {
-        match (self.hits, self.hits + self.misses) {
-            (0, lookups) if lookups < PLACEBO_LOOKUPS => Verdict::Unknown,
-            (0, _) => Verdict::Placebo,
+        let lookups = self.hits + self.misses;
+        let rare = self.hits.saturating_mul(PLACEBO_MISSES) < lookups;
+        let saves =
+            self.saved_ns.saturating_mul(PLACEBO_MISSES) >= self.made_ns && self.saved_ns > 0;
+        match self.hits {
+            0 if lookups < PLACEBO_LOOKUPS => Verdict::Unknown,
+            0 => Verdict::Placebo,
+            _ if rare && !saves => Verdict::Placebo,
             _ => Verdict::Useful,
         }
     }
@@ -103,7 +111,10 @@ impl fmt::Display for Stats {
             self.made_ns as f64 / 1e6,
         )?;
         match self.verdict() {
-            Verdict::Placebo => f.write_str("; a placebo: it never hit"),
+            Verdict::Placebo if self.hits == 0 => f.write_str("; a placebo: it never hit"),
+            Verdict::Placebo => {
+                f.write_str("; a placebo: it hits next to never, and saves next to nothing")
+            }
             Verdict::Unknown | Verdict::Useful => Ok(()),
         }
     }

@@ -605,7 +605,9 @@ fn growth_and_zombies(report: &mut Report, nodes: &[u32]) {
         in_place_steps: 812,
         largest_bytes: 16 * MIB,
         allocated_bytes: (34_000 * MIB) >> index,
+        copied_bytes: (30_000 * MIB) >> index,
         doubling_bytes: 32 * MIB,
+        doubling_copied_bytes: 16 * MIB,
         anew_usable_bytes: 40 * MIB,
         one_and_a_half_bytes: 48 * MIB,
     })

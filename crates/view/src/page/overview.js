@@ -29,7 +29,9 @@ function renderHeader(report, place) {
     el("b", {}, c.complete ? "Complete" : "Incomplete"),
     c.complete
       ? `: ${figures.count(c.events)} events, none lost`
-      : `: ${figures.count(c.events)} events read, ${figures.count(c.lost_events)} known to be lost — figures may be too small`,
+      : c.lost_events + (c.unread_events || 0)
+        ? `: ${figures.count(c.events)} events read, ${figures.count(c.lost_events + (c.unread_events || 0))} lost or not readable — figures may be too small`
+        : `: ${figures.count(c.events)} events read; what is missing:`,
   );
   const notes = [...c.notes];
   if (c.truncated_stacks)

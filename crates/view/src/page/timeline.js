@@ -5,6 +5,8 @@
 // L3  The readout says every line at the pointer, in words; the brush (brush.js) chooses what all
 //     other views are about.
 // L4  Zoomed in, the heap's line also has the exact level at each edge of the windows.
+// L5  Resident memory is known at its samples: what is said of a moment is the sample before it. PSS is
+//     read more rarely and is never more than RSS: between readings the last one stands, at most RSS.
 
 views.push({
   id: "timeline",
@@ -19,10 +21,15 @@ views.push({
       const i = lowerBound(times, ns);
       return values[Math.min(i, values.length - 1)] || 0;
     };
-    const pss = rss.map((ns, i) => [ns, t.pss_bytes[i]]).filter(([, v]) => v !== null && v !== undefined);
+    let read = null;
+    const pss = [];
+    rss.forEach((ns, i) => {
+      read = t.pss_bytes[i] ?? read;
+      if (read !== null) pss.push([ns, Math.min(read, t.rss_bytes[i])]);
+    });
     return [
-      { name: "Resident (RSS)", color: "--ink", x: rss, y: t.rss_bytes },
-      { name: "PSS", color: "--c4", x: pss.map((p) => p[0]), y: pss.map((p) => p[1]) },
+      { name: "Resident (RSS)", color: "--ink", sampled: true, x: rss, y: t.rss_bytes },
+      { name: "PSS", color: "--c4", sampled: true, x: pss.map((p) => p[0]), y: pss.map((p) => p[1]) },
       { name: "Live, asked for", color: "--c0", x: heap, y: t.live_requested_bytes, fill: true },
       {
         name: "Slop",
@@ -33,6 +40,7 @@ views.push({
       {
         name: "Anonymous, not live",
         color: "--c3",
+        sampled: true,
         x: rss,
         y: heap.length ? rss.map((ns, i) => t.anon_bytes[i] - at(heap, t.live_usable_bytes, ns)) : [],
       },
@@ -223,6 +231,12 @@ views.push({
     }
     return group;
   },
+  /** What a line is at a moment (L5). */
+  known(curve, ns) {
+    const next = lowerBound(curve.x, ns),
+      before = curve.sampled && curve.x[next] !== ns ? Math.max(0, next - 1) : next;
+    return curve.y[Math.min(curve.y.length - 1, before)];
+  },
   hover(report, svg, curves, from, to, { w, h, left, right, top, bottom }, readout) {
     const cursor = el("line", { class: "cursor", x1: -9, x2: -9, y1: top, y2: h - bottom });
     svg.append(cursor);
@@ -236,7 +250,7 @@ views.push({
       readout.textContent =
         `${figures.moment(ns)}${near ? ` · mark “${near.name}”` : ""} — ` +
         curves
-          .map((c) => `${c.name} ${figures.bytes(c.y[Math.min(c.y.length - 1, lowerBound(c.x, ns))])}`)
+          .map((c) => `${c.name} ${figures.bytes(this.known(c, ns))}`)
           .join(" · ");
     });
     svg.addEventListener("pointerleave", () => {
@@ -256,7 +270,7 @@ views.push({
               {},
               el("td", {}, figures.moment(ns)),
               curves.map((c) =>
-                el("td", { class: "n" }, figures.bytes(c.y[Math.min(c.y.length - 1, lowerBound(c.x, ns))])),
+                el("td", { class: "n" }, figures.bytes(this.known(c, ns))),
               ),
             ),
           );

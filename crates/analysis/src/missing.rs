@@ -1,0 +1,359 @@
+//! What may be missing from a recording, a plain line each with what follows from it; and what it does to advice.
+//!
+//! ```text
+//!   Known, Counts ──► missing(): Vec<Missing>, the weightiest first ──► a line each (Display)
+//!                                          └─► hides_live_blocks() ──► is free memory really free?
+//! ```
+//!
+//! M1  There is one list for every command. It is empty exactly when the trace is whole.
+//! M2  Where blocks may live that no event told of, memory that looks free may be theirs: nothing that gives
+//!     it back is advised as more than possible, and no saving is promised.
+//! M3  A trace without events says that nothing was recorded and why that may be. It never says that there is
+//!     nothing to report.
+//! M4  Children that were not recorded take nothing away from the trace of their parent: they are told of
+//!     ([`children`]), and the trace is whole.
+//!
+//! Not judged: whether the allocator's own totals agree, which no trace has yet. Not here: what is odd, although
+//! nothing is missing (`notes.rs`).
+
+use std::fmt;
+
+use skinflint_trace::{Ending, Exit, LostKind, LostProcess, LostWhy, OriginKind, ProcessInfo};
+
+use crate::ledger::Counts;
+use crate::passes::wording::{bytes, count};
+
+/// Unknown releases below both of these are what a loader or a constructor did before the recorder could
+/// see it: a few in many programs.
+const FEW_UNKNOWN: u64 = 100;
+const FEW_UNKNOWN_PART: u64 = 100;
+/// What follows from a child without a trace.
+const COPY_FOLLOWS: &str =
+    "what they did, and what they kept of the memory that they inherited, is in no row";
+const PROGRAM_FOLLOWS: &str = "their memory is in no row";
+
+/// Something that a recording does not have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// Everything: why that may be.
+    Everything(String),
+    /// The end.
+    End,
+    /// Events that could not be recorded.
+    Lost {
+        /// How many.
+        events: u64,
+    },
+    /// Events that were recorded and cannot be read.
+    Unread {
+        /// How many.
+        events: u64,
+        /// Of how many.
+        of: u64,
+    },
+    /// A part of the file, as the reader says it.
+    Damage(String),
+    /// Releases of blocks that were handed out again.
+    Releases(u64),
+    /// One half of a realloc.
+    HalfReallocs(u64),
+    /// Events with impossible addresses or sizes.
+    Impossible(u64),
+    /// The ends of reallocs that were under way.
+    Parked(u64),
+    /// Acquisitions: blocks were released that nobody had acquired, in a process recorded from its birth.
+    Acquisitions {
+        /// Such releases.
+        releases: u64,
+    },
+    /// The trace of a process that this one is a copy of.
+    Ancestor {
+        /// Its process id.
+        pid: u32,
+        /// Copies between it and this process: 0 is the parent.
+        generations: u32,
+    },
+    /// What the process did as another program.
+    Program(LostProcess),
+}
+
+impl Missing {
+    /// Whether blocks may live that no event told of, so that memory which looks free may be theirs (M2).
+    pub fn hides_live_blocks(&self) -> bool {
+        match self {
+            Missing::Everything(_)
+            | Missing::Lost { .. }
+            | Missing::Unread { .. }
+            | Missing::Damage(_)
+            | Missing::Acquisitions { .. }
+            | Missing::Ancestor { .. } => true,
+            // What is missing here would make blocks live that do not, or lies behind every instant.
+            Missing::End
+            | Missing::Program(_)
+            | Missing::Releases(_)
+            | Missing::HalfReallocs(_)
+            | Missing::Impossible(_)
+            | Missing::Parked(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Missing::Everything(text) | Missing::Damage(text) => f.write_str(text),
+            Missing::End => f.write_str(
+                "No end mark: the recording was cut off (the collector was killed, the disk was full, or the \
+                 file was copied while it was written); what happened after the last event is not known.",
+            ),
+            Missing::Lost { events } => write!(
+                f,
+                "Lost while recording: {}. Counts are too low by that much, blocks whose release was lost count as \
+                 live, and memory whose acquisition was lost as free.",
+                count(*events, "event")
+            ),
+            Missing::Unread { events, of } => write!(
+                f,
+                "{events} of {of} recorded events could not be read: blocks that they acquired are in no row, \
+                 and their memory looks free."
+            ),
+            Missing::Releases(blocks) => write!(
+                f,
+                "Handed out again without a release between: {}. Those releases were not recorded.",
+                count(*blocks, "block")
+            ),
+            Missing::HalfReallocs(reallocs) => write!(
+                f,
+                "Of {} only the beginning or the end was recorded.",
+                count(*reallocs, "realloc")
+            ),
+            Missing::Impossible(events) => write!(
+                f,
+                "Left out, because of impossible addresses or sizes: {}.",
+                count(*events, "event")
+            ),
+            Missing::Parked(reallocs) => write!(
+                f,
+                "Under way at the end: {}. The old block counts as live.",
+                count(*reallocs, "realloc")
+            ),
+            Missing::Acquisitions { releases } => write!(
+                f,
+                "Never seen acquired: the blocks of {}. Some part of the program gets memory past the recorder, so \
+                 what stands as free, kept by the allocator, may be in use.",
+                count(*releases, "release")
+            ),
+            Missing::Ancestor { pid, generations } => {
+                let whose = match generations {
+                    0 => "parent",
+                    1 => "grandparent",
+                    _ => "forebear",
+                };
+                write!(
+                    f,
+                    "the trace of the {whose} (process {pid}) is not in the same folder: what was inherited from it \
+                     is not known, and stands as free, kept by the allocator"
+                )
+            }
+            Missing::Program(lost) => write!(
+                f,
+                "At {:.3} s the process became {}, which was not recorded ({}): nothing that it did is known, and \
+                 what was sampled of its memory from then on is left out.",
+                lost.time_ns as f64 / 1e9,
+                name(lost),
+                why(lost.why)
+            ),
+        }
+    }
+}
+
+/// What a trace says of itself, beside its events.
+#[derive(Clone, Debug)]
+pub struct Known<'a> {
+    /// The process.
+    pub process: &'a ProcessInfo,
+    /// How the recording ended; `None` where the trace was cut.
+    pub ending: Option<&'a Ending>,
+    /// What the reader found damaged, a sentence each.
+    pub damage: Vec<String>,
+    /// Processes that came out of this one and have no trace.
+    pub lost: &'a [LostProcess],
+    /// What whoever opened the trace did not find.
+    pub missing: &'a [Missing],
+    /// Events read, whether or not they were looked at.
+    pub events: u64,
+}
+
+/// What is missing, the weightiest first (M1).
+pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> {
+    let mut all = Vec::new();
+    let unread = known.unread();
+    let forked = matches!(&known.process.origin, Some(origin) if origin.how == OriginKind::Fork);
+    // The recorder is in a child of fork if it was in the parent: one that allocates nothing is whole.
+    if counts.allocations == 0 && !forked && unread == 0 && !known.made_nothing() {
+        all.push(Missing::Everything(known.nothing_recorded()));
+    }
+    match known.ending {
+        None => all.push(Missing::End),
+        Some(ending) => {
+            let events = ending.lost_events;
+            all.extend((events > 0).then_some(Missing::Lost { events }));
+            let of = ending.events;
+            all.extend((unread > 0).then_some(Missing::Unread { events: unread, of }));
+        }
+    }
+    all.extend(known.missing.iter().cloned());
+    all.extend(known.damage.iter().cloned().map(Missing::Damage));
+    let became = known.lost.iter().filter(|lost| lost.what == LostKind::Exec);
+    all.extend(became.cloned().map(Missing::Program));
+    let knows_all_from_birth = all.is_empty() && known.is_from_birth();
+    let releases = counts.unknown_frees;
+    let many = releases >= FEW_UNKNOWN && releases >= counts.frees / FEW_UNKNOWN_PART;
+    all.extend((many && knows_all_from_birth).then_some(Missing::Acquisitions { releases }));
+    let some = [
+        (counts.lost_frees, Missing::Releases(counts.lost_frees)),
+        (
+            counts.lost_reallocs,
+            Missing::HalfReallocs(counts.lost_reallocs),
+        ),
+        (
+            counts.damaged_events,
+            Missing::Impossible(counts.damaged_events),
+        ),
+        (parked, Missing::Parked(parked)),
+    ];
+    all.extend(
+        some.into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(_, one)| one),
+    );
+    all
+}
+
+/// Children that were not recorded, a sentence for each kind and reason (M4).
+pub fn children(lost: &[LostProcess]) -> Vec<String> {
+    let children = || lost.iter().filter(|one| one.what != LostKind::Exec);
+    let mut kinds: Vec<(LostKind, LostWhy)> = Vec::new();
+    for one in children() {
+        if !kinds.contains(&(one.what, one.why)) {
+            kinds.push((one.what, one.why));
+        }
+    }
+    let sentence = |&(what, reason): &(LostKind, LostWhy)| {
+        let these: Vec<_> = children()
+            .filter(|one| (one.what, one.why) == (what, reason))
+            .collect();
+        let mut names: Vec<String> = these.iter().map(|one| name(one)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let rest = names.len().saturating_sub(3);
+        names.truncate(3);
+        let more = if rest > 0 {
+            format!(" and {rest} more")
+        } else {
+            String::new()
+        };
+        let (how_many, follows) = match (what, these.len()) {
+            (LostKind::Copy, 1) => ("1 copy by fork".into(), COPY_FOLLOWS),
+            (LostKind::Copy, n) => (format!("{n} copies by fork"), COPY_FOLLOWS),
+            (_, 1) => ("1 child".into(), PROGRAM_FOLLOWS),
+            (_, n) => (format!("{n} children"), PROGRAM_FOLLOWS),
+        };
+        let largest = these.iter().filter_map(|one| one.max_rss_bytes).max();
+        let size = largest.map_or(String::new(), |most| {
+            format!(", up to {} resident", bytes(most))
+        });
+        format!(
+            "Not recorded ({}): {} ({}{more}{size}); {follows}.",
+            why(reason),
+            how_many,
+            names.join(", ")
+        )
+    };
+    kinds.iter().map(sentence).collect()
+}
+
+fn name(lost: &LostProcess) -> String {
+    match (lost.name.as_str(), lost.exe.as_str()) {
+        ("", "") => "another program".into(),
+        ("", exe) => exe.into(),
+        (name, _) => name.into(),
+    }
+}
+
+/// Why there is no trace, in words.
+pub fn why(why: LostWhy) -> &'static str {
+    match why {
+        LostWhy::Unknown => "why is not known",
+        LostWhy::Unreachable => "it could not reach the collector",
+        LostWhy::Static => "it is statically linked",
+        LostWhy::Privileged => {
+            "it runs with privileges, and its loader keeps preloaded libraries out"
+        }
+        LostWhy::Environment => "it was started without the recorder in its environment",
+        LostWhy::Root => "it does not see the recorder's file: another root or mount namespace",
+        LostWhy::Refused => "the collector turned it away",
+    }
+}
+
+impl Known<'_> {
+    /// Events that were recorded and cannot be read.
+    pub(crate) fn unread(&self) -> u64 {
+        let said = self.ending.map_or(0, |ending| ending.events);
+        said.saturating_sub(self.events)
+    }
+
+    /// A small program that made no call and ended by itself: the recorder was there, and there was nothing.
+    pub(crate) fn made_nothing(&self) -> bool {
+        let is_end = |ending: &Ending| matches!(ending.exit, Exit::Exited(_) | Exit::Exec);
+        let (events, lost) = self
+            .ending
+            .map_or((0, 0), |one| (one.events, one.lost_events));
+        self.ending.is_some_and(is_end)
+            && self.events + events + lost == 0
+            && self.damage.is_empty()
+    }
+
+    /// Whether the recorder saw the process from its first call on: it was neither attached to nor paused.
+    fn is_from_birth(&self) -> bool {
+        let mut notes = self.ending.iter().flat_map(|ending| &ending.notes);
+        !notes.any(|note| note.contains("(attached)") || note.contains("recording was stopped"))
+    }
+
+    /// Why there may be nothing (M3).
+    pub(crate) fn nothing_recorded(&self) -> String {
+        match self.ending {
+            // The recorder was there to the end: what it did not see, did not pass through malloc.
+            Some(ending) if ending.exit != Exit::Unknown => {
+                return "Nothing was recorded: the program made no heap call that could be seen. Small \
+                        programs make none; others bring an allocator of their own that does not export \
+                        malloc."
+                    .into();
+            }
+            None => {
+                return "Nothing was recorded before the trace was cut: record again, and let skinflint \
+                        end by itself."
+                    .into();
+            }
+            _ => {}
+        }
+        let mut text = String::from("Nothing was recorded: ");
+        if self.events > 0 {
+            text.push_str("there are events, but no allocation among them. ");
+        }
+        text.push_str(
+            "the program may be statically linked or setuid (LD_PRELOAD cannot see it), may bring an \
+             allocator of its own that does not export malloc, or may have ended before its first \
+             allocation.",
+        );
+        match self.process.exe.as_str() {
+            "" => text.push_str(" Check that skinflint started the program that you meant."),
+            exe => text.push_str(&format!(" Try: file {exe}")),
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+#[path = "missing_tests.rs"]
+mod tests;

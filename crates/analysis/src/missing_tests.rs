@@ -1,0 +1,175 @@
+//! What is said to be missing, and what follows from it.
+
+use skinflint_trace::Origin;
+
+use super::*;
+
+fn ended(events: u64) -> Ending {
+    Ending {
+        exit: Exit::Exited(0),
+        events,
+        ..Ending::default()
+    }
+}
+
+fn known<'a>(process: &'a ProcessInfo, ending: Option<&'a Ending>, events: u64) -> Known<'a> {
+    Known {
+        process,
+        ending,
+        damage: Vec::new(),
+        lost: &[],
+        missing: &[],
+        events,
+    }
+}
+
+fn counts(allocations: u64, frees: u64, unknown_frees: u64) -> Counts {
+    Counts {
+        events: allocations + frees + unknown_frees,
+        allocations,
+        frees,
+        unknown_frees,
+        ..Counts::default()
+    }
+}
+
+fn lost(what: LostKind, why: LostWhy, name: &str) -> LostProcess {
+    LostProcess {
+        what,
+        why,
+        name: name.into(),
+        time_ns: 1_500_000_000,
+        max_rss_bytes: Some(3 << 20),
+        ..LostProcess::default()
+    }
+}
+
+#[test]
+fn a_program_without_a_call_is_whole_and_one_that_cannot_be_read_is_not() {
+    let (process, nothing) = (ProcessInfo::default(), Counts::default());
+    let silent = ended(0);
+    assert_eq!(missing(&known(&process, Some(&silent), 0), &nothing, 0), []);
+    let cut = missing(&known(&process, None, 0), &nothing, 0);
+    assert!(
+        matches!(&cut[..], [Missing::Everything(_), Missing::End]),
+        "{cut:?}"
+    );
+    // A bit flipped in its only block: it had events, and it is not said that it made no call.
+    let busy = ended(3987);
+    let unread = missing(&known(&process, Some(&busy), 0), &nothing, 0);
+    assert_eq!(
+        unread,
+        [Missing::Unread {
+            events: 3987,
+            of: 3987
+        }]
+    );
+    // Calls of mmap alone: its own allocator may have made them.
+    let mapped = ended(2);
+    let maps = Counts {
+        events: 2,
+        ..Counts::default()
+    };
+    let all = missing(&known(&process, Some(&mapped), 2), &maps, 0);
+    assert!(matches!(&all[..], [Missing::Everything(_)]), "{all:?}");
+}
+
+#[test]
+fn releases_of_the_unknown_are_missing_acquisitions_in_a_process_recorded_from_birth() {
+    let process = ProcessInfo::default();
+    let judged = |note: Option<&str>, frees, unknown| {
+        let counts = counts(frees, frees, unknown);
+        let mut ending = ended(counts.events);
+        ending.notes.extend(note.map(str::to_owned));
+        missing(&known(&process, Some(&ending), counts.events), &counts, 0)
+    };
+    let some = |releases| [Missing::Acquisitions { releases }];
+    assert_eq!(judged(None, 1000, 99), [], "a few");
+    assert_eq!(judged(None, 1000, 100), some(100));
+    assert_eq!(judged(None, 10_100, 100), [], "less than a hundredth");
+    assert_eq!(judged(None, 10_000, 100), some(100));
+    assert_eq!(
+        judged(Some("recorded from … (attached): …"), 1000, 1000),
+        []
+    );
+    assert_eq!(
+        judged(Some("…, because recording was stopped or …"), 1000, 1000),
+        []
+    );
+}
+
+#[test]
+fn an_ancestor_that_is_not_there_explains_releases_of_the_unknown() {
+    let process = ProcessInfo {
+        origin: Some(Origin {
+            how: OriginKind::Fork,
+            uid: "1".into(),
+            pid: 7,
+            fork_ticket: 9,
+        }),
+        ..ProcessInfo::default()
+    };
+    let gone = [Missing::Ancestor {
+        pid: 7,
+        generations: 1,
+    }];
+    let (ending, counts) = (ended(900), counts(0, 0, 900));
+    let known = Known {
+        missing: &gone,
+        ..known(&process, Some(&ending), 900)
+    };
+    assert_eq!(missing(&known, &counts, 0), gone);
+    assert!(
+        gone[0]
+            .to_string()
+            .contains("the trace of the grandparent (process 7)")
+    );
+}
+
+#[test]
+fn what_the_process_became_is_missing_and_its_children_are_told() {
+    let (process, ending, counts) = (ProcessInfo::default(), ended(2), counts(1, 1, 0));
+    let all = [
+        lost(LostKind::Copy, LostWhy::Unreachable, "a"),
+        lost(LostKind::Exec, LostWhy::Static, "still"),
+        lost(LostKind::Program, LostWhy::Static, "b"),
+        lost(LostKind::Program, LostWhy::Static, "c"),
+    ];
+    let known = Known {
+        lost: &all,
+        ..known(&process, Some(&ending), 2)
+    };
+    assert_eq!(
+        missing(&known, &counts, 0),
+        [Missing::Program(all[1].clone())]
+    );
+    assert_eq!(
+        missing(&known, &counts, 0)[0].to_string(),
+        "At 1.500 s the process became still, which was not recorded (it is statically linked): nothing that it did \
+         is known, and what was sampled of its memory from then on is left out."
+    );
+    assert_eq!(
+        children(&all),
+        [
+            "Not recorded (it could not reach the collector): 1 copy by fork (a, up to 3.00 MiB resident); what they \
+             did, and what they kept of the memory that they inherited, is in no row.",
+            "Not recorded (it is statically linked): 2 children (b, c, up to 3.00 MiB resident); their memory is in \
+             no row.",
+        ]
+    );
+}
+
+#[test]
+fn what_hides_blocks_takes_promises_away() {
+    let hides = |one: Missing| one.hides_live_blocks();
+    assert!(hides(Missing::Lost { events: 1 }));
+    assert!(hides(Missing::Unread { events: 1, of: 2 }));
+    assert!(hides(Missing::Acquisitions { releases: 1 }));
+    assert!(hides(Missing::Ancestor {
+        pid: 1,
+        generations: 0
+    }));
+    assert!(!hides(Missing::End));
+    assert!(!hides(Missing::Releases(1)));
+    assert!(!hides(Missing::Program(LostProcess::default())));
+}

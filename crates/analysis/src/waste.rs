@@ -1,0 +1,176 @@
+//! The most wasteful moment: the snapshot at which the allocator keeps most that nobody uses; and whether a
+//! moment lies in the program's exit, when giving back gains nothing.
+//!
+//! ```text
+//!   resident heap  ▁▂▄▆█████████     what mappings hold that the program did not make itself
+//!   live           ▁▂▄▆█▇▅▃▂▂▂▂▂
+//!                          ▲         resident − live is kept: the moment at which that is most
+//! ```
+//!
+//! O1  It counts from a mebibyte and a fiftieth of resident memory on.
+//! O2  Of moments that differ by less than a quarter the first stays, so that few are looked at page by page.
+//! O3  A snapshot at exit is no candidate: it is the end.
+//! O4  A moment lies in the exit of a program that ended by itself if nothing to speak of is acquired after it
+//!     (a hundredth of what lives at the largest heap) and little of the run is left (a twentieth, at least a
+//!     second): destructors free, and the kernel takes the pages a moment later.
+//!
+//! Not here: how much of it would really go back, which needs its pages (`giveback.rs`).
+
+use skinflint_trace::{Exit, MappingKind, Snapshot};
+
+use crate::facts::Facts;
+use crate::falls;
+use crate::giveback::GiveBack;
+use crate::ledger::Ledger;
+use crate::maps::Intervals;
+use crate::model::Instant;
+
+const LEAST_BYTES: u64 = 1 << 20;
+/// Part of resident memory that counts (O1).
+const LEAST_PART: u64 = 50;
+
+/// The most that was kept so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waste {
+    most: u64,
+}
+
+/// A moment whose books are closed, and what is needed to judge it at the end.
+#[derive(Clone, Debug)]
+pub(crate) struct Wasteful {
+    pub instant: Instant,
+    pub giveback: GiveBack,
+    /// Bytes asked for until then, over the whole run.
+    pub requested_bytes: u64,
+    /// The largest live heap until then, usable bytes.
+    pub highest_bytes: u64,
+}
+
+impl Waste {
+    /// A snapshot's moment has come; says whether more is kept than at any before it.
+    pub fn see(&mut self, snapshot: &Snapshot, ledger: &Ledger) -> bool {
+        if !falls::candidate(snapshot) {
+            return false;
+        }
+        let (heap, resident) = heap_bytes(snapshot, ledger.intervals());
+        let kept = heap.saturating_sub(ledger.live().usable_bytes);
+        let is_much = kept >= LEAST_BYTES.max(resident / LEAST_PART);
+        let is_more = kept > self.most.saturating_add(self.most / 4);
+        if is_much && is_more {
+            self.most = kept;
+        }
+        is_much && is_more
+    }
+}
+
+/// Resident bytes of mappings that may be the allocator's, and of all.
+fn heap_bytes(snapshot: &Snapshot, maps: &Intervals) -> (u64, u64) {
+    let (mut heap, mut resident) = (0u64, 0u64);
+    for mapping in &snapshot.mappings {
+        resident = resident.saturating_add(mapping.rss_bytes);
+        let is_heap = matches!(mapping.kind, MappingKind::Heap | MappingKind::Anon);
+        if is_heap && mapping.rss_bytes > 0 {
+            let pieces = maps.split(mapping.start, mapping.end);
+            let own = pieces
+                .iter()
+                .filter(|(_, _, owner)| owner.is_some_and(|one| !one.by_allocator));
+            // Whoever maps memory himself fills it, as a rule.
+            let own = own.map(|(start, end, _)| end - start).sum();
+            heap = heap.saturating_add(mapping.rss_bytes.saturating_sub(own));
+        }
+    }
+    (heap, resident)
+}
+
+/// Whether a moment lies in the program's exit (O4): bytes asked for after it, its time, and the end.
+pub(crate) fn is_in_exit(
+    facts: &Facts,
+    later_bytes: u64,
+    peak_bytes: u64,
+    time_ns: u64,
+    end_ns: u64,
+) -> bool {
+    let by_itself = matches!(
+        facts.ending.as_ref().map(|one| one.exit),
+        Some(Exit::Exited(_))
+    );
+    let left_ns = end_ns.saturating_sub(time_ns);
+    by_itself && later_bytes <= peak_bytes / 100 && left_ns <= (end_ns / 20).max(1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maps::Owner;
+    use skinflint_trace::{Ending, Mapping, NodeId, SnapshotCause};
+
+    const MIB: u64 = 1 << 20;
+
+    fn snapshot(cause: SnapshotCause, heap: u64) -> Snapshot {
+        let mapping = |start, kind, rss_bytes| Mapping {
+            start,
+            end: start + 64 * MIB,
+            kind,
+            rss_bytes,
+            ..Mapping::default()
+        };
+        Snapshot {
+            time_ns: 0,
+            ticket: 0,
+            cause,
+            took_ns: 0,
+            mappings: vec![
+                mapping(64 * MIB, MappingKind::Heap, heap),
+                mapping(256 * MIB, MappingKind::File, 8 * MIB),
+            ],
+        }
+    }
+
+    #[test]
+    fn more_is_kept_from_a_mebibyte_on_and_by_a_quarter() {
+        let (mut waste, ledger) = (Waste::default(), Ledger::new(16));
+        let mut see = |bytes| waste.see(&snapshot(SnapshotCause::Periodic, bytes), &ledger);
+        let seen = [MIB - 1, MIB, MIB + MIB / 4, MIB + MIB / 4 + 1, 2 * MIB].map(&mut see);
+        assert_eq!(seen, [false, true, false, true, true]);
+        let mut waste = Waste::default();
+        assert!(!waste.see(&snapshot(SnapshotCause::Exit, 9 * MIB), &ledger));
+    }
+
+    #[test]
+    fn what_the_program_mapped_is_not_kept_by_the_allocator() {
+        let seen = snapshot(SnapshotCause::Periodic, 10 * MIB);
+        let mut maps = Intervals::default();
+        assert_eq!(heap_bytes(&seen, &maps), (10 * MIB, 18 * MIB));
+        let owner = |by_allocator| Owner {
+            node: NodeId(1),
+            by_allocator,
+        };
+        maps.map(64 * MIB, 4 * MIB, owner(false));
+        maps.map(72 * MIB, 2 * MIB, owner(true));
+        assert_eq!(heap_bytes(&seen, &maps), (6 * MIB, 18 * MIB));
+    }
+
+    #[test]
+    fn an_exit_is_the_last_part_of_a_run_that_ended_by_itself() {
+        let second = 1_000_000_000;
+        let ended = |exit| Facts {
+            ending: Some(Ending {
+                exit,
+                ..Ending::default()
+            }),
+            ..Facts::default()
+        };
+        let own = ended(Exit::Exited(1));
+        let judged = |facts: &Facts, later, left| {
+            is_in_exit(facts, later, 10_000, 100 * second - left, 100 * second)
+        };
+        assert!(judged(&own, 100, 5 * second));
+        assert!(!judged(&own, 101, second), "it goes on acquiring");
+        assert!(!judged(&own, 0, 5 * second + 1), "it idles");
+        assert!(is_in_exit(&own, 0, 0, 0, second), "a short run");
+        for other in [Exit::Signal(9), Exit::Exec, Exit::Unknown] {
+            assert!(!judged(&ended(other), 0, 0));
+        }
+        assert!(!judged(&Facts::default(), 0, 0));
+    }
+}

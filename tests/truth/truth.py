@@ -1,0 +1,410 @@
+#!/usr/bin/env python3
+"""Does advice pay? Programs with one planted fault each, beside a twin in which the fault is mended as the advice says.
+
+    expect.toml ──► build, twice ──► record ──► report --json ──► claims │ found │ predicted against real ──► bars
+
+python3 tests/truth/truth.py [--only TEXT] [--jobs N] [--keep] [--verbose] [--selftest]
+
+T1  A claim is a finding that promises at least a hundredth of resident memory (or, over the run, of what was asked for).
+    It pays if it is of the planted kind and function and the twin saves at least half of it; free memory that the fault
+    has left behind (retained, or pinned by the planted function) pays if the twin's resident memory is smaller by at
+    least half of the claim. A control has none to make.
+T2  A fault is found if a finding of its kind names its function: the innermost frame that only passes on is none.
+T3  Real is the difference of the twins by the report's own moment, in the measure that expect.toml names.
+T4  A prediction holds if it is within 15 % of what is real.
+T5  What is called certain and does not pay, or does not hold, is wrong.
+
+Needs target/release/skinflint with its libraries, gcc, g++, rustc, and libjemalloc.so.2.
+Exit status: 0 if every bar is met, 1 if one is missed, 2 if the suite cannot run.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TOOL = pathlib.Path(os.environ.get("SKINFLINT", ROOT / "target/release/skinflint"))
+LIMIT_S = 120
+PRELOAD = {
+    "glibc": None,
+    "jemalloc": "libjemalloc.so.2",
+    "skinflint": str(TOOL.parent / "libskinflint.so"),
+}
+# What a fault of another kind leaves behind.
+CONSEQUENCES = ("retained", "pinned")
+# The bars: share at least, or at most.
+BARS = (
+    ("claims that pay", "pay", 0.95),
+    ("faults found", "found", 0.95),
+    ("of these certain", "certain", 0.50),
+    ("predictions within 15 %", "held", 0.90),
+    ("certain and wrong", "wrong", 0),
+    ("claims in controls", "control", 0),
+)
+
+
+class Broken(Exception):
+    """The suite cannot run."""
+
+
+def run(command, env=None):
+    whole = dict(os.environ, **(env or {}))
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=LIMIT_S, env=whole)
+    if done.returncode != 0:
+        raise Broken(f"{' '.join(map(str, command))}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def build(program, mended, folder):
+    """The command that runs a program or its twin."""
+    source = HERE / "programs" / program["source"]
+    flags = program.get("with", "").split()
+    target = folder / re.sub(r"\W+", "-", f"{program['name']}-{'mended' if mended else 'planted'}")
+    if source.suffix == ".py":
+        return ["/usr/bin/python3", "-B", source]
+    if source.suffix == ".rs":
+        cfg = [part for flag in flags + (["mended"] if mended else []) for part in ("--cfg", flag)]
+        # Inlined functions keep their names in debug information; optimized as a release is.
+        run([os.environ.get("RUSTC", "rustc"), "-O", "-g", *cfg, "-A", "unexpected_cfgs", "-o", target, source])
+        return [target]
+    compiler = "gcc" if source.suffix == ".c" else "g++"
+    defines = [f"-D{flag}" for flag in flags + (["MENDED=1"] if mended else [])]
+    run([compiler, "-O1", "-g", "-w", f"-I{ROOT}/include", *defines, "-o", target, source])
+    return [target]
+
+
+def report(program, command, under, env, trace):
+    preload = PRELOAD[under]
+    beneath = ["--preload", preload] if preload else []
+    run([TOOL, "record", "--quiet", *beneath, "-o", trace, "--", *command], env)
+    at = ["--at", program["at"]] if "at" in program else []
+    return json.loads(run([TOOL, "report", "--json", *at, trace]))
+
+
+def function_of(report, finding):
+    """The name of the function that a finding is about."""
+    node = finding.get("node")
+    if node is None:
+        return None
+    plumbing = set(report["plumbing"])
+    while node and report["nodes"][node]["frame"] in plumbing:
+        node = report["nodes"][node]["parent"]
+    name = report["frames"][report["nodes"][node]["frame"]]["function"]
+    # Without parameters, paths and what a compiler adds.
+    name = re.sub(r"<.*>|\(.*\)", "", name)
+    return re.split(r"::|\.", name.split(".constprop")[0].split(".isra")[0])[-1].strip()
+
+
+def resident(report):
+    books = report["instants"][report["at"]].get("books")
+    return books["resident_bytes"] if books else 0
+
+
+def measure(report, by):
+    instant = report["instants"][report["at"]]
+    if by == "resident":
+        return resident(report)
+    if by == "live":
+        return instant["live_usable_bytes"]
+    if by == "copied":
+        return sum(row["copied_bytes"] for row in report["growth"])
+    if by == "calls":
+        return report["totals"]["allocations"]
+    return 0
+
+
+def promised(finding, by):
+    """What a finding predicts, in a measure."""
+    if by in ("resident", "live"):
+        return finding["saved_bytes"]
+    if by == "copied":
+        return finding["saved_cumulative_bytes"]
+    return finding["saved_allocations"] if by == "calls" else 0
+
+
+def is_claim(finding, resident_bytes, requested_bytes):
+    """T1."""
+    if finding["saved_bytes"] > 0:
+        return finding["saved_bytes"] * 100 >= resident_bytes
+    return finding["kind"] == "growth" and finding["saved_cumulative_bytes"] * 100 >= max(requested_bytes, 1)
+
+
+def judge(program, planted, mended):
+    """What came of one program: `planted` and `mended` are reports."""
+    by = program.get("by", "nothing")
+    result = {"claims": [], "found": None, "confidence": "", "predicted": 0, "real": 0, "also": []}
+    fault = program["kind"] != "none"
+    if fault:
+        result["real"] = measure(planted, by) - measure(mended, by)
+    smaller = resident(planted) - resident(mended)
+    for finding in planted["findings"]:
+        named = function_of(planted, finding)
+        planned = fault and finding["kind"] == program["kind"] and named == program.get("function")
+        claims = is_claim(finding, resident(planted), planted["totals"]["requested_bytes"])
+        if planned and finding["kind"] != "holder" and result["found"] is None:
+            # The first is the largest; of leaks the one that lives at exit names whoever holds most.
+            if finding["kind"] == "leak" and finding["title"].endswith("still live at exit"):
+                continue
+            result["found"] = finding["title"]
+            result["confidence"] = finding["confidence"]
+            result["predicted"] = promised(finding, by)
+        if claims:
+            # A second measure of the same fault is judged by bytes at the moment.
+            own = by if promised(finding, by) else "resident"
+            saves = result["real"] if own == by else 0
+            pays = planned and saves * 2 >= promised(finding, own)
+            if finding["kind"] in CONSEQUENCES and named in (None, program.get("function")):
+                pays = pays or fault and smaller * 2 >= finding["saved_bytes"]
+            result["claims"].append({
+                "title": finding["title"], "function": named, "kind": finding["kind"],
+                "certain": finding["confidence"] == "certain", "pays": pays, "bytes": promised(finding, own),
+            })
+    return result
+
+
+def holds(result):
+    """T4."""
+    return abs(result["predicted"] - result["real"]) <= 0.15 * abs(result["real"])
+
+
+def figures(rows):
+    """The share for each bar, and what it is of: rows of (program, allocator, result)."""
+    faults = [(program, result) for program, _, result in rows if program["kind"] != "none"]
+    claims = [claim for _, _, result in rows for claim in result["claims"]]
+    found = [(program, result) for program, result in faults if result["found"]]
+    measured = [result for program, result in found if program["by"] != "nothing" and result["predicted"]]
+    certain = [result for _, result in found if result["confidence"] == "certain"]
+    wrong = sum(1 for claim in claims if claim["certain"] and not claim["pays"])
+    wrong += sum(1 for result in certain if result["predicted"] and not holds(result))
+    control = sum(len(result["claims"]) for program, _, result in rows if program["kind"] == "none")
+    return {
+        "pay": (sum(claim["pays"] for claim in claims), len(claims)),
+        "found": (len(found), len(faults)),
+        "certain": (len(certain), len(found)),
+        "held": (sum(holds(result) for result in measured), len(measured)),
+        "wrong": (wrong, None),
+        "control": (control, None),
+    }
+
+
+def missed(figures):
+    """Bars that are missed, in words."""
+    out = []
+    for words, key, bar in BARS:
+        part, whole = figures[key]
+        if whole is None:
+            if part > bar:
+                out.append(f"{words}: {part}, at most {bar}")
+        elif whole == 0 or part < bar * whole:
+            out.append(f"{words}: {part} of {whole}, at least {bar:.0%}")
+    return out
+
+
+def amount(n):
+    for unit in ("", " Ki", " Mi"):
+        if abs(n) < 10_000:
+            return f"{n:.0f}{unit}"
+        n /= 1024
+    return f"{n:.0f} Gi"
+
+
+def table(rows, verbose):
+    print(f"{'program':36} {'under':10} {'fault':11} {'found':9} {'predicted':>10} {'real':>10}  claims that pay")
+    for program, under, result in rows:
+        fault = program["kind"] != "none"
+        found = result["confidence"] if result["found"] else ("NOT FOUND" if fault else "")
+        pays = sum(claim["pays"] for claim in result["claims"])
+        sure = "" if not result["predicted"] or holds(result) else "  OFF"
+        figures = (amount(result["predicted"]), amount(result["real"])) if fault else ("", "")
+        bad = "" if pays == len(result["claims"]) else "  <--"
+        print(f"{program['name'][:36]:36} {under:10} {program['kind']:11} {found:9} {figures[0]:>10} {figures[1]:>10}"
+              f"  {pays} of {len(result['claims'])}{sure}{bad}")
+        for claim in result["claims"]:
+            if verbose or not claim["pays"]:
+                print(f"      {claim['kind']} in {claim['function']}: {claim['title']} ({amount(claim['bytes'])})")
+
+
+def one(program, under, folder):
+    mine = folder / re.sub(r"\W+", "-", f"{program['name']}-{under}")
+    mine.mkdir()
+    planted = report(program, build(program, False, mine), under, None, mine / "planted.sft")
+    mended = None
+    if program["kind"] != "none" and program.get("by") != "nothing":
+        mended = report(program, build(program, True, mine), under, program.get("env"), mine / "mended.sft")
+    return judge(program, planted, mended or planted)
+
+
+def suite(only):
+    with open(HERE / "expect.toml", "rb") as file:
+        programs = tomllib.load(file)["program"]
+    cases = [(program, under) for program in programs for under in program["under"]]
+    return [case for case in cases if only in f"{case[0]['name']} {case[1]} {case[0]['kind']}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="programs whose name, allocator or kind has this text")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--keep", action="store_true", help="keep programs and traces in target/truth")
+    parser.add_argument("--verbose", action="store_true", help="list claims that pay, too")
+    parser.add_argument("--selftest", action="store_true", help="test the judging only")
+    args = parser.parse_args()
+    if args.selftest:
+        return selftest()
+    if not TOOL.exists():
+        raise Broken(f"{TOOL} is not there: cargo build --release")
+    folder = ROOT / "target/truth" if args.keep else pathlib.Path(tempfile.mkdtemp(prefix="skinflint-truth-"))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    cases = suite(args.only)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            results = list(pool.map(lambda case: one(*case, folder), cases))
+    finally:
+        if not args.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    rows = [(program, under, result) for (program, under), result in zip(cases, results)]
+    table(rows, args.verbose)
+    got = figures(rows)
+    print()
+    for words, key, bar in BARS:
+        part, whole = got[key]
+        of = f"{part} of {whole} ({part / max(whole, 1):.0%}), at least {bar:.0%}" if whole is not None else f"{part}, at most {bar}"
+        print(f"{words:26} {of}")
+    out = missed(got) if not args.only else []
+    for line in out:
+        print(f"missed: {line}")
+    return 1 if out else 0
+
+
+# --- The judging, judged -------------------------------------------------------------------------------------------
+
+
+def made_up(findings, live=10_000, requested=100_000, copied=0):
+    """A report with frames 1 `record`, 2 `main`, and 3 `malloc`, which is plumbing; node 3 is malloc in record."""
+    return {
+        "at": 0,
+        "instants": [{"books": {"resident_bytes": 20_000}, "live_usable_bytes": live}],
+        "totals": {"requested_bytes": requested, "allocations": 10},
+        "plumbing": [3],
+        "frames": [{"function": name} for name in ("", "record", "main", "malloc")],
+        "nodes": [{"parent": 0, "frame": 0}, {"parent": 0, "frame": 2}, {"parent": 1, "frame": 1}, {"parent": 2, "frame": 3}],
+        "growth": [{"copied_bytes": copied}],
+        "findings": findings,
+    }
+
+
+def finding(kind="slop", saved=1000, node=3, confidence="certain", over=0, calls=0, title="it"):
+    return {
+        "kind": kind, "saved_bytes": saved, "node": node, "confidence": confidence, "title": title,
+        "saved_cumulative_bytes": over, "saved_allocations": calls,
+    }
+
+
+FAULT = {"name": "p", "kind": "slop", "function": "record", "by": "live", "under": ["glibc"]}
+CONTROL = {"name": "c", "kind": "none", "under": ["glibc"]}
+
+
+class Judging(unittest.TestCase):
+    """Each case is a fault of the advice that the suite must see."""
+
+    def judged(self, program, findings, mended_live=9_000, **more):
+        return judge(program, made_up(findings, **more), made_up([], live=mended_live))
+
+    def bars(self, *rows):
+        return [line.split(":")[0] for line in missed(figures([(program, "glibc", result) for program, result in rows]))]
+
+    def test_what_is_right_meets_every_bar(self):
+        result = self.judged(FAULT, [finding()])
+        self.assertEqual((result["found"], result["predicted"], result["real"]), ("it", 1000, 1000))
+        self.assertEqual(self.bars((FAULT, result), (CONTROL, self.judged(CONTROL, []))), [])
+
+    def test_a_fault_of_another_function_or_kind_is_not_found_and_its_claim_does_not_pay(self):
+        for other in (finding(node=1), finding(kind="churn")):
+            result = self.judged(FAULT, [other])
+            self.assertIsNone(result["found"])
+            self.assertIn("faults found", self.bars((FAULT, result)))
+            self.assertIn("claims that pay", self.bars((FAULT, result)))
+            self.assertIn("certain and wrong", self.bars((FAULT, result)))
+
+    def test_a_promise_that_is_not_kept(self):
+        # 1,000 promised and 100 saved: neither pays nor holds, and was called certain.
+        result = self.judged(FAULT, [finding()], mended_live=9_900)
+        self.assertEqual(self.bars((FAULT, result)),
+                         ["claims that pay", "predictions within 15 %", "certain and wrong"])
+
+    def test_fifteen_per_cent(self):
+        for real, kept in ((1150, True), (1180, False), (870, True), (860, False)):
+            result = self.judged(FAULT, [finding()], mended_live=10_000 - real)
+            self.assertEqual(holds(result), kept, real)
+
+    def test_a_claim_begins_at_a_hundredth_and_a_control_has_none(self):
+        self.assertEqual(len(self.judged(CONTROL, [finding(saved=199)])["claims"]), 0)
+        result = self.judged(CONTROL, [finding(saved=200, confidence="possible")])
+        self.assertEqual(len(result["claims"]), 1)
+        self.assertIn("claims in controls", self.bars((FAULT, self.judged(FAULT, [finding()])), (CONTROL, result)))
+
+    def test_half_must_be_certain(self):
+        sure, unsure = (self.judged(FAULT, [finding(confidence=how)]) for how in ("certain", "likely"))
+        self.assertEqual(self.bars((FAULT, sure), (FAULT, unsure)), [])
+        self.assertEqual(self.bars((FAULT, sure), (FAULT, unsure), (FAULT, unsure)), ["of these certain"])
+
+    def test_what_lives_at_exit_is_no_leak_found(self):
+        fault = dict(FAULT, kind="leak")
+        result = self.judged(fault, [finding(kind="leak", saved=0, title="12 blocks still live at exit")])
+        self.assertIsNone(result["found"])
+
+    def test_growth_is_judged_by_what_was_copied(self):
+        fault = dict(FAULT, kind="growth", by="copied")
+        planted = made_up([finding(kind="growth", saved=0, over=50_000)], copied=60_000)
+        result = judge(fault, planted, made_up([], copied=10_000))
+        self.assertEqual((result["predicted"], result["real"]), (50_000, 50_000))
+        self.assertTrue(result["claims"][0]["pays"])
+        result = judge(fault, planted, made_up([], copied=59_000))
+        self.assertFalse(result["claims"][0]["pays"])
+
+    def test_what_a_fault_leaves_behind_pays_with_it(self):
+        left = finding(kind="retained", saved=4000, node=None)
+        smaller = made_up([], live=9_000)
+        for resident_bytes, pays in ((17_000, True), (19_000, False)):
+            smaller["instants"][0]["books"]["resident_bytes"] = resident_bytes
+            claims = judge(FAULT, made_up([finding(), left]), smaller)["claims"]
+            self.assertEqual([claim["pays"] for claim in claims], [True, pays])
+
+    def test_an_empty_suite_proves_nothing(self):
+        self.assertEqual(len(missed(figures([]))), 4)
+
+    def test_names_are_those_of_functions(self):
+        report = made_up([finding()])
+        for name, short in (("a::b<int>::record(int)", "record"), ("record.constprop.0", "record"), ("record", "record")):
+            report["frames"][1]["function"] = name
+            self.assertEqual(function_of(report, finding()), short)
+
+    def test_the_table_of_expectations_is_whole(self):
+        for program, under in suite(""):
+            self.assertIn(under, PRELOAD, program)
+            self.assertTrue((HERE / "programs" / program["source"]).exists(), program)
+            if program["kind"] != "none":
+                self.assertIn(program["by"], ("resident", "live", "copied", "calls", "nothing"), program)
+
+
+def selftest():
+    tests = unittest.defaultTestLoader.loadTestsFromTestCase(Judging)
+    return 0 if unittest.TextTestRunner(verbosity=1).run(tests).wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (Broken, subprocess.TimeoutExpired) as error:
+        print(f"truth: {error}", file=sys.stderr)
+        sys.exit(2)
