@@ -41,7 +41,8 @@ fn a_copy_that_cannot_reach_us() {
     let report = bench.report();
     report.is_complete();
     let says = "Not recorded (it could not reach the collector): 1 copy by fork (lost";
-    assert!(report.notes()[0].starts_with(says), "{:?}", report.notes());
+    let said = report.notes().iter().any(|note| note.starts_with(says));
+    assert!(said, "{:?}", report.notes());
     let folder = bench.tool(["report", "."]);
     assert!(
         folder.stdout.contains("incomplete: 1 reason"),
@@ -73,7 +74,8 @@ fn an_exec_into_the_dark() {
     let complete = crate::report::field(&report.0, "completeness.complete").as_bool();
     assert_eq!(complete, Some(false));
     let says = "the process became still, which was not recorded (it is statically linked)";
-    assert!(report.notes()[0].contains(says), "{:?}", report.notes());
+    let said = report.notes().iter().any(|note| note.contains(says));
+    assert!(said, "{:?}", report.notes());
     // Nothing that was sampled later is in it.
     let times = report.list("timeline.rss_t_ns").iter();
     let mut times = times.map(|time| time.as_u64().expect("a number"));

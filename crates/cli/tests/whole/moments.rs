@@ -42,7 +42,7 @@ fn the_peak_is_the_fullest_moment_of_a_plateau() {
     assert!(kinds(&report).contains(&"retained"), "{:?}", kinds(&report));
     let screen = bench.tool(["report", "main.sft"]);
     assert!(
-        screen.stdout.contains("most kept free 3"),
+        screen.stdout.contains("most kept 3"),
         "{}",
         screen.stdout
     );
