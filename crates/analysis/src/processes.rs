@@ -20,12 +20,15 @@
 //!
 //! Not here: reading traces (cli), words and tables (view).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use skinflint_trace::{Ending, Event, EventKind, Exit, OriginKind, ProcessInfo, RssSample};
+use skinflint_trace::{
+    Ending, Event, EventKind, Exit, LostKind, LostProcess, OriginKind, ProcessInfo, RssSample,
+};
 
 use crate::ledger::Ledger;
+use crate::missing::Missing;
 
 #[cfg(test)]
 mod tests;
@@ -50,6 +53,8 @@ pub struct Member {
     pub threads: u64,
     /// What could not be read.
     pub damage: Vec<String>,
+    /// Processes that came out of it and have no trace.
+    pub lost: Vec<LostProcess>,
 }
 
 impl Member {
@@ -699,6 +704,13 @@ fn missing(members: &[Member], counted: &[Counted]) -> Vec<String> {
                 }
             }
         }
+        let became = member
+            .lost
+            .iter()
+            .filter(|lost| lost.what == LostKind::Exec);
+        missing.extend(became.map(|lost| format!("{name}: {}", Missing::Program(lost.clone()))));
+        let children = crate::missing::children(&member.lost);
+        missing.extend(children.iter().map(|what| format!("{name}: {what}")));
         let lost = member.ending.as_ref().map_or(0, |end| end.lost_events);
         if count.missing_tickets > lost {
             missing.push(format!(
@@ -726,13 +738,41 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
             report.processes.len()
         ));
     }
-    let known: Vec<u32> = members.iter().map(|member| member.process.pid).collect();
+    let known = members.iter().map(|member| member.process.pid);
+    let lost = members.iter().flat_map(|member| &member.lost);
+    let known: HashSet<u32> = known.chain(lost.map(|lost| lost.pid)).collect();
     let children = counted.iter().flat_map(|count| &count.children);
     let silent = children.filter(|child| !known.contains(child)).count();
     if silent > 0 {
         notes.push(format!(
             "{silent} children of fork have no trace: they ended, or became a program that cannot be \
              recorded, before they touched the heap."
+        ));
+    }
+    let alone = report
+        .processes
+        .iter()
+        .filter_map(|row| Some((row.peak_rss_bytes?, row)));
+    if let (Some(peak), Some((most, row))) = (report.peak, alone.max_by_key(|(rss, _)| *rss))
+        && most > peak.pss_bytes
+    {
+        notes.push(format!(
+            "{} ({}) alone had up to {} resident at a moment between readings, or with pages that it shared: all \
+             together may have held more than was read.",
+            row.name,
+            row.pid,
+            crate::passes::wording::bytes(most)
+        ));
+    }
+    let is_copy = |member: &&Member| {
+        let origin = member.process.origin.as_ref();
+        origin.is_some_and(|origin| origin.how == OriginKind::Fork)
+    };
+    let copies = members.iter().filter(is_copy).count();
+    if copies > 0 {
+        notes.push(format!(
+            "{copies} began as copies (fork): blocks that they began with count where they were acquired; each \
+             one's own report has them."
         ));
     }
     let uids: Vec<&str> = members.iter().map(|m| m.process.uid.as_str()).collect();

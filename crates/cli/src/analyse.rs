@@ -1,4 +1,4 @@
-//! From a trace to a report: glue between `trace`, `analysis` and `symbols`.
+//! From a trace to a report: glue between `recording`, `analysis` and `symbols`.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use skinflint_analysis::falls::FallSearch;
 use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::model::{Frame, Report};
 use skinflint_analysis::pass::Pass;
 use skinflint_analysis::{Analyzer, At, Facts, Options, Symbolizer, WindowLimits};
+use skinflint_recording::Recording;
 use skinflint_symbols::{SymbolOptions, Symbols};
-use skinflint_trace::{Event, OriginKind, SnapshotCause, Trace};
+use skinflint_trace::Event;
 
 use crate::args::AnalysisOptions;
 use crate::debuginfod;
 
-/// Events between two updates of the progress bar.
-pub const PROGRESS_EVENTS: u64 = 1 << 20;
 /// Traces with fewer events are read before a bar could be looked at.
 const PROGRESS_FROM: u64 = 8 << 20;
 
@@ -67,12 +65,12 @@ fn time(text: &str) -> Option<u64> {
     (number.is_finite() && number >= 0.0).then_some((number * unit_ns) as u64)
 }
 
-/// Opens a trace.
+/// Opens a trace, with those that it came out of.
 ///
 /// # Errors
 /// What keeps it from being read, with the next step.
-pub fn open(path: &Path) -> Result<Trace> {
-    Ok(Trace::open(path)?)
+pub fn open(path: &Path) -> Result<Recording> {
+    Ok(Recording::open(path)?)
 }
 
 /// Analyses a trace; with the figures for windows, which the page needs, if `windows` says so.
@@ -84,7 +82,7 @@ pub fn analyse(path: &Path, options: &AnalysisOptions, windows: bool) -> Result<
         windows,
         ..More::default()
     };
-    analyse_with(&open(path)?, path, options, more)
+    analyse_with(&open(path)?, options, more)
 }
 
 /// What an analysis may do besides.
@@ -103,11 +101,11 @@ pub struct More {
 /// # Errors
 /// As [`analyse`], the opening apart.
 pub fn analyse_with(
-    trace: &Trace,
-    path: &Path,
+    recording: &Recording,
     options: &AnalysisOptions,
     more: More,
 ) -> Result<Analysed> {
+    let (trace, path) = (&recording.trace, recording.path.as_path());
     let mut wanted = Options {
         at: moment(&options.at),
         windows: more.windows.then(WindowLimits::default),
@@ -116,32 +114,20 @@ pub fn analyse_with(
     if more.all_pins {
         wanted.limits.pins = usize::MAX;
     }
-    if wanted.at == Some(At::HeapPeak) {
-        wanted.heap_peak_ticket = heap_peak_ticket(trace);
-    }
-    if wanted.at == Some(At::AfterFree) {
-        wanted.after_free_ticket = after_free_ticket(trace);
-    }
+    recording.settle(&mut wanted);
     let facts = Facts::of(trace);
     let mut analyzer = Analyzer::new(facts, wanted)?;
     if let Some(pass) = more.pass {
         analyzer.add_pass(pass);
     }
-    if let Some(missing) = inherit(trace, path, &mut |event| analyzer.inherit(event)) {
-        analyzer.damaged(missing);
+    for missing in recording.not_found() {
+        analyzer.missing(missing.clone());
     }
+    recording.bequeath(&mut analyzer);
     let bar = progress(trace.event_count());
-    let mut events = trace.events();
-    let mut seen = 0u64;
-    events.for_each(|event| {
-        analyzer.event(event);
-        seen += 1;
-        if seen.is_multiple_of(PROGRESS_EVENTS) {
-            bar.set_position(seen);
-        }
-    });
+    let damage = recording.events(|event| analyzer.event(event), |events| bar.inc(events));
     bar.finish_and_clear();
-    for damage in events.damage() {
+    for damage in damage {
         analyzer.damaged(damage.to_string());
     }
     let symbol_options = SymbolOptions {
@@ -175,83 +161,15 @@ fn perf_maps(trace: &Path, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// Where the live heap is largest: known only when all events were seen once.
-fn heap_peak_ticket(trace: &Trace) -> Option<u64> {
-    let mut ledger = Ledger::new(16);
-    trace
-        .events()
-        .for_each(|event| ledger.apply(event, &mut |_, _| {}));
-    Some(ledger.heap_peak().ticket)
-}
-
-/// The snapshot after the largest fall of live memory, in a reading of its own as well.
-fn after_free_ticket(trace: &Trace) -> Option<u64> {
-    let mut ledger = Ledger::new(16);
-    let mut search = FallSearch::new(&trace.snapshots);
-    trace.events().for_each(|event| {
-        search.before(event.ticket, &ledger);
-        ledger.apply(event, &mut |_, _| {});
-    });
-    search.finish(&ledger)
-}
-
-/// A child of fork began with its parent's live blocks: hands on the parent's events before the fork.
-/// What to say if they are not to be had.
-fn inherit(trace: &Trace, path: &Path, each: &mut dyn FnMut(&Event)) -> Option<String> {
-    let origin = trace.process.origin.as_ref()?;
-    if origin.how != OriginKind::Fork {
-        return None;
-    }
-    let Some(parent) = find_trace(path, &origin.uid, origin.pid) else {
-        return Some(format!(
-            "the trace of the parent (process {}) is not in the same folder: what was inherited \
-             from it is not known",
-            origin.pid
-        ));
-    };
-    let mut events = parent.events();
-    while let Some(event) = events.next_event() {
-        if event.ticket >= origin.fork_ticket {
-            break;
-        }
-        each(&event);
-    }
-    None
-}
-
 /// All events once more, for what a ledger alone can tell: it inherits what a fork left, then `each`
 /// gets the events of the trace.
 pub fn events_again(
-    trace: &Trace,
-    path: &Path,
+    recording: &Recording,
     ledger: &mut Ledger,
     each: &mut dyn FnMut(&mut Ledger, &Event),
 ) {
-    // That the parent is missing is said by the report.
-    let _ = inherit(trace, path, &mut |event| ledger.inherit(event));
-    trace.events().for_each(|event| each(ledger, event));
-}
-
-/// The trace with this identity, in the same folder.
-fn find_trace(beside: &Path, uid: &str, pid: u32) -> Option<Trace> {
-    let folder = beside
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|file| file.extension().is_some_and(|extension| extension == "sft"))
-        .collect();
-    // Those whose name holds the process id are the likeliest.
-    let likely = format!(".{pid}.");
-    files.sort_by_key(|file| !file.to_string_lossy().contains(&likely));
-    const LOOKED_AT: usize = 2000;
-    files
-        .iter()
-        .take(LOOKED_AT)
-        .filter_map(|file| Trace::open(file).ok())
-        .find(|trace| trace.process.uid == uid)
+    recording.bequeath(ledger);
+    recording.events(|event| each(ledger, event), |_| {});
 }
 
 /// A bar on stderr, for long work on a terminal.
@@ -274,25 +192,13 @@ pub fn progress(events: u64) -> ProgressBar {
 ///
 /// # Errors
 /// No such mark, or no snapshots.
-pub fn ticket_of(trace: &Trace, when: &str) -> Result<Option<u64>> {
+pub fn ticket_of(recording: &Recording, when: &str) -> Result<Option<u64>> {
+    let trace = &recording.trace;
     match when {
         "cumulative" | "live" | "end" | "heap-peak" => Ok(None),
-        "peak" => {
-            let resident = |s: &skinflint_trace::Snapshot| {
-                s.mappings
-                    .iter()
-                    .map(|mapping| mapping.rss_bytes)
-                    .sum::<u64>()
-            };
-            let peak = trace
-                .snapshots
-                .iter()
-                .max_by_key(|snapshot| resident(snapshot));
-            let peak =
-                peak.context("the trace has no snapshot of resident memory; use --when heap-peak")?;
-            let at_end = peak.cause == SnapshotCause::Exit;
-            Ok((!at_end).then_some(peak.ticket))
-        }
+        "peak" => recording
+            .peak_ticket()
+            .context("the trace has no snapshot of resident memory; use --when heap-peak"),
         name => {
             let known: Vec<&str> = trace.marks.iter().map(|mark| mark.name.as_str()).collect();
             let mark = trace.marks.iter().rev().find(|mark| mark.name == name);

@@ -5,13 +5,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use skinflint_analysis::counts::{self, CountsOptions};
-use skinflint_analysis::ledger::Ledger;
+use skinflint_analysis::ledger::Counts;
+use skinflint_analysis::missing::{self, Missing};
 use skinflint_analysis::model::Report;
 use skinflint_analysis::pass::CellKey;
 use skinflint_collect::Recorded;
 use skinflint_compare::compile::CompileError;
+use skinflint_recording::Recording;
 use skinflint_sizes::Scheme;
-use skinflint_trace::OpenError;
+use skinflint_trace::{Damage, Event, LostKind, OpenError};
+use skinflint_view::units::{bytes, plural};
 use skinflint_view::{html, json, text};
 
 use crate::analyse::{self, Analysed};
@@ -98,6 +101,9 @@ fn record(args: &RecordArgs) -> Result<u8> {
         const SHOWN: usize = 20;
         for trace in outcome.recorded.iter().take(SHOWN) {
             say!("skinflint: {}", one_line(trace));
+            for lost in not_recorded(trace) {
+                say!("skinflint: {}: {lost}", trace.path.display());
+            }
         }
         if let Some(rest) = outcome
             .recorded
@@ -134,8 +140,16 @@ pub fn one_line(trace: &Recorded) -> String {
         0 => String::new(),
         lost => format!(", {lost} events lost"),
     };
-    let size = skinflint_view::units::bytes(trace.bytes);
+    let size = bytes(trace.bytes);
     format!("{name}: {} events, {size}{lost}", ending.events)
+}
+
+/// Who came out of a process and was not recorded, a line each.
+fn not_recorded(trace: &Recorded) -> Vec<String> {
+    let mut lines = missing::children(&trace.lost);
+    let became = trace.lost.iter().filter(|lost| lost.what == LostKind::Exec);
+    lines.extend(became.map(|lost| Missing::Program(lost.clone()).to_string()));
+    lines
 }
 
 /// One line for all traces that could not be written: what stopped one stopped the others.
@@ -263,7 +277,9 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
 /// The table of all processes of a run, and its page.
 fn all_processes(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
     const SHOWN: usize = 8;
-    let traces: Vec<_> = outcome.recorded.iter().map(|t| t.path.clone()).collect();
+    let mut traces: Vec<_> = outcome.recorded.iter().map(|t| t.path.clone()).collect();
+    traces.sort();
+    traces.dedup();
     let mut report = processes::analyse_all(&traces, true)?;
     let mut page = None;
     if !args.no_html {
@@ -386,14 +402,14 @@ fn counts(args: &CountsArgs) -> Result<u8> {
         }
         None => None,
     };
-    let trace = analyse::open(&args.trace)?;
-    let (cells, missing) = count_cells(&trace, &args.when)?;
+    let recording = analyse::open(&args.trace)?;
+    let (cells, missing) = count_cells(&recording, &args.when)?;
     for missing in missing {
         say!("skinflint: {}: {missing}", args.trace.display());
     }
     let options = CountsOptions {
         scheme,
-        allocator: &trace.process.allocator,
+        allocator: &recording.trace.process.allocator,
         label: &args.when,
         by_slop: args.weight == Weight::Slop,
         limit: (args.limit > 0).then_some(args.limit),
@@ -408,18 +424,19 @@ fn counts(args: &CountsArgs) -> Result<u8> {
 type Counted = Vec<(CellKey, u64)>;
 
 /// Blocks by cell at a moment, or over the run; and what the reader must know is missing.
-fn count_cells(trace: &skinflint_trace::Trace, when: &str) -> Result<(Counted, Vec<String>)> {
-    let last = analyse::ticket_of(trace, when)?.unwrap_or(u64::MAX);
-    let mut ledger = Ledger::new(16);
-    let bar = analyse::progress(trace.event_count());
-    let mut events = trace.events();
-    events.for_each(|event| {
+fn count_cells(recording: &Recording, when: &str) -> Result<(Counted, Vec<String>)> {
+    let last = analyse::ticket_of(recording, when)?.unwrap_or(u64::MAX);
+    // Copies (`fork`) live with what they were copied from.
+    let mut ledger = recording.ledger(16);
+    let bar = analyse::progress(recording.trace.event_count());
+    let each = |event: &Event| {
         if event.ticket <= last {
             ledger.apply(event, &mut |_, _| {});
         }
-    });
+    };
+    let damage = recording.events(each, |events| bar.inc(events));
     bar.finish_and_clear();
-    let missing = what_is_missing(trace, events.damage(), ledger.counts().allocations);
+    let missing = what_is_missing(recording, &damage, &ledger.counts(), ledger.parked_blocks());
     let cells = ledger.cells();
     let count = |(index, count): (usize, &skinflint_analysis::cells::CellCount)| match when {
         "cumulative" => count.ever,
@@ -432,27 +449,33 @@ fn count_cells(trace: &skinflint_trace::Trace, when: &str) -> Result<(Counted, V
 
 /// Why counts may be too low, a sentence each.
 pub fn what_is_missing(
-    trace: &skinflint_trace::Trace,
-    found: &[skinflint_trace::Damage],
-    allocations: u64,
+    recording: &Recording,
+    found: &[Damage],
+    counts: &Counts,
+    parked: u64,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    if allocations == 0 {
+    if counts.allocations == 0 {
         missing.push(
             "nothing was recorded up to then; `skinflint report` says why that may be".into(),
         );
     }
-    match &trace.ending {
-        None => missing.push("incomplete: cut off before the end of the recording".into()),
-        Some(ending) if ending.lost_events > 0 => {
-            missing.push(format!(
-                "incomplete: {} events were lost",
-                ending.lost_events
-            ));
-        }
-        Some(_) => {}
-    }
-    let damage = trace.damage.iter().chain(found);
-    missing.extend(damage.map(|damage| format!("incomplete: {damage}")));
+    let all = recording.missing(counts, parked, found);
+    let all = all
+        .iter()
+        .filter(|one| !matches!(one, Missing::Everything(_)));
+    missing.extend(all.map(|one| format!("incomplete: {one}")));
     missing
+}
+
+/// What a command says that looks at a process's own blocks alone, if it began with others.
+pub fn of_inherited(recording: &Recording) -> Option<String> {
+    let inherited = recording.inherited();
+    (inherited.blocks > 0).then(|| {
+        format!(
+            "began with {} of {} of the process that it was copied from (fork): they are left out",
+            plural(inherited.blocks, "block"),
+            bytes(inherited.requested_bytes)
+        )
+    })
 }

@@ -29,6 +29,7 @@ use skinflint_export::dark::{Dark, LiveBlock, Living};
 use skinflint_export::dark_text::render;
 use skinflint_export::reported::Reported;
 use skinflint_export::{Lives, LivesPass};
+use skinflint_recording::Recording;
 use skinflint_trace::Trace;
 
 use crate::analyse;
@@ -127,14 +128,14 @@ fn join(
     printed: &Printed<'_>,
     out: &mut impl Write,
 ) -> Result<()> {
-    let trace = analyse::open(path)?;
+    let recording = analyse::open(path)?;
     let process = reported
-        .choose(printed.process, trace.process.pid)
+        .choose(printed.process, recording.trace.process.pid)
         .with_context(|| report_name.to_owned())?;
     let heap = reported.heap(process);
     let until = match until {
         None => None,
-        Some(mark) => analyse::ticket_of(&trace, mark).context("--until")?,
+        Some(mark) => analyse::ticket_of(&recording, mark).context("--until")?,
     };
     let (pass, found) = LivesPass::new(false, 0);
     let options = printed.names.at(at);
@@ -142,10 +143,10 @@ fn join(
         pass: Some(Box::new(pass)),
         ..analyse::More::default()
     };
-    let analysed = analyse::analyse_with(&trace, path, &options, more)?;
+    let analysed = analyse::analyse_with(&recording, &options, more)?;
     let lives = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     let report = &analysed.report;
-    let living = living(&trace, path, report, &lives, until)?;
+    let living = living(&recording, report, &lives, until)?;
     let dark = Dark::new(report, &heap, &living);
     if let Err(fault) = dark.adds_up() {
         bail!(fault);
@@ -233,7 +234,7 @@ fn keep(taken: &Taken, outcome: &Outcome) -> Result<(PathBuf, PathBuf)> {
     let of_pid = outcome.recorded.iter().rev();
     let mut of_pid = of_pid.filter(|trace| trace.process.pid == taken.pid);
     let has_mark = |path: &Path| {
-        let trace = analyse::open(path);
+        let trace = Trace::open(path);
         trace.is_ok_and(|trace| trace.marks.iter().any(|mark| mark.name == taken.marks[1]))
     };
     let Some(trace) = of_pid.find(|trace| has_mark(&trace.path)) else {
@@ -259,8 +260,7 @@ fn keep(taken: &Taken, outcome: &Outcome) -> Result<(PathBuf, PathBuf)> {
 
 /// What lived at the report's instant, and what came and went until another one (K1).
 fn living(
-    trace: &Trace,
-    path: &Path,
+    recording: &Recording,
     report: &Report,
     lives: &Lives,
     until: Option<u64>,
@@ -283,7 +283,7 @@ fn living(
     let mut at: Option<Vec<(LiveBlock, u32)>> = None;
     let (mut came, mut went) = (Vec::new(), HashSet::new());
     let mut ledger = Ledger::new(16);
-    analyse::events_again(trace, path, &mut ledger, &mut |ledger, event| {
+    analyse::events_again(recording, &mut ledger, &mut |ledger, event| {
         if event.ticket <= instant.ticket {
             return ledger.apply(event, &mut |_, _| {});
         }

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! F1  Nothing is asked of a network that the user did not name on this command line: `env` names DEBUGINFOD_URLS.
-//! F2  A file is asked for once; that a server has none is remembered for a day. The cache is the user's
+//! F2  A file is asked for once; that every server answered and has none is remembered for a day. A server that is
+//!     not reached or is in trouble is named, not asked again by this command, and nothing of it is remembered. The cache is the user's
 //!     ($XDG_CACHE_HOME/skinflint/debuginfo), laid out as a debuginfod client's.
 //! F3  What comes is used only if it holds the build id that was recorded (symbols, L1).
 //!
@@ -38,12 +39,12 @@ pub fn folders(options: &NameOptions, modules: &[Module]) -> Result<Vec<PathBuf>
         if named == "env" {
             let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
             let before = servers.len();
-            servers.extend(urls.split_whitespace().map(str::to_owned));
+            servers.extend(urls.split_whitespace().map(Server::new));
             if servers.len() == before {
                 bail!("--debuginfod env: DEBUGINFOD_URLS is not set; give a folder or a URL");
             }
         } else if named.starts_with("http://") || named.starts_with("https://") {
-            servers.push(named.clone());
+            servers.push(Server::new(named));
         } else if Path::new(named).is_dir() {
             folders.push(PathBuf::from(named));
         } else {
@@ -53,7 +54,7 @@ pub fn folders(options: &NameOptions, modules: &[Module]) -> Result<Vec<PathBuf>
     if !servers.is_empty() {
         let cache = cache()?;
         for module in modules.iter().filter(|module| is_id(&module.build_id)) {
-            fetch(&servers, &cache, module)?;
+            fetch(&mut servers, &cache, module)?;
         }
         folders.push(cache);
     }
@@ -91,8 +92,45 @@ fn cache() -> Result<PathBuf> {
     Ok(cache)
 }
 
+/// Somebody who may have debug files.
+struct Server {
+    url: String,
+    /// It could not be reached, or did not answer the question.
+    is_out: bool,
+}
+
+impl Server {
+    fn new(url: &str) -> Server {
+        Server {
+            url: url.trim_end_matches('/').to_owned(),
+            is_out: false,
+        }
+    }
+}
+
+/// What a server said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Answer {
+    File,
+    HasNone,
+    /// Why there is no answer.
+    No(String),
+}
+
+/// What the status of curl and the status of HTTP mean.
+fn answer(curl: Option<i32>, http: &str) -> Answer {
+    match (curl, http) {
+        (Some(0), _) => Answer::File,
+        // 22: the server answered, and not with the file. Gone and not found are answers to the question.
+        (Some(22), "404" | "410") => Answer::HasNone,
+        (Some(22), http) => Answer::No(format!("it answered {http}")),
+        (Some(code), _) => Answer::No(format!("not reached (curl {code})")),
+        (None, _) => Answer::No("curl was ended".into()),
+    }
+}
+
 /// Gets the debug file of a module, if it is not there and somebody has it.
-fn fetch(servers: &[String], cache: &Path, module: &Module) -> Result<()> {
+fn fetch(servers: &mut [Server], cache: &Path, module: &Module) -> Result<()> {
     let folder = cache.join(&module.build_id);
     let (file, none) = (folder.join("debuginfo"), folder.join("none"));
     let asked = std::fs::metadata(&none).and_then(|about| about.modified());
@@ -107,13 +145,14 @@ fn fetch(servers: &[String], cache: &Path, module: &Module) -> Result<()> {
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("{}: cannot be made", folder.display()))?;
     let part = folder.join(format!("part.{}", std::process::id()));
+    let mut all_answered = true;
     for server in servers {
-        let url = format!(
-            "{}/buildid/{}/debuginfo",
-            server.trim_end_matches('/'),
-            module.build_id
-        );
-        let status = Command::new("curl")
+        if server.is_out {
+            all_answered = false;
+            continue;
+        }
+        let url = format!("{}/buildid/{}/debuginfo", server.url, module.build_id);
+        let output = Command::new("curl")
             .args([
                 "--silent",
                 "--fail",
@@ -122,33 +161,84 @@ fn fetch(servers: &[String], cache: &Path, module: &Module) -> Result<()> {
                 "=http,https",
                 "--max-time",
                 FETCH_SECONDS,
+                "--write-out",
+                "%{http_code}",
             ])
             .arg("--output")
             .arg(&part)
             .arg("--")
             .arg(&url)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
             .stderr(Stdio::null())
             .env_remove("LD_PRELOAD")
-            .status()
+            .output()
             .context(
                 "--debuginfod: curl cannot be started, which asks servers (apt-get install curl)",
             )?;
-        match status.code() {
-            Some(0) => {
+        match answer(
+            output.status.code(),
+            &String::from_utf8_lossy(&output.stdout),
+        ) {
+            Answer::File => {
                 return std::fs::rename(&part, &file)
                     .with_context(|| format!("{}: cannot be written", file.display()));
             }
-            // 22: the server answered, and has none.
-            Some(22) => {}
-            code => say!(
-                "skinflint: {url}: not reached (curl {}); names come from what is here",
-                code.map_or_else(|| "was ended".into(), |code| code.to_string())
-            ),
+            Answer::HasNone => {}
+            Answer::No(why) => {
+                say!(
+                    "skinflint: {}: {why}; names come from what is here",
+                    server.url
+                );
+                server.is_out = true;
+                all_answered = false;
+            }
         }
         let _ = std::fs::remove_file(&part);
     }
-    let _ = std::fs::write(&none, b"");
+    if all_answered {
+        let _ = std::fs::write(&none, b"");
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_to_the_question_is_remembered() {
+        assert_eq!(answer(Some(0), "200"), Answer::File);
+        assert_eq!(answer(Some(22), "404"), Answer::HasNone);
+        assert_eq!(answer(Some(22), "410"), Answer::HasNone);
+        assert_eq!(
+            answer(Some(22), "503"),
+            Answer::No("it answered 503".into())
+        );
+        assert_eq!(
+            answer(Some(7), "000"),
+            Answer::No("not reached (curl 7)".into())
+        );
+        assert_eq!(answer(None, ""), Answer::No("curl was ended".into()));
+    }
+
+    #[test]
+    fn a_server_that_is_not_reached_is_not_remembered() {
+        // A port of loopback on which nobody listens any more.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("a port").port();
+        drop(listener);
+        let cache = tempfile::tempdir().expect("a folder");
+        let module = Module {
+            start: 0,
+            end: 1,
+            bias: 0,
+            path: "/x".into(),
+            build_id: "abcd".into(),
+            first_node: 0,
+        };
+        let mut servers = [Server::new(&format!("http://127.0.0.1:{port}/"))];
+        fetch(&mut servers, cache.path(), &module).expect("curl");
+        assert!(servers[0].is_out);
+        assert!(!cache.path().join("abcd/none").exists());
+    }
 }

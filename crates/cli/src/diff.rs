@@ -105,7 +105,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
             all_pins: true,
             ..More::default()
         };
-        analyse::analyse_with(&analyse::open(trace)?, trace, &args.names.at(at), more)
+        analyse::analyse_with(&analyse::open(trace)?, &args.names.at(at), more)
     };
     let old = analysed(&args.before, from).map_err(|error| asked_by("--from", error))?;
     let new = analysed(after, to).map_err(|error| asked_by("--to", error))?;

@@ -22,7 +22,7 @@ use flate2::write::GzEncoder;
 use skinflint_export::{
     LivesPass, Source, Value, dhat, firefox, folded, heaptrack, memory_report, pprof, speedscope,
 };
-use skinflint_trace::Trace;
+use skinflint_recording::Recording;
 use skinflint_view::units;
 
 use crate::analyse;
@@ -105,7 +105,8 @@ impl Format {
 /// Whatever keeps it from being done.
 pub fn export(args: &ExportArgs) -> Result<u8> {
     let value = checked(args)?;
-    let trace = analyse::open(&args.trace)?;
+    let recording = analyse::open(&args.trace)?;
+    let trace = &recording.trace;
     let at = args.at.as_deref().unwrap_or("peak");
     let duration_ns = trace.ending.as_ref().map_or(0, |ending| ending.time_ns);
     let sampled_ns = trace.rss.last().map_or(0, |sample| sample.time_ns);
@@ -116,7 +117,7 @@ pub fn export(args: &ExportArgs) -> Result<u8> {
         pass: Some(Box::new(pass)),
         ..analyse::More::default()
     };
-    let analysed = analyse::analyse_with(&trace, &args.trace, &options, more)?;
+    let analysed = analyse::analyse_with(&recording, &options, more)?;
     let lives = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     let source = Source {
         report: &analysed.report,
@@ -126,7 +127,7 @@ pub fn export(args: &ExportArgs) -> Result<u8> {
         &args.output,
         &args.trace,
         args.format != Format::Pprof,
-        &mut |out| write(args, value, &trace, source, out),
+        &mut |out| write(args, value, &recording, source, out),
     )?;
     for hint in analysed.hints.iter().take(3) {
         say!("Names: {hint}");
@@ -165,10 +166,11 @@ fn checked(args: &ExportArgs) -> Result<Value> {
 fn write(
     args: &ExportArgs,
     value: Value,
-    trace: &Trace,
+    recording: &Recording,
     source: Source<'_>,
     out: &mut (dyn Write + Send),
 ) -> io::Result<()> {
+    let trace = &recording.trace;
     match args.format {
         Format::Pprof => pprof::write(source, out),
         Format::Dhat => dhat::write(source, out),
@@ -185,7 +187,7 @@ fn write(
                 os_page_bytes: trace.process.os_page_bytes,
             };
             let each = |ledger: &mut _, each: &mut dyn FnMut(&mut _, &_)| {
-                analyse::events_again(trace, &args.trace, ledger, each);
+                analyse::events_again(recording, ledger, each);
             };
             heaptrack::write(source, &recorded, each, out)
         }

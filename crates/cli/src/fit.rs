@@ -18,19 +18,20 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use skinflint_analysis::fit::{Earned, Outcome, Slop, Span, Survey, Trial};
-use skinflint_analysis::ledger::Ledger;
+use skinflint_analysis::ledger::Counts;
 use skinflint_analysis::pass::{Act, Context};
+use skinflint_recording::Recording;
 use skinflint_sizes::fit::{
     self, BUILD_ID_BYTES_MAX, FILE_BYTES_MAX, FLAG_INCOMPLETE, FLAG_SHORT, PROGRAM_BYTES_MAX,
     Profile, SPARE_PAGES_MAX,
 };
 use skinflint_sizes::spans::{PAGE_BYTES, base_class};
-use skinflint_trace::{Damage, Trace};
+use skinflint_trace::{Damage, Event};
 use skinflint_view::units::{bytes, count, duration, percent, plural};
 
 use crate::analyse;
 use crate::args::FitArgs;
-use crate::commands::what_is_missing;
+use crate::commands::{of_inherited, what_is_missing};
 
 /// Fewer acquisitions than these are a program that only starts: its classes say little.
 const SHORT_ACQUISITIONS: u64 = 1000;
@@ -72,16 +73,17 @@ pub fn fit(args: &FitArgs) -> Result<u8> {
 /// One trace and what became of it.
 struct Source {
     path: PathBuf,
-    trace: Trace,
+    recording: Recording,
     /// Damage found while its events were read.
     damage: Vec<Damage>,
+    counts: Counts,
     outcome: Outcome,
 }
 
 impl Source {
     /// The last part of the executable's path; the process's name where that is not known.
     fn program(&self) -> &str {
-        let process = &self.trace.process;
+        let process = &self.recording.trace.process;
         let exe = process.exe.trim_end_matches(" (deleted)");
         match exe.rsplit('/').next() {
             None | Some("") => &process.name,
@@ -91,8 +93,8 @@ impl Source {
 
     /// Build id of the executable, raw; empty if it is not known.
     fn build_id(&self) -> Vec<u8> {
-        let exe = &self.trace.process.exe;
-        let mut modules = self.trace.modules.iter();
+        let exe = &self.recording.trace.process.exe;
+        let mut modules = self.recording.trace.modules.iter();
         let hex = modules
             .find(|module| module.path == *exe)
             .map_or("", |module| module.build_id.as_str());
@@ -103,12 +105,23 @@ impl Source {
     }
 
     fn duration_ns(&self) -> u64 {
-        let last = self.trace.rss.last().map_or(0, |sample| sample.time_ns);
-        self.trace.ending.as_ref().map_or(last, |end| end.time_ns)
+        let last = self
+            .recording
+            .trace
+            .rss
+            .last()
+            .map_or(0, |sample| sample.time_ns);
+        self.recording
+            .trace
+            .ending
+            .as_ref()
+            .map_or(last, |end| end.time_ns)
     }
 
     fn missing(&self) -> Vec<String> {
-        what_is_missing(&self.trace, &self.damage, self.outcome.acquisitions)
+        let mut all = what_is_missing(&self.recording, &self.damage, &self.counts, 0);
+        all.extend(of_inherited(&self.recording));
+        all
     }
 }
 
@@ -133,7 +146,7 @@ fn learn(traces: &[PathBuf], output: &Path, json: bool) -> Result<u8> {
     let mut trial = Trial::new(&sizes);
     for source in &mut sources {
         trial.begin_trace();
-        source.damage = source.each_act(|context, act| trial.act(context, act));
+        source.each_act(|context, act| trial.act(context, act));
         source.outcome = trial.end_trace();
     }
     if let Some(source) = sources.first()
@@ -172,20 +185,14 @@ fn learn(traces: &[PathBuf], output: &Path, json: bool) -> Result<u8> {
 
 impl Source {
     /// All acts of the trace, in order; what was damaged.
-    fn each_act(&self, mut act: impl FnMut(&Context<'_>, &Act)) -> Vec<Damage> {
-        let mut ledger = Ledger::new(16);
-        let bar = analyse::progress(self.trace.event_count());
-        let mut events = self.trace.events();
-        let mut seen = 0u64;
-        events.for_each(|event| {
-            ledger.apply(event, &mut act);
-            seen += 1;
-            if seen.is_multiple_of(analyse::PROGRESS_EVENTS) {
-                bar.set_position(seen);
-            }
-        });
+    fn each_act(&mut self, mut act: impl FnMut(&Context<'_>, &Act)) {
+        // What a copy (`fork`) began with has no acts here: its sizes are counted where they were acquired.
+        let mut ledger = self.recording.ledger(16);
+        let bar = analyse::progress(self.recording.trace.event_count());
+        let each = |event: &Event| ledger.apply(event, &mut act);
+        self.damage = self.recording.events(each, |events| bar.inc(events));
+        self.counts = ledger.counts();
         bar.finish_and_clear();
-        events.damage().to_vec()
     }
 }
 
@@ -195,8 +202,9 @@ fn open(traces: &[PathBuf]) -> Result<Vec<Source>> {
     for path in traces {
         let source = Source {
             path: path.clone(),
-            trace: analyse::open(path)?,
+            recording: analyse::open(path)?,
             damage: Vec::new(),
+            counts: Counts::default(),
             outcome: Outcome::default(),
         };
         if let Some(first) = sources.first()
@@ -213,7 +221,7 @@ fn open(traces: &[PathBuf]) -> Result<Vec<Source>> {
         sources.push(source);
     }
     // The newest last: the profile has its build id.
-    sources.sort_by_key(|source| source.trace.process.started_unix_ns);
+    sources.sort_by_key(|source| source.recording.trace.process.started_unix_ns);
     Ok(sources)
 }
 
@@ -226,7 +234,10 @@ impl Learned {
     }
 
     fn events(&self) -> u64 {
-        self.sources.iter().map(|one| one.trace.event_count()).sum()
+        self.sources
+            .iter()
+            .map(|one| one.recording.trace.event_count())
+            .sum()
     }
 
     fn longest_ns(&self) -> u64 {
@@ -235,7 +246,7 @@ impl Learned {
     }
 
     fn started(&self, of: fn(&[Source]) -> Option<&Source>) -> u64 {
-        of(&self.sources).map_or(0, |one| one.trace.process.started_unix_ns)
+        of(&self.sources).map_or(0, |one| one.recording.trace.process.started_unix_ns)
     }
 
     fn judge(&self) -> u8 {
@@ -507,7 +518,7 @@ impl Learned {
         let newest = self.sources.last();
         let trace = |source: &Source| JsonTrace {
             file: source.path.display().to_string(),
-            events: source.trace.event_count(),
+            events: source.recording.trace.event_count(),
             acquisitions: source.outcome.acquisitions,
             duration_ns: source.duration_ns(),
             incomplete: source.missing(),

@@ -79,11 +79,12 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
 }
 
 fn member(path: &Path) -> Result<Member> {
-    let trace = analyse::open(path)?;
+    let trace = Trace::open(path)?;
     Ok(Member {
         trace: path.display().to_string(),
         threads: trace.threads.len() as u64,
         damage: trace.damage.iter().map(ToString::to_string).collect(),
+        lost: trace.lost,
         process: trace.process,
         ending: trace.ending,
         rss: trace.rss,
@@ -91,7 +92,7 @@ fn member(path: &Path) -> Result<Member> {
 }
 
 fn count(path: &Path, at_ns: Option<u64>, ended_ns: u64) -> Result<(Counted, Vec<String>)> {
-    let trace: Trace = analyse::open(path)?;
+    let trace = Trace::open(path)?;
     let mut counter = Counter::new(at_ns);
     let mut events = trace.events();
     events.for_each(|event| counter.event(event));

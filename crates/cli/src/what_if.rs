@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
+use skinflint_analysis::ledger::Counts;
 use skinflint_analysis::whatif::touched::Survey;
 use skinflint_analysis::whatif::{self, Policy, WhatIf};
 use skinflint_view::what_if::{EXPLAINED, render};
 
 use crate::analyse;
 use crate::args::WhatIfArgs;
-use crate::commands::what_is_missing;
+use crate::commands::{of_inherited, what_is_missing};
 
 /// A trace and its figures.
 #[derive(Serialize)]
@@ -102,19 +103,31 @@ fn each(traces: &[PathBuf], policies: &[Policy], delay_ms: u32, json: Option<&Pa
 }
 
 fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated> {
-    let trace = analyse::open(path)?;
+    let recording = analyse::open(path)?;
+    let trace = &recording.trace;
     // Large blocks take a pass of their own where the trace has snapshots.
     let passes = 1 + u64::from(Survey::is_worthwhile(&trace.snapshots));
     let bar = analyse::progress(passes * trace.event_count());
-    let ran = whatif::run(&trace, policies.to_vec(), delay_ms, |events| {
-        bar.inc(events)
-    });
+    let ran = whatif::run(trace, policies.to_vec(), delay_ms, |events| bar.inc(events));
     bar.finish_and_clear();
+    let counts = Counts {
+        events: ran.what_if.events,
+        allocations: ran.what_if.acquisitions,
+        frees: ran.what_if.acquisitions,
+        // Those of a copy (`fork`) are of what it began with.
+        unknown_frees: match recording.is_copy() {
+            true => 0,
+            false => ran.what_if.unknown_releases,
+        },
+        ..Counts::default()
+    };
+    let mut missing = what_is_missing(&recording, &ran.damage, &counts, 0);
+    missing.extend(of_inherited(&recording));
     Ok(Simulated {
         trace: path.display().to_string(),
         program: trace.process.exe.clone(),
         allocator: trace.process.allocator.clone(),
-        missing: what_is_missing(&trace, &ran.damage, ran.what_if.acquisitions),
+        missing,
         what_if: ran.what_if,
     })
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use skinflint_trace::Trace;
+use skinflint_recording::Recording;
 
 use crate::compile;
 use crate::figures;
@@ -53,13 +53,14 @@ pub fn prepare(
     folder: &Path,
     number: usize,
 ) -> Result<(Replayer, Vec<String>)> {
-    let opened = Trace::open(trace)?;
+    let recording = Recording::open(trace)?;
+    let opened = &recording.trace;
     let script = folder.join(format!("script{number}"));
     let file = File::create(&script)
         .with_context(|| format!("{}: cannot be written", script.display()))?;
     let mut out = BufWriter::with_capacity(1 << 18, file);
     let compiled =
-        compile::compile(&opened, &mut out).with_context(|| trace.display().to_string())?;
+        compile::compile(opened, &mut out).with_context(|| trace.display().to_string())?;
     drop(out);
     let mut notes = compiled.notes();
     notes.insert(
@@ -71,6 +72,14 @@ pub fn prepare(
             skinflint_view::units::plural(compiled.slots, "block"),
         ),
     );
+    let inherited = recording.inherited();
+    if inherited.blocks > 0 {
+        notes.push(format!(
+            "began with {} of {} of the process that it was copied from (fork): they are left out",
+            skinflint_view::units::plural(inherited.blocks, "block"),
+            skinflint_view::units::bytes(inherited.requested_bytes)
+        ));
+    }
     let mut replayer = Replayer {
         program: program.to_owned(),
         script,

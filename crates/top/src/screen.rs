@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::{DefaultTerminal, Terminal};
+use skinflint_recording::Recording;
 use skinflint_symbols::SymbolOptions;
 use skinflint_trace::OpenError;
 
@@ -53,9 +54,11 @@ struct Watched {
 
 impl Watched {
     fn open(path: &Path, options: &Options) -> Result<Watched, OpenError> {
+        // A copy (`fork`) began with what its parents had.
+        let begun_with = Recording::open(path)?.ledger(2);
         Ok(Watched {
             feed: Feed::open(path)?,
-            state: State::default(),
+            state: State::begun_with(begun_with),
             names: Names::new(options.symbols.clone()),
             last_ticket: 0,
             ended: false,

@@ -136,6 +136,14 @@ impl Default for State {
 }
 
 impl State {
+    /// Of a process that began with what lives in this ledger. Blocks that it began with are of no stack.
+    pub fn begun_with(ledger: Ledger) -> State {
+        State {
+            ledger,
+            ..State::default()
+        }
+    }
+
     /// Takes an event, in the order of tickets.
     pub fn event(&mut self, event: &Event) {
         self.advance(event.time_ns);

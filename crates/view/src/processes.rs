@@ -91,7 +91,7 @@ pub fn render(report: &Processes, options: &Options) -> String {
         Some(peak) => put(Line::of(
             Ink::Plain,
             format!(
-                "peak of all together: {} at {}, {}, {} of it live blocks",
+                "largest reading of all together: {} at {}, {}, {} of it live blocks",
                 bytes(peak.pss_bytes),
                 duration(peak.time_ns),
                 plural_of(peak.processes, "process", "processes"),
@@ -100,7 +100,7 @@ pub fn render(report: &Processes, options: &Options) -> String {
         )),
         None => put(Line::of(
             Ink::Plain,
-            "peak of all together: not known, no proportional size was read",
+            "largest reading of all together: not known, no proportional size was read",
         )),
     }
     tables(report, options, &mut out);

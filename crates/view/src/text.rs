@@ -323,9 +323,8 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
         .into_iter()
         .map(|instant| match &instant.books {
             Some(books) if instant.kind == InstantKind::MostKept => format!(
-                "most kept free {} of {} resident (--at {:.3}s)",
+                "most kept {} free at {:.3}s",
                 kept(books),
-                bytes(books.resident_bytes),
                 instant.time_ns as f64 / 1e9
             ),
             Some(books) => format!("{} {} resident", instant.label, bytes(books.resident_bytes)),

@@ -45,6 +45,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
+    // One way to open a trace with all that it came out of.
+    ("recording", &["trace", "analysis"]),
     ("view", &["analysis"]),
     // `view`: figures and stacks are said as in every other output.
     ("export", &["trace", "analysis", "view", "report"]),
@@ -56,17 +58,17 @@ const FLOORS: &[(&str, &[&str])] = &[
     // `view`: figures and the page's look are those of every other output.
     (
         "compare",
-        &["base", "sizes", "trace", "analysis", "view", "replay"],
+        &["base", "sizes", "trace", "analysis", "recording", "view", "replay"],
     ),
     // The only crate that draws on a terminal by itself.
-    ("top", &["trace", "symbols", "analysis", "view"]),
+    ("top", &["trace", "symbols", "analysis", "recording", "view"]),
     // `compare`: medians and ratios are those of every other comparison; `view`: figures and the page's look.
     ("browser", &["compare", "view"]),
     (
         "cli",
         &[
             "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top", "report", "snapshot", "gc", "objects", "browser",
+            "compare", "export", "top", "recording", "report", "snapshot", "gc", "objects", "browser",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.

@@ -94,7 +94,7 @@ impl Source {
                 })
             }
             Source::File(path) => {
-                let trace = analyse::open(path)?;
+                let trace = analyse::open(path)?.trace;
                 let mut blocks = Blocks::new(&trace);
                 let script = Script::new(blocks.by_ref(), most);
                 let mut missing: Vec<String> = Vec::new();
@@ -143,7 +143,7 @@ impl Source {
                 writer
             }
             Source::File(from) => {
-                let trace = analyse::open(from)?;
+                let trace = analyse::open(from)?.trace;
                 let mut writer = create(info(
                     trace.process.name.clone(),
                     format!("imported from {}", super::shown(from)),

@@ -170,7 +170,12 @@ fn text_and_page(bench: &Bench, report: &Value) {
     assert_eq!(done.status.code(), Some(0), "{}", done.stderr);
     let events = number(&report["totals"]["events"]);
     let others = format!("{} others", number(&report["totals"]["processes"]) - 5);
-    for text in ["none lost", "by program", "peak of all together", &others] {
+    for text in [
+        "none lost",
+        "by program",
+        "largest reading of all together",
+        &others,
+    ] {
         assert!(done.stdout.contains(text), "no {text:?} in {}", done.stdout);
     }
     let digits: String = done.stdout.chars().filter(|c| *c != ',').collect();

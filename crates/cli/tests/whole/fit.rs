@@ -394,7 +394,7 @@ fn a_cut_trace_is_learned_from_and_said_to_be_cut() {
     let before = learned(&bench, &["main.sft"]);
     std::fs::write(bench.path("cut.sft"), &whole[..whole.len() - 40]).expect("a file");
     let done = bench.tool(["fit", "-o", "app.fit", "cut.sft"]);
-    done.says(0, &["warning: cut.sft: incomplete: cut off"]);
+    done.says(0, &["warning: cut.sft: incomplete: No end mark"]);
     assert_eq!(done.stdout, "");
     let file = profile(&bench);
     let view = parse(&file).expect("good");

@@ -2,8 +2,7 @@
 //!
 //! K1  Who is missing is in the trace of who it came from, with when and why; the program is none the wiser.
 //! K2  Nobody is missed who was recorded, did nothing, or never came to be.
-//!
-//! Not here: what a report says of it.
+//! K3  Reports say it: a child that is missing, and what a process became.
 
 use skinflint_trace::{LostKind, LostProcess, LostWhy, Trace};
 
@@ -38,6 +37,18 @@ fn a_copy_that_cannot_reach_us() {
     let bench = Bench::new();
     let lost = lost(&bench, "copy", "lost: copy\n");
     one(&lost, LostKind::Copy, LostWhy::Unreachable, "lost");
+    // The trace of its parent is whole; of all processes one is missing.
+    let report = bench.report();
+    report.is_complete();
+    let says = "Not recorded (it could not reach the collector): 1 copy by fork (lost";
+    let said = report.notes().iter().any(|note| note.starts_with(says));
+    assert!(said, "{:?}", report.notes());
+    let folder = bench.tool(["report", "."]);
+    assert!(
+        folder.stdout.contains("incomplete: 1 reason"),
+        "{folder:#?}"
+    );
+    assert!(folder.stdout.contains("Not recorded"), "{folder:#?}");
 }
 
 #[test]
@@ -58,7 +69,17 @@ fn static_children_however_they_are_started() {
 fn an_exec_into_the_dark() {
     let bench = Bench::new();
     let lost = lost(&bench, "exec", "still\n");
-    one(&lost, LostKind::Exec, LostWhy::Static, "still");
+    let became = one(&lost, LostKind::Exec, LostWhy::Static, "still");
+    let report = bench.report();
+    let complete = crate::report::field(&report.0, "completeness.complete").as_bool();
+    assert_eq!(complete, Some(false));
+    let says = "the process became still, which was not recorded (it is statically linked)";
+    let said = report.notes().iter().any(|note| note.contains(says));
+    assert!(said, "{:?}", report.notes());
+    // Nothing that was sampled later is in it.
+    let times = report.list("timeline.rss_t_ns").iter();
+    let mut times = times.map(|time| time.as_u64().expect("a number"));
+    assert!(times.all(|time| time < became.time_ns));
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod disk;
 mod fit;
 mod lost;
 mod marks;
+mod moments;
 mod named;
 mod past;
 mod pins;

@@ -100,6 +100,28 @@ fn a_program_that_becomes_another_has_two_traces() {
     assert_eq!(before.text("program.ended"), "exec");
 }
 
+/// A wrapper becomes the program of its own name: the name that was asked for goes from one to the other, and neither
+/// is lost. Which of two threads came first decided it once: so several times.
+#[test]
+fn a_wrapper_that_becomes_a_program_of_its_name_keeps_its_trace() {
+    use std::os::unix::fs::PermissionsExt;
+    for round in 0..8 {
+        let bench = Bench::new();
+        let wrapper = bench.path("forks");
+        let script = format!("#!/bin/sh\nexec {} child\n", program("forks").display());
+        std::fs::write(&wrapper, script).expect("a script");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&wrapper, mode).expect("a script");
+        let done = bench.record([wrapper]);
+        assert_eq!(done.status.code(), Some(42), "{done:#?}");
+        let traces = bench.traces();
+        assert_eq!(traces.len(), 2, "round {round}: {traces:?}");
+        assert_eq!(bench.report().blocks_of(777), (7, 7), "round {round}");
+        let before = bench.report_at(&traces[1], "end");
+        assert_eq!(before.text("program.ended"), "exec", "round {round}");
+    }
+}
+
 #[test]
 fn a_child_is_understood_without_its_parent_as_far_as_it_goes() {
     let bench = Bench::new();

@@ -1,0 +1,273 @@
+//! A recording, opened: one trace, the traces that it came out of, and one meaning of its moments for every
+//! command.
+//!
+//! ```text
+//!   a.sft ── fork at 70 ──► b.sft ── fork at 15 ──► c.sft         the recording of c:
+//!     events below 70    ──►  events below 15    ──► what c began with ──► c's own events
+//! ```
+//!
+//! R1  A copy (`fork`) began with the live blocks of the process that it was copied from, and so did that one:
+//!     the chain is followed to its beginning. A new program (`exec`, spawn) began with nothing.
+//! R2  A link that is not there is said ([`Missing::Ancestor`]), never taken for none.
+//! R3  What was sampled after the process had become a program without a trace is left out: its pages are
+//!     another program's.
+//! R4  The peak is one and the same snapshot for every command ([`Recording::peak_snapshot`]).
+//! R5  Memory: the traces' own tables; events are read as a stream.
+//!
+//! Not here: the file (`trace`), figures (`analysis`), bars and messages (`cli`).
+
+mod kin;
+
+use std::path::{Path, PathBuf};
+
+use skinflint_analysis::falls::FallSearch;
+use skinflint_analysis::ledger::{Counts, Ledger, Live};
+use skinflint_analysis::missing::{Known, Missing, missing};
+use skinflint_analysis::peak::PeakSearch;
+use skinflint_analysis::{Analyzer, At, Options};
+use skinflint_trace::{Damage, Event, LostKind, OpenError, OriginKind, SnapshotCause, Trace};
+
+pub use kin::Kin;
+
+/// Generations that are followed at most: a damaged folder may make a circle.
+const MOST_GENERATIONS: usize = 1000;
+/// Events between two calls of whoever shows how far the reading is.
+pub const STEP_EVENTS: u64 = 1 << 20;
+
+/// A process that this one is a copy of.
+struct Ancestor {
+    trace: Trace,
+    /// Events below this ticket came before the fork.
+    until: u64,
+}
+
+/// An opened recording.
+pub struct Recording {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The trace, without what is another program's (R3).
+    pub trace: Trace,
+    /// Oldest first.
+    ancestors: Vec<Ancestor>,
+    missing: Vec<Missing>,
+}
+
+/// What takes the events of ancestors, before it takes any other.
+pub trait Heir {
+    /// An event of an ancestor from before the fork, in order.
+    fn inherit(&mut self, event: &Event);
+    /// The ancestor forked; what comes next is of the copy.
+    fn forked(&mut self);
+}
+
+impl Heir for Ledger {
+    fn inherit(&mut self, event: &Event) {
+        Ledger::inherit(self, event);
+    }
+
+    fn forked(&mut self) {
+        self.inherit_fork();
+    }
+}
+
+impl Heir for Analyzer {
+    fn inherit(&mut self, event: &Event) {
+        self.inherit_of_any(event);
+    }
+
+    fn forked(&mut self) {
+        self.inherit_fork();
+    }
+}
+
+impl Recording {
+    /// Opens a trace, and those in its folder that it came out of.
+    ///
+    /// # Errors
+    /// If the trace itself cannot be read, with the next step.
+    pub fn open(path: &Path) -> Result<Recording, OpenError> {
+        Recording::open_among(path, &mut Kin::beside(path))
+    }
+
+    /// The same, with the traces that `kin` knows of.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn open_among(path: &Path, kin: &mut Kin) -> Result<Recording, OpenError> {
+        let mut trace = Trace::open(path)?;
+        leave_out_others(&mut trace);
+        let mut recording = Recording {
+            path: path.to_owned(),
+            trace,
+            ancestors: Vec::new(),
+            missing: Vec::new(),
+        };
+        recording.find_ancestors(kin);
+        Ok(recording)
+    }
+
+    fn find_ancestors(&mut self, kin: &mut Kin) {
+        let mut heir = self.trace.process.clone();
+        while let Some(origin) = heir.origin.take()
+            && origin.how == OriginKind::Fork
+        {
+            let generations = self.ancestors.len();
+            let seen = self.ancestors.iter().map(|one| &one.trace.process.uid);
+            let is_circle = seen
+                .chain([&self.trace.process.uid])
+                .any(|uid| *uid == origin.uid);
+            let found = if is_circle || generations >= MOST_GENERATIONS {
+                None
+            } else {
+                kin.find(&origin.uid, origin.pid)
+            };
+            let Some(trace) = found else {
+                self.missing.push(Missing::Ancestor {
+                    pid: origin.pid,
+                    generations: generations as u32,
+                });
+                break;
+            };
+            heir = trace.process.clone();
+            self.ancestors.push(Ancestor {
+                trace,
+                until: origin.fork_ticket,
+            });
+        }
+        self.ancestors.reverse();
+    }
+
+    /// Hands on what happened before the process began, to its parents and theirs (R1). Cost: a reading of
+    /// each of their traces up to the fork.
+    pub fn bequeath(&self, heir: &mut dyn Heir) {
+        for ancestor in &self.ancestors {
+            let mut events = ancestor.trace.events();
+            while let Some(event) = events.next_event() {
+                if event.ticket >= ancestor.until {
+                    break;
+                }
+                heir.inherit(&event);
+            }
+            heir.forked();
+        }
+    }
+
+    /// Whether the process began as a copy of another (`fork`).
+    pub fn is_copy(&self) -> bool {
+        let origin = self.trace.process.origin.as_ref();
+        origin.is_some_and(|origin| origin.how == OriginKind::Fork)
+    }
+
+    /// A ledger as of the birth of the process, before its first event.
+    pub fn ledger(&self, timeline_points: usize) -> Ledger {
+        let mut ledger = Ledger::new(timeline_points);
+        self.bequeath(&mut ledger);
+        ledger
+    }
+
+    /// How much lived when the process began. Cost: as [`Recording::bequeath`].
+    pub fn inherited(&self) -> Live {
+        self.ledger(2).live()
+    }
+
+    /// The process's own events, in order; `step` is called after every [`STEP_EVENTS`]. What of them could
+    /// not be read.
+    pub fn events(&self, mut each: impl FnMut(&Event), mut step: impl FnMut(u64)) -> Vec<Damage> {
+        let mut events = self.trace.events();
+        let mut seen = 0u64;
+        events.for_each(|event| {
+            each(event);
+            seen += 1;
+            if seen.is_multiple_of(STEP_EVENTS) {
+                step(STEP_EVENTS);
+            }
+        });
+        events.damage().to_vec()
+    }
+
+    /// The snapshot that is the peak (R4): index into the trace's. Cost: a reading up to the last snapshot
+    /// that it may be, where there are several.
+    pub fn peak_snapshot(&self) -> Option<usize> {
+        let mut search = PeakSearch::new(&self.trace.snapshots);
+        if !search.is_open() {
+            return search.finish(&Ledger::new(2));
+        }
+        let mut ledger = self.ledger(2);
+        let mut events = self.trace.events();
+        while let Some(event) = events.next_event() {
+            if !search.before(event.ticket, &ledger) {
+                break;
+            }
+            ledger.apply(&event, &mut |_, _| {});
+        }
+        search.finish(&ledger)
+    }
+
+    /// Finds the moments that an analysis with these options needs to know beforehand.
+    pub fn settle(&self, options: &mut Options) {
+        options.peak_snapshot = self.peak_snapshot();
+        match options.at {
+            Some(At::HeapPeak) => options.heap_peak_ticket = Some(self.heap_peak_ticket()),
+            Some(At::AfterFree) => options.after_free_ticket = self.after_free_ticket(),
+            _ => {}
+        }
+    }
+
+    /// The last ticket of the peak; the outer `None` where resident memory was never sampled, the inner one
+    /// for the end.
+    pub fn peak_ticket(&self) -> Option<Option<u64>> {
+        let peak = &self.trace.snapshots[self.peak_snapshot()?];
+        Some((peak.cause != SnapshotCause::Exit).then_some(peak.ticket))
+    }
+
+    /// Where the live heap is largest: known only when all events were seen once.
+    fn heap_peak_ticket(&self) -> u64 {
+        let mut ledger = self.ledger(2);
+        self.events(|event| ledger.apply(event, &mut |_, _| {}), |_| {});
+        ledger.heap_peak().ticket
+    }
+
+    /// The snapshot after the largest fall of live memory, in a reading of its own as well.
+    fn after_free_ticket(&self) -> Option<u64> {
+        let mut ledger = self.ledger(2);
+        let mut search = FallSearch::new(&self.trace.snapshots);
+        let each = |event: &Event| {
+            search.before(event.ticket, &ledger);
+            ledger.apply(event, &mut |_, _| {});
+        };
+        self.events(each, |_| {});
+        search.finish(&ledger)
+    }
+
+    /// What is missing from it beside its events: traces that are not there.
+    pub fn not_found(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// All that is missing. `counts` are of a ledger that read the events, `found` what it found damaged.
+    pub fn missing(&self, counts: &Counts, parked: u64, found: &[Damage]) -> Vec<Missing> {
+        let trace = &self.trace;
+        let damage = trace.damage.iter().chain(found);
+        let unread: u64 = found.iter().map(|one| one.events).sum();
+        let known = Known {
+            process: &trace.process,
+            ending: trace.ending.as_ref(),
+            damage: damage.map(ToString::to_string).collect(),
+            lost: &trace.lost,
+            missing: &self.missing,
+            events: trace.event_count().saturating_sub(unread),
+        };
+        missing(&known, counts, parked)
+    }
+}
+
+/// R3.
+fn leave_out_others(trace: &mut Trace) {
+    let became = trace.lost.iter().filter(|lost| lost.what == LostKind::Exec);
+    if let Some(until_ns) = became.map(|lost| lost.time_ns).min() {
+        trace.rss.retain(|one| one.time_ns < until_ns);
+        trace
+            .snapshots
+            .retain(|one| one.time_ns.saturating_add(one.took_ns) < until_ns);
+    }
+}

@@ -1,0 +1,41 @@
+/*
+ * plateau.c [exit]: resident memory that stays when its blocks are gone, and grows by a little.
+ *
+ * 40,000 x 1000 are taken and written, then one block that keeps the top of the heap; mark "full".
+ * The 40,000 are freed: glibc keeps their pages. 50 pages (200 KiB, half a percent) are mapped and
+ * written, so that most is resident now; mark "freed". Without an argument 4,000 x 1000 are taken and
+ * written again, in the same pages: the program goes on; with "exit" it ends.
+ */
+#include "check.h"
+#include "skinflint.h"
+
+#include <sys/mman.h>
+
+static char *blocks[40000];
+
+NOINLINE static void fill(int count)
+{
+    for (int i = 0; i < count; i++) {
+        blocks[i] = must_malloc(1000);
+        memset(blocks[i], 1, 1000);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    size_t more = 50 * 4096;
+    int ends = argc > 1 && strcmp(argv[1], "exit") == 0;
+    fill(40000);
+    memset(must_malloc(5000), 1, 5000);
+    skinflint_mark("full");
+    for (int i = 0; i < 40000; i++)
+        free(blocks[i]);
+    char *page = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    memset(page, 1, more);
+    skinflint_mark("freed");
+    if (!ends)
+        fill(4000);
+    say("plateau: %s\n", ends ? "exit" : "on");
+    return 0;
+}
