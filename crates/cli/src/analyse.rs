@@ -14,7 +14,7 @@ use skinflint_analysis::{Analyzer, At, Facts, Options, Symbolizer, WindowLimits}
 use skinflint_symbols::{SymbolOptions, Symbols};
 use skinflint_trace::{Event, OriginKind, SnapshotCause, Trace};
 
-use crate::args::AnalysisOptions;
+use crate::args::{AnalysisOptions, NameOptions};
 use crate::debuginfod;
 
 /// Events between two updates of the progress bar.
@@ -30,7 +30,8 @@ pub struct Analysed {
     pub hints: Vec<String>,
 }
 
-struct Names(Symbols);
+/// Names of functions, as the analysis wants them.
+pub struct Names(Symbols);
 
 impl Symbolizer for Names {
     fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame> {
@@ -144,18 +145,26 @@ pub fn analyse_with(
     for damage in events.damage() {
         analyzer.damaged(damage.to_string());
     }
-    let symbol_options = SymbolOptions {
-        debug_dirs: debuginfod::folders(&options.names, &trace.modules)?,
-        sysroot: options.names.sysroot.clone(),
-        perf_maps: perf_maps(path, &options.names.perf_map)?,
-    };
-    let mut names = Names(Symbols::new(&trace.modules, symbol_options));
+    let mut names = names(trace, path, &options.names)?;
     let mut report = analyzer.finish(&mut names);
     report.analysed_by = format!("skinflint {}", env!("CARGO_PKG_VERSION"));
     Ok(Analysed {
         report,
         hints: names.0.hints(),
     })
+}
+
+/// Names for the addresses of a trace.
+///
+/// # Errors
+/// If a file or folder that was named cannot be read.
+pub fn names(trace: &Trace, path: &Path, options: &NameOptions) -> Result<Names> {
+    let symbol_options = SymbolOptions {
+        debug_dirs: debuginfod::folders(options, &trace.modules)?,
+        sysroot: options.sysroot.clone(),
+        perf_maps: perf_maps(path, &options.perf_map)?,
+    };
+    Ok(Names(Symbols::new(&trace.modules, symbol_options)))
 }
 
 /// The perf maps that were named, or the one that was kept beside the trace.
