@@ -16,6 +16,8 @@
 //!
 //! Not here: arithmetic on blocks (`ledger.rs`), pages (`books.rs`), advice (`findings.rs`).
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use skinflint_trace::{Event, NodeId, OriginKind, Snapshot, SnapshotCause};
 
@@ -29,8 +31,8 @@ use crate::grouping;
 use crate::ledger::{Counts, Ledger};
 use crate::missing::{self, Missing};
 use crate::model::{
-    Completeness, Instant, InstantKind, MarkRow, Program, Report, SCHEMA, Site, SizeRow, ThreadRow,
-    Totals,
+    Completeness, Instant, InstantKind, Mapper, MarkRow, Program, Report, SCHEMA, Site, SizeRow,
+    ThreadRow, Totals,
 };
 use crate::notes;
 use crate::pass::{CellBlocks, Context, NO_KEY, Pass};
@@ -64,6 +66,8 @@ pub struct Analyzer {
     last_ticket: u64,
     /// Live blocks by cell at the report's instant; `None` until it has come.
     at_live: Option<Vec<u32>>,
+    /// Bytes that the program has mapped itself then, by stack.
+    at_mapped: BTreeMap<NodeId, u64>,
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
@@ -136,6 +140,7 @@ impl Analyzer {
             next: 0,
             last_ticket: 0,
             at_live: None,
+            at_mapped: BTreeMap::new(),
             mark_rows,
             mark_levels: Vec::new(),
             at_mark_before: Counts::default(),
@@ -306,6 +311,7 @@ impl Analyzer {
                 self.highest_at = self.ledger.heap_peak().live.usable_bytes;
                 let cells = self.ledger.cells();
                 self.at_live = Some(cells.counts().map(|count| count.live).collect());
+                self.at_mapped = self.ledger.intervals().mapped_by_program();
                 let context = Context {
                     cells: cells.keys(),
                     blocks: &[],
@@ -548,6 +554,7 @@ impl Analyzer {
             at: self.plan.at,
             instants: std::mem::take(&mut self.plan.instants),
             sites,
+            mappers: self.mappers(),
             sizes: self.sizes(),
             timeline,
             windows,
@@ -625,6 +632,29 @@ impl Analyzer {
             size(b).cmp(&size(a)).then(a.node.cmp(&b.node))
         });
         sites
+    }
+
+    /// What stacks have mapped themselves at the instant, most of what is resident first.
+    fn mappers(&self) -> Vec<Mapper> {
+        let mut mapped = self.at_mapped.clone();
+        let resident = self.closed.as_ref().map(|closed| &closed.mapped);
+        // What was mapped when the pages were read may have gone by the instant.
+        for node in resident.into_iter().flat_map(|all| all.keys()) {
+            mapped.entry(*node).or_insert(0);
+        }
+        let mut mappers: Vec<Mapper> = mapped
+            .into_iter()
+            .map(|(node, mapped_bytes)| Mapper {
+                node: node.0,
+                mapped_bytes,
+                resident_bytes: resident.map(|all| all.get(&node).copied().unwrap_or(0)),
+            })
+            .collect();
+        mappers.sort_by_key(|one| {
+            let size = (one.resident_bytes, one.mapped_bytes);
+            (std::cmp::Reverse(size), one.node)
+        });
+        mappers
     }
 
     fn sizes(&self) -> Vec<SizeRow> {

@@ -118,6 +118,8 @@ pub struct Closed {
     pub untouched: Vec<Untouched>,
     /// Bytes of each stack's live blocks, slop included, on pages that are known to be resident.
     pub resident: BTreeMap<NodeId, u64>,
+    /// Resident bytes of what each stack of the program mapped itself.
+    pub mapped: BTreeMap<NodeId, u64>,
     /// Free memory of the allocator that could go back.
     pub giveback: GiveBack,
     /// What pins the rest.
@@ -198,6 +200,7 @@ pub fn close(
     let mut closed = Closed {
         untouched: closing.untouched(&laid),
         resident: closing.resident(&laid),
+        mapped: closing.mapped(),
         giveback: closing.giveback(&heap),
         fragments,
         kept,
@@ -434,6 +437,15 @@ impl Closing<'_> {
         by_node
     }
 
+    /// What the row of the program's own mappings says of each stack, whole.
+    fn mapped(&self) -> BTreeMap<NodeId, u64> {
+        let of = |(key, &bytes): (&(Row, Part), &u64)| match key {
+            (Row::ProgramMaps, Part::Stack(node)) => Some((*node, bytes)),
+            _ => None,
+        };
+        self.totals.iter().filter_map(of).collect()
+    }
+
     /// Resident addresses of heaps whose pages were read.
     fn heap(&self) -> Vec<Span> {
         let span = |atom: &Atom| {
@@ -593,9 +605,10 @@ impl Closing<'_> {
     fn into_books(mut self, mappings: &[&Mapping], laid: &Laid, parts: usize) -> Books {
         self.add_by_stack(Row::Live, &laid.live, self.trimmed_live);
         self.add_by_stack(Row::Slop, &laid.slop, self.trimmed_slop);
-        let notes = self.notes(mappings);
+        let notes = self.notes();
         let mut books = Books {
             resident_bytes: mappings.iter().map(|mapping| mapping.rss_bytes).sum(),
+            beside: rows::beside(mappings, parts),
             notes,
             ..Books::default()
         };
@@ -628,7 +641,7 @@ impl Closing<'_> {
         books
     }
 
-    fn notes(&self, mappings: &[&Mapping]) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.unread > 0 {
             notes.push(format!(
@@ -642,12 +655,6 @@ impl Closing<'_> {
                 "{} bytes were listed as present but not counted as resident (pages of zeros, or \
                  released meanwhile); they were taken from free memory first.",
                 self.trimmed
-            ));
-        }
-        let swapped: u64 = mappings.iter().map(|mapping| mapping.swap_bytes).sum();
-        if swapped > 0 {
-            notes.push(format!(
-                "{swapped} bytes are swapped out; they are in no row."
             ));
         }
         notes
@@ -686,10 +693,7 @@ fn piece(row: Row, part: Part, (end, brk): (u64, bool), estimated: bool) -> Piec
 }
 
 fn part_name(mapping: &Mapping) -> Part {
-    Part::Named(match mapping.name.as_str() {
-        "" => "[anonymous]".into(),
-        name => name.into(),
-    })
+    Part::Named(rows::mapping_name(mapping).into())
 }
 
 fn free_name(mapping: &Mapping) -> String {

@@ -8,6 +8,7 @@
 //! N1  Counts of the lines, and of the line of others, add up to the total of the head.
 //! N2  Weighted by slop, the count of a line is its slop in bytes, and sizes without slop have no line.
 //! N3  Order: by count, then by size asked for. Two runs print the same.
+//! N4  What the stacks of a line have adds up to the line.
 //!
 //! Form after Nicholas Nethercote's `counts` and his post on clownshoes.
 //! Not here: which blocks to count (the ledger's cells at an instant, or over the run).
@@ -16,8 +17,13 @@ use std::fmt::Write as _;
 
 use rustc_hash::FxHashMap;
 use skinflint_sizes::{ClassKind, Scheme};
+use skinflint_trace::NodeId;
 
+use crate::facts::{StackNode, Symbolizer};
+use crate::frames;
+use crate::model::{Frame, Report, Site};
 use crate::pass::CellKey;
+use crate::plumbing::is_plumbing_in;
 
 /// What to print.
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,6 +163,55 @@ pub fn concordance(
     out
 }
 
+/// The stacks of a line, most first: what each has of the line's count. They add up to it.
+pub fn stacks(
+    cells: impl IntoIterator<Item = (CellKey, u64)>,
+    options: &CountsOptions<'_>,
+    line: &CountsRow,
+) -> Vec<(NodeId, u64)> {
+    let mut by_node: FxHashMap<NodeId, u64> = FxHashMap::default();
+    for (key, count) in cells {
+        let usable = options
+            .scheme
+            .map_or(key.usable, |scheme| scheme.usable(key.size));
+        if (key.size, usable) == (line.size, line.usable) && count > 0 {
+            *by_node.entry(key.node).or_default() += count;
+        }
+    }
+    let each = if options.by_slop { line.slop() } else { 1 };
+    let weighed = by_node.into_iter();
+    let mut stacks: Vec<(NodeId, u64)> = weighed
+        .map(|(node, count)| (node, count.saturating_mul(each)))
+        .collect();
+    stacks.sort_unstable_by_key(|&(node, count)| (std::cmp::Reverse(count), node));
+    stacks
+}
+
+/// A report that has these stacks as its sites, in this order, with names, and nothing else.
+pub fn named(
+    stacks: &[(NodeId, u64)],
+    nodes: &[StackNode],
+    symbolizer: &mut dyn Symbolizer,
+) -> Report {
+    let site = |(node, count): &(NodeId, u64)| Site {
+        node: node.0,
+        allocations: *count,
+        ..Site::default()
+    };
+    let mut report = Report {
+        sites: stacks.iter().map(site).collect(),
+        ..Report::default()
+    };
+    frames::compact(&mut report, nodes, symbolizer);
+    let plumbing = |frame: &Frame| is_plumbing_in(&frame.function, &frame.module);
+    let frames = (0..).zip(&report.frames);
+    report.plumbing = frames
+        .filter(|(_, frame)| plumbing(frame))
+        .map(|(index, _)| index)
+        .collect();
+    report
+}
+
 fn head(out: &mut String, rows: &[CountsRow], kinds: Option<&Scheme>, options: &CountsOptions<'_>) {
     let sum = |of: fn(&CountsRow) -> u64| {
         rows.iter()
@@ -217,7 +272,6 @@ fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skinflint_trace::NodeId;
 
     fn cell(node: u32, size: u64, usable: u64, count: u64) -> (CellKey, u64) {
         (
@@ -334,6 +388,45 @@ small: 12 blocks, 3069 slop; large: 2 blocks, 8190 slop; huge: 0 blocks, 0 slop;
             none.starts_with("0 blocks live at end: 0 bytes requested"),
             "{none}"
         );
+    }
+
+    #[test]
+    fn a_line_leads_to_its_stacks() {
+        let cells = [
+            cell(1, 24, 32, 10),
+            cell(2, 24, 32, 30),
+            cell(1, 24, 40, 5),
+            cell(3, 100, 112, 7),
+            cell(4, 24, 32, 0),
+        ];
+        let plain = CountsOptions::default();
+        let lines = rows(cells, &plain);
+        assert_eq!(
+            (lines[0].size, lines[0].usable, lines[0].count),
+            (24, 32, 40)
+        );
+        let of = |line: usize, options: &CountsOptions<'_>| -> Vec<(u32, u64)> {
+            let found = stacks(cells, options, &rows(cells, options)[line]);
+            found
+                .into_iter()
+                .map(|(node, count)| (node.0, count))
+                .collect()
+        };
+        assert_eq!(of(0, &plain), [(2, 30), (1, 10)]);
+        let slop = CountsOptions {
+            by_slop: true,
+            ..plain
+        };
+        // 40 blocks of 8 bytes of slop each; then 7 of 12, 5 of 16.
+        assert_eq!(of(0, &slop), [(2, 240), (1, 80)]);
+        assert_eq!(of(1, &slop), [(3, 84)]);
+        assert_eq!(of(2, &slop), [(1, 80)]);
+        for options in [plain, slop] {
+            for line in rows(cells, &options) {
+                let sum: u64 = stacks(cells, &options, &line).iter().map(|one| one.1).sum();
+                assert_eq!(sum, line.weight(options.by_slop));
+            }
+        }
     }
 
     #[test]

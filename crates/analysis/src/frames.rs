@@ -109,6 +109,10 @@ fn each_node(report: &mut Report, visit: &mut dyn FnMut(&mut u32)) {
         .iter_mut()
         .for_each(|site| visit(&mut site.node));
     report
+        .mappers
+        .iter_mut()
+        .for_each(|mapper| visit(&mut mapper.node));
+    report
         .growth
         .iter_mut()
         .for_each(|growth| visit(&mut growth.node));

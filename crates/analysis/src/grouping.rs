@@ -21,11 +21,13 @@ use crate::books::largest_parts;
 use crate::facts::Limits;
 use crate::fragments;
 use crate::frames::Renamed;
+use crate::heaps::{self, Heaps};
 use crate::known::known_growth;
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Frame, Report};
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::Naming;
+use crate::through;
 
 /// Stacks that a finding lists.
 const MORE_NODES: usize = 50;
@@ -44,8 +46,9 @@ pub(crate) fn settle(
         .filter(|(_, is)| **is)
         .map(|(frame, _)| frame as u32)
         .collect();
-    // Before parts are cut to the largest: a heap of its own grows at a thousand stacks.
     let mapped = mapped(report, &naming);
+    report.through = through::of(report, &naming);
+    report.own_heaps = heaps::found(report, &naming);
     name_parts(report, &naming, limits.parts);
     let mut found = std::mem::take(&mut report.findings);
     found.retain(|one| !is_out_of_reach(report, &naming, one));
@@ -343,7 +346,8 @@ fn holder(mut held: Held, total: u64) -> Finding {
     }
 }
 
-/// Memory that the program mapped itself, where it is a twentieth of what is resident.
+/// Memory that the program mapped itself, where it is a twentieth of what is resident: by heap, where a stack
+/// tells one that is known, and else by function.
 fn mapped(report: &Report, naming: &Naming) -> Vec<Finding> {
     let books = report
         .instants
@@ -352,46 +356,78 @@ fn mapped(report: &Report, naming: &Naming) -> Vec<Finding> {
     let Some(books) = books else {
         return Vec::new();
     };
-    let parts = books
-        .rows
-        .iter()
-        .find(|row| row.id == "program-maps")
-        .map(|row| &row.parts);
-    let mut by_function: FxHashMap<u32, (u64, u32, u64)> = FxHashMap::default();
-    for part in parts.into_iter().flatten() {
-        let Some(node) = part.node.filter(|node| *node != 0) else {
+    let mut heaps = Heaps::of(report);
+    let mut by_cause: FxHashMap<(Option<&str>, u32), Held> = FxHashMap::default();
+    for mapper in report.mappers.iter().filter(|mapper| mapper.node != 0) {
+        let bytes = mapper.resident_bytes.unwrap_or(0);
+        if bytes == 0 {
             continue;
-        };
-        if let Some(function) = naming.mapper_of(report, node) {
-            let entry = by_function.entry(function).or_insert((0, node, 0));
-            entry.0 += part.bytes;
-            entry.2 += 1;
         }
+        let heap = heaps.at(mapper.node, true).map(|known| known.name);
+        let function = naming.mapper_of(report, mapper.node);
+        let function = function.filter(|_| heap.is_none()).unwrap_or(0);
+        let held = by_cause.entry((heap, function)).or_default();
+        held.nodes.push((bytes, mapper.node));
+        held.resident = held.resident.saturating_add(bytes);
     }
-    let mut found: Vec<Finding> = by_function
-        .into_values()
-        .filter(|(held, _, _)| *held >= WORTH_BYTES && *held >= books.resident_bytes / 20)
-        .map(|(held, node, stacks)| Finding {
-            kind: FindingKind::Holder,
-            title: format!(
-                "{} % of resident memory, mapped by {}",
-                percent(held, books.resident_bytes),
-                naming.mapper_name(report, node)
-            ),
-            what:
-                "Anonymous memory that this function got from mmap: a heap of its own (a virtual \
-                   machine's, an arena), a cache, or a buffer. No block of malloc is in it. The stack is the largest."
-                    .into(),
-            change: "Not waste by itself: see that heap's own limits and reports.".into(),
-            now_bytes: held,
-            confidence: Confidence::Certain,
-            node: Some(node),
-            stacks,
-            ..Finding::default()
-        })
+    let large =
+        |held: &Held| held.resident >= WORTH_BYTES && held.resident >= books.resident_bytes / 20;
+    let mut found: Vec<Finding> = by_cause
+        .into_iter()
+        .filter(|(_, held)| large(held))
+        .map(|((heap, _), held)| mapper(report, naming, heap, held, books.resident_bytes))
         .collect();
     found.sort_by_key(|finding| (std::cmp::Reverse(finding.now_bytes), finding.node));
     found
+}
+
+fn mapper(
+    report: &Report,
+    naming: &Naming,
+    heap: Option<&str>,
+    mut held: Held,
+    resident: u64,
+) -> Finding {
+    held.nodes
+        .sort_unstable_by_key(|&(bytes, node)| (std::cmp::Reverse(bytes), node));
+    let node = held.nodes.first().map(|(_, node)| *node);
+    let share = percent(held.resident, resident);
+    let title = match (heap, node) {
+        (Some(heap), _) => format!("{share} % of resident memory: {heap}"),
+        (None, node) => format!(
+            "{share} % of resident memory, mapped by {}",
+            node.map_or("the program".into(), |node| naming
+                .mapper_name(report, node))
+        ),
+    };
+    let what = match heap {
+        Some(heap) => format!(
+            "{heap} holds {}: anonymous memory that the program got from mmap. No block of malloc is in it. The \
+             stack is the largest.",
+            bytes(held.resident)
+        ),
+        None => "Anonymous memory that this function got from mmap: a heap of its own (a virtual \
+                 machine's, an arena), a cache, or a buffer. No block of malloc is in it. The stack is the largest."
+            .into(),
+    };
+    Finding {
+        kind: FindingKind::Holder,
+        title,
+        what,
+        change: "Not waste by itself: see that heap's own limits and reports.".into(),
+        now_bytes: held.resident,
+        confidence: Confidence::Certain,
+        node,
+        more_nodes: held
+            .nodes
+            .iter()
+            .skip(1)
+            .take(MORE_NODES)
+            .map(|(_, node)| *node)
+            .collect(),
+        stacks: held.nodes.len() as u64,
+        ..Finding::default()
+    }
 }
 
 /// Parts of the books that are stacks bear the name of their function; the same name is one part.

@@ -60,6 +60,17 @@ impl Intervals {
         (addr < end).then_some(owner)
     }
 
+    /// Bytes that the program itself has mapped, by stack.
+    pub fn mapped_by_program(&self) -> BTreeMap<NodeId, u64> {
+        let mut by_node = BTreeMap::new();
+        for (start, (end, owner)) in &self.by_start {
+            if !owner.by_allocator {
+                *by_node.entry(owner.node).or_default() += end - start;
+            }
+        }
+        by_node
+    }
+
     /// Removes what lies in `start..end`, keeping what sticks out (I1).
     fn cut(&mut self, start: u64, end: u64) {
         if end <= start {

@@ -5,7 +5,8 @@
 //! M2  The rows of [`Books`] add up to `resident_bytes`, exactly.
 //! M3  Frames are given once, in [`Report::frames`]; a stack is a node of [`Report::nodes`], a tree
 //!     whose parents come before their children and whose node 0 is the empty stack.
-//! M4  [`Report::sites`] covers everything: sums over sites equal the totals.
+//! M4  [`Report::sites`] covers everything: sums over sites equal the totals; and those over
+//!     [`Report::mappers`] the row `program-maps` of the instant's books.
 //! M5  [`Report::windows`] has an edge at each instant that was reached, where its sums are the
 //!     instant's figures, and those by site are the site's.
 
@@ -38,6 +39,12 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// One row for each stack that acquired anything.
     pub sites: Vec<Site>,
+    /// One row for each stack that mapped memory itself, with mmap, which is there at the instant.
+    pub mappers: Vec<Mapper>,
+    /// Functions with all that they call: what the stacks hold that each is on, most first; at most 100.
+    pub through: Vec<Through>,
+    /// Heaps inside the program whose blocks are not seen: allocators and runtimes of its own.
+    pub own_heaps: Vec<OwnHeap>,
     /// One row for each size asked for, at [`Report::at`]; by live bytes.
     pub sizes: Vec<SizeRow>,
     /// Chains of growing buffers, by stack; by cumulative bytes.
@@ -321,6 +328,9 @@ pub struct Books {
     pub live_not_resident_bytes: u64,
     /// The rows; they add up to `resident_bytes`.
     pub rows: Vec<BookRow>,
+    /// What lies across or beyond the rows, in no sum: `swapped`, `huge-pages`. A row that is missing is
+    /// not known.
+    pub beside: Vec<BookRow>,
     /// How the figures were won, and what could not be told apart.
     pub notes: Vec<String>,
 }
@@ -475,6 +485,59 @@ pub struct Site {
     pub first_ns: u64,
     /// Last acquisition.
     pub last_ns: u64,
+}
+
+/// What one stack has mapped itself at the report's instant: memory in which no block of malloc is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mapper {
+    /// The stack.
+    pub node: u32,
+    /// Address space, mapped files included.
+    pub mapped_bytes: u64,
+    /// Of the anonymous part, bytes on resident pages at the instant's snapshot; `None` where there is none.
+    pub resident_bytes: Option<u64>,
+}
+
+/// A function with all that it calls, at the report's instant. A stack counts once, however often the
+/// function is on it; of two functions one may call the other, so these do not add up.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Through {
+    /// The largest stack that ends in the function: a node with its outermost frame.
+    pub node: u32,
+    /// What these stacks hold: resident bytes of live blocks and of what they mapped; live bytes given
+    /// where no snapshot says what is resident.
+    pub bytes: u64,
+    /// Of these, bytes of stacks that the function names: nothing that it calls is to blame.
+    pub own_bytes: u64,
+    /// Live blocks of these stacks.
+    pub blocks: u64,
+    /// Stacks that hold something.
+    pub stacks: u64,
+    /// Nine tenths or more come through one function that it calls, that is in the list too, and that serves
+    /// nearly nothing else.
+    pub passes_on: bool,
+}
+
+/// A heap inside the program that gets its memory in large pieces: what is in them is not seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnHeap {
+    /// What it is called: `mimalloc`, `GCC's own heap (ggc)`; empty for an allocator that is not known.
+    pub name: String,
+    /// It serves the program in place of malloc: an allocator that the program brings.
+    pub allocator: bool,
+    /// Resident bytes of what it mapped or took from malloc, at the instant.
+    pub bytes: u64,
+    /// The largest stack.
+    pub node: Option<u32>,
+    /// Stacks that got it.
+    pub stacks: u64,
+    /// One sentence: what is seen and what is not.
+    pub what: String,
+    /// Sentences: how to see what is in it.
+    pub change: String,
 }
 
 /// Requests of one size.

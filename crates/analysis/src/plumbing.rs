@@ -17,7 +17,7 @@
 //!     by its innermost frame.
 //! P4  Where functions of Python have names (a perf map gives them), the interpreter's own are plumbing.
 //!
-//! Not here: start-up code at the outer end (views).
+//! Start-up code at the outer end is known by name ([`is_startup`]); views leave it out.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -61,6 +61,26 @@ fn is_of_a_builtin(name: &str) -> bool {
 /// Whether a frame has no name, only a place: `libfoo.so+0x1234`, `0x7f…`.
 pub fn is_unnamed(function: &str) -> bool {
     function.starts_with("0x") || function.contains("+0x")
+}
+
+/// Function names of the code that runs before `main` or a thread's own function.
+pub fn is_startup(function: &str) -> bool {
+    const STARTS: [&str; 12] = [
+        "_start",
+        "__libc_start_",
+        "__libc_start_main",
+        "start_thread",
+        "clone",
+        "__clone",
+        "std::rt::",
+        "std::panicking::",
+        "std::panic::",
+        "std::sys::",
+        "__rust_begin_short",
+        "core::ops::function::",
+    ];
+    STARTS.iter().any(|start| function.starts_with(start))
+        || function.contains("__rust_begin_short_backtrace")
 }
 
 /// For each node of a report, the node that names it; and which frames are plumbing.

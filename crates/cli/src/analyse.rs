@@ -14,7 +14,7 @@ use skinflint_recording::Recording;
 use skinflint_symbols::{SymbolOptions, Symbols};
 use skinflint_trace::Event;
 
-use crate::args::AnalysisOptions;
+use crate::args::{AnalysisOptions, NameOptions};
 use crate::debuginfod;
 
 /// Traces with fewer events are read before a bar could be looked at.
@@ -28,7 +28,8 @@ pub struct Analysed {
     pub hints: Vec<String>,
 }
 
-struct Names(Symbols);
+/// Names of functions, as the analysis wants them.
+pub struct Names(Symbols);
 
 impl Symbolizer for Names {
     fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame> {
@@ -130,18 +131,26 @@ pub fn analyse_with(
     for damage in damage {
         analyzer.damaged(damage.to_string());
     }
-    let symbol_options = SymbolOptions {
-        debug_dirs: debuginfod::folders(&options.names, &trace.modules)?,
-        sysroot: options.names.sysroot.clone(),
-        perf_maps: perf_maps(path, &options.names.perf_map)?,
-    };
-    let mut names = Names(Symbols::new(&trace.modules, symbol_options));
+    let mut names = names(trace, path, &options.names)?;
     let mut report = analyzer.finish(&mut names);
     report.analysed_by = format!("skinflint {}", env!("CARGO_PKG_VERSION"));
     Ok(Analysed {
         report,
         hints: names.0.hints(),
     })
+}
+
+/// Names for the addresses of a trace.
+///
+/// # Errors
+/// If a file or folder that was named cannot be read.
+pub fn names(trace: &Trace, path: &Path, options: &NameOptions) -> Result<Names> {
+    let symbol_options = SymbolOptions {
+        debug_dirs: debuginfod::folders(options, &trace.modules)?,
+        sysroot: options.sysroot.clone(),
+        perf_maps: perf_maps(path, &options.perf_map)?,
+    };
+    Ok(Names(Symbols::new(&trace.modules, symbol_options)))
 }
 
 /// The perf maps that were named, or the one that was kept beside the trace.

@@ -112,6 +112,7 @@ Examples:
   skinflint counts app.sft
   skinflint counts app.sft --scheme mozjemalloc-2011 --weight slop
   skinflint counts app.sft --when peak
+  skinflint counts app.sft --stacks 3            # who asks for what line 3 says
 
 A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> given ( slop )")]
     Counts(CountsArgs),
@@ -490,6 +491,10 @@ pub struct ReportArgs {
     #[arg(long)]
     pub json: bool,
 
+    /// With --json: the verdict, the books, the largest findings and stacks, in less than 64 KiB
+    #[arg(long, requires = "json", conflicts_with = "windows")]
+    pub brief: bool,
+
     /// With --json: also what each stack held, acquired and released at up to a thousand moments,
     /// from which any window of the run follows
     #[arg(long, requires = "json")]
@@ -520,9 +525,16 @@ pub struct CountsArgs {
     #[arg(long, value_name = "WHEN", default_value = "cumulative")]
     pub when: String,
 
-    /// Lines to print; 0 prints all
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub limit: usize,
+    /// The stacks of the line of this rank, instead of the lines
+    #[arg(long, value_name = "RANK")]
+    pub stacks: Option<usize>,
+
+    /// Lines to print, or stacks; 0 prints all [default: all lines, 20 stacks]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+
+    #[command(flatten)]
+    pub names: NameOptions,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use skinflint_recording::Recording;
 use skinflint_sizes::Scheme;
 use skinflint_trace::{Damage, Event, LostKind, OpenError};
 use skinflint_view::units::{bytes, plural};
-use skinflint_view::{html, json, text};
+use skinflint_view::{brief, html, json, text};
 
 use crate::analyse::{self, Analysed};
 use crate::args::{
@@ -25,6 +25,7 @@ use crate::args::{
 use crate::asked::Asker;
 use crate::attach;
 use crate::compare;
+use crate::counted;
 use crate::ctl;
 use crate::dark;
 use crate::diff;
@@ -382,7 +383,9 @@ fn report(args: &ReportArgs) -> Result<u8> {
         analysed.report.windows = None;
     }
     let mut out = io::stdout().lock();
-    if args.json {
+    if args.brief {
+        writeln!(out, "{}", brief::render(&analysed.report)?)?;
+    } else if args.json {
         json::write(&analysed.report, true, &mut out)?;
         writeln!(out)?;
     } else {
@@ -412,9 +415,12 @@ fn counts(args: &CountsArgs) -> Result<u8> {
         allocator: &recording.trace.process.allocator,
         label: &args.when,
         by_slop: args.weight == Weight::Slop,
-        limit: (args.limit > 0).then_some(args.limit),
+        limit: args.limit.filter(|limit| *limit > 0),
     };
     let mut out = io::stdout().lock();
+    if let Some(rank) = args.stacks {
+        return counted::stacks(args, rank, &trace, &cells, &options, &mut out);
+    }
     out.write_all(counts::concordance(cells, &options).as_bytes())?;
     out.flush()?;
     Ok(0)

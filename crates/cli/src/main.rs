@@ -29,6 +29,7 @@ mod asked;
 mod attach;
 mod commands;
 mod compare;
+mod counted;
 mod ctl;
 mod dark;
 mod debuginfod;

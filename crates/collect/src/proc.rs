@@ -301,6 +301,9 @@ fn parse_smaps(text: &str) -> Vec<Mapping> {
             "Private_Clean" | "Private_Dirty" => mapping.private_bytes += bytes,
             "Anonymous" => mapping.anon_bytes = bytes,
             "Swap" => mapping.swap_bytes = bytes,
+            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => {
+                *mapping.huge_bytes.get_or_insert(0) += bytes;
+            }
             _ => {}
         }
     }
@@ -437,24 +440,33 @@ Private_Clean: 1 kB
 Private_Dirty: 3 kB
 7000-8000 rw-p 00000000 00:00 0 [heap]
 Rss: 4 kB
+AnonHugePages:      2048 kB
+ShmemPmdMapped:        0 kB
+FilePmdMapped:      4 kB
 VmFlags: rd wr
 9000-a000 rw-s 00000000 00:01 9 /memfd:skinflint-region (deleted)
 Rss: 4 kB
 ";
         let kinds: Vec<_> = parse_smaps(text)
             .into_iter()
-            .map(|m| (m.kind, m.name, m.rss_bytes))
+            .map(|m| (m.kind, m.name, m.rss_bytes, m.huge_bytes))
             .collect();
         assert_eq!(
             kinds,
             [
-                (MappingKind::File, "/bin/x y".into(), 8 << 10),
-                (MappingKind::File, "[bss] /bin/x y".into(), 4 << 10),
-                (MappingKind::Heap, "[heap]".into(), 4 << 10),
+                (MappingKind::File, "/bin/x y".into(), 8 << 10, None),
+                (MappingKind::File, "[bss] /bin/x y".into(), 4 << 10, None),
+                (
+                    MappingKind::Heap,
+                    "[heap]".into(),
+                    4 << 10,
+                    Some(2052 << 10)
+                ),
                 (
                     MappingKind::Recorder,
                     "/memfd:skinflint-region (deleted)".into(),
-                    4 << 10
+                    4 << 10,
+                    None
                 ),
             ]
         );

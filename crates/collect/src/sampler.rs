@@ -429,6 +429,7 @@ fn part(mapping: &Mapping, start: u64, end: u64) -> Mapping {
         private_bytes: share(mapping.private_bytes),
         anon_bytes: share(mapping.anon_bytes),
         swap_bytes: mapping.swap_bytes,
+        huge_bytes: mapping.huge_bytes.map(share),
         runs,
         runs_known: true,
     }

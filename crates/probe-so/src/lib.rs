@@ -9,6 +9,8 @@
 //! ```
 //!
 //! Q1  Only what acquires is counted; blocks are the next allocator's own, so `free` need not be known here.
+//!     Counted is the outermost call alone: an `operator new` of the C++ library asks malloc, and that is counted;
+//!     one of the allocator's is counted itself, and what the allocator asks of its own names is not.
 //! Q2  Calls before the constructor are not counted: they are the loader's, and the loader calls a preloaded
 //!     `malloc` in programs too that never do.
 //! Q3  A name that cannot be resolved yet, because `dlsym` itself asks for memory, is answered with null: glibc then
@@ -21,7 +23,7 @@
 
 mod slot;
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// A panic has no way out of someone's `malloc`: stop.
@@ -65,53 +67,60 @@ fn next_slow(cache: &AtomicPtr<c_void>, name: &'static [u8]) -> *mut c_void {
     found
 }
 
-/// Counts, then calls the next function of the same name.
+/// Counts, then calls the next function of the same name. None takes more than three words, so that the fourth
+/// register of the ABI can say where the call came from (Q1).
 macro_rules! counted {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, or $failed:expr;)*) => {
+    ($($name:ident by $real:ident, or $failed:expr;)*) => {
         $(
-            /// Counted and passed on.
-            ///
-            /// # Safety
-            /// As the function of this name.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            unsafe extern "C" fn $real(a: usize, b: usize, c: usize, from: usize) -> usize {
                 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-                slot::count();
+                slot::count_from(from);
                 let function = next(&NEXT, concat!(stringify!($name), "\0").as_bytes());
                 if function.is_null() {
                     return $failed;
                 }
-                // SAFETY: what the loader found by this name has this type; the arguments are the caller's (Q5).
+                // SAFETY: what the loader found by this name takes words and gives one; those that it does not take
+                // are in registers that it need not look at, and the rest are the caller's (Q5).
                 unsafe {
-                    let function: unsafe extern "C" fn($($type),*) -> $result =
+                    let function: unsafe extern "C" fn(usize, usize, usize) -> usize =
                         core::mem::transmute(function);
-                    function($($argument),*)
+                    function(a, b, c)
                 }
+            }
+
+            /// Counted and passed on.
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() {
+                core::arch::naked_asm!("mov rcx, [rsp]", "jmp {real}", real = sym $real)
             }
         )*
     };
 }
 
 counted! {
-    malloc(bytes: usize) -> *mut c_void, or core::ptr::null_mut();
-    calloc(count: usize, bytes: usize) -> *mut c_void, or core::ptr::null_mut();
-    realloc(block: *mut c_void, bytes: usize) -> *mut c_void, or core::ptr::null_mut();
-    memalign(align: usize, bytes: usize) -> *mut c_void, or core::ptr::null_mut();
-    aligned_alloc(align: usize, bytes: usize) -> *mut c_void, or core::ptr::null_mut();
-    posix_memalign(into: *mut *mut c_void, align: usize, bytes: usize) -> c_int, or libc::ENOMEM;
+    malloc by malloc_from, or 0;
+    calloc by calloc_from, or 0;
+    realloc by realloc_from, or 0;
+    memalign by memalign_from, or 0;
+    aligned_alloc by aligned_alloc_from, or 0;
+    posix_memalign by posix_memalign_from, or libc::ENOMEM as usize;
 }
 
-/// An `operator new` with one argument: counted, then left by a jump (Q4).
+/// An `operator new` with three arguments at most: counted if it is the allocator's own (Q1), then left by a
+/// jump (Q4).
 macro_rules! counted_new {
     ($($name:ident by $find:ident;)*) => {
         $(
             /// The next function of this name, `malloc` if there is none.
-            extern "C" fn $find() -> *mut c_void {
+            extern "C" fn $find(from: usize) -> *mut c_void {
                 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-                slot::count();
                 let function = next(&NEXT, concat!(stringify!($name), "\0").as_bytes());
                 if function.is_null() {
                     return malloc as *mut c_void;
+                }
+                if slot::is_of_the_server(function as usize) {
+                    slot::count_from(from);
                 }
                 function
             }
@@ -122,7 +131,12 @@ macro_rules! counted_new {
             extern "C" fn $name() {
                 core::arch::naked_asm!(
                     "push rdi",
+                    "push rsi",
+                    "push rdx",
+                    "mov rdi, [rsp + 24]",
                     "call {find}",
+                    "pop rdx",
+                    "pop rsi",
                     "pop rdi",
                     "jmp rax",
                     find = sym $find,
@@ -135,4 +149,10 @@ macro_rules! counted_new {
 counted_new! {
     _Znwm by next_new;
     _Znam by next_new_array;
+    _ZnwmRKSt9nothrow_t by next_new_nothrow;
+    _ZnamRKSt9nothrow_t by next_new_array_nothrow;
+    _ZnwmSt11align_val_t by next_new_aligned;
+    _ZnamSt11align_val_t by next_new_array_aligned;
+    _ZnwmSt11align_val_tRKSt9nothrow_t by next_new_aligned_nothrow;
+    _ZnamSt11align_val_tRKSt9nothrow_t by next_new_array_aligned_nothrow;
 }

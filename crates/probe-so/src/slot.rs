@@ -8,11 +8,13 @@
 //!     is in the file.
 //! T2  If anything is missing (no variable, no file, wrong size) the library counts nothing and says nothing.
 //! T3  No descriptor stays open.
+//! T4  The server's code is a range of addresses, known before anything is counted: a call from inside it is a part
+//!     of one that was counted. The C library's own calls are the program's, whoever serves them.
 //!
 //! Not here: the layout (`base::probe`).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use skinflint_base::probe::{FILE_BYTES, PATH_BYTES, Page, SLOTS, Slot};
 use skinflint_base::{env, sys};
@@ -21,12 +23,33 @@ static SLOT: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
 
 /// One call more. Cost: a load, a branch, a locked addition.
 #[inline]
-pub fn count() {
+fn count() {
     // ORDER: Relaxed; set once before there are threads.
     let slot = SLOT.load(Ordering::Relaxed);
     if !slot.is_null() {
         // SAFETY: the mapping stays (T1). ORDER: Relaxed; a count, read after the process has ended.
         unsafe { (*slot).calls.fetch_add(1, Ordering::Relaxed) };
+    }
+}
+
+/// First and one past the last address of the file that serves `malloc` (T4); empty if not known.
+static SERVER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Whether calls from there are inner ones: not if it is the C library.
+static INNER: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an address is in the file that serves `malloc`.
+#[inline]
+pub fn is_of_the_server(at: usize) -> bool {
+    // ORDER: Relaxed; set once before there are threads, and so below.
+    (SERVER[0].load(Ordering::Relaxed)..SERVER[1].load(Ordering::Relaxed)).contains(&at)
+}
+
+/// One call more, unless it came from inside the server (T4). Cost: `count`, three loads and two branches.
+#[inline]
+pub fn count_from(from: usize) {
+    // ORDER: Relaxed; as above.
+    if INNER.load(Ordering::Relaxed) == 0 || !is_of_the_server(from) {
+        count();
     }
 }
 
@@ -84,6 +107,7 @@ fn remember_server(slot: &Slot) {
         if info.dli_fname.is_null() {
             return;
         }
+        remember_range(function as usize);
         CStr::from_ptr(info.dli_fname).to_bytes()
     };
     let bytes = name.len().min(PATH_BYTES);
@@ -93,6 +117,55 @@ fn remember_server(slot: &Slot) {
     }
     // ORDER: Relaxed; the reader looks after the process has ended.
     slot.path_bytes.store(bytes as u32, Ordering::Relaxed);
+}
+
+/// Keeps where the file with this function lies (T4).
+fn remember_range(function: usize) {
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        wanted: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader's record, valid for this call; `wanted` is the caller's `Range`.
+        let (info, wanted) = unsafe { (&*info, &mut *wanted.cast::<Range>()) };
+        let (mut low, mut high) = (usize::MAX, 0);
+        let mut has = false;
+        for index in 0..usize::from(info.dlpi_phnum) {
+            // SAFETY: the loader gives as many headers as it says.
+            let segment = unsafe { &*info.dlpi_phdr.add(index) };
+            if segment.p_type == libc::PT_LOAD {
+                let start = (info.dlpi_addr as usize).wrapping_add(segment.p_vaddr as usize);
+                let end = start.wrapping_add(segment.p_memsz as usize);
+                (low, high) = (low.min(start), high.max(end));
+                has |= (start..end).contains(&wanted.function);
+            }
+        }
+        if has {
+            (wanted.low, wanted.high) = (low, high);
+        }
+        c_int::from(has)
+    }
+    struct Range {
+        function: usize,
+        low: usize,
+        high: usize,
+    }
+    let mut range = Range {
+        function,
+        low: 0,
+        high: 0,
+    };
+    // SAFETY: the callback has the type that the loader wants, and `range` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut range).cast::<c_void>()) };
+    // A function that is the C library's, whatever is preloaded.
+    let libc_itself = libc::dl_iterate_phdr as usize;
+    let inner = !(range.low..range.high).contains(&libc_itself);
+    // ORDER: Relaxed; there are no threads yet.
+    SERVER[0].store(range.low, Ordering::Relaxed);
+    // ORDER: Relaxed; as above.
+    SERVER[1].store(range.high, Ordering::Relaxed);
+    // ORDER: Relaxed; as above.
+    INNER.store(usize::from(inner), Ordering::Relaxed);
 }
 
 /// The value of a variable. By hand: libc's own list may not be set yet.

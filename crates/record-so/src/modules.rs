@@ -95,6 +95,17 @@ pub fn rules() -> &'static RuleCache {
     unsafe { &*RULES.load(Ordering::Relaxed) }
 }
 
+/// Memory is about to be unmapped: rules of code that a runtime made there must not outlive it.
+#[inline]
+pub fn unmapping(addr: u64, len: u64) {
+    // ORDER: Relaxed; as in `rules`.
+    let rules = RULES.load(Ordering::Relaxed);
+    if !rules.is_null() {
+        // SAFETY: never unmapped once it is set.
+        unsafe { &*rules }.unmapping(addr, len);
+    }
+}
+
 /// How unwind tables are found.
 #[inline(always)]
 pub fn finder() -> &'static Finder {

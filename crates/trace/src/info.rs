@@ -182,6 +182,9 @@ pub struct Mapping {
     pub anon_bytes: u64,
     /// `Swap`.
     pub swap_bytes: u64,
+    /// In huge pages: `AnonHugePages` + `ShmemPmdMapped` + `FilePmdMapped`; `None` where it was not read
+    /// (a trace before version 1.2, a kernel without them).
+    pub huge_bytes: Option<u64>,
     /// Resident pages as runs (first address, bytes), for writable anonymous mappings; empty where
     /// `pagemap` could not be read, and then [`Mapping::runs_known`] is false.
     pub runs: Vec<(u64, u64)>,

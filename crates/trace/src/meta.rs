@@ -334,6 +334,7 @@ fn put_mapping(out: &mut Vec<u8>, mapping: &Mapping, last: &mut u64, with_runs: 
         put(out, bytes);
         end = end.wrapping_add(bytes);
     }
+    put_option(out, mapping.huge_bytes);
 }
 
 fn get_mapping(from: &mut Cursor<'_>, last: &mut u64) -> Read<Mapping> {
@@ -348,6 +349,7 @@ fn get_mapping(from: &mut Cursor<'_>, last: &mut u64) -> Read<Mapping> {
         private_bytes: from.get()?,
         anon_bytes: from.get()?,
         swap_bytes: from.get()?,
+        huge_bytes: None,
         runs: Vec::new(),
         runs_known: from.get()? != 0,
     };
@@ -357,6 +359,9 @@ fn get_mapping(from: &mut Cursor<'_>, last: &mut u64) -> Read<Mapping> {
         let bytes = from.get()?;
         end = end.wrapping_add(bytes);
         mapping.runs.push((start, bytes));
+    }
+    if !from.is_empty() {
+        mapping.huge_bytes = get_option(from)?;
     }
     Ok(mapping)
 }
@@ -486,4 +491,32 @@ pub(crate) fn get_lost(from: &mut Cursor<'_>) -> Read<LostProcess> {
         },
         max_rss_bytes: get_option(from)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mapping as an older version wrote it ends before the bytes in huge pages: they are not known.
+    #[test]
+    fn a_mapping_of_an_older_version_does_not_know_huge_pages() {
+        let mapping = Mapping {
+            start: 4096,
+            end: 8192,
+            rss_bytes: 4096,
+            huge_bytes: Some(77),
+            ..Mapping::default()
+        };
+        let mut out = Vec::new();
+        put_mapping(&mut out, &mapping, &mut 0, true);
+        let read = |bytes: &[u8]| get_mapping(&mut Cursor::new(bytes), &mut 0).ok();
+        assert_eq!(read(&out), Some(mapping.clone()));
+        let older = Mapping {
+            huge_bytes: None,
+            ..mapping
+        };
+        // An option that is there takes two bytes here.
+        assert_eq!(read(&out[..out.len() - 2]), Some(older));
+        assert_eq!(read(&out[..out.len() - 1]), None, "cut within it");
+    }
 }

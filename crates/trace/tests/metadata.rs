@@ -60,6 +60,7 @@ fn snapshot(cause: SnapshotCause) -> Snapshot {
             private_bytes: 3,
             anon_bytes: 4,
             swap_bytes: 5,
+            huge_bytes: (n % 3 > 0).then_some(6 * n as u64),
             runs: vec![(start, 4096), (start + 0x3000, 8192)],
             runs_known: n % 2 == 0,
         }

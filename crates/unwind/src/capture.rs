@@ -413,7 +413,12 @@ fn rare(
         if sp >= memory.hi {
             return Err(End::Complete);
         }
-        let rule = any_rule(rules, find, &mut state.stats, pc);
+        let guessed = |frame: &Frame| frame.rule().kind() == kind::NO_INFO;
+        let exact = !state
+            .fresh
+            .get((*fresh).wrapping_sub(2))
+            .is_some_and(guessed);
+        let rule = any_rule(rules, find, &mut state.stats, pc, exact);
         if let Some(newest) = state.fresh.get_mut(*fresh - 1) {
             newest.rest = newest.rest >> 32 << 32 | u64::from(rule.bits());
         }
@@ -451,13 +456,13 @@ fn rare(
 /// The rule for `pc`, made if there is none.
 #[cold]
 #[inline(never)]
-fn any_rule(rules: &RuleCache, find: &Finder, stats: &mut Stats, pc: u64) -> Rule {
+fn any_rule(rules: &RuleCache, find: &Finder, stats: &mut Stats, pc: u64, exact: bool) -> Rule {
     let rule = rules.get(pc);
     if rule != Rule::NONE {
         return rule;
     }
     stats.rules_made += 1;
-    rule_slow(rules, find, pc)
+    rule_slow(rules, find, pc, exact)
 }
 
 /// Leaves a frame whose CFA is in rbx, as far as plain frames within it say what was in there.

@@ -77,7 +77,7 @@ impl Foreign {
             let mut rule = rules.get(pc);
             if rule == Rule::NONE {
                 state.stats.rules_made += 1;
-                rule = rule_slow(rules, find, pc);
+                rule = rule_slow(rules, find, pc, false);
             }
             let stepped = match &mut self.own {
                 Some(own) => step(own, find, rule, pc, self.sp, self.bp),

@@ -11,7 +11,8 @@
 //! U1  Nothing here allocates, locks, formats, touches `errno` or a thread-local. One exception:
 //!     without `_dl_find_object` (glibc before 2.35) a rule miss calls `dl_iterate_phdr`.
 //! U2  Loads from the thread's own stack lie within `[sp, hi)` of that capture, which is mapped by
-//!     definition; any other stack is read by a system call that fails instead of faulting.
+//!     definition; any other stack is read by a system call that fails instead of faulting, and code outside of
+//!     modules only after the kernel was asked whether it can be.
 //! U3  Nothing is written to the program's stack.
 //! U4  All-zero memory is a valid `RuleCache` and a valid `StackState`.
 //! U5  A frame is reported as kept only if every word that it and the frames outside of it depend on
@@ -29,6 +30,7 @@ mod expr;
 mod find;
 mod foreign;
 mod foreign_walk;
+mod generated;
 mod lazy;
 mod rule;
 mod step;

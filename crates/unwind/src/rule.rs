@@ -181,6 +181,9 @@ fn signed(offset: i64) -> Option<u32> {
 #[repr(C)]
 pub struct RuleCache {
     entries: [AtomicU64; 1 << INDEX_BITS],
+    /// Where code outside of modules has rules: the lowest pc, inverted, so that zero is none, and one past the
+    /// highest.
+    generated: [AtomicU64; 2],
 }
 
 impl RuleCache {
@@ -188,6 +191,29 @@ impl RuleCache {
     pub const fn new() -> RuleCache {
         RuleCache {
             entries: [const { AtomicU64::new(0) }; 1 << INDEX_BITS],
+            generated: [const { AtomicU64::new(0) }; 2],
+        }
+    }
+
+    /// Code outside of modules gets a rule.
+    pub(crate) fn note_generated(&self, pc: u64) {
+        // ORDER: Relaxed: a thread that unmaps this code does so after the last that ran in it, by the program's own
+        // order; that one noted it. Test: `rules_of_generated_code_go_with_it`.
+        self.generated[0].fetch_max(!pc, Ordering::Relaxed);
+        // ORDER: Relaxed, as above.
+        self.generated[1].fetch_max(pc.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// To be called before `munmap`: forgets every rule if code outside of modules had some there. Cost: two loads
+    /// and a comparison where there are none.
+    #[inline]
+    pub fn unmapping(&self, start: u64, len: u64) {
+        // ORDER: Relaxed, the partners of the additions in `note_generated`.
+        let low = !self.generated[0].load(Ordering::Relaxed);
+        // ORDER: Relaxed, as above.
+        let end = self.generated[1].load(Ordering::Relaxed);
+        if start < end && low < start.saturating_add(len) {
+            self.clear();
         }
     }
 
@@ -258,6 +284,27 @@ impl Default for RuleCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_of_generated_code_go_with_it() {
+        let rules = Box::new(RuleCache::new());
+        let rule = Rule::pack(&row(Cfa::Reg(Base::Sp, 16), Saved::Same));
+        rules.put(0x5000, rule);
+        rules.unmapping(0, u64::MAX);
+        assert_eq!(rules.get(0x5000), rule, "nothing was generated");
+        rules.put(0x9005, rule);
+        rules.note_generated(0x9005);
+        rules.put(0x7005, rule);
+        rules.note_generated(0x7005);
+        rules.unmapping(0x6000, 0x1005);
+        rules.unmapping(0x9006, 0x1000);
+        assert_eq!(rules.get(0x9005), rule, "neither holds it");
+        rules.unmapping(0x7005, 1);
+        assert_eq!(
+            (rules.get(0x7005), rules.get(0x9005)),
+            (Rule::NONE, Rule::NONE)
+        );
+    }
 
     fn row(cfa: Cfa, bp: Saved) -> Row {
         Row {

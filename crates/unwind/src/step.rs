@@ -14,6 +14,7 @@ use crate::cfi::{Cfa, RBP, Row, Saved, row_at};
 use crate::expr::Base;
 use crate::find::Finder;
 use crate::foreign::Window;
+use crate::generated;
 use crate::rule::{Rule, RuleCache, kind};
 
 /// Where a step may read.
@@ -104,10 +105,20 @@ const UC_RBP: u64 = 120;
 const UC_RSP: u64 = 160;
 const UC_RIP: u64 = 168;
 
-/// The rule for `pc`, from the cache or made now. Cost of making: 0.2 to 2 µs.
-pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64) -> Rule {
+/// The rule for `pc`, made now. `exact`: it was come to by rules, not by a guess. Cost: 0.2 to 2 µs; outside of
+/// modules two system calls.
+pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64, exact: bool) -> Rule {
     let rule = match find.module(pc) {
-        None => Rule::NO_INFO,
+        None => match exact
+            .then(|| generated::row_of(pc.wrapping_add(1)))
+            .flatten()
+        {
+            Some(row) => {
+                rules.note_generated(pc);
+                Rule::pack(&row)
+            }
+            None => Rule::NO_INFO,
+        },
         // SAFETY: the program executes in this module, so it stays mapped while we look.
         Some(module) => match unsafe { row_at(&module, pc, RBP) } {
             Some(row) => Rule::pack(&row),

@@ -88,6 +88,83 @@ fn through_qsort_and_after_longjmp() {
     assert!(h.captures > 15_000, "{}", h.captures);
 }
 
+type Evaluator = extern "C" fn() -> i32;
+/// As CPython calls its trampolines: what evaluates comes fourth.
+type Trampoline = extern "C" fn(u64, u64, u64, Evaluator) -> i32;
+
+/// Calls the probe as it is, or through trampolines, one in the other's frame.
+#[inline(never)]
+fn evaluate(through: &[Trampoline]) -> i32 {
+    thread_local! {
+        static INNER: std::cell::Cell<Vec<Trampoline>> = const { std::cell::Cell::new(Vec::new()) };
+    }
+    extern "C" fn inner() -> i32 {
+        evaluate(&INNER.take()) + 1
+    }
+    match through {
+        [] => bare_probe(),
+        [first, rest @ ..] => {
+            INNER.set(rest.to_vec());
+            first(1, 2, 3, inner) + 1
+        }
+    }
+}
+
+/// Code without unwind information that is known byte by byte is stepped over, and nothing is missing behind it.
+#[test]
+fn through_the_trampolines_of_an_interpreter() {
+    const CODES: [&[u8]; 2] = [
+        &[
+            0x48, 0x83, 0xec, 0x08, 0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3,
+        ],
+        &[0x55, 0x48, 0x89, 0xe5, 0xff, 0xd1, 0x5d, 0xc3],
+    ];
+    // SAFETY: a fresh mapping, into which the code is written before anything calls it.
+    let page = unsafe {
+        let page = libc::mmap(std::ptr::null_mut(), 4096, 7, 0x22, -1, 0);
+        assert_ne!(page, libc::MAP_FAILED);
+        page.cast::<u8>()
+    };
+    let trampolines = [0, 1].map(|index| {
+        let at = page.wrapping_add(64 * index);
+        // SAFETY: within the page; the code takes four words and returns what it calls returns.
+        unsafe {
+            at.copy_from_nonoverlapping(CODES[index].as_ptr(), CODES[index].len());
+            std::mem::transmute::<*mut u8, Trampoline>(at)
+        }
+    });
+    let [old, new] = trampolines;
+    for through in [&[old][..], &[new], &[old, new, old, old, new]] {
+        let mut stacks = Vec::new();
+        let h = recorded(|| {
+            for _ in 0..3 {
+                black_box(evaluate(&[]));
+                with(|h| stacks.push((h.end, h.mirror.clone())));
+                black_box(evaluate(through));
+                with(|h| stacks.push((h.end, h.mirror.clone())));
+            }
+        });
+        assert_eq!(h.ends, [End::Complete]);
+        for pair in stacks.chunks(2) {
+            let [(_, plain), (_, deep)] = pair else {
+                panic!()
+            };
+            // All but the call site within the closure, and the probe's.
+            let outer = plain.len() - 2;
+            assert_eq!(deep[..outer], plain[..outer]);
+            let inside = |ra: &&u64| (page as u64..page as u64 + 4096).contains(*ra);
+            assert_eq!(
+                deep.iter().filter(inside).count(),
+                through.len(),
+                "{deep:x?}"
+            );
+        }
+        // A walk that meets what is remembered says the same as one that does not.
+        assert_eq!(stacks[1].1, stacks[3].1);
+        assert_eq!(stacks[1].1, stacks[5].1);
+    }
+}
+
 #[test]
 fn in_threads() {
     let shapes = Shapes::load("threads");

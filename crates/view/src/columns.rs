@@ -5,7 +5,7 @@
 //!
 //!   column:  name length · name · kind · count · bytes · numbers        up to the end of the stream
 //!            kind 0: as they are    kind 1: differences from the one before, zigzag    kind 2: zigzag
-//!            of `sites` and `cells`: 0 is null, else the value + 1
+//!            of `sites`, `mappers` and `cells`: 0 is null, else the value + 1
 //!   number:  7 bits a byte, lowest first, top bit = more follows
 //! ```
 //!
@@ -45,6 +45,7 @@ enum Kind {
 pub fn pack(report: &Report) -> Result<String, Error> {
     let mut out = Vec::new();
     table(&mut out, "sites", &report.sites)?;
+    table(&mut out, "mappers", &report.mappers)?;
     let nodes = &report.nodes;
     shorter(
         &mut out,

@@ -57,6 +57,7 @@ pub struct HtmlOptions {
 pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_json::Error> {
     let slim = Report {
         sites: Vec::new(),
+        mappers: Vec::new(),
         nodes: Vec::new(),
         windows: None,
         ..report.clone()

@@ -15,6 +15,7 @@
 //! Not here: finding anything out (analysis), reading traces (trace), flags and files (cli).
 
 mod advice;
+pub mod brief;
 pub mod columns;
 pub mod html;
 pub mod json;
@@ -23,5 +24,6 @@ pub mod processes;
 mod screen;
 pub mod stack;
 pub mod text;
+mod through;
 pub mod units;
 pub mod what_if;

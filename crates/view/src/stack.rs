@@ -13,7 +13,7 @@
 //! Not here: the flame graph, which keeps every frame (page/flame.js).
 
 use skinflint_analysis::model::{Frame, Report};
-pub use skinflint_analysis::plumbing::{is_plumbing, is_unnamed};
+pub use skinflint_analysis::plumbing::{is_plumbing, is_startup, is_unnamed};
 
 /// The frames of a stack, innermost first. Nodes or frames out of range end it.
 pub fn path(report: &Report, node: u32) -> Vec<&Frame> {
@@ -93,26 +93,6 @@ pub fn telling(report: &Report, node: u32) -> Vec<&Frame> {
     kept.filter(|(index, frame)| *index == 0 || !is_unnamed(&frame.function))
         .map(|(_, frame)| frame)
         .collect()
-}
-
-/// Function names of the code that runs before `main` or a thread's own function.
-pub fn is_startup(function: &str) -> bool {
-    const STARTS: [&str; 12] = [
-        "_start",
-        "__libc_start_",
-        "__libc_start_main",
-        "start_thread",
-        "clone",
-        "__clone",
-        "std::rt::",
-        "std::panicking::",
-        "std::panic::",
-        "std::sys::",
-        "__rust_begin_short",
-        "core::ops::function::",
-    ];
-    STARTS.iter().any(|start| function.starts_with(start))
-        || function.contains("__rust_begin_short_backtrace")
 }
 
 /// `file:line` with the last two folders at most, else the module, else nothing.

@@ -11,7 +11,7 @@
 //! T4  Nothing recorded is said to be that; it is never good news.
 //!
 //! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs), what pins
-//! free memory (pinned.rs).
+//! free memory (pinned.rs), functions with all that they call (through.rs).
 
 use skinflint_analysis::model::{
     Books, Completeness, FindingKind, Instant, InstantKind, Program, Report,
@@ -21,6 +21,7 @@ use crate::advice::{fewest_lines, findings};
 use crate::pinned;
 use crate::screen::{Ink, Line, bar, columns, left, right, wrap};
 use crate::stack;
+use crate::through;
 use crate::units::{bytes, count, duration, percent, plural};
 
 /// How the screen is to look.
@@ -67,9 +68,14 @@ pub fn render(report: &Report, style: &Style) -> String {
         files(report, style, width, &mut foot);
         let taken = lines.len() + foot.len() + fewest_lines(report, style, width);
         let room = (!style.full_stacks).then(|| style.height.saturating_sub(taken));
+        // Half of what is left: details of findings and what pins free memory want some too.
+        let through = through::section(report, room.map(|room| room / 2), width);
+        let room = room.map(|room| room - through.len());
         pinned::section(report, room, width, &mut lines);
-        let room = style.height.saturating_sub(lines.len() + foot.len());
+        let taken = lines.len() + foot.len() + through.len();
+        let room = style.height.saturating_sub(taken);
         findings(report, style, width, room, &mut lines);
+        lines.extend(through);
         lines.extend(foot);
     }
     let mut out = String::new();
@@ -219,6 +225,7 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
             ));
         }
     }
+    own_heaps(report, width, lines);
     let heap = format!(
         "live heap then: {}, {} asked for, {} given (slop {})",
         plural(instant.live_blocks, "block"),
@@ -236,10 +243,35 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
     other_instants(report, width, lines);
 }
 
+/// Heaps whose blocks are not seen: the largest with how to see them, and one more.
+fn own_heaps(report: &Report, width: usize, lines: &mut Vec<Line>) {
+    for (index, heap) in report.own_heaps.iter().take(2).enumerate() {
+        let ink = if heap.allocator {
+            Ink::Warn
+        } else {
+            Ink::Plain
+        };
+        for piece in wrap(&heap.what, width - 2, usize::MAX) {
+            lines.push(Line::of(ink, format!("  {piece}")));
+        }
+        if index == 0 {
+            for (at, piece) in wrap(&heap.change, width - 4, usize::MAX)
+                .into_iter()
+                .enumerate()
+            {
+                let arrow = if at == 0 { "→ " } else { "  " };
+                lines.push(Line::of(Ink::Plain, format!("  {arrow}{piece}")));
+            }
+        }
+    }
+}
+
 fn table(books: &Books, width: usize, lines: &mut Vec<Line>) {
+    let beside_shown = books.beside.iter().filter(|row| row.bytes > 0);
     let label_room = books
         .rows
         .iter()
+        .chain(beside_shown)
         .map(|row| columns(&row.label))
         .max()
         .unwrap_or(0);
@@ -258,6 +290,7 @@ fn table(books: &Books, width: usize, lines: &mut Vec<Line>) {
         .with(Ink::Strong, right(&bytes(whole), 11))
         .with(Ink::Faint, right(&percent(whole, whole), 8));
     lines.push(line);
+    beside(books, label_room, lines);
     if sum != u128::from(whole) {
         let text = format!(
             "  The rows add up to {sum} bytes, not {whole}: this is a fault of the analysis, please report it."
@@ -267,6 +300,25 @@ fn table(books: &Books, width: usize, lines: &mut Vec<Line>) {
                 .into_iter()
                 .map(|piece| Line::of(Ink::Warn, piece)),
         );
+    }
+}
+
+/// What lies across or beyond the rows: a line of each that is not nothing, or not known.
+fn beside(books: &Books, label_room: usize, lines: &mut Vec<Line>) {
+    for row in books.beside.iter().filter(|row| row.bytes > 0) {
+        let line = Line::of(Ink::Faint, format!("  {}", left(&row.label, label_room)))
+            .with(Ink::Faint, right(&bytes(row.bytes), 11));
+        lines.push(line.with(
+            Ink::Faint,
+            right(&percent(row.bytes, books.resident_bytes), 8),
+        ));
+    }
+    let huge = books.beside.iter().any(|row| row.id == "huge-pages");
+    if !huge && !books.beside.is_empty() {
+        lines.push(Line::of(
+            Ink::Faint,
+            "  in huge pages: not known (the trace does not say)",
+        ));
     }
 }
 

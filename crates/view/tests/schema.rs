@@ -16,6 +16,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 const MODEL: &str = include_str!("../../analysis/src/model.rs");
+const BRIEF: &str = include_str!("../src/brief.rs");
 const SCHEMA: &str = include_str!("../SCHEMA.md");
 
 const INTRODUCTION: &str = "\
@@ -72,9 +73,19 @@ fn snake(name: &str) -> String {
     out
 }
 
-/// Every struct and enum of the model as a table.
-fn document(model: &str) -> String {
-    let mut out = String::from(INTRODUCTION);
+const BRIEFLY: &str = "
+# The brief report
+
+What `skinflint report --json --brief` prints: a `Brief`, made of the types above and of these.
+";
+
+/// Every struct and enum of the model as a table, and of the brief report.
+fn document(model: &str, brief: &str) -> String {
+    format!("{INTRODUCTION}{}{BRIEFLY}{}", tables(model), tables(brief))
+}
+
+fn tables(model: &str) -> String {
+    let mut out = String::new();
     let mut comment = String::new();
     let mut inside = None;
     for line in model.lines() {
@@ -169,7 +180,7 @@ fn undocumented(report: &Value, schema: &str) -> Vec<String> {
 
 #[test]
 fn the_schema_is_what_the_model_says() {
-    let expected = document(MODEL);
+    let expected = document(MODEL, BRIEF);
     if std::env::var_os("SKINFLINT_WRITE_SCHEMA").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/SCHEMA.md");
         std::fs::write(path, &expected).expect("SCHEMA.md can be written");
@@ -186,6 +197,9 @@ fn every_key_of_a_full_report_is_described() {
     let report = synthetic::report(5, 40);
     let text = skinflint_view::json::render(&report, true).expect("writes");
     let value: Value = serde_json::from_str(&text).expect("reads");
+    assert_eq!(undocumented(&value, SCHEMA), [""; 0]);
+    let brief = skinflint_view::brief::render(&report).expect("writes");
+    let value: Value = serde_json::from_str(&brief).expect("reads");
     assert_eq!(undocumented(&value, SCHEMA), [""; 0]);
     // The check is able to fail.
     let odd = serde_json::json!({"books": [{"dark_bytes": 1}]});

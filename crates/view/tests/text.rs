@@ -417,3 +417,64 @@ fn shortened_lists_say_what_is_left_out() {
         "{text}"
     );
 }
+
+#[test]
+fn heaps_of_its_own_swap_and_functions_with_all_that_they_call() {
+    let mut report = small();
+    report.own_heaps = vec![OwnHeap {
+        allocator: true,
+        what: "The program brings an allocator of its own.".into(),
+        change: "Record it without.".into(),
+        ..OwnHeap::default()
+    }];
+    let books = report.instants[0].books.as_mut().expect("books");
+    books.beside = vec![BookRow {
+        id: "swapped".into(),
+        label: "swapped out".into(),
+        bytes: 3 * MIB,
+        ..BookRow::default()
+    }];
+    report.sites = vec![Site {
+        node: 4,
+        live_blocks: 200,
+        live_usable_bytes: 50 * MIB,
+        ..Site::default()
+    }];
+    report.mappers = vec![Mapper {
+        node: 3,
+        resident_bytes: Some(50 * MIB),
+        ..Mapper::default()
+    }];
+    let row = |node, mib: u64, own: u64, passes_on| Through {
+        node,
+        bytes: mib * MIB,
+        own_bytes: own * MIB,
+        stacks: mib / 25,
+        passes_on,
+        ..Through::default()
+    };
+    report.through = vec![
+        row(1, 100, 0, true),
+        row(2, 100, 0, false),
+        row(3, 50, 30, false),
+    ];
+    let text = render(&report, &Style::default());
+    let has = |line: &str| {
+        assert!(
+            text.lines().any(|one| one == line),
+            "no {line:?} in\n{text}"
+        )
+    };
+    has("  The program brings an allocator of its own.");
+    has("  → Record it without.");
+    has("  swapped out   3.00 MiB    3.0%");
+    has("  in huge pages: not known (the trace does not say)");
+    has("Through whom (with all that each calls: these overlap)");
+    has("     100 MiB  100 %  main  src/a.c:9 · 4 stacks");
+    has("    50.0 MiB   50 %  grow  src/a.c:33 · 2 stacks");
+    assert!(!text.contains("_start"), "passes on:\n{text}");
+    // One that holds it all itself is a holder, and no line here.
+    report.through[2].own_bytes = 45 * MIB;
+    let text = render(&report, &Style::default());
+    assert!(!text.contains("50 %  grow"), "the holder's:\n{text}");
+}

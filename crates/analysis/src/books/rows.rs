@@ -5,8 +5,64 @@
 //! ```
 //!
 //! R1  Every row is in the table once, in the order of the report.
+//! R2  What is beside the rows is in none of their sums: swapped memory is not resident, and huge pages hold
+//!     bytes that other rows have by their owner.
 //!
 //! Not here: which byte goes where (`books.rs`).
+
+use skinflint_trace::Mapping;
+
+use super::largest_parts;
+use crate::model::{BookPart, BookRow};
+
+/// What a mapping is called.
+pub(super) fn mapping_name(mapping: &Mapping) -> &str {
+    match mapping.name.as_str() {
+        "" => "[anonymous]",
+        name => name,
+    }
+}
+
+/// The rows beside (R2), by mapping; one that was not read is not there.
+pub(super) fn beside(mappings: &[&Mapping], limit: usize) -> Vec<BookRow> {
+    let row = |id: &str, label: &str, meaning: &str, of: &dyn Fn(&Mapping) -> u64| {
+        let mut all: Vec<BookPart> = Vec::new();
+        for mapping in mappings {
+            let (name, bytes) = (mapping_name(mapping), of(mapping));
+            match all.iter_mut().find(|part| part.name == name) {
+                Some(part) => part.bytes += bytes,
+                None if bytes > 0 => all.push(BookPart {
+                    name: name.into(),
+                    bytes,
+                    node: None,
+                }),
+                None => {}
+            }
+        }
+        BookRow {
+            id: id.into(),
+            label: label.into(),
+            bytes: all.iter().map(|part| part.bytes).sum(),
+            meaning: meaning.into(),
+            parts: largest_parts(all, limit),
+        }
+    };
+    let mut rows = vec![row(
+        "swapped",
+        "swapped out",
+        "Bytes of the process that the kernel has swapped out; they are not resident and in no row.",
+        &|mapping| mapping.swap_bytes,
+    )];
+    if mappings.iter().any(|mapping| mapping.huge_bytes.is_some()) {
+        rows.push(row(
+            "huge-pages",
+            "of it in huge pages",
+            "Resident bytes that lie in huge pages: they come and go two mebibytes at a time. Other rows have them by their owner.",
+            &|mapping| mapping.huge_bytes.unwrap_or(0),
+        ));
+    }
+    rows
+}
 
 /// The rows, in the order of the report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -109,7 +109,17 @@ fn the_books_to_the_byte() {
             .find(|row| row.id == "program-maps")
             .unwrap();
         assert_eq!(maps.parts[0].name, "f4");
+        // Nothing is swapped, and nobody said what is huge.
+        let beside = books.beside.iter();
+        let beside: Vec<_> = beside.map(|row| (row.id.as_str(), row.bytes)).collect();
+        assert_eq!(beside, [("swapped", 0)]);
     }
+    // By stack it is the row: four pages mapped, of which three are resident.
+    let mappers = report.mappers.iter();
+    let mapped: Vec<_> = mappers
+        .map(|one| (one.mapped_bytes, one.resident_bytes))
+        .collect();
+    assert_eq!(mapped, [(4 * 4096, Some(3 * 4096))]);
     let skews: Vec<_> = report
         .instants
         .iter()

@@ -50,6 +50,26 @@ fn peak_and_after_free_of_a_program() {
     assert_eq!(found.code, 0);
 }
 
+/// An `operator new` is one call, whether the C++ library asks malloc for it or the allocator serves it itself.
+#[test]
+fn a_call_of_operator_new_counts_once_under_each_allocator() {
+    let bench = Bench::new();
+    let program = made("news");
+    let program = program.to_str().expect("UTF-8");
+    let found = compared(
+        &bench,
+        &["--runs", "1", "--with", "glibc,skinflint", "--", program],
+    );
+    for allocator in ["glibc", "skinflint"] {
+        assert_eq!(found.verdict(allocator), "measured", "{}", found.text);
+        let check = &found.column(allocator)["check"];
+        let calls = check["calls"].as_u64().expect("counted");
+        // 44,000 by the program's head; the C++ library has a buffer for exceptions, and the loader's are not counted.
+        assert!((44_000..44_010).contains(&calls), "{allocator}: {check}");
+    }
+    assert!(!found.text.contains("not the same work"), "{}", found.text);
+}
+
 /// 16 MiB are shared by five processes, four have 4 MiB of their own: 32 MiB of pages, 96 MiB of resident sets.
 #[test]
 fn shared_pages_of_a_process_tree_count_once() {

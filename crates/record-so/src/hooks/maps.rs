@@ -12,7 +12,7 @@ use skinflint_base::sys;
 use super::call;
 use crate::emit::{self, Caller};
 use crate::thread::{self, INSIDE, RECORDING, ThreadState};
-use crate::{process, real};
+use crate::{modules, process, real};
 
 /// A mapping call under way.
 enum By {
@@ -184,6 +184,7 @@ pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
                 &[len as u64],
             );
         }
+        modules::unmapping(addr as u64, len as u64);
         let result = call!(munmap as Munmap)(addr, len);
         by.leave();
         result

@@ -56,9 +56,43 @@ pub fn report(seed: u64, sites: usize) -> Report {
     report.windows = Some(windows(&report));
     timeline(&mut report, &mut dice);
     findings(&mut report);
+    mapped(&mut report);
     report.threads = threads(&report);
     report.marks = marks(&report);
     report
+}
+
+/// The row `program-maps` by stack, a heap of its own, and functions with all that they call.
+fn mapped(report: &mut Report) {
+    let nodes: Vec<u32> = report.sites.iter().take(3).map(|site| site.node).collect();
+    let mapper = |(node, mib): (&u32, u64)| Mapper {
+        node: *node,
+        mapped_bytes: 2 * mib * MIB,
+        resident_bytes: Some(mib * MIB),
+    };
+    report.mappers = nodes.iter().zip([14, 7, 3]).map(mapper).collect();
+    report.own_heaps = vec![OwnHeap {
+        name: "Lua's heap (LuaJIT)".into(),
+        bytes: 14 * MIB,
+        node: nodes.first().copied(),
+        stacks: 1,
+        what: "Lua's heap (LuaJIT) holds 14.0 MiB: what is in it is not seen.".into(),
+        change: "Ask collectgarbage(\"count\").".into(),
+        ..OwnHeap::default()
+    }];
+    let held = report.held();
+    let through = held.iter().take(6).map(|one| Through {
+        node: one.node,
+        bytes: one.bytes(),
+        own_bytes: one.bytes() / 2,
+        blocks: one.blocks,
+        stacks: 1,
+        passes_on: one.node % 2 == 0,
+    });
+    report.through = through.collect();
+    report
+        .through
+        .sort_by_key(|one| std::cmp::Reverse(one.bytes));
 }
 
 fn program() -> Program {
@@ -542,6 +576,16 @@ fn books([_, requested, usable]: [u64; 3], (node, top): (u32, u64)) -> Books {
         skew_ns: 2_100_000,
         live_not_resident_bytes: 3 * MIB,
         rows,
+        beside: vec![
+            row("swapped", "swapped out", 5 * MIB, "Not resident.", vec![]),
+            row(
+                "huge-pages",
+                "of it in huge pages",
+                16 * MIB,
+                "In other rows by owner.",
+                vec![],
+            ),
+        ],
         notes: vec![
             "Free memory was told from live memory by the pages that pagemap says are resident."
                 .into(),

@@ -5,6 +5,7 @@
 // C1  A column that is not known is skipped; one that is cut off is an error, not a short table.
 // C2  The tree is two typed arrays, `report.parents` and `report.frameOf`: four hundred thousand nodes
 //     as objects would cost more than everything else that the page does when it opens.
+// C3  The sites of the report come first and in their order: the windows know them by their place.
 // Not here: what windows mean (windows.js).
 
 async function inflate(text) {
@@ -83,10 +84,43 @@ function rowsOf(columns, table) {
   });
 }
 
+/** The figures that a page may ask of a site, for a report that has none. */
+const NO_SITE = {
+  allocations: 0,
+  requested_bytes: 0,
+  usable_bytes: 0,
+  temporaries: 0,
+  live_blocks: 0,
+  live_requested_bytes: 0,
+  live_usable_bytes: 0,
+  live_resident_bytes: 0,
+  heap_peak_usable_bytes: 0,
+  end_usable_bytes: 0,
+};
+
+/** What stacks mapped, as figures of their sites; a stack that only mapped becomes a site without blocks (C3). */
+function addMappers(report, mappers) {
+  const known = new Map(report.sites.map((site) => [site.node, site])),
+    fields = Object.keys(report.sites[0] || NO_SITE);
+  report.knowsMapped = mappers.some((one) => one.resident_bytes !== null);
+  for (const one of mappers) {
+    let site = known.get(one.node);
+    if (!site) {
+      site = Object.fromEntries(fields.map((field) => [field, 0]));
+      site.node = one.node;
+      report.sites.push(site);
+      known.set(one.node, site);
+    }
+    site.mapped_bytes = one.mapped_bytes;
+    site.mapped_resident_bytes = one.resident_bytes;
+  }
+}
+
 /** Puts the tables back into the report, and beside them what views look up again and again. */
 async function fillReport(report, text) {
   const columns = readColumns(await inflate(text));
   report.sites = rowsOf(columns, "sites");
+  addMappers(report, rowsOf(columns, "mappers"));
   report.parents = Uint32Array.from(columns.get("nodes.parent") || []);
   report.frameOf = Uint32Array.from(columns.get("nodes.frame") || []);
   // A damaged tree: a parent that does not come before its child counts as the root (K4).

@@ -82,7 +82,10 @@ views.push({
   },
   /** The sites of a finding's stacks, as far as it lists them. */
   sitesOf: (report, f) =>
-    [f.node, ...f.more_nodes].map((node) => report.siteOf.get(node)).filter((site) => site !== undefined),
+    [f.node, ...f.more_nodes]
+      .map((node) => report.siteOf.get(node))
+      // A stack that only mapped has no blocks to follow.
+      .filter((site) => site !== undefined && (report.sites[site].usable_bytes || report.sites[site].live_blocks)),
   sum(report, f, id) {
     const values = this.amounts.bySite(id);
     return this.sitesOf(report, f).reduce((sum, site) => sum + values[site], 0);

@@ -58,6 +58,9 @@ function renderHeader(report, place) {
       ? el("p", { class: "mono soft", style: { overflowWrap: "anywhere" } }, p.argv.join(" "))
       : "",
     status,
+    ...(report.own_heaps || []).map((heap) =>
+      el("p", { class: heap.allocator ? "warn" : "small soft" }, `${heap.what} ${heap.change}`),
+    ),
     ...notes.map((note) => el("p", { class: "small soft" }, note)),
     el(
       "dl",
@@ -109,7 +112,14 @@ views.push({
     }
     const rows = books.rows.filter((row) => row.bytes !== 0);
     place.append(this.bar(rows, books), el("div", { class: "scroll" }, this.table(rows, books)));
-    const notes = [...books.notes];
+    const notes = [
+      ...(books.beside || [])
+        .filter((row) => row.bytes)
+        .map((row) => `${capital(row.label)}: ${figures.bytes(row.bytes)}. ${row.meaning}`),
+      ...books.notes,
+    ];
+    if (books.beside && books.beside.length && !books.beside.some((row) => row.id === "huge-pages"))
+      notes.unshift("In huge pages: not known.");
     if (books.live_not_resident_bytes)
       notes.push(
         `${figures.bytes(books.live_not_resident_bytes)} of live blocks are not resident: never touched, or swapped out.`,

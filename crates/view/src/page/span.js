@@ -117,6 +117,19 @@ const OWN_MEASURES = [
     unit: "bytes",
     of: (s) => s.live_usable_bytes - s.live_requested_bytes,
   },
+  {
+    id: "mapped",
+    label: "Mapped by the program, resident",
+    unit: "bytes",
+    of: (s) => s.mapped_resident_bytes || 0,
+  },
+  {
+    id: "all_resident",
+    label: "All resident: live and mapped",
+    unit: "bytes",
+    of: (s) => (s.live_resident_bytes || 0) + (s.mapped_resident_bytes || 0),
+  },
+  { id: "mapped_space", label: "Address space mapped", unit: "bytes", of: (s) => s.mapped_bytes || 0 },
   ...RUN_MEASURES,
 ];
 const AT_MEASURES = [
@@ -155,7 +168,9 @@ const WINDOW_MEASURES = [
 /** What can be measured of a span; the first is what is shown if the chosen one is not among them. */
 function measuresOf(report, one) {
   if (one.kind === "window") return WINDOW_MEASURES;
-  return one.own || !report.windows || one.to === null ? OWN_MEASURES : AT_MEASURES;
+  if (!one.own && report.windows && one.to !== null) return AT_MEASURES;
+  // Where no snapshot belongs to the instant, what is resident is not known.
+  return OWN_MEASURES.filter((m) => report.knowsMapped || !["mapped", "all_resident"].includes(m.id));
 }
 
 /** The chosen measure, and its values by site (the last: what is not told apart by stack). */

@@ -127,7 +127,7 @@ views.push({
         this.box,
       );
     }
-    this.note.textContent = `Each stack that allocated. Live figures are ${one.kind === "window" ? `at the ends of the window from ${one.label}; the rest is of the window` : `${one.at}; the rest is ${one.own ? "over the run" : "up to then"}`}.`;
+    this.note.textContent = `Each stack that allocated or mapped. Live figures are ${one.kind === "window" ? `at the ends of the window from ${one.label}; the rest is of the window` : `${one.at}; the rest is ${one.own ? "over the run" : "up to then"}`}.`;
     const wanted = state.sites.trim().toLowerCase(),
       { rows, columns, start } = this.rows(report, one, wanted && this.filter(report, wanted));
     this.box.replaceChildren(
@@ -163,6 +163,8 @@ views.push({
           name,
           bytes("Live", (s) => s.live_usable_bytes),
           count("Live blocks", (s) => s.live_blocks),
+          bytes("Mapped, resident", (s) => s.mapped_resident_bytes || 0),
+          bytes("All resident", (s) => (s.live_resident_bytes || 0) + (s.mapped_resident_bytes || 0)),
           bytes("Slop", (s) => s.live_usable_bytes - s.live_requested_bytes),
           bytes("Heap peak", (s) => s.heap_peak_usable_bytes),
           bytes("End", (s) => s.end_usable_bytes),

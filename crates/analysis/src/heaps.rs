@@ -1,0 +1,551 @@
+//! Heaps inside a program: allocators that it brings without exporting malloc, and pools of runtimes.
+//!
+//! ```text
+//!   stack of a mapping   mmap · _mi_prim_alloc · mi_arena… · main ──► mimalloc: blocks are not seen
+//!   stack of a block     malloc · new_arena · … (python3)         ──► CPython's objects: PYTHONMALLOC=malloc
+//! ```
+//!
+//! O1  A heap is told by a function on the stack that got its memory, innermost first; in `chunks` for mappings and
+//!     blocks of malloc alike, in `maps` for mappings only and near the call, in the file that made it: blocks of
+//!     such stacks, and what another library maps, may be the user's own.
+//! O2  It is told where it holds a twentieth of what is resident, or more than all live blocks together.
+//! O3  Where no function is known, but next to nothing was asked of malloc and half of the program's memory was
+//!     mapped by one function, that is said with what it may be.
+//!
+//! Not here: how much a stack mapped (`books.rs`), findings (`grouping.rs`).
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{OwnHeap, Report};
+use crate::passes::wording::{bytes, percent};
+use crate::plumbing::Naming;
+use crate::qualified::own_name;
+
+/// Below this no heap is worth a line.
+const WORTH_BYTES: u64 = 64 << 10;
+/// One part in so many of what is resident is worth a line (O2).
+const WORTH: u64 = 20;
+
+/// Frames from the mapping call outwards that `maps` is looked for in (O1).
+const NEAR: u32 = 8;
+
+/// A heap that is known.
+pub(crate) struct Known {
+    pub name: &'static str,
+    /// It takes malloc's place.
+    allocator: bool,
+    /// Files that it is in, by the beginnings of their names; none: any.
+    modules: &'static [&'static str],
+    /// Functions that get its memory, a `*` at the end for all that begin so (O1).
+    chunks: &'static [&'static str],
+    /// Functions of whose mappings all are the heap's (O1).
+    maps: &'static [&'static str],
+    change: &'static str,
+}
+
+/// Known heaps; the first that fits is taken, so that a runtime comes before the allocator in it.
+const KNOWN: &[Known] = &[
+    Known {
+        name: "CPython's object allocator",
+        allocator: false,
+        modules: &["python", "libpython"],
+        chunks: &[
+            "new_arena",
+            "_PyObject_Arena*",
+            "_PyMem_Arena*",
+            "_mi_*",
+            "mi_*",
+        ],
+        maps: &[
+            "_PyObject_*",
+            "PyObject_*",
+            "_PyMem_*",
+            "PyMem_*",
+            "_PyEval_*",
+            "Py*",
+            "_Py*",
+        ],
+        change: "Record with PYTHONMALLOC=malloc in the environment: every object is then a block of malloc with its own stack. With Python 3.12 or later and -X perf, stacks have the functions of Python.",
+    },
+    Known {
+        name: "PHP's request heap (Zend)",
+        allocator: false,
+        modules: &[],
+        chunks: &[
+            "zend_mm_*",
+            "_zend_mm_*",
+            "start_memory_manager",
+            "alloc_globals_ctor",
+        ],
+        maps: &["_emalloc*", "_safe_emalloc", "_erealloc*", "_ecalloc"],
+        change: "Record with USE_ZEND_ALLOC=0 in the environment: every value is then a block of malloc with its own stack.",
+    },
+    Known {
+        name: "Ruby's object slots",
+        allocator: false,
+        modules: &["libruby", "ruby"],
+        chunks: &[
+            "heap_page_*",
+            "heap_assign_page",
+            "heap_prepare*",
+            "heap_increment*",
+            "rb_aligned_malloc",
+            "gc_aligned_malloc",
+        ],
+        maps: &[
+            "rb_gc*",
+            "newobj_*",
+            "rb_newobj*",
+            "objspace_*",
+            "Init_heap",
+        ],
+        change: "Slots have no stacks of their own: in the program, ObjectSpace.trace_object_allocations_start and ObjectSpace.dump_all tell the lines. Strings, arrays and hashes beyond their slots are blocks of malloc, and in this report.",
+    },
+    Known {
+        name: "V8's heap (JavaScript)",
+        allocator: false,
+        modules: &[],
+        chunks: &[
+            "v8::base::OS::*",
+            "v8::base::AllocatePages*",
+            "v8::internal::MemoryAllocator::*",
+            "v8::internal::AllocatePages*",
+            "v8::base::PageAllocator::*",
+            "v8::internal::VirtualMemory::*",
+        ],
+        maps: &["v8::*", "node::*"],
+        change: "Take a heap snapshot (node --heapsnapshot-signal=SIGUSR2, or v8.writeHeapSnapshot()) and read it with `skinflint heap`: it tells objects, what holds them, and their constructors.",
+    },
+    Known {
+        name: "GCC's own heap (ggc)",
+        allocator: false,
+        modules: &[
+            "cc1",
+            "lto1",
+            "f951",
+            "gnat1",
+            "d21",
+            "go1",
+            "gm2",
+            "rust1",
+            "crab1",
+            "jit1",
+            "libgccjit",
+        ],
+        chunks: &["alloc_anon*", "alloc_page*", "ggc_*"],
+        maps: &[
+            "make_node*",
+            "build*",
+            "gt_pch*",
+            "gimple*",
+            "c_parse*",
+            "cp_*",
+        ],
+        change: "GCC collects it by itself: -fmem-report tells what is in it; --param ggc-min-expand=10 and --param ggc-min-heapsize=8192 make it collect earlier and cost time. The stacks tell which pass made it grow.",
+    },
+    Known {
+        name: "Java's heap and metaspace (HotSpot)",
+        allocator: false,
+        modules: &["libjvm"],
+        chunks: &[
+            "os::*",
+            "ReservedSpace::*",
+            "ReservedHeapSpace::*",
+            "VirtualSpace::*",
+            "ArrayAllocator*",
+        ],
+        maps: &["*"],
+        change: "Ask the virtual machine: jcmd PID VM.native_memory (start it with -XX:NativeMemoryTracking=summary), jcmd PID GC.class_histogram.",
+    },
+    Known {
+        name: "Lua's heap (LuaJIT)",
+        allocator: false,
+        modules: &[],
+        chunks: &["lj_alloc_*"],
+        maps: &["lj_*"],
+        change: "Build LuaJIT with -DLUAJIT_USE_SYSMALLOC to see its blocks, or ask collectgarbage(\"count\").",
+    },
+    Known {
+        name: "Boehm's collector",
+        allocator: false,
+        modules: &[],
+        chunks: &[
+            "GC_unix_*",
+            "GC_get_mem",
+            "GC_expand_hp*",
+            "GC_scratch_alloc",
+        ],
+        maps: &["GC_*"],
+        change: "GC_PRINT_STATS=1 and GC_DUMP_REGULARLY=1 tell what it holds.",
+    },
+    Known {
+        name: "OCaml's heap",
+        allocator: false,
+        modules: &[],
+        chunks: &[
+            "caml_alloc_for_heap",
+            "caml_init_major_heap",
+            "caml_mem_map",
+            "caml_set_minor_heap*",
+        ],
+        maps: &["caml_*"],
+        change: "OCAMLRUNPARAM=v=0x400 prints what it holds at exit; Memprof and memtrace tell who allocates.",
+    },
+    Known {
+        name: "mimalloc",
+        allocator: true,
+        modules: &[],
+        chunks: &["_mi_*", "mi_*"],
+        maps: &[],
+        change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking mimalloc). MIMALLOC_SHOW_STATS=1 prints what mimalloc holds.",
+    },
+    Known {
+        name: "jemalloc",
+        allocator: true,
+        modules: &[],
+        chunks: &[
+            "_rjem_*",
+            "je_*",
+            "_rjem_je_*",
+            "os_pages_map",
+            "pages_map*",
+            "extent_alloc_mmap*",
+            "base_block_alloc*",
+        ],
+        maps: &[],
+        change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking jemalloc), or one whose jemalloc exports malloc (Rust: the feature unprefixed_malloc_on_supported_platforms). MALLOC_CONF=stats_print:true (with a prefix: _RJEM_MALLOC_CONF) prints what jemalloc holds.",
+    },
+    Known {
+        name: "tcmalloc",
+        allocator: true,
+        modules: &[],
+        chunks: &["tcmalloc::*", "TCMalloc_*", "TCMallocInternal*"],
+        maps: &[],
+        change: "To see them, record a build without tcmalloc; its own heap profile (MallocExtension) tells what it holds.",
+    },
+    Known {
+        name: "another allocator",
+        allocator: true,
+        modules: &[],
+        chunks: &[
+            "snmalloc::*",
+            "rpmalloc*",
+            "_rpmalloc*",
+            "scudo::*",
+            "bmalloc::*",
+            "pas_*",
+            "partition_alloc::*",
+            "dlmalloc::*",
+            "hoard*",
+            "sn_rust_*",
+            "talc::*",
+        ],
+        maps: &[],
+        change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature).",
+    },
+];
+
+fn fits(names: &[&str], name: &str) -> bool {
+    names.iter().any(|known| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == *known,
+    })
+}
+
+/// Looks up heaps by stack; each frame's name is looked at once.
+pub(crate) struct Heaps<'a> {
+    report: &'a Report,
+    /// By frame: indices into [`KNOWN`] for any stack, and for those of mappings.
+    frames: FxHashMap<u32, [Option<usize>; 2]>,
+}
+
+impl<'a> Heaps<'a> {
+    pub(crate) fn of(report: &'a Report) -> Heaps<'a> {
+        Heaps {
+            report,
+            frames: FxHashMap::default(),
+        }
+    }
+
+    fn frame(&mut self, index: u32) -> [Option<usize>; 2] {
+        let report = self.report;
+        *self.frames.entry(index).or_insert_with(|| {
+            let Some(frame) = report.frames.get(index as usize) else {
+                return [None, None];
+            };
+            let name = own_name(&frame.function);
+            let here = |known: &Known| {
+                let of = known.modules;
+                of.is_empty() || of.iter().any(|start| frame.module.starts_with(start))
+            };
+            let first = |names: &dyn Fn(&Known) -> bool| {
+                KNOWN.iter().position(|known| here(known) && names(known))
+            };
+            let chunk = first(&|known| fits(known.chunks, &name));
+            [
+                chunk,
+                chunk.or_else(|| first(&|known| fits(known.maps, &name))),
+            ]
+        })
+    }
+
+    /// The heap that a stack got memory for; `mapping`: it mapped it, and asked no malloc.
+    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<&'static Known> {
+        let report = self.report;
+        let (mut at, mut outer, mut near) = (node, None, 0);
+        // The file of whoever called the C library.
+        let mut asked: Option<&str> = None;
+        while let Some(entry) = report.nodes.get(at as usize).filter(|_| at != 0) {
+            let [chunk, map] = self.frame(entry.frame);
+            if let Some(found) = chunk {
+                return KNOWN.get(found);
+            }
+            let module = report
+                .frames
+                .get(entry.frame as usize)
+                .map(|f| f.module.as_str());
+            asked = asked
+                .or(module.filter(|file| !file.starts_with("libc.") && !file.starts_with("ld-")));
+            near += 1;
+            if mapping && near <= NEAR && asked == module {
+                outer = outer.or(map);
+            }
+            if entry.parent >= at {
+                break;
+            }
+            at = entry.parent;
+        }
+        KNOWN.get(outer?)
+    }
+}
+
+/// The program's own heaps at the report's instant, largest first (O2, O3).
+pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
+    let books = report
+        .instants
+        .get(report.at)
+        .and_then(|one| one.books.as_ref());
+    let Some(books) = books else {
+        return Vec::new();
+    };
+    let mut heaps = Heaps::of(report);
+    let mut by_name: Vec<(&'static Known, OwnHeap, u64)> = Vec::new();
+    let (mut live, mut unknown) = (0u64, FxHashMap::<u32, OwnHeap>::default());
+    for one in report.held() {
+        live = live.saturating_add(one.live_bytes);
+        let (node, mapping) = (one.node, one.mapped_bytes > 0);
+        let held = one.bytes();
+        let into = match heaps.at(node, mapping) {
+            Some(known) => {
+                let at = by_name.iter().position(|(of, ..)| of.name == known.name);
+                let at = at.unwrap_or_else(|| {
+                    by_name.push((known, OwnHeap::default(), 0));
+                    by_name.len() - 1
+                });
+                let (_, heap, most) = &mut by_name[at];
+                if held > *most {
+                    (*most, heap.node) = (held, Some(node));
+                }
+                heap
+            }
+            None if mapping => {
+                let Some(function) = naming.mapper_of(report, node) else {
+                    continue;
+                };
+                let heap = unknown.entry(function).or_default();
+                heap.node = heap.node.or(Some(node));
+                heap
+            }
+            None => continue,
+        };
+        into.bytes = into.bytes.saturating_add(held);
+        into.stacks += 1;
+    }
+    let least = WORTH_BYTES.max((books.resident_bytes / WORTH).min(live));
+    let mut all: Vec<OwnHeap> = by_name
+        .into_iter()
+        .filter(|(_, heap, _)| heap.bytes >= least)
+        .map(|(known, heap, _)| said(known, heap, books.resident_bytes))
+        .collect();
+    if !all.iter().any(|heap| heap.allocator) {
+        all.extend(unnamed(report, naming, unknown, live));
+    }
+    all.sort_by_key(|heap| (std::cmp::Reverse(heap.bytes), heap.node));
+    all
+}
+
+fn said(known: &Known, heap: OwnHeap, resident: u64) -> OwnHeap {
+    let share = format!(
+        "{} ({} % of resident memory)",
+        bytes(heap.bytes),
+        percent(heap.bytes, resident)
+    );
+    OwnHeap {
+        name: known.name.into(),
+        allocator: known.allocator,
+        what: match known.allocator {
+            true => format!(
+                "The program brings an allocator of its own ({}): the blocks in it are not seen, only its mappings, which hold {share}.",
+                known.name
+            ),
+            false => format!(
+                "{} holds {share}: it is got in large pieces, and what is in them is not seen.",
+                known.name
+            ),
+        },
+        change: known.change.into(),
+        ..heap
+    }
+}
+
+/// A mapper that takes malloc's place, by the looks of it (O3).
+fn unnamed(
+    report: &Report,
+    naming: &Naming,
+    mappers: FxHashMap<u32, OwnHeap>,
+    live: u64,
+) -> Option<OwnHeap> {
+    let whole: u64 = mappers.values().map(|heap| heap.bytes).sum();
+    let heap = mappers
+        .into_values()
+        .max_by_key(|heap| (heap.bytes, heap.node))?;
+    let alone = heap.bytes >= whole / 2 && live <= heap.bytes / 20 && heap.bytes >= 1 << 20;
+    let node = heap.node.filter(|_| alone)?;
+    Some(OwnHeap {
+        allocator: true,
+        what: format!(
+            "Nearly nothing is asked of malloc, and {} maps {} by itself: an allocator that the program brings (the blocks in it are not seen), or large buffers.",
+            naming.mapper_name(report, node),
+            bytes(heap.bytes)
+        ),
+        change: "If it is an allocator, record a build without it: Rust without #[global_allocator], C and C++ without linking it.".into(),
+        ..heap
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Books, Frame, Instant, Mapper, Node, Site};
+
+    /// A report of stacks in a module, outermost first, with what each mapped and what of its blocks lives.
+    fn report(module: &str, stacks: &[(&[&str], u64, u64)]) -> Report {
+        let mut report = Report {
+            nodes: vec![Node::default()],
+            frames: vec![Frame::default()],
+            instants: vec![Instant {
+                books: Some(Books {
+                    resident_bytes: 100 << 20,
+                    ..Books::default()
+                }),
+                ..Instant::default()
+            }],
+            ..Report::default()
+        };
+        for (stack, mapped, live) in stacks {
+            let mut parent = 0;
+            for name in *stack {
+                report.frames.push(Frame {
+                    function: (*name).to_owned(),
+                    module: module.into(),
+                    ..Frame::default()
+                });
+                let frame = report.frames.len() as u32 - 1;
+                report.nodes.push(Node { parent, frame });
+                parent = report.nodes.len() as u32 - 1;
+            }
+            report.sites.push(Site {
+                node: parent,
+                live_blocks: u64::from(*live > 0),
+                live_usable_bytes: *live,
+                live_resident_bytes: Some(*live),
+                ..Site::default()
+            });
+            report.mappers.push(Mapper {
+                node: parent,
+                mapped_bytes: *mapped,
+                resident_bytes: Some(*mapped),
+            });
+        }
+        report
+    }
+
+    fn told(report: &Report) -> Vec<(String, bool, u64, u64)> {
+        let heaps = found(report, &Naming::of(report));
+        let row = |heap: OwnHeap| (heap.name, heap.allocator, heap.bytes >> 20, heap.stacks);
+        heaps.into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn an_allocator_in_the_program_is_told_by_who_maps() {
+        for (mapper, name) in [
+            ("_mi_prim_alloc", "mimalloc"),
+            ("_rjem_je_pages_map", "jemalloc"),
+            ("tcmalloc::SystemAlloc(unsigned long)", "tcmalloc"),
+            (
+                "snmalloc::PALLinux::reserve(unsigned long)",
+                "another allocator",
+            ),
+        ] {
+            let one = report(
+                "app",
+                &[
+                    (
+                        &["main", "load", "alloc::vec::Vec<T>::push", mapper, "mmap"],
+                        60 << 20,
+                        0,
+                    ),
+                    (&["main", "draw", mapper, "mmap64"], 10 << 20, 0),
+                ],
+            );
+            assert_eq!(told(&one), [(name.to_owned(), true, 70, 2)], "{mapper}");
+        }
+    }
+
+    #[test]
+    fn pools_of_runtimes_are_told_in_their_own_files_only() {
+        let stack: &[&str] = &[
+            "main",
+            "_PyEval_EvalFrameDefault",
+            "PyList_New",
+            "new_arena",
+            "mmap",
+        ];
+        let known = ("CPython's object allocator".to_owned(), false, 30, 1);
+        let pool = (stack, 30 << 20, 0);
+        assert_eq!(told(&report("python3.11", &[pool])), [known]);
+        assert_eq!(
+            told(&report(
+                "mine",
+                &[
+                    (stack, 30 << 20, 0),
+                    (&["main", "f", "malloc"], 0, 40 << 20)
+                ]
+            )),
+            []
+        );
+        // A large list is a block of the user's, and no pool.
+        let list: &[&str] = &["main", "_PyEval_EvalFrameDefault", "list_resize", "malloc"];
+        assert_eq!(told(&report("python3.11", &[(list, 0, 50 << 20)])), []);
+    }
+
+    #[test]
+    fn a_heap_that_is_small_beside_the_rest_is_not_told() {
+        let stack: &[&str] = &["main", "zend_mm_chunk_alloc", "mmap"];
+        let blocks: (&[&str], u64, u64) = (&["main", "f", "malloc"], 0, 80 << 20);
+        assert_eq!(told(&report("php8.2", &[(stack, 4 << 20, 0), blocks])), []);
+        let told = told(&report("php8.2", &[(stack, 6 << 20, 0), blocks]));
+        assert_eq!(told[0].0, "PHP's request heap (Zend)");
+    }
+
+    #[test]
+    fn an_allocator_without_a_known_name_is_told_where_malloc_serves_nobody() {
+        let map: (&[&str], u64, u64) = (&["main", "f", "grow", "mmap"], 50 << 20, 0);
+        let live = |bytes: u64| -> (&[&str], u64, u64) { (&["main", "g", "malloc"], 0, bytes) };
+        assert_eq!(
+            told(&report("app", &[map, live(2 << 20)])),
+            [(String::new(), true, 50, 1)]
+        );
+        assert_eq!(told(&report("app", &[map, live(3 << 20)])), []);
+    }
+}

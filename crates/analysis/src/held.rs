@@ -1,0 +1,55 @@
+//! What each stack holds at the report's instant: its live blocks, and what it mapped itself.
+//!
+//! ```text
+//!   sites    live, as far as it is resident ──┐
+//!   mappers  resident                       ──┴─► one row for each stack
+//! ```
+//!
+//! H1  A stack has one row, whether it has blocks, mappings or both.
+//!
+//! Not here: sums over functions (`through.rs`).
+
+use std::collections::BTreeMap;
+
+use crate::model::Report;
+
+/// What one stack holds at the report's instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeldBy {
+    /// The stack.
+    pub node: u32,
+    /// Live blocks.
+    pub blocks: u64,
+    /// Resident bytes of them; bytes given where no snapshot says.
+    pub live_bytes: u64,
+    /// Resident bytes that it mapped itself.
+    pub mapped_bytes: u64,
+}
+
+impl HeldBy {
+    /// Both.
+    pub fn bytes(&self) -> u64 {
+        self.live_bytes.saturating_add(self.mapped_bytes)
+    }
+}
+
+impl Report {
+    /// What each stack holds at the instant, by stack, those that hold nothing left out.
+    pub fn held(&self) -> Vec<HeldBy> {
+        let mut held: BTreeMap<u32, HeldBy> = BTreeMap::new();
+        for site in &self.sites {
+            let one = held.entry(site.node).or_default();
+            let bytes = site.live_resident_bytes.unwrap_or(site.live_usable_bytes);
+            one.live_bytes = one.live_bytes.saturating_add(bytes);
+            one.blocks += site.live_blocks;
+        }
+        for mapper in &self.mappers {
+            let one = held.entry(mapper.node).or_default();
+            let bytes = mapper.resident_bytes.unwrap_or(0);
+            one.mapped_bytes = one.mapped_bytes.saturating_add(bytes);
+        }
+        let named = |(node, one)| HeldBy { node, ..one };
+        let all = held.into_iter().map(named);
+        all.filter(|one| one.bytes() > 0).collect()
+    }
+}

@@ -1,0 +1,164 @@
+//! Live blocks drawn at random from programs in C++: each frame of each stack is what addr2line says of its address.
+//!
+//! ```text
+//!   tests/drawn ─► record ─► live blocks ─draw 200 of each program─► return addresses ─┬─► our names    ─┐
+//!                                                                                      └─► addr2line -fi ┴─ equal
+//! ```
+//!
+//! D1  The judge shares nothing with us: another reader of DWARF, another demangler.
+//! D2  All frames of the program itself are compared, with those that were inlined: names, files and lines.
+//! D3  The seed is printed; SEED=… draws again what a failure drew.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use skinflint_analysis::ledger::Ledger;
+use skinflint_symbols::{Frame, SymbolOptions, Symbols};
+use skinflint_trace::{NodeId, Trace};
+
+use crate::tool::{Bench, made, run};
+
+/// Blocks drawn from each of the programs.
+const DRAWN: usize = 200;
+const PROGRAMS: [&str; 5] = ["containers", "expressions", "classes", "workers", "parser"];
+
+/// Uniform enough, and the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// Stacks of so many live blocks.
+fn draw(trace: &Trace, dice: &mut Dice) -> Vec<NodeId> {
+    let mut ledger = Ledger::new(16);
+    trace
+        .events()
+        .for_each(|event| ledger.apply(event, &mut |_, _| {}));
+    let cells = ledger.cells();
+    let all: u64 = ledger.live().blocks;
+    assert!(all >= DRAWN as u64, "{all} live blocks");
+    let mut drawn = Vec::new();
+    for _ in 0..DRAWN {
+        let mut number = dice.below(all);
+        let mut of = cells.keys().iter().zip(cells.counts());
+        let cell = of.find(|(_, count)| {
+            let live = u64::from(count.live);
+            let here = number < live;
+            number = number.saturating_sub(live);
+            here
+        });
+        drawn.push(cell.expect("within all").0.node);
+    }
+    drawn
+}
+
+/// What one frame says: function, file without its folder, line.
+type Said = (String, String, Option<u32>);
+
+fn file_name(path: &str) -> String {
+    let path = Path::new(path).file_name();
+    path.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+fn ours(frame: &Frame) -> Said {
+    let file = frame.file.as_deref().map_or_else(String::new, file_name);
+    (frame.function.clone(), file, frame.line)
+}
+
+/// What addr2line says of addresses in a file, innermost first.
+fn judged(program: &Path, addresses: &[u64]) -> BTreeMap<u64, Vec<Said>> {
+    let mut all = BTreeMap::new();
+    for some in addresses.chunks(500) {
+        let mut command = Command::new("addr2line");
+        command.args(["-a", "-f", "-i", "-C", "-e"]).arg(program);
+        command.args(some.iter().map(|at| format!("{at:#x}")));
+        let done = run(command);
+        assert_eq!(
+            done.status.code(),
+            Some(0),
+            "apt-get install binutils: {done:#?}"
+        );
+        let mut lines = done.stdout.lines().peekable();
+        while let Some(line) = lines.next() {
+            let at = line.strip_prefix("0x").expect("an address");
+            let at = u64::from_str_radix(at, 16).expect("hex");
+            let mut frames = Vec::new();
+            while let Some(function) = lines.next_if(|line| !line.starts_with("0x")) {
+                let place = lines.next().expect("a place");
+                let place = place.split(" (discriminator").next().unwrap_or(place);
+                let (file, line) = place.rsplit_once(':').expect("file:line");
+                let file = if file == "??" {
+                    String::new()
+                } else {
+                    file_name(file)
+                };
+                frames.push((
+                    function.to_owned(),
+                    file,
+                    line.parse().ok().filter(|l| *l > 0),
+                ));
+            }
+            all.insert(at, frames);
+        }
+    }
+    all
+}
+
+/// Compares the program's own frames of the drawn stacks; how many frames there were.
+fn compare(trace: &Trace, program: &Path, drawn: &[NodeId]) -> usize {
+    let own = trace.modules.iter();
+    let mut own = own.filter(|module| Path::new(&module.path) == program);
+    let module = own.next().expect("the program's own module");
+    let mut symbols = Symbols::new(&trace.modules, SymbolOptions::default());
+    // Every address of the program on a drawn stack.
+    let mut found: BTreeMap<u64, Vec<Said>> = BTreeMap::new();
+    for &block in drawn {
+        let mut node = block;
+        let mut frames = 0;
+        while let Some((parent, pc)) = trace.node(node).filter(|_| node.0 != 0) {
+            if (module.start..module.end).contains(&(pc - 1)) {
+                let said = symbols.frames(pc, node.0, true);
+                found.insert(pc - 1 - module.bias, said.iter().map(ours).collect());
+                frames += 1;
+            }
+            node = parent;
+        }
+        assert!(frames > 0, "a stack without a frame of the program");
+    }
+    let addresses: Vec<u64> = found.keys().copied().collect();
+    let judged = judged(program, &addresses);
+    assert_eq!(judged.len(), found.len());
+    for (at, said) in &found {
+        assert_eq!(said, &judged[at], "{} at {at:#x}", program.display());
+    }
+    found.values().map(Vec::len).sum()
+}
+
+#[test]
+fn frames_of_a_thousand_live_blocks_are_those_of_addr2line() {
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or(20_261_122u64);
+    println!("SEED={seed}");
+    let folder = made("tests/drawn", "drawn-programs");
+    let mut dice = Dice(seed | 1);
+    for name in PROGRAMS {
+        let program: PathBuf = folder.join(name).canonicalize().expect("built");
+        let bench = Bench::new();
+        let done = bench.record([&program]);
+        assert_eq!(done.status.code(), Some(0), "{name}: {done:#?}");
+        let trace = Trace::open(&bench.path("main.sft")).expect("opens");
+        let drawn = draw(&trace, &mut dice);
+        let frames = compare(&trace, &program, &drawn);
+        println!("{name}: {} blocks, {frames} frames", drawn.len());
+        assert!(frames > 10, "{name}: {frames} frames");
+    }
+}

@@ -1,0 +1,122 @@
+//! Memory that programs map themselves: whose it is, what holds it, and what stands in malloc's place.
+//!
+//! ```text
+//!   brought ─► mappers, books, findings, functions with all that they call: each 32 MiB, 24 of them by `load`
+//!   trampoline ─► stacks through code without unwind information, named by its perf map
+//! ```
+//!
+//! M1  The same bytes are in the books, in the stacks and in the functions: one figure, worked out in the program's head.
+
+use serde_json::Value;
+
+use crate::report::{Report, number, text};
+use crate::tool::{Bench, program};
+
+const MIB: u64 = 1 << 20;
+
+fn named<'a>(report: &'a Report, node: u64, function: &str) -> Option<&'a Value> {
+    let node = &report.list("nodes")[node as usize];
+    let frame = &report.list("frames")[number(node, "frame") as usize];
+    (text(frame, "function") == function).then_some(frame)
+}
+
+#[test]
+fn an_allocator_that_the_program_brings_is_told_and_its_memory_has_stacks() {
+    let bench = Bench::new();
+    let done = bench.record([program("brought")]);
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    let report = bench.report_at("main.sft", "end");
+    // Each stack with what it mapped (M1).
+    let mapped = |function: &str| -> u64 {
+        let mappers = report.list("mappers").iter();
+        let by = mappers.filter(|one| report.functions(number(one, "node")).contains(&function));
+        by.map(|one| number(one, "resident_bytes")).sum()
+    };
+    assert_eq!((mapped("load"), mapped("draw")), (24 * MIB, 8 * MIB));
+    assert_eq!(mapped("_mi_prim_alloc"), 32 * MIB);
+    let instant = &report.list("instants")[report.number("at") as usize];
+    let rows = instant["books"]["rows"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["id"] == "program-maps");
+    assert!(
+        row.is_some_and(|row| number(row, "bytes") >= 32 * MIB),
+        "{rows:#?}"
+    );
+    let sum: u64 = report
+        .list("mappers")
+        .iter()
+        .map(|one| number(one, "resident_bytes"))
+        .sum();
+    assert_eq!(row.map(|row| number(row, "bytes")), Some(sum));
+    // The allocator.
+    let heap = &report.list("own_heaps")[0];
+    assert_eq!(
+        (&heap["name"], &heap["allocator"]),
+        (&"mimalloc".into(), &true.into())
+    );
+    assert_eq!(number(heap, "bytes"), 32 * MIB);
+    let holder = report
+        .list("findings")
+        .iter()
+        .find(|one| one["kind"] == "holder");
+    let title = holder.map(|one| text(one, "title")).unwrap_or_default();
+    assert!(title.ends_with("% of resident memory: mimalloc"), "{title}");
+    // Functions with all that they call.
+    let through = |function: &str| -> u64 {
+        let rows = report.list("through").iter();
+        let mut rows = rows.filter(|row| named(&report, number(row, "node"), function).is_some());
+        rows.next().map_or(0, |row| number(row, "bytes"))
+    };
+    assert_eq!((through("load"), through("draw")), (24 * MIB, 8 * MIB));
+    assert!(through("main") >= 32 * MIB);
+    // On the screen.
+    let done = bench.tool(["report", "main.sft", "--at", "end"]);
+    for said in [
+        "The program brings an allocator of its own (mimalloc)",
+        "→ To see them, record a build on the system's malloc",
+        "Through whom (with all that each calls",
+    ] {
+        assert!(
+            done.stdout.contains(said),
+            "no {said:?} in:\n{}",
+            done.stdout
+        );
+    }
+}
+
+#[test]
+fn a_program_without_an_allocator_of_its_own_is_told_of_none() {
+    let bench = Bench::new();
+    let done = bench.record([program("predicted")]);
+    assert!(done.status.code().is_some(), "{done:#?}");
+    let report = bench.report_at("main.sft", "end");
+    assert_eq!(report.list("own_heaps"), [] as [Value; 0]);
+}
+
+#[test]
+fn stacks_go_through_the_trampolines_of_python_and_bear_its_names() {
+    let bench = Bench::new();
+    let trampoline = program("trampoline");
+    let done = bench.record([trampoline.as_os_str(), "map".as_ref()]);
+    let report = bench.report_at("main.sft", "end");
+    let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", report.number("program.pid")));
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    assert_eq!(report.number("completeness.truncated_stacks"), 0);
+    let sites = report.sites().iter();
+    let sites = sites.filter(|site| number(site, "requested_bytes") == 100 * 701);
+    let nodes: Vec<u64> = sites.map(|site| number(site, "node")).collect();
+    assert_eq!(nodes.len(), 1, "one stack for all");
+    let frames = report.frames(nodes[0]);
+    let python: Vec<&str> = frames
+        .iter()
+        .filter(|(_, module, _)| *module == "[python]")
+        .map(|(function, ..)| *function)
+        .collect();
+    assert_eq!(python, ["inner", "middle", "outer"], "{frames:?}");
+    let own = report.own_functions(nodes[0], "trampoline");
+    assert_eq!(
+        own,
+        [
+            "evaluate", "evaluate", "evaluate", "evaluate", "main", "_start"
+        ]
+    );
+}

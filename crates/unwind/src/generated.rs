@@ -1,0 +1,165 @@
+//! Code outside every module that is known by its bytes: the trampolines of CPython's `-X perf`.
+//!
+//! ```text
+//!   sub $8, %rsp · call *%rcx │ add $8, %rsp · ret        3.12      CFA = rsp + 16
+//!   push %rbp · mov %rsp, %rbp · call *%rcx │ pop %rbp · ret        later: rbp at CFA - 16 as well
+//!                             └ the return address
+//! ```
+//!
+//! G1  Bytes are read only where the kernel has just said that they can be: `rt_sigprocmask` with a set at that
+//!     address and a meaning that does not exist says `EFAULT` or `EINVAL`, and changes nothing. Every sandbox lets it
+//!     through, since the C library needs it.
+//! G2  They are asked for only at a return address that exact rules led to, never at one that was guessed: code that a
+//!     frame returns to stays mapped, so nothing can happen between asking and reading.
+//! G3  All of the instructions must be there, before the call and after it: other code that a runtime made has no rule.
+//!
+//! Idea of asking the kernel so: Abseil's `AddressIsReadable`.
+//! Not here: forgetting the rules when the code goes (rule.rs).
+
+use core::arch::asm;
+
+use crate::cfi::{Cfa, Row, Saved};
+use crate::expr::Base;
+use crate::step::LOWEST_CODE;
+
+const SYS_RT_SIGPROCMASK: u64 = 14;
+/// No way to change a mask.
+const NO_SUCH_WAY: u64 = 0x7fff_ffff;
+
+/// What lies before the return address, what lies from there on, and where the caller's `rbp` is, from the CFA.
+type Known = ([u8; 6], &'static [u8], Option<i64>);
+const KNOWN: [Known; 2] = [
+    (
+        [0x48, 0x83, 0xec, 0x08, 0xff, 0xd1],
+        &[0x48, 0x83, 0xc4, 0x08, 0xc3],
+        None,
+    ),
+    (
+        [0x55, 0x48, 0x89, 0xe5, 0xff, 0xd1],
+        &[0x5d, 0xc3],
+        Some(-16),
+    ),
+];
+
+/// The row of the code that returns to `ra`, which exact rules led to (G2).
+pub(crate) fn row_of(ra: u64) -> Option<Row> {
+    // No further back: the first trampoline begins where its mapping does.
+    let before = ra.checked_sub(6).filter(|at| *at >= LOWEST_CODE)?;
+    if !is_readable(before) || !is_readable(ra) {
+        return None;
+    }
+    // SAFETY: G1 and G2: both words can be read, and the code stays where it is.
+    let code = unsafe { (before as *const [u8; 14]).read_unaligned() };
+    let (head, tail) = code.split_at(6);
+    let known = KNOWN
+        .iter()
+        .find(|known| *head == known.0 && tail.starts_with(known.1))?;
+    Some(Row {
+        cfa: Cfa::Reg(Base::Sp, 16),
+        bp: known.2.map_or(Saved::Same, |at| Saved::At(Base::Cfa, at)),
+        ra: Saved::At(Base::Cfa, -8),
+        signal: false,
+    })
+}
+
+/// Whether the word at `at` can be read (G1). `errno` stays as it is.
+fn is_readable(at: u64) -> bool {
+    let result: i64;
+    // SAFETY: G1: the kernel copies eight bytes from `at` if it can, finds no such way, and does nothing.
+    unsafe {
+        asm!("syscall", inlateout("rax") SYS_RT_SIGPROCMASK as i64 => result, in("rdi") NO_SUCH_WAY,
+             in("rsi") at, in("rdx") 0, in("r10") 8, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result == -i64::from(libc::EINVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page, and one behind it that cannot be read.
+    fn page() -> *mut u8 {
+        // SAFETY: a fresh mapping of two pages, of which the second is closed.
+        unsafe {
+            let page = libc::mmap(core::ptr::null_mut(), 8192, 3, 0x22, -1, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(page.add(4096), 4096, 0), 0);
+            page.cast()
+        }
+    }
+
+    fn write(at: *mut u8, bytes: &[u8]) {
+        // SAFETY: the callers' page is that large.
+        unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    #[test]
+    fn both_trampolines_and_nothing_else() {
+        let page = page();
+        // At the beginning of its mapping, within, and so near its end that the word at the return address ends there.
+        let places = [0, 32, 4096 - 14];
+        for ((head, tail, bp), place) in KNOWN.iter().flat_map(|one| places.map(|at| (*one, at))) {
+            write(page, &[0x90; 4096]);
+            let at = page.wrapping_add(place);
+            write(at, &head);
+            write(at.wrapping_add(6), tail);
+            let ra = at as u64 + 6;
+            let row = row_of(ra).expect("known");
+            assert_eq!(row.cfa, Cfa::Reg(Base::Sp, 16));
+            assert_eq!(row.bp == Saved::Same, bp.is_none());
+            assert!(row_of(ra + 1).is_none() && row_of(ra - 1).is_none());
+            // Each byte counts (G3).
+            for index in 0..6 + tail.len() {
+                let byte = at.wrapping_add(index);
+                // SAFETY: within the page.
+                unsafe { *byte ^= 1 };
+                assert!(row_of(ra).is_none(), "byte {index}");
+                // SAFETY: within the page.
+                unsafe { *byte ^= 1 };
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_read() {
+        let page = page();
+        let end = page as u64 + 4096;
+        // SAFETY: reads errno.
+        unsafe { *libc::__errno_location() = 77 };
+        assert!(is_readable(end - 8));
+        for at in [
+            end - 7,
+            end,
+            end + 100,
+            0,
+            8,
+            u64::MAX,
+            u64::MAX - 7,
+            1 << 47,
+        ] {
+            assert!(!is_readable(at), "{at:#x}");
+            assert!(row_of(at).is_none(), "{at:#x}");
+        }
+        // SAFETY: reads errno.
+        assert_eq!(unsafe { *libc::__errno_location() }, 77);
+    }
+
+    #[test]
+    fn asking_leaves_the_mask_of_signals_as_it_is() {
+        // SAFETY: plain calls on local sets.
+        unsafe {
+            let mut all: libc::sigset_t = core::mem::zeroed();
+            let (mut before, mut after) = (all, all);
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, core::ptr::null(), &mut before);
+            assert!(is_readable(&raw const all as u64));
+            libc::pthread_sigmask(libc::SIG_SETMASK, core::ptr::null(), &mut after);
+            let bits = |set: &libc::sigset_t| {
+                (1..64)
+                    .map(|s| libc::sigismember(set, s))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(bits(&before), bits(&after));
+        }
+    }
+}
