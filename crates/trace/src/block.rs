@@ -23,7 +23,7 @@ pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSF\xba";
 /// A reader of another major version cannot read this one.
 pub const MAJOR: u16 = 1;
 /// A reader of a lower minor version reads what it knows.
-pub const MINOR: u16 = 1;
+pub const MINOR: u16 = 2;
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 /// Largest raw length of an event block.
@@ -43,6 +43,8 @@ pub(crate) mod kind {
     pub(crate) const SNAPSHOT: u8 = 8;
     pub(crate) const ENDING: u8 = 9;
     pub(crate) const LOST: u8 = 10;
+    pub(crate) const POINTERS: u8 = 11;
+    pub(crate) const LOOK: u8 = 12;
 }
 
 /// How a payload is stored.
