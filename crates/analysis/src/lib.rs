@@ -38,6 +38,7 @@ pub mod passes;
 pub mod plumbing;
 pub mod processes;
 pub mod qualified;
+pub mod reach;
 mod schedule;
 mod timeline;
 pub mod whatif;

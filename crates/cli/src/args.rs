@@ -265,6 +265,11 @@ pub struct RecordOptions {
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub dark_matter: Option<String>,
 
+    /// At marks and at the end, stop the program and read what points where: the report then says what nothing points
+    /// to, and what only a cycle keeps
+    #[arg(long)]
+    pub reachable: bool,
+
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
           value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -296,6 +301,10 @@ pub struct AttachArgs {
     /// Record nothing until `skinflint ctl start`
     #[arg(long)]
     pub paused: bool,
+
+    /// At marks and when it is left, stop the program and read what points where
+    #[arg(long)]
+    pub reachable: bool,
 
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,

@@ -98,6 +98,7 @@ fn record(args: &RecordArgs) -> Result<u8> {
         const SHOWN: usize = 20;
         for trace in outcome.recorded.iter().take(SHOWN) {
             say!("skinflint: {}", one_line(trace));
+            say_looks(trace);
         }
         if let Some(rest) = outcome
             .recorded
@@ -117,6 +118,26 @@ fn record(args: &RecordArgs) -> Result<u8> {
         dark::of_record(asker, &outcome);
     }
     Ok(outcome.exit_code())
+}
+
+/// How long the program stood still to be looked at, and why it could not be, in a line each.
+pub fn say_looks(trace: &Recorded) {
+    let taken = trace.looks.iter().filter(|look| look.missing.is_empty());
+    let longest = taken.clone().map(|look| look.stopped_ns).max();
+    if let Some(longest) = longest {
+        say!(
+            "skinflint: its pointers were read {}; it stood still for {} at most",
+            skinflint_view::units::plural(taken.count() as u64, "time"),
+            skinflint_view::units::duration(longest)
+        );
+    }
+    let missing = trace.looks.iter().find(|look| !look.missing.is_empty());
+    if let Some(look) = missing {
+        say!(
+            "skinflint: what points where is not known: {}",
+            look.missing
+        );
+    }
 }
 
 /// What was recorded, in a line.

@@ -303,15 +303,25 @@ mod tests {
     #[test]
     fn words_come_back_from_one_block_or_many() {
         let words: Vec<(u64, u64)> = (0..3_000_000u64)
-            .map(|n| (0x7f00_0000_0000 + n * n % 64 + n * 72, n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+            .map(|n| {
+                (
+                    0x7f00_0000_0000 + n * n % 64 + n * 72,
+                    n.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                )
+            })
             .map(|(at, value)| (at & !7, value))
             .collect();
         let mut encoder = PointerEncoder::new(3);
-        words.iter().for_each(|&(at, value)| encoder.push(at, value));
+        words
+            .iter()
+            .for_each(|&(at, value)| encoder.push(at, value));
         let bytes = encoder.bytes();
         let blocks = encoder.finish();
         assert!(blocks.len() > 1, "{} blocks", blocks.len());
-        assert_eq!(bytes, blocks.iter().map(|block| block.raw.len()).sum::<usize>());
+        assert_eq!(
+            bytes,
+            blocks.iter().map(|block| block.raw.len()).sum::<usize>()
+        );
         let mut back = Vec::new();
         for block in &blocks {
             let read = each_pointer(&block.raw, &mut |at, value| back.push((at, value)));
