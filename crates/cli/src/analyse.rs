@@ -16,6 +16,7 @@ use skinflint_trace::{Event, OriginKind, SnapshotCause, Trace};
 
 use crate::args::AnalysisOptions;
 use crate::debuginfod;
+use crate::reach;
 
 /// Events between two updates of the progress bar.
 pub const PROGRESS_EVENTS: u64 = 1 << 20;
@@ -127,6 +128,9 @@ pub fn analyse_with(
     if let Some(pass) = more.pass {
         analyzer.add_pass(pass);
     }
+    if let Some(found) = reach::of(trace, path, &options.at) {
+        analyzer.add_pass(Box::new(found.pass()));
+    }
     if let Some(missing) = inherit(trace, path, &mut |event| analyzer.inherit(event)) {
         analyzer.damaged(missing);
     }
@@ -144,18 +148,26 @@ pub fn analyse_with(
     for damage in events.damage() {
         analyzer.damaged(damage.to_string());
     }
-    let symbol_options = SymbolOptions {
-        debug_dirs: debuginfod::folders(&options.names, &trace.modules)?,
-        sysroot: options.names.sysroot.clone(),
-        perf_maps: perf_maps(path, &options.names.perf_map)?,
-    };
-    let mut names = Names(Symbols::new(&trace.modules, symbol_options));
+    let mut names = Names(symbols(trace, path, options)?);
     let mut report = analyzer.finish(&mut names);
     report.analysed_by = format!("skinflint {}", env!("CARGO_PKG_VERSION"));
     Ok(Analysed {
         report,
         hints: names.0.hints(),
     })
+}
+
+/// Names for a trace's addresses.
+///
+/// # Errors
+/// A file that was named cannot be read.
+pub fn symbols(trace: &Trace, path: &Path, options: &AnalysisOptions) -> Result<Symbols> {
+    let places = SymbolOptions {
+        debug_dirs: debuginfod::folders(&options.names, &trace.modules)?,
+        sysroot: options.names.sysroot.clone(),
+        perf_maps: perf_maps(path, &options.names.perf_map)?,
+    };
+    Ok(Symbols::new(&trace.modules, places))
 }
 
 /// The perf maps that were named, or the one that was kept beside the trace.

@@ -507,6 +507,15 @@ pub struct ReportArgs {
     /// Write the report as one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+
+    /// Print only what nothing points to and what only cycles keep, all of it (of a trace recorded with --reachable)
+    #[arg(long, conflicts_with_all = ["json", "html"])]
+    pub reachable: bool,
+
+    /// Print how roots lead to a block (0xADDRESS), or to blocks with this function in their stacks (of a trace
+    /// recorded with --reachable)
+    #[arg(long, value_name = "ADDRESS|FUNCTION", conflicts_with_all = ["json", "html", "reachable"])]
+    pub who_holds: Option<String>,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -35,6 +35,7 @@ use crate::js;
 use crate::launch::{self, Outcome};
 use crate::memory;
 use crate::processes;
+use crate::reach;
 use crate::tabs;
 use crate::top;
 use crate::what_if;
@@ -378,6 +379,9 @@ fn report(args: &ReportArgs) -> Result<u8> {
     if trace.is_dir() {
         return processes::report(args, &traces);
     }
+    if let Some(whom) = &args.who_holds {
+        return who_holds(trace, whom, &args.analysis);
+    }
     let windows = args.html.is_some() || args.windows;
     let mut analysed = analyse::analyse(trace, &args.analysis, windows)?;
     if let Some(path) = &args.html {
@@ -390,12 +394,37 @@ fn report(args: &ReportArgs) -> Result<u8> {
     if args.json {
         json::write(&analysed.report, true, &mut out)?;
         writeln!(out)?;
+    } else if args.reachable {
+        if analysed.report.reach.is_none() {
+            anyhow::bail!("{}: {NO_LOOK}", trace.display());
+        }
+        let style = style(&args.analysis, io::stdout().is_terminal(), trace, None);
+        let text = skinflint_view::reach::render(&analysed.report, style.width, style.color);
+        out.write_all(text.as_bytes())?;
     } else {
         let terminal = io::stdout().is_terminal();
         let style = style(&args.analysis, terminal, trace, args.html.as_deref());
         out.write_all(text::render(&analysed.report, &style).as_bytes())?;
         hints(&mut io::stderr().lock(), &analysed)?;
     }
+    out.flush()?;
+    Ok(0)
+}
+
+/// Why a trace says nothing of pointers.
+const NO_LOOK: &str = "its pointers were not read; record with --reachable, and let the program end in an orderly way or \
+                       mark a moment";
+
+/// Prints how roots lead to blocks.
+fn who_holds(path: &Path, whom: &str, options: &AnalysisOptions) -> Result<u8> {
+    let trace = analyse::open(path)?;
+    let Some(found) = reach::of(&trace, path, &options.at) else {
+        anyhow::bail!("{}: {NO_LOOK}", path.display());
+    };
+    let mut symbols = analyse::symbols(&trace, path, options)?;
+    let text = found.who_holds(whom, &mut symbols)?;
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(0)
 }

@@ -19,6 +19,7 @@ use skinflint_analysis::model::{
 
 use crate::advice::{fewest_lines, findings};
 use crate::pinned;
+use crate::reach;
 use crate::screen::{Ink, Line, bar, columns, left, right, wrap};
 use crate::stack;
 use crate::units::{bytes, count, duration, percent, plural};
@@ -68,6 +69,7 @@ pub fn render(report: &Report, style: &Style) -> String {
         let taken = lines.len() + foot.len() + fewest_lines(report, style, width);
         let room = (!style.full_stacks).then(|| style.height.saturating_sub(taken));
         pinned::section(report, room, width, &mut lines);
+        reach::section(report, style.full_stacks, width, &mut lines);
         let room = style.height.saturating_sub(lines.len() + foot.len());
         findings(report, style, width, room, &mut lines);
         lines.extend(foot);

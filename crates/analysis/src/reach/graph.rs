@@ -56,7 +56,7 @@ impl Graph {
     pub fn of(
         blocks: &[Live],
         look: &Look,
-        places: &Places<'_>,
+        places: &Places,
         words: &mut dyn FnMut(&mut dyn FnMut(u64, u64)) -> bool,
     ) -> Option<Graph> {
         let mut graph = Graph {

@@ -31,7 +31,7 @@ mod rows;
 use skinflint_trace::{Look, NodeId};
 
 pub use graph::{Graph, Quality};
-pub use places::{Maker, Place, Places};
+pub use places::{Maker, Place, Places, region_of};
 pub use rows::ReachPass;
 
 /// A live block.
@@ -100,7 +100,7 @@ pub struct Leader {
 pub fn find(
     look: &Look,
     mut blocks: Vec<Live>,
-    places: &Places<'_>,
+    places: &Places,
     words: &mut dyn FnMut(&mut dyn FnMut(u64, u64)) -> bool,
 ) -> Result<Reach, String> {
     if !look.missing.is_empty() {

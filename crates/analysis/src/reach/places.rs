@@ -63,8 +63,7 @@ struct Piece {
 }
 
 /// The memory of a look, by who owns it.
-pub struct Places<'a> {
-    look: &'a Look,
+pub struct Places {
     pieces: Vec<Piece>,
     tls: Vec<(u64, u64)>,
 }
@@ -74,15 +73,15 @@ const ARENA_BYTES: u64 = 64 << 20;
 /// What lies this near to a module was mapped for it by the loader.
 const NEAR: u64 = 16 << 20;
 
-impl<'a> Places<'a> {
+impl Places {
     /// `intervals`: who had mapped what; `by_allocator`: whether the allocator's own code did.
     pub fn new(
-        look: &'a Look,
+        look: &Look,
         blocks: &[Live],
         maker: &Maker,
         intervals: &Intervals,
         by_allocator: &dyn Fn(&Owner) -> bool,
-    ) -> Places<'a> {
+    ) -> Places {
         let mut starts: Vec<u64> = blocks.iter().map(|block| block.addr).collect();
         starts.sort_unstable();
         let mut pieces = Vec::new();
@@ -97,7 +96,7 @@ impl<'a> Places<'a> {
             match region.kind {
                 RegionKind::Tls => {}
                 RegionKind::Heap => push(region.start, region.end, Standing::Allocator),
-                RegionKind::Data if region.name == maker.path => {
+                RegionKind::Data if same_library(&region.name, &maker.path) => {
                     let standing = match maker.is_glibc() {
                         true => Standing::GlibcData,
                         false => Standing::Allocator,
@@ -129,7 +128,6 @@ impl<'a> Places<'a> {
             .iter()
             .filter(|one| one.kind == RegionKind::Tls);
         Places {
-            look,
             pieces,
             tls: tls.map(|one| (one.start, one.end)).collect(),
         }
@@ -142,11 +140,15 @@ impl<'a> Places<'a> {
             at: 0,
         }
     }
+}
 
-    /// The region that a root lies in; thread-local storage before what it lies in.
-    pub fn region(&self, address: u64) -> Option<&'a LookRegion> {
-        region_of(self.look, address)
-    }
+/// Whether two paths name one library: the loader's is a link, the kernel's what it leads to.
+fn same_library(one: &str, other: &str) -> bool {
+    let name = |path: &str| {
+        let file = path.rsplit('/').next()?;
+        Some(file.split_once(".so")?.0.to_owned())
+    };
+    name(one).is_some_and(|one| Some(one) == name(other))
 }
 
 /// The region of a look that an address lies in; thread-local storage before what it lies in.
@@ -159,7 +161,7 @@ pub fn region_of(look: &Look, address: u64) -> Option<&LookRegion> {
 
 /// See [`Places::sweep`].
 pub(super) struct Sweep<'a> {
-    places: &'a Places<'a>,
+    places: &'a Places,
     at: usize,
 }
 
