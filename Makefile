@@ -15,6 +15,7 @@
 #   make truth     does advice pay? programs with planted faults beside mended twins, under three allocators (some minutes)
 #   make mutants CRATE=analysis  faults drawn by seed (SEED=1, COUNT=150) and put into a copy: do the tests notice?
 #   make mutants-named  the same with faults that once lived through all tests
+#   make reach-bar  planted leaks, cycles and controls under three allocators: are they found, and nothing else? (a minute)
 #   make contract-test-long  every program of the drop-in's contract in its long form
 #   make compare   redis under every allocator, built from source: table, and a page (ten minutes the first time)
 #   make browser-test  the HTML report in Chromium, of a recording of ten million events, and a heap snapshot in its
@@ -43,7 +44,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help quick test-alone test-busy shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth miri-deps miri-short miri-test mutants mutants-named
+.PHONY: help quick test-alone test-busy shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar miri-deps miri-short miri-test mutants mutants-named
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -147,6 +148,10 @@ truth: deps build
 	@sh bench/need.sh libjemalloc.so.2:libjemalloc2
 	python3 -B tests/truth/truth.py --selftest
 	python3 -B tests/truth/truth.py $(if $(ONLY),--only "$(ONLY)")
+
+# 95 % of what is planted is found, no control is called leaked; a line for each allocator.
+reach-bar: test-deps build
+	python3 -B tests/reach/bar.py
 
 # A directory of its own: the flag would have everything else built anew. The models take seconds, their build is the
 # rest: without link-time optimization and debug information, all four crates at once.

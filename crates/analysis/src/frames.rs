@@ -120,6 +120,10 @@ fn each_node(report: &mut Report, visit: &mut dyn FnMut(&mut u32)) {
         .zombies
         .iter_mut()
         .for_each(|zombie| visit(&mut zombie.node));
+    let unreached = report.reach.iter_mut().flat_map(|reach| &mut reach.rows);
+    unreached
+        .filter_map(|row| row.node.as_mut())
+        .for_each(&mut *visit);
     for finding in &mut report.findings {
         finding.node.iter_mut().for_each(&mut *visit);
         finding.more_nodes.iter_mut().for_each(&mut *visit);

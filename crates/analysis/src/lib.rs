@@ -43,6 +43,7 @@ pub mod peak;
 pub mod plumbing;
 pub mod processes;
 pub mod qualified;
+pub mod reach;
 mod schedule;
 mod through;
 mod timeline;

@@ -53,7 +53,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 4;
+pub const LAYOUT: u32 = 5;
 
 /// First bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -96,6 +96,8 @@ pub struct SessionPage {
     /// Milliseconds for which a thread waits for a snapshot, if that is more than it would: somebody looks at the
     /// program meanwhile.
     pub patience_ms: AtomicU32,
+    /// 1 if the collector looks at the program's pointers: the recorder then says when the end begins.
+    pub looks: AtomicU32,
 }
 
 /// Every event is recorded.
@@ -179,7 +181,7 @@ pub struct ProcessHeader {
     pub snapshot_asked: AtomicU32,
     /// Snapshots done so far; the collector raises it to what was asked, and wakes.
     pub snapshot_done: AtomicU32,
-    /// Why the newest was asked for: [`SNAPSHOT_EXIT`] or the index of a mark.
+    /// Why the newest was asked for: [`SNAPSHOT_EXIT`], [`SNAPSHOT_LOOK`] or the index of a mark.
     pub snapshot_cause: AtomicU32,
     /// Next index of a mark; both sides take from it.
     pub next_mark: AtomicU32,
@@ -191,7 +193,9 @@ pub struct ProcessHeader {
     pub nested_events: AtomicU64,
     /// Threads that got no slot.
     pub unserved_threads: AtomicU64,
-    _was_lost_children: u64,
+    /// Where the frames of the program begin on the stack of the thread that waits for a snapshot, what its callee-saved
+    /// registers held included; 0 while none waits.
+    pub look_stack: AtomicU64,
     /// 1 when the recorder stopped because the collector did not answer.
     pub gave_up: AtomicU32,
     /// 1 if usable sizes are read from glibc's chunk headers.
@@ -200,6 +204,8 @@ pub struct ProcessHeader {
 
 /// Cause of a snapshot at exit.
 pub const SNAPSHOT_EXIT: u32 = u32::MAX;
+/// Cause of what is no snapshot: the end begins, and pointers are looked at before destructors run.
+pub const SNAPSHOT_LOOK: u32 = u32::MAX - 1;
 
 /// State of a slot: nobody's.
 pub const SLOT_FREE: u32 = 0;

@@ -12,10 +12,11 @@ use skinflint_analysis::pass::Pass;
 use skinflint_analysis::{Analyzer, At, Facts, Options, Symbolizer, WindowLimits};
 use skinflint_recording::Recording;
 use skinflint_symbols::{SymbolOptions, Symbols};
-use skinflint_trace::Event;
+use skinflint_trace::{Event, Trace};
 
 use crate::args::{AnalysisOptions, NameOptions};
 use crate::debuginfod;
+use crate::reach;
 
 /// Traces with fewer events are read before a bar could be looked at.
 const PROGRESS_FROM: u64 = 8 << 20;
@@ -121,6 +122,9 @@ pub fn analyse_with(
     if let Some(pass) = more.pass {
         analyzer.add_pass(pass);
     }
+    if let Some(found) = reach::of(recording, &options.at) {
+        analyzer.add_pass(Box::new(found.pass()));
+    }
     for missing in recording.not_found() {
         analyzer.missing(missing.clone());
     }
@@ -145,12 +149,20 @@ pub fn analyse_with(
 /// # Errors
 /// If a file or folder that was named cannot be read.
 pub fn names(trace: &Trace, path: &Path, options: &NameOptions) -> Result<Names> {
+    Ok(Names(symbols(trace, path, options)?))
+}
+
+/// The same, for addresses that are no code.
+///
+/// # Errors
+/// As [`names`].
+pub fn symbols(trace: &Trace, path: &Path, options: &NameOptions) -> Result<Symbols> {
     let symbol_options = SymbolOptions {
         debug_dirs: debuginfod::folders(options, &trace.modules)?,
         sysroot: options.sysroot.clone(),
         perf_maps: perf_maps(path, &options.perf_map)?,
     };
-    Ok(Names(Symbols::new(&trace.modules, symbol_options)))
+    Ok(Symbols::new(&trace.modules, symbol_options))
 }
 
 /// The perf maps that were named, or the one that was kept beside the trace.

@@ -266,6 +266,11 @@ pub struct RecordOptions {
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub dark_matter: Option<String>,
 
+    /// At marks and at the end, stop the program and read what points where: the report then says what nothing points
+    /// to, and what only a cycle keeps
+    #[arg(long)]
+    pub reachable: bool,
+
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
           value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -297,6 +302,10 @@ pub struct AttachArgs {
     /// Record nothing until `skinflint ctl start`
     #[arg(long)]
     pub paused: bool,
+
+    /// At marks and when it is left, stop the program and read what points where
+    #[arg(long)]
+    pub reachable: bool,
 
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
@@ -503,6 +512,15 @@ pub struct ReportArgs {
     /// Write the report as one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+
+    /// Print only what nothing points to and what only cycles keep, all of it (of a trace recorded with --reachable)
+    #[arg(long, conflicts_with_all = ["json", "html"])]
+    pub reachable: bool,
+
+    /// Print how roots lead to a block (0xADDRESS), or to blocks with this function in their stacks (of a trace
+    /// recorded with --reachable)
+    #[arg(long, value_name = "ADDRESS|FUNCTION", conflicts_with_all = ["json", "html", "reachable"])]
+    pub who_holds: Option<String>,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -63,6 +63,7 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
         paused: args.paused,
         attached: true,
         watched: None,
+        looks: args.reachable,
     })
     .context("the collector cannot start")?;
     session.child_started(pid);
@@ -84,6 +85,10 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
         .for_s
         .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let lives = wait(pid, &session, until);
+    if lives && args.reachable {
+        // Before gdb traces it: a process has one tracer.
+        session.look_now();
+    }
     if lives {
         let left = in_program(pid, &recorder, "skinflint_detach", &session.socket());
         // It may have ended meanwhile: then there is nothing to put back.
@@ -110,6 +115,7 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
     if !args.quiet {
         for trace in &recorded {
             say!("skinflint: {}", commands::one_line(trace));
+            commands::say_looks(trace);
         }
     }
     Ok(0)

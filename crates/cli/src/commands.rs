@@ -39,6 +39,7 @@ use crate::js;
 use crate::launch::{self, Outcome};
 use crate::memory;
 use crate::processes;
+use crate::reach;
 use crate::tabs;
 use crate::top;
 use crate::what_if;
@@ -105,6 +106,7 @@ fn record(args: &RecordArgs) -> Result<u8> {
             for lost in not_recorded(trace) {
                 say!("skinflint: {}: {lost}", trace.path.display());
             }
+            say_looks(trace);
         }
         if let Some(rest) = outcome
             .recorded
@@ -124,6 +126,26 @@ fn record(args: &RecordArgs) -> Result<u8> {
         dark::of_record(asker, &outcome);
     }
     Ok(outcome.exit_code())
+}
+
+/// How long the program stood still to be looked at, and why it could not be, in a line each.
+pub fn say_looks(trace: &Recorded) {
+    let taken = trace.looks.iter().filter(|look| look.missing.is_empty());
+    let longest = taken.clone().map(|look| look.stopped_ns).max();
+    if let Some(longest) = longest {
+        say!(
+            "skinflint: its pointers were read {}; it stood still for {} at most",
+            skinflint_view::units::plural(taken.count() as u64, "time"),
+            skinflint_view::units::duration(longest)
+        );
+    }
+    let missing = trace.looks.iter().find(|look| !look.missing.is_empty());
+    if let Some(look) = missing {
+        say!(
+            "skinflint: what points where is not known: {}",
+            look.missing
+        );
+    }
 }
 
 /// What was recorded, in a line.
@@ -374,6 +396,9 @@ fn report(args: &ReportArgs) -> Result<u8> {
     if trace.is_dir() {
         return processes::report(args, &traces);
     }
+    if let Some(whom) = &args.who_holds {
+        return who_holds(trace, whom, &args.analysis);
+    }
     let windows = args.html.is_some() || args.windows;
     let mut analysed = analyse::analyse(trace, &args.analysis, windows)?;
     if let Some(path) = &args.html {
@@ -388,12 +413,37 @@ fn report(args: &ReportArgs) -> Result<u8> {
     } else if args.json {
         json::write(&analysed.report, true, &mut out)?;
         writeln!(out)?;
+    } else if args.reachable {
+        if analysed.report.reach.is_none() {
+            anyhow::bail!("{}: {NO_LOOK}", trace.display());
+        }
+        let style = style(&args.analysis, io::stdout().is_terminal(), trace, None);
+        let text = skinflint_view::reach::render(&analysed.report, style.width, style.color);
+        out.write_all(text.as_bytes())?;
     } else {
         let terminal = io::stdout().is_terminal();
         let style = style(&args.analysis, terminal, trace, args.html.as_deref());
         out.write_all(text::render(&analysed.report, &style).as_bytes())?;
         hints(&mut io::stderr().lock(), &analysed)?;
     }
+    out.flush()?;
+    Ok(0)
+}
+
+/// Why a trace says nothing of pointers.
+const NO_LOOK: &str = "its pointers were not read; record with --reachable, and let the program end in an orderly way or \
+                       mark a moment";
+
+/// Prints how roots lead to blocks.
+fn who_holds(path: &Path, whom: &str, options: &AnalysisOptions) -> Result<u8> {
+    let recording = analyse::open(path)?;
+    let Some(found) = reach::of(&recording, &options.at) else {
+        anyhow::bail!("{}: {NO_LOOK}", path.display());
+    };
+    let mut symbols = analyse::symbols(&recording.trace, path, &options.names)?;
+    let text = found.who_holds(whom, &mut symbols)?;
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(0)
 }
@@ -419,7 +469,7 @@ fn counts(args: &CountsArgs) -> Result<u8> {
     };
     let mut out = io::stdout().lock();
     if let Some(rank) = args.stacks {
-        return counted::stacks(args, rank, &trace, &cells, &options, &mut out);
+        return counted::stacks(args, rank, &recording.trace, &cells, &options, &mut out);
     }
     out.write_all(counts::concordance(cells, &options).as_bytes())?;
     out.flush()?;

@@ -271,6 +271,7 @@ pub fn record(options: &RecordOptions, asker: &mut Option<Asker>) -> Result<Outc
         paused: options.paused,
         attached: false,
         watched: asker.as_ref().and_then(Asker::watched),
+        looks: options.reachable,
     })
     .context("the collector cannot start")?;
     let mut command = Command::new(program);
@@ -321,7 +322,9 @@ fn wait(pid: u32, session: &Session, asker: &mut Option<Asker>) -> ChildEnd {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let options = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
             let result = libc::waitid(libc::P_PID, pid, &mut info, options);
-            result != 0 || info.si_pid() != 0
+            // While pointers are looked at, its stops are told here, too: another thread of ours is its tracer.
+            let ends = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED];
+            result != 0 || info.si_pid() != 0 && ends.contains(&info.si_code)
         };
         pass_on_marks(session);
         if ended {

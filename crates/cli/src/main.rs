@@ -47,6 +47,7 @@ mod launch;
 mod memory;
 mod preflight;
 mod processes;
+mod reach;
 mod tabs;
 mod top;
 mod what_if;

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS, SNAPSHOT_EXIT};
+use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS, SNAPSHOT_EXIT, SNAPSHOT_LOOK};
 use skinflint_base::sys;
 use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
 
@@ -52,6 +52,9 @@ pub enum Tell {
     Region(usize, Arc<Region>),
     /// A mark from outside, for all processes; the sender is dropped when all snapshots are taken.
     Mark(String, Option<Sender<()>>),
+    /// The recording is about to end, and the programs go on: what points where is looked at now. The sender is
+    /// dropped when that is done.
+    Look(Sender<()>),
     /// How a child of ours ended.
     Child(ChildEnd),
     /// Finish every process, now.
@@ -212,6 +215,19 @@ impl Drain {
                     {
                         let _ = held.send(Held::passing(draining.process.pid));
                     }
+                }
+            }
+            Tell::Look(waiting) => {
+                for draining in self.living.values_mut() {
+                    let done = draining
+                        .process
+                        .first
+                        .header()
+                        .snapshot_done
+                        .load(Ordering::Relaxed); // ORDER: as for marks.
+                    let waiting = Some(waiting.clone());
+                    let ask = Ask::Look(Arc::clone(&draining.process), done, waiting);
+                    let _ = self.sampler.send(ask);
                 }
             }
             Tell::Child(end) => {
@@ -643,6 +659,11 @@ impl Draining {
         }
         // ORDER: Relaxed; published by the number.
         let cause = header.snapshot_cause.load(Ordering::Relaxed);
+        if cause == SNAPSHOT_LOOK {
+            self.snapshots_asked = asked;
+            let _ = sampler.send(Ask::Look(Arc::clone(&self.process), asked, None));
+            return;
+        }
         let newest = self.newest_mark.as_ref();
         let held = match watched {
             Some((Watched::End, held)) => (cause == SNAPSHOT_EXIT).then_some(held),

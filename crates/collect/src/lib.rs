@@ -25,6 +25,7 @@ mod drain;
 mod folder;
 mod held;
 mod kin;
+mod look;
 mod memory;
 mod modules;
 mod output;

@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 
 use skinflint_trace::encode::RawBlock;
 use skinflint_trace::{
-    Ending, LostProcess, Mark, Module, ProcessInfo, RssSample, Snapshot, Thread, ThreadId, Writer,
+    Ending, Look, LostProcess, Mark, Module, Pointers, ProcessInfo, RssSample, Snapshot, Thread,
+    ThreadId, Writer,
 };
 
 /// Jobs that may wait; then the drain thread waits, and in the end the program.
@@ -37,6 +38,8 @@ pub enum Job {
     Rss(Vec<RssSample>),
     /// A snapshot.
     Snapshot(Box<Snapshot>),
+    /// What pointed where, and the words.
+    Look(Box<Look>, Vec<Pointers>),
     /// Processes that came out of this one and were not recorded.
     Lost(Vec<LostProcess>),
     /// The end.
@@ -56,6 +59,8 @@ pub struct Recorded {
     pub bytes: u64,
     /// Processes that came out of it and were not recorded.
     pub lost: Vec<LostProcess>,
+    /// What pointed where, at its moments.
+    pub looks: Vec<Look>,
     /// What went wrong with the file, if something did.
     pub error: Option<String>,
 }
@@ -123,6 +128,7 @@ fn begin(process: ProcessInfo, path: PathBuf, level: i32) -> Trace {
         ending: None,
         bytes: 0,
         lost: Vec::new(),
+        looks: Vec::new(),
         error,
     };
     Trace {
@@ -144,6 +150,12 @@ fn write(trace: &mut Trace, job: Job) {
         Job::Mark(index, mark) => writer.mark(index, &mark),
         Job::Rss(samples) => writer.rss(&samples),
         Job::Snapshot(snapshot) => writer.snapshot(&snapshot),
+        Job::Look(look, pointers) => {
+            let written: std::io::Result<()> =
+                pointers.iter().try_for_each(|one| writer.pointers(one));
+            trace.recorded.looks.push((*look).clone());
+            written.and_then(|()| writer.look(&look))
+        }
         Job::Lost(lost) => {
             let result = writer.lost(&lost);
             trace.recorded.lost.extend(lost);

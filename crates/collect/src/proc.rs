@@ -279,6 +279,18 @@ pub fn smaps(pid: u32) -> Option<Vec<Mapping>> {
     (!mappings.is_empty()).then_some(mappings)
 }
 
+/// All mappings, without figures.
+pub fn mappings(pid: u32) -> Vec<Mapping> {
+    let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    parse_smaps(&String::from_utf8_lossy(&text))
+}
+
+/// The process that traces it, if one does.
+pub fn tracer(pid: u32) -> Option<u32> {
+    let tracer = status_value(pid, "TracerPid")?.trim().parse().ok()?;
+    (tracer != 0).then_some(tracer)
+}
+
 fn parse_smaps(text: &str) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
     let mut last_file: Option<(u64, String)> = None;

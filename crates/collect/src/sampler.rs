@@ -15,8 +15,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use skinflint_base::sys;
-use skinflint_trace::{Mapping, MappingKind, RssSample, Snapshot, SnapshotCause};
+use skinflint_trace::{LookCause, Mapping, MappingKind, RssSample, Snapshot, SnapshotCause};
 
+use crate::look;
 use crate::modules;
 use crate::output::{Job, Output};
 use crate::proc::{self, PageMap, Status};
@@ -46,6 +47,9 @@ pub enum Ask {
     /// The program waits for a snapshot: the number to answer with. Whoever else waits holds the other end of the
     /// last, and learns of it by the sender's end.
     Snapshot(Arc<Process>, SnapshotCause, u32, Option<Sender<()>>),
+    /// Its end begins, and it waits: what points where is looked at, and the number is answered with. Whoever else
+    /// waits holds the other end.
+    Look(Arc<Process>, u32, Option<Sender<()>>),
     /// A process has ended: writes what is still held back, then tells the sender.
     End(Arc<Process>, std::sync::mpsc::SyncSender<()>),
 }
@@ -61,6 +65,9 @@ struct Watched {
     next_hasty: Instant,
     next_period: Instant,
     next_write: Instant,
+    /// Looks taken so far, and whether one was of the end.
+    looks: u32,
+    end_seen: bool,
     /// Where the objects of its bss mappings end, by path.
     ends: HashMap<String, Option<u64>>,
 }
@@ -80,6 +87,8 @@ impl Watched {
             next_hasty: now + Duration::from_millis(5),
             next_period: now + PERIOD,
             next_write: now,
+            looks: 0,
+            end_seen: false,
             ends: HashMap::new(),
         }
     }
@@ -111,13 +120,13 @@ impl Watched {
 }
 
 /// Runs until every sender is gone.
-pub fn run(asks: &Receiver<Ask>, output: &Output) {
+pub fn run(asks: &Receiver<Ask>, output: &Output, looks: bool) {
     let mut watched: HashMap<usize, Watched> = HashMap::new();
     let mut next = Instant::now() + RSS_INTERVAL;
     let (mut last_call, mut call_cost) = (Instant::now(), None::<Duration>);
     loop {
         match asks.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(ask) => answer(ask, &mut watched, output),
+            Ok(ask) => answer(ask, &mut watched, output, looks),
             Err(RecvTimeoutError::Timeout) => {
                 // The first call does not wait for half a second: the program may be over by then.
                 let pause = match (watched.len(), call_cost) {
@@ -140,19 +149,30 @@ pub fn run(asks: &Receiver<Ask>, output: &Output) {
     }
 }
 
-fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output) {
+fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output, looks: bool) {
     match ask {
         Ask::Begin(process) => {
             watched.insert(process.index, Watched::new(process));
         }
         Ask::Snapshot(process, cause, number, _waiting) => {
             if let Some(watched) = watched.get_mut(&process.index) {
+                // Before the snapshot: the program of a mark from outside runs on meanwhile.
+                match cause {
+                    SnapshotCause::Mark(mark) if looks => {
+                        take_look(watched, LookCause::Mark(mark), output);
+                    }
+                    SnapshotCause::Exit if looks => take_look(watched, LookCause::End, output),
+                    _ => {}
+                }
                 asked_snapshot(watched, cause, output);
             }
-            let header = process.first.header();
-            // ORDER: Release; pairs with the recorder's Acquire, though only the number matters.
-            header.snapshot_done.store(number, Ordering::Release);
-            sys::futex_wake(&header.snapshot_done);
+            let_go_on(&process, number);
+        }
+        Ask::Look(process, number, _waiting) => {
+            if let Some(watched) = watched.get_mut(&process.index).filter(|_| looks) {
+                take_look(watched, LookCause::End, output);
+            }
+            let_go_on(&process, number);
         }
         Ask::End(process, done) => {
             if let Some(mut watched) = watched.remove(&process.index) {
@@ -161,6 +181,29 @@ fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output) {
             let _ = done.send(());
         }
     }
+}
+
+/// Answers a process that waits for this number.
+fn let_go_on(process: &Process, number: u32) {
+    let header = process.first.header();
+    // ORDER: Release; pairs with the recorder's Acquire, though only the number matters.
+    header.snapshot_done.store(number, Ordering::Release);
+    sys::futex_wake(&header.snapshot_done);
+}
+
+/// Looks at marks of one process, at most; the end has one more.
+const MOST_LOOKS: u32 = 64;
+
+/// Looks at what points where; at the end once, as early as it was told of.
+fn take_look(watched: &mut Watched, cause: LookCause, output: &Output) {
+    let is_end = cause == LookCause::End;
+    if watched.end_seen || (!is_end && watched.looks >= MOST_LOOKS) {
+        return;
+    }
+    watched.end_seen = is_end;
+    let (look, pointers) = look::take(&watched.process, watched.looks, cause);
+    watched.looks += 1;
+    output.send(watched.process.index, Job::Look(Box::new(look), pointers));
 }
 
 fn sample(watched: &mut Watched, output: &Output) -> Option<RssSample> {

@@ -44,7 +44,13 @@ pub struct Options {
     pub attached: bool,
     /// A moment at which somebody wants to look at the program: [`Session::held`].
     pub watched: Option<Watched>,
+    /// At marks and at the end the program is stopped, and what points where is read.
+    pub looks: bool,
 }
+
+/// Longest that a program waits while its pointers are read: a look takes up to twelve seconds, and others may be
+/// looked at before it.
+const LOOK_PATIENCE_MS: u32 = 30_000;
 
 /// How a child of the caller ended, as `wait4` says.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +186,12 @@ impl Session {
                 .patience_ms
                 .store(held::PATIENCE_MS, Ordering::Relaxed);
         }
+        if options.looks {
+            let page = session.page();
+            // ORDER: Relaxed for both; as above.
+            page.looks.store(1, Ordering::Relaxed);
+            page.patience_ms.store(LOOK_PATIENCE_MS, Ordering::Relaxed);
+        }
         let (output, writer) = Output::start(options.level)?;
         let (asks, asked) = channel();
         let (tells, told) = channel();
@@ -197,7 +209,10 @@ impl Session {
             unix_offset_ns: unix_ns().saturating_sub(sys::monotonic_ns()),
         });
         let sampler_output = output.clone();
-        let sampler = spawn("sample", move || sampler::run(&asked, &sampler_output))?;
+        let looks = meeting.options.looks;
+        let sampler = spawn("sample", move || {
+            sampler::run(&asked, &sampler_output, looks);
+        })?;
         let (watched, held) = match meeting.options.watched.clone() {
             Some(watched) => {
                 let (to, from) = channel();
@@ -274,6 +289,14 @@ impl Session {
     pub fn mark_now(&self, name: &str) -> Result<(), String> {
         let reply = self.meeting.mark(name);
         if reply.ok { Ok(()) } else { Err(reply.error) }
+    }
+
+    /// Looks at what points where, as at the end, and waits for it: the programs go on and are about to be left.
+    pub fn look_now(&self) {
+        let (waiting, done) = channel();
+        self.meeting.tell(Tell::Look(waiting));
+        // Whether by the end of all senders or of patience: what is not read by then is missing from the trace.
+        let _ = done.recv_timeout(Duration::from_millis(u64::from(LOOK_PATIENCE_MS)));
     }
 
     /// The next moment that was watched for, if one has come. Its process waits for as long as that is kept, within

@@ -15,7 +15,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use skinflint_base::ring::{
-    BellPage, ProcessHeader, RECORD_ALL, RECORD_NOTHING, SNAPSHOT_EXIT, SessionPage,
+    BellPage, ProcessHeader, RECORD_ALL, RECORD_NOTHING, SNAPSHOT_EXIT, SNAPSHOT_LOOK, SessionPage,
 };
 use skinflint_base::sys;
 
@@ -255,9 +255,29 @@ const SNAPSHOT_WAIT_NS: u64 = 400_000_000;
 /// The same where the collector asks for more patience: the word is in memory that others can write.
 const LONGEST_WAIT_NS: u64 = 60_000_000_000;
 
-/// Asks for a snapshot and waits for it, within bounds (O1).
+/// Asks for a snapshot and waits for it, within bounds (O1). What the caller keeps in registers is put on the stack
+/// first: whoever looks at the program's pointers meanwhile finds all of them from there on, and none of ours.
+#[unsafe(naked)]
+pub extern "C" fn snapshot(cause: u32) {
+    core::arch::naked_asm!(
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov rsi, rsp",
+        "sub rsp, 8",
+        "call {asked}",
+        // All six are as they were: callees keep them.
+        "add rsp, 56",
+        "ret",
+        asked = sym snapshot_asked,
+    )
+}
+
 #[cold]
-pub fn snapshot(cause: u32) {
+extern "C" fn snapshot_asked(cause: u32, stack: u64) {
     // ORDER: Relaxed; only a flag.
     if epoch() == 0 || OFF.load(Ordering::Relaxed) {
         return;
@@ -266,8 +286,16 @@ pub fn snapshot(cause: u32) {
         return;
     };
     publish_own_bytes();
-    // ORDER: Relaxed for the cause, AcqRel for the number that publishes it, Acquire for the answer.
+    // ORDER: Relaxed; the number that `ask_and_wait` raises publishes it.
     header.snapshot_cause.store(cause, Ordering::Relaxed);
+    header.look_stack.store(stack, Ordering::Relaxed); // ORDER: as the cause.
+    ask_and_wait(header, session);
+    header.look_stack.store(0, Ordering::Relaxed); // ORDER: Relaxed; read while this thread is stopped.
+}
+
+/// Raises the number of snapshots asked for, and waits until that many are done.
+fn ask_and_wait(header: &ProcessHeader, session: &SessionPage) {
+    // ORDER: AcqRel publishes the cause, Acquire for the answer.
     let wanted = header.snapshot_asked.fetch_add(1, Ordering::AcqRel) + 1;
     ring_the_bell();
     // ORDER: Relaxed; a figure, set before the program began.
@@ -283,6 +311,26 @@ pub fn snapshot(cause: u32) {
             return;
         }
         sys::futex_wait(&header.snapshot_done, done, until - now);
+    }
+}
+
+/// Whether the collector looks at pointers.
+pub fn is_looked_at() -> bool {
+    // ORDER: Relaxed; set before the program began.
+    epoch() != 0 && session().is_some_and(|page| page.looks.load(Ordering::Relaxed) != 0)
+}
+
+/// The process that has said that its end begins: a child of fork has an end of its own.
+static ENDING: AtomicU32 = AtomicU32::new(0);
+
+/// The end begins: nothing has been destroyed yet.
+#[cold]
+pub fn end_begins() {
+    let own = sys::getpid();
+    // ORDER: Relaxed; who comes first is no matter.
+    let is_own = own == PID.load(Ordering::Relaxed);
+    if is_own && ENDING.swap(own, Ordering::Relaxed) != own {
+        snapshot(SNAPSHOT_LOOK);
     }
 }
 

@@ -153,6 +153,7 @@ real_functions! {
     pthread_create: "pthread_create";
     fork: "fork";
     dlclose: "dlclose";
+    cxa_atexit: "__cxa_atexit";
     quick_exit: "quick_exit";
     abort: "abort";
     dlopen: "dlopen";
@@ -305,6 +306,9 @@ pub type Spawn = unsafe extern "C" fn(
     *const *const c_char,
     *const *const c_char,
 ) -> c_int;
+/// `__cxa_atexit`
+pub type CxaAtexit =
+    unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void, *mut c_void) -> c_int;
 /// `quick_exit`
 pub type Exit = unsafe extern "C" fn(c_int) -> !;
 /// `abort`

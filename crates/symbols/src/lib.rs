@@ -14,6 +14,7 @@
 //! S4  The cache holds one entry per distinct (module, address): the trace's stack tree bounds it.
 //! Not here: reading traces, drawing stacks, asking the network for debug files.
 
+mod data;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -198,6 +199,14 @@ impl Symbols {
         };
         self.cache.insert(key, Arc::clone(&frames));
         frames
+    }
+
+    /// The global variable that an address lies in, and the offset in it; `None` if no symbol table tells. Cost: a walk
+    /// over all symbols of the module.
+    pub fn variable(&self, address: u64) -> Option<(String, u64)> {
+        let module = &self.modules[self.module_index(address, u32::MAX)? as usize];
+        let file = self.places.module_file(&module.path, &module.build_id);
+        data::variable(&*file.image?, address.wrapping_sub(module.bias))
     }
 
     fn resolver(&mut self, index: u32) -> &mut Resolver {

@@ -43,6 +43,8 @@ pub(crate) mod kind {
     pub(crate) const SNAPSHOT: u8 = 8;
     pub(crate) const ENDING: u8 = 9;
     pub(crate) const LOST: u8 = 10;
+    pub(crate) const POINTERS: u8 = 11;
+    pub(crate) const LOOK: u8 = 12;
 }
 
 /// How a payload is stored.

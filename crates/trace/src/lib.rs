@@ -17,6 +17,7 @@ pub mod info;
 mod block;
 mod decode;
 mod follow;
+mod look;
 mod merge;
 mod meta;
 mod model;
@@ -31,6 +32,9 @@ pub use encode::{EventEncoder, RawBlock};
 pub use event::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 pub use follow::Follower;
 pub use info::*;
+pub use look::{
+    Look, LookCause, LookRegion, LookRegister, PointerEncoder, Pointers, REGISTERS, RegionKind,
+};
 pub use merge::Events;
 pub use read::{Damage, OpenError, Trace};
 pub use write::{DEFAULT_LEVEL, Sink, Writer};

@@ -29,6 +29,7 @@ use crate::block::{
 };
 use crate::event::NodeId;
 use crate::info::*;
+use crate::look::{Look, each_pointer, get_look};
 use crate::merge::Events;
 use crate::meta;
 use crate::nodes::NodeTable;
@@ -209,6 +210,14 @@ pub(crate) struct Entry {
     pub(crate) thread: u32,
 }
 
+/// A block of pointers in the file.
+#[derive(Clone, Copy, Debug)]
+struct PointerEntry {
+    offset: u64,
+    payload_len: u32,
+    look: u32,
+}
+
 /// Reads a block whose header was seen at the scan, checks it again, unpacks it into `raw`.
 pub(crate) fn load(
     source: &Source,
@@ -249,6 +258,8 @@ pub struct Trace {
     pub snapshots: Vec<Snapshot>,
     /// Processes that came out of this one and have no trace, in the order in which they were missed.
     pub lost: Vec<LostProcess>,
+    /// What pointed where at a moment, in the order in which the looks were taken.
+    pub looks: Vec<Look>,
     /// How it ended; `None` if the recording was cut, as a crash leaves it.
     pub ending: Option<Ending>,
     /// What could not be read, found when opening. Damage inside event blocks shows when they are
@@ -257,6 +268,7 @@ pub struct Trace {
     /// Format version of the file: major, minor.
     pub version: (u16, u16),
     nodes: NodeTable,
+    pointers: Vec<PointerEntry>,
     index: Arc<Vec<Entry>>,
     source: Arc<Source>,
     events: u64,
@@ -368,10 +380,12 @@ impl Trace {
                 rss: Vec::new(),
                 snapshots: Vec::new(),
                 lost: Vec::new(),
+                looks: Vec::new(),
                 ending: None,
                 damage,
                 version: (header.major, header.minor),
                 nodes: NodeTable::new(),
+                pointers: Vec::new(),
                 index: Arc::new(Vec::new()),
                 source: Arc::new(source),
                 events: 0,
@@ -408,6 +422,26 @@ impl Trace {
     /// Blocks of events in the file.
     pub fn event_blocks(&self) -> usize {
         self.index.len()
+    }
+
+    /// Hands on the words of a look, by ascending address: where one lies, and what it holds. Memory: one block.
+    /// Says whether that were all (V1 of look.rs).
+    pub fn pointers(&self, look: &Look, each: &mut dyn FnMut(u64, u64)) -> bool {
+        let (mut unpacker, mut raw, mut words) = (Unpacker::default(), Vec::new(), 0);
+        for entry in self.pointers.iter().filter(|one| one.look == look.number) {
+            let loaded = load(
+                &self.source,
+                entry.offset,
+                entry.payload_len,
+                &mut unpacker,
+                &mut raw,
+            );
+            match loaded.and_then(|_| each_pointer(&raw, each)) {
+                Ok(read) => words += read,
+                Err(_) => return false,
+            }
+        }
+        words == look.words
     }
 
     /// All events, in the order of tickets. Memory: one block for each thread that is in the middle
@@ -523,6 +557,12 @@ impl Scan {
                     events: header.events,
                     thread: header.stream,
                 });
+            } else if header.kind == kind::POINTERS {
+                self.trace.pointers.push(PointerEntry {
+                    offset: at,
+                    payload_len: header.payload_len,
+                    look: header.stream,
+                });
             } else if let Err(Malformed(what)) = self.meta_block(at, &header) {
                 self.damaged(
                     at,
@@ -602,7 +642,7 @@ impl Scan {
     }
 
     fn meta_block(&mut self, at: u64, header: &Header) -> Result<(), Malformed> {
-        if !(kind::PROCESS..=kind::LOST).contains(&header.kind) {
+        if !(kind::PROCESS..=kind::LOOK).contains(&header.kind) {
             return Ok(());
         }
         load(
@@ -674,6 +714,7 @@ impl Scan {
                     trace.lost.push(meta::get_lost(from)?);
                 }
             }
+            kind::LOOK => trace.looks.push(get_look(from)?),
             _ => {}
         }
         Ok(())
@@ -743,6 +784,8 @@ fn kind_name(number: u8) -> &'static str {
         kind::SNAPSHOT => "snapshot",
         kind::ENDING => "ending",
         kind::LOST => "lost",
+        kind::POINTERS => "pointers",
+        kind::LOOK => "look",
         _ => "unknown",
     }
 }

@@ -27,6 +27,7 @@ use crate::block::{self, BLOCK_HEADER_BYTES, Header, MAX_EVENTS_RAW, MAX_META_RA
 use crate::encode::RawBlock;
 use crate::event::ThreadId;
 use crate::info::*;
+use crate::look::{Look, Pointers, put_look};
 use crate::meta;
 use crate::nodes::{NODES_PER_BLOCK, put_nodes};
 
@@ -270,6 +271,27 @@ impl<S: Sink> Writer<S> {
                 meta::put_lost(out, process);
             }
         })
+    }
+
+    /// Appends a piece of what a look has read; before the look itself.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn pointers(&mut self, pointers: &Pointers) -> io::Result<()> {
+        let header = Header {
+            kind: kind::POINTERS,
+            stream: pointers.look,
+            ..Header::default()
+        };
+        self.append(header, &pointers.raw)
+    }
+
+    /// Appends a look, after all of its pointers. Numbers are dense from 0.
+    ///
+    /// # Errors
+    /// The first time that the medium refuses.
+    pub fn look(&mut self, look: &Look) -> io::Result<()> {
+        self.meta(kind::LOOK, |out| put_look(out, look))
     }
 
     /// Appends the end mark; nothing may be written after it. What the writer lost is added to

@@ -21,6 +21,7 @@ pub mod html;
 pub mod json;
 mod pinned;
 pub mod processes;
+pub mod reach;
 mod screen;
 pub mod stack;
 pub mod text;

@@ -19,6 +19,7 @@ use skinflint_analysis::model::{
 
 use crate::advice::{fewest_lines, findings};
 use crate::pinned;
+use crate::reach;
 use crate::screen::{Ink, Line, bar, columns, left, right, wrap};
 use crate::stack;
 use crate::through;
@@ -72,6 +73,7 @@ pub fn render(report: &Report, style: &Style) -> String {
         let through = through::section(report, room.map(|room| room / 2), width);
         let room = room.map(|room| room - through.len());
         pinned::section(report, room, width, &mut lines);
+        reach::section(report, style.full_stacks, width, &mut lines);
         let taken = lines.len() + foot.len() + through.len();
         let room = style.height.saturating_sub(taken);
         findings(report, style, width, room, &mut lines);

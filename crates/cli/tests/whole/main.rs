@@ -34,6 +34,7 @@ mod pins;
 mod predicted;
 mod processes;
 mod programs;
+mod reach;
 mod refused;
 mod replayed;
 mod report;

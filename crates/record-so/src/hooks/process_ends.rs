@@ -3,9 +3,17 @@
 //! `exit` and a return from `main` end in our destructor; `_exit`, `quick_exit` and `abort` have a
 //! function here. What a fatal signal or a raw system call ends was drained all the same: the ring
 //! is the collector's, only the last snapshot is missing.
+//!
+//! ```text
+//!   exit ─► last registered handler: ours ─► the program's handlers, destructors ─► … ─► our destructor ─► _exit
+//!              pointers are looked at                                                    last snapshot
+//! ```
+//!
+//! E1  Where pointers are looked at, a handler of ours stands behind each that the program registers (up to
+//!     [`MOST_HANDLERS`]): handlers run in the reverse order, so ours is the first, and nothing has been destroyed.
 
-use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use skinflint_base::sys;
 
@@ -23,6 +31,42 @@ extern "C" fn at_start() {
         // SAFETY: of `enter`.
         unsafe { thread::leave(state) };
     }
+    watch_the_end();
+}
+
+/// Handlers that we register at most: a program may register one for each library that it opens, for months. Those
+/// that it registers later run before the look.
+const MOST_HANDLERS: u32 = 1024;
+static HANDLERS: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn on_end(_: *mut c_void) {
+    process::end_begins();
+}
+
+/// Registers a handler of ours, if pointers are looked at (E1). It belongs to no module: nothing but `exit` calls it.
+fn watch_the_end() {
+    // ORDER: Relaxed; a count.
+    if process::is_looked_at() && HANDLERS.fetch_add(1, Ordering::Relaxed) < MOST_HANDLERS {
+        let none = core::ptr::null_mut();
+        // SAFETY: the function stays mapped: nobody closes a preloaded library.
+        unsafe { call!(cxa_atexit as CxaAtexit)(on_end, none, none) };
+    }
+}
+
+/// `__cxa_atexit`, with a handler of ours behind the program's (E1).
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cxa_atexit(
+    function: unsafe extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+    module: *mut c_void,
+) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { call!(cxa_atexit as CxaAtexit)(function, argument, module) };
+    watch_the_end();
+    result
 }
 
 extern "C" fn at_end() {

@@ -1,0 +1,342 @@
+//! What points to blocks, from a trace: the glue of `report --who-holds`, and of the report's section.
+//!
+//! ```text
+//!   trace ─► which look? ─► ledger up to its ticket ─► analysis::reach ─► pass (report), paths (--who-holds)
+//! ```
+//!
+//! R1  A trace without looks costs nothing; one with looks is read once more, up to the look.
+//!
+//! Not here: marking (analysis), stopping programs (collect).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use anyhow::{Result, bail};
+use skinflint_analysis::ledger::Ledger;
+use skinflint_analysis::reach::{self, Live, Maker, Place, Places, Reach, ReachPass, Reached};
+use skinflint_recording::Recording;
+use skinflint_symbols::Symbols;
+use skinflint_trace::{Look, LookCause, NodeId, REGISTERS, RegionKind, Trace};
+use skinflint_view::stack::{is_plumbing, is_startup, short_name};
+use skinflint_view::units::{bytes, plural};
+
+
+/// What was found at one look of a trace.
+pub struct Found<'a> {
+    trace: &'a Trace,
+    look: &'a Look,
+    label: String,
+    ledger: Ledger,
+    result: Result<Reach, String>,
+}
+
+/// The label of a look's moment.
+fn label(trace: &Trace, look: &Look) -> String {
+    match look.cause {
+        LookCause::End => "end".into(),
+        LookCause::Mark(mark) => {
+            let mark = trace.marks.get(mark as usize);
+            mark.map_or_else(|| "a mark".into(), |mark| mark.name.clone())
+        }
+    }
+}
+
+/// The look that a report is about: the last at the mark of that name, else the last of the end, else the last.
+fn choose<'a>(trace: &'a Trace, at: &str) -> Option<&'a Look> {
+    let looks = || trace.looks.iter().rev();
+    let is_mark = |look: &&Look| look.cause != LookCause::End && label(trace, look) == at;
+    let is_end = |look: &&Look| look.cause == LookCause::End;
+    let marked = looks().find(is_mark);
+    marked
+        .or_else(|| looks().find(is_end))
+        .or(trace.looks.last())
+}
+
+/// What was found at the look that `--at` means; `None` for a trace without looks (R1).
+pub fn of<'a>(recording: &'a Recording, at: &str) -> Option<Found<'a>> {
+    let trace = &recording.trace;
+    let look = choose(trace, at)?;
+    // Blocks of before a fork live in the copy, too.
+    let mut ledger = recording.ledger(16);
+    recording.events(
+        |event| {
+            if event.ticket <= look.ticket {
+                ledger.apply(event, &mut |_, _| {});
+            }
+        },
+        |_| {},
+    );
+    let cells = ledger.cells().keys();
+    let live = |block: &skinflint_analysis::pass::Block| {
+        let key = cells[block.cell.0 as usize];
+        Live {
+            addr: block.addr,
+            size: key.size,
+            usable: key.usable,
+            node: key.node,
+            born_us: block.born_us(),
+        }
+    };
+    let blocks: Vec<Live> = ledger.live_blocks().map(live).collect();
+    let process = &trace.process;
+    let maker = Maker {
+        name: process.allocator.clone(),
+        // A program that brings its own: its data are the program's.
+        path: match process.allocator_path == process.exe {
+            true => String::new(),
+            false => process.allocator_path.clone(),
+        },
+    };
+    let code: Vec<(u64, u64)> = trace
+        .modules
+        .iter()
+        .filter(|module| !maker.path.is_empty() && module.path == maker.path)
+        .map(|module| (module.start, module.end))
+        .collect();
+    let glibc = process.allocator.starts_with("glibc");
+    let by_allocator = |owner: &skinflint_analysis::maps::Owner| {
+        let pc = trace.node(owner.node).map_or(0, |(_, pc)| pc);
+        owner.by_allocator || !glibc && code.iter().any(|&(start, end)| (start..end).contains(&pc))
+    };
+    let places = Places::new(look, &blocks, &maker, ledger.intervals(), &by_allocator);
+    let result = reach::find(look, blocks, &places, &mut |each| {
+        trace.pointers(look, each)
+    });
+    Some(Found {
+        trace,
+        look,
+        label: label(trace, look),
+        ledger,
+        result,
+    })
+}
+
+/// Blocks of one stack whose paths are printed.
+const EXAMPLES: usize = 3;
+/// Steps of a path that are printed at each end; what is between is counted.
+const ENDS: usize = 8;
+/// Functions of a stack that are printed.
+const FUNCTIONS: usize = 4;
+
+impl Found<'_> {
+    /// What adds it to the report.
+    pub fn pass(&self) -> ReachPass {
+        ReachPass::new(self.look, &self.label, &self.result)
+    }
+
+    /// Who holds the blocks that `whom` means: an address, or part of a function's name in their stacks.
+    ///
+    /// # Errors
+    /// There is no verdict, or no such block.
+    pub fn who_holds(&self, whom: &str, symbols: &mut Symbols) -> Result<String> {
+        let reach = match &self.result {
+            Ok(reach) => reach,
+            Err(why) => bail!("--who-holds {whom}: what points where is not known: {why}"),
+        };
+        let hex = whom.strip_prefix("0x");
+        let address = hex.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let mut out = String::new();
+        if let Some(address) = address {
+            let Some(block) = reach.block_at(address) else {
+                bail!(
+                    "--who-holds {whom}: no live block is there at {:?}; `skinflint report --json` has addresses of \
+                     unreached blocks (reach.rows[].example)",
+                    self.label
+                );
+            };
+            self.tell(reach, block, symbols, &mut out);
+            return Ok(out);
+        }
+        let mut nodes: BTreeMap<u32, bool> = BTreeMap::new();
+        let mut found: Vec<u32> = Vec::new();
+        for (number, block) in reach.blocks.iter().enumerate() {
+            let matches = *nodes.entry(block.node.0).or_insert_with(|| {
+                let functions = self.functions(block.node, symbols);
+                functions.iter().any(|function| function.contains(whom))
+            });
+            if matches {
+                found.push(number as u32);
+            }
+        }
+        if found.is_empty() {
+            bail!(
+                "--who-holds {whom}: no live block at {:?} has a function of that name in its stack",
+                self.label
+            );
+        }
+        let lost = found
+            .iter()
+            .filter(|&&one| reach.reached[one as usize] == Reached::Not);
+        let _ = writeln!(
+            out,
+            "{} with {whom} in their stacks at {}; no root leads to {} of them",
+            plural(found.len() as u64, "live block"),
+            self.label,
+            lost.count(),
+        );
+        // One of each way to be held, the largest first.
+        found.sort_by_key(|&one| {
+            let block = &reach.blocks[one as usize];
+            (std::cmp::Reverse(block.usable), block.addr)
+        });
+        let mut shown: Vec<(u32, Reached, usize)> = Vec::new();
+        for one in found {
+            let way = reach.path(one).len();
+            let (node, how) = (
+                reach.blocks[one as usize].node.0,
+                reach.reached[one as usize],
+            );
+            if shown.len() < EXAMPLES && !shown.contains(&(node, how, way)) {
+                shown.push((node, how, way));
+                self.tell(reach, one, symbols, &mut out);
+            }
+        }
+        Ok(out)
+    }
+
+    fn tell(&self, reach: &Reach, block: u32, symbols: &mut Symbols, out: &mut String) {
+        let live = &reach.blocks[block as usize];
+        let _ = writeln!(out, "\n{}", self.block(reach, block, symbols));
+        let path = reach.path(block);
+        let how = match reach.reached[block as usize] {
+            Reached::Certainly => "held, by pointers to begins of blocks, from",
+            Reached::Likely => "held, by a pointer into a block or one with a tag, from",
+            Reached::Not => "no root leads to it",
+        };
+        let _ = writeln!(out, "  {how}");
+        if reach.reached[block as usize] == Reached::Not {
+            let leader = &reach.leaders[reach.leader_of[block as usize] as usize];
+            let what = match (
+                leader.cycle,
+                leader.blocks.len(),
+                leader.blocks.contains(&block),
+            ) {
+                (false, _, true) => "nothing points to it".to_owned(),
+                (false, _, false) => format!(
+                    "it is held by what nothing points to:\n    {}",
+                    self.block(reach, leader.blocks[0], symbols)
+                ),
+                (true, blocks, own) => format!(
+                    "{} of {}, the oldest:\n    {}",
+                    if own {
+                        "it is in a cycle"
+                    } else {
+                        "it is held by a cycle"
+                    },
+                    plural(blocks as u64, "block"),
+                    self.block(reach, leader.blocks[0], symbols)
+                ),
+            };
+            let _ = writeln!(out, "  {what}");
+        } else if let Some(first) = path.first() {
+            let _ = writeln!(out, "    {}", self.root(first.place, symbols));
+        }
+        for (number, step) in path.iter().enumerate() {
+            if number == ENDS && path.len() > 2 * ENDS {
+                let _ = writeln!(out, "    … {} more blocks", path.len() - 2 * ENDS);
+            }
+            if number >= ENDS && number + ENDS < path.len() {
+                continue;
+            }
+            let from = match (step.place, number.checked_sub(1)) {
+                (Place::Memory(at), Some(before)) => {
+                    at.checked_sub(reach.blocks[path[before].block as usize].addr)
+                }
+                _ => None,
+            };
+            let from = from.map_or(String::new(), |offset| format!("+{offset:#x} "));
+            let _ = writeln!(
+                out,
+                "    {from}→ {}",
+                self.block(reach, step.block, symbols)
+            );
+        }
+        debug_assert!(
+            path.last()
+                .is_none_or(|last| reach.blocks[last.block as usize] == *live)
+        );
+    }
+
+    /// A block in a line: where, how large, whose.
+    fn block(&self, reach: &Reach, block: u32, symbols: &mut Symbols) -> String {
+        let live = &reach.blocks[block as usize];
+        let functions = self.functions(live.node, symbols);
+        let telling = functions
+            .iter()
+            .filter(|one| !is_plumbing(one) && !is_startup(one));
+        let mut names: Vec<String> = telling.map(|one| short_name(one)).collect();
+        names.truncate(FUNCTIONS);
+        let stack = match names.is_empty() {
+            true => "(no stack)".to_owned(),
+            false => names.join(" ← "),
+        };
+        format!("{:#x} {} by {stack}", live.addr, bytes(live.size))
+    }
+
+    /// The functions of a stack, innermost first.
+    fn functions(&self, node: NodeId, symbols: &mut Symbols) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut at = node;
+        // Bounded: a parent has a lower number.
+        while let Some((parent, pc)) = self.trace.node(at).filter(|_| at.0 != 0) {
+            let frames = symbols.frames(pc, at.0, true);
+            names.extend(frames.into_iter().map(|frame| frame.function));
+            if parent.0 >= at.0 {
+                break;
+            }
+            at = parent;
+        }
+        names
+    }
+
+    fn thread(&self, tid: u32) -> String {
+        let thread = self.trace.threads.iter().find(|thread| thread.tid == tid);
+        match thread.filter(|thread| !thread.name.is_empty()) {
+            Some(thread) => format!("thread {tid} ({})", thread.name),
+            None => format!("thread {tid}"),
+        }
+    }
+
+    /// A root in words.
+    fn root(&self, place: Place, symbols: &mut Symbols) -> String {
+        let at = match place {
+            Place::Register(number) => {
+                let Some(register) = self.look.registers.get(number as usize) else {
+                    return "a register".into();
+                };
+                let name = REGISTERS.get(register.number as usize).unwrap_or(&"?");
+                return format!("register {name} of {}", self.thread(register.tid));
+            }
+            Place::Memory(at) => at,
+        };
+        let Some(region) = reach::region_of(self.look, at) else {
+            return format!("{at:#x}");
+        };
+        match region.kind {
+            RegionKind::Stack => format!(
+                "stack of {}, {:#x} above its stack pointer",
+                self.thread(region.tid),
+                at - region.start
+            ),
+            RegionKind::Tls => format!("thread-local storage of {}", self.thread(region.tid)),
+            RegionKind::Data => {
+                let module = region.name.rsplit('/').next().unwrap_or_default();
+                match symbols.variable(at) {
+                    Some((name, 0)) => format!("global {name} of {module}"),
+                    Some((name, offset)) => format!("global {name}+{offset:#x} of {module}"),
+                    None => format!("data of {module} at {at:#x}"),
+                }
+            }
+            _ => {
+                let owner = self.ledger.intervals().owner(at);
+                let functions = owner.map(|owner| self.functions(owner.node, symbols));
+                let function = functions.and_then(|all| {
+                    let telling = |one: &&String| !is_plumbing(one) && one.as_str() != "mmap";
+                    all.iter().find(telling).map(|one| short_name(one))
+                });
+                let by = function.map_or(String::new(), |name| format!(", mapped by {name}"));
+                format!("mapping {:#x}, at {at:#x}{by}", region.start)
+            }
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! Reading a stopped process's memory: which of it, and which words of that are kept.
+//!
+//! ```text
+//!   mapping ─► private, or shared and writable? ─► less: ours, stacks below sp, stacks of threads that ended
+//!           ─► its pages that are there ─► words ─► into anonymous memory? ─► kept
+//! ```
+//!
+//! M1  A stack counts from its thread's stack pointer on, less the red zone; of the thread that waits for us, from
+//!     where its own frames begin (`ProcessHeader::look_stack`).
+//! M2  Of a stack whose thread has ended only what is above [`CONTROL_BYTES`] from its end is kept: the C library's
+//!     record of the thread, which may hold a result that nobody has asked for yet.
+//! M3  A word is kept by its lower 48 bits: what programs put into the upper 16 does not hide a pointer.
+//!
+//! Not here: what the words mean.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+use skinflint_trace::{
+    Look, LookRegion, LookRegister, Mapping, MappingKind, PointerEncoder, RegionKind,
+};
+
+use super::MOST_BYTES;
+use super::stop::{Stopped, StoppedThread};
+use crate::proc;
+use crate::process::{Process, lock};
+
+/// What a leaf function may use below the stack pointer.
+const RED_ZONE: u64 = 128;
+/// Frames of ours below `look_stack` are within this many bytes.
+const OWN_FRAMES: u64 = 256 << 10;
+/// Bytes of the C library's record of a thread, at the end of its stack.
+const CONTROL_BYTES: u64 = 2304;
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+const ADDRESS_BITS: u64 = (1 << 48) - 1;
+
+/// Reads everything that may hold pointers.
+pub(super) fn read(
+    process: &Process,
+    stopped: &Stopped,
+    until: Instant,
+    look: &mut Look,
+    encoder: &mut PointerEncoder,
+) -> Result<(), String> {
+    let pid = process.pid;
+    let mut mappings = proc::mappings(pid);
+    mappings.sort_by_key(|mapping| mapping.start);
+    if mappings.is_empty() {
+        return Err(format!("the mappings of process {pid} cannot be read"));
+    }
+    let plan = Plan::new(process, stopped, &mappings);
+    look.registers = plan.registers;
+    look.regions = plan.regions;
+    look.regions
+        .extend(tls_regions(pid, stopped, &mappings, &look.regions));
+    look.regions
+        .sort_by_key(|region| (region.start, region.end));
+    let memory = Memory::open(pid)?;
+    let page = process.info.os_page_bytes.max(4096);
+    let mut words = Words {
+        targets: targets(&mappings),
+        encoder,
+        read: 0,
+    };
+    let regions = look
+        .regions
+        .iter()
+        .filter(|one| one.kind != RegionKind::Tls);
+    for region in regions {
+        let own_only = region.kind != RegionKind::Shared;
+        for (start, bytes) in memory.pages(region, page, own_only)? {
+            memory.each_chunk(start, bytes, &mut words)?;
+            if Instant::now() > until {
+                return Err("reading its memory took too long; it went on meanwhile".into());
+            }
+            if words.encoder.bytes() > MOST_BYTES {
+                return Err("it holds more pointers than a look keeps".into());
+            }
+        }
+    }
+    look.scanned_bytes = words.read;
+    Ok(())
+}
+
+/// Anonymous memory, as ranges by address: what blocks can lie in.
+fn targets(mappings: &[Mapping]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for one in mappings {
+        if !matches!(one.kind, MappingKind::Anon | MappingKind::Heap) {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some((_, end)) if *end == one.start => *end = one.end,
+            _ => ranges.push((one.start, one.end)),
+        }
+    }
+    ranges
+}
+
+struct Words<'a> {
+    targets: Vec<(u64, u64)>,
+    encoder: &'a mut PointerEncoder,
+    read: u64,
+}
+
+impl Words<'_> {
+    /// Cost: two comparisons for most words, a binary search among ranges for those that may be addresses.
+    fn take(&mut self, start: u64, bytes: &[u8]) {
+        let lowest = self.targets.first().map_or(u64::MAX, |range| range.0);
+        let highest = self.targets.last().map_or(0, |range| range.1);
+        for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            let value = u64::from_le_bytes(*word);
+            let address = value & ADDRESS_BITS;
+            if address < lowest || address >= highest {
+                continue;
+            }
+            let next = self.targets.partition_point(|range| range.0 <= address);
+            if address < self.targets[next - 1].1 {
+                self.encoder.push(start + index as u64 * 8, value);
+            }
+        }
+        self.read += bytes.len() as u64;
+    }
+}
+
+/// What is read, from mappings less what is left out.
+struct Plan {
+    regions: Vec<LookRegion>,
+    registers: Vec<LookRegister>,
+}
+
+impl Plan {
+    fn new(process: &Process, stopped: &Stopped, mappings: &[Mapping]) -> Plan {
+        let mut out: Vec<(u64, u64)> = lock(&process.own).clone();
+        out.iter_mut().for_each(|range| {
+            range.1 = range.0.saturating_add(range.1.next_multiple_of(4096));
+        });
+        let mut registers = Vec::new();
+        // (where it begins, where its mapping or known stack ends, thread)
+        let mut stacks: Vec<(u64, u64, u32)> = Vec::new();
+        let known = lock(&process.stacks).clone();
+        let waits = look_stack(process);
+        for thread in &stopped.threads {
+            let sp = thread.registers.rsp;
+            let ours = waits.filter(|from| (sp..sp + OWN_FRAMES).contains(from));
+            let begins = ours.unwrap_or(sp.saturating_sub(RED_ZONE)) & !7;
+            if ours.is_none() {
+                registers.extend(registers_of(thread));
+            }
+            let mapping = mappings
+                .iter()
+                .find(|one| (one.start..one.end).contains(&sp));
+            let Some(mapping) = mapping else { continue };
+            let bounds = known.iter().find(|(low, high)| (*low..*high).contains(&sp));
+            let low = match bounds {
+                Some((low, _)) => (*low).max(mapping.start),
+                None if mapping.kind == MappingKind::Stack => mapping.start,
+                // A stack that nobody has told of: what is below may be anything.
+                None => continue,
+            };
+            let high = bounds.map_or(mapping.end, |(_, high)| (*high).min(mapping.end));
+            out.push((low, begins));
+            stacks.push((begins, high, thread.tid));
+        }
+        out.extend(ended_stacks(&known, stopped, mappings));
+        out.sort_unstable();
+        let mut regions = Vec::new();
+        for mapping in mappings {
+            let Some(kind) = kind_of(mapping) else {
+                continue;
+            };
+            cut(mapping, kind, &out, &stacks, &mut regions);
+        }
+        Plan { regions, registers }
+    }
+}
+
+/// Where the frames of the thread that waits for a snapshot begin, if one does.
+fn look_stack(process: &Process) -> Option<u64> {
+    let header = process.first.header();
+    // ORDER: Relaxed; its thread stands, and wrote it before it asked.
+    let from = header.look_stack.load(std::sync::atomic::Ordering::Relaxed);
+    (from != 0).then_some(from)
+}
+
+/// Stacks whose threads have ended, less their ends (M2). Memory that became something else has no guard below it.
+fn ended_stacks(known: &[(u64, u64)], stopped: &Stopped, mappings: &[Mapping]) -> Vec<(u64, u64)> {
+    let is_guard = |one: &Mapping, low: u64| one.end == low && one.perms.starts_with("---");
+    let ended = known.iter().filter(|(low, high)| {
+        let lives = |thread: &StoppedThread| (*low..*high).contains(&thread.registers.rsp);
+        let is_there = mappings
+            .iter()
+            .any(|one| one.start <= *low && *high <= one.end && one.kind == MappingKind::Anon);
+        is_there
+            && mappings.iter().any(|one| is_guard(one, *low))
+            && !stopped.threads.iter().any(lives)
+    });
+    ended
+        .map(|(low, high)| (*low, high.saturating_sub(CONTROL_BYTES).max(*low)))
+        .collect()
+}
+
+/// What a mapping is read as, if it is read.
+fn kind_of(mapping: &Mapping) -> Option<RegionKind> {
+    let shared = mapping.perms.ends_with('s');
+    let writable = mapping.perms.as_bytes().get(1) == Some(&b'w');
+    if !mapping.perms.starts_with('r') {
+        return None;
+    }
+    match mapping.kind {
+        MappingKind::Recorder | MappingKind::Other => None,
+        MappingKind::Heap => Some(RegionKind::Heap),
+        MappingKind::Stack => Some(RegionKind::Stack),
+        // Devices may have side effects, and cannot be read this way.
+        _ if shared && mapping.name.starts_with("/dev/") && mapping.kind != MappingKind::Shared => {
+            None
+        }
+        _ if shared => writable.then_some(RegionKind::Shared),
+        MappingKind::Anon => Some(RegionKind::Anon),
+        MappingKind::Shared => Some(RegionKind::Shared),
+        // Read-only data may have been written before it became that.
+        MappingKind::File => Some(RegionKind::Data),
+    }
+}
+
+/// A mapping as regions: without what is left out (by address), and with its stacks told apart.
+fn cut(
+    mapping: &Mapping,
+    kind: RegionKind,
+    out: &[(u64, u64)],
+    stacks: &[(u64, u64, u32)],
+    regions: &mut Vec<LookRegion>,
+) {
+    let mut at = mapping.start;
+    let mut edges: Vec<(u64, u64, Option<u32>)> = out
+        .iter()
+        .map(|&(start, end)| (start, end, None))
+        .chain(
+            stacks
+                .iter()
+                .map(|&(start, end, tid)| (start, end, Some(tid))),
+        )
+        .filter(|&(start, end, _)| start < mapping.end && end > mapping.start && start < end)
+        .collect();
+    edges.sort_unstable();
+    let mut push = |start: u64, end: u64, kind: RegionKind, tid: u32| {
+        if start < end {
+            regions.push(LookRegion {
+                start,
+                end,
+                kind,
+                tid,
+                name: mapping.name.trim_start_matches("[bss] ").to_owned(),
+            });
+        }
+    };
+    for (start, end, stack) in edges {
+        let (start, end) = (start.max(at), end.min(mapping.end));
+        if end <= at {
+            continue;
+        }
+        push(at, start, kind, 0);
+        if let Some(tid) = stack {
+            push(start, end, RegionKind::Stack, tid);
+        }
+        at = end;
+    }
+    push(at, mapping.end, kind, 0);
+}
+
+/// The registers that may hold pointers.
+fn registers_of(thread: &StoppedThread) -> Vec<LookRegister> {
+    let all = &thread.registers;
+    let values = [
+        all.rax, all.rbx, all.rcx, all.rdx, all.rsi, all.rdi, all.rbp, all.rsp, all.r8, all.r9,
+        all.r10, all.r11, all.r12, all.r13, all.r14, all.r15,
+    ];
+    let register = |(number, value): (usize, u64)| LookRegister {
+        tid: thread.tid,
+        number: number as u32,
+        value,
+    };
+    values.into_iter().enumerate().map(register).collect()
+}
+
+/// Thread-local storage that lies in no stack: that of the first thread, which the loader has made.
+fn tls_regions(
+    pid: u32,
+    stopped: &Stopped,
+    mappings: &[Mapping],
+    regions: &[LookRegion],
+) -> Vec<LookRegion> {
+    let Ok(memory) = Memory::open(pid) else {
+        return Vec::new();
+    };
+    let bytes = memory.tls_bytes(mappings);
+    let tls = |thread: &StoppedThread| {
+        let base = thread.registers.fs_base;
+        let inside = |one: &&LookRegion| (one.start..one.end).contains(&base);
+        let region = regions.iter().find(inside)?;
+        (region.kind != RegionKind::Stack).then(|| LookRegion {
+            start: (base.saturating_sub(bytes) & !7).max(region.start),
+            end: (base + CONTROL_BYTES).min(region.end),
+            kind: RegionKind::Tls,
+            tid: thread.tid,
+            name: String::new(),
+        })
+    };
+    stopped.threads.iter().filter_map(tls).collect()
+}
+
+/// The memory of another process.
+struct Memory {
+    pid: u32,
+    pages: File,
+}
+
+impl Memory {
+    fn open(pid: u32) -> Result<Memory, String> {
+        let pages = File::open(format!("/proc/{pid}/pagemap"));
+        let pages =
+            pages.map_err(|error| format!("/proc/{pid}/pagemap cannot be read: {error}"))?;
+        Ok(Memory { pid, pages })
+    }
+
+    /// Pages of a region that are there, as runs (O3 of look.rs); `own_only`: without those that are a file's.
+    fn pages(
+        &self,
+        region: &LookRegion,
+        page: u64,
+        own_only: bool,
+    ) -> Result<Vec<(u64, u64)>, String> {
+        const THERE: u64 = 0b11 << 62;
+        const OF_FILE: u64 = 1 << 61;
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut buffer = vec![0u8; 64 << 10];
+        let mut at = region.start & !(page - 1);
+        while at < region.end {
+            let left = (region.end - at).div_ceil(page) as usize * 8;
+            let wanted = left.min(buffer.len());
+            let len = self.pages.read_at(&mut buffer[..wanted], at / page * 8);
+            let len = len.map_err(|error| format!("its page map cannot be read: {error}"))?;
+            if len < 8 {
+                return Err("its page map ends early".into());
+            }
+            for entry in buffer[..len].as_chunks::<8>().0 {
+                let entry = u64::from_le_bytes(*entry);
+                if entry & THERE != 0 && (!own_only || entry & OF_FILE == 0) {
+                    let (start, end) = (at.max(region.start), (at + page).min(region.end));
+                    match runs.last_mut() {
+                        Some((first, bytes)) if *first + *bytes == start => *bytes += end - start,
+                        _ => runs.push((start, end - start)),
+                    }
+                }
+                at += page;
+            }
+        }
+        Ok(runs)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], address: u64) -> std::io::Result<usize> {
+        let local = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        let remote = libc::iovec {
+            iov_base: address as *mut libc::c_void,
+            iov_len: buffer.len(),
+        };
+        // SAFETY: the local vector is the buffer, whole; the remote one is only read, in another process.
+        let got = unsafe { libc::process_vm_readv(self.pid as i32, &local, 1, &remote, 1, 0) };
+        usize::try_from(got).map_err(|_| std::io::Error::last_os_error())
+    }
+
+    fn each_chunk(&self, start: u64, bytes: u64, words: &mut Words<'_>) -> Result<(), String> {
+        let mut buffer = vec![0u8; CHUNK.min(bytes as usize)];
+        let (mut at, end) = (start, start + bytes);
+        while at < end {
+            let wanted = buffer.len().min((end - at) as usize);
+            match self.read_at(&mut buffer[..wanted], at) {
+                Ok(got) if got > 0 => {
+                    words.take(at, &buffer[..got & !7]);
+                    at += (got & !7).max(8) as u64;
+                }
+                // Memory of a device, or a page that the kernel has poisoned: it holds none of the program's pointers.
+                Err(error) if error.raw_os_error() == Some(libc::EFAULT) => return Ok(()),
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(format!("its memory cannot be read: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// An upper bound for the thread-local storage of the modules that are mapped, bytes.
+    fn tls_bytes(&self, mappings: &[Mapping]) -> u64 {
+        const PT_TLS: u32 = 7;
+        const SURPLUS: u64 = 4096;
+        let mut sum = SURPLUS;
+        let mut head = vec![0u8; 4096];
+        for module in mappings.iter().filter(|one| one.kind == MappingKind::File) {
+            let read = self.read_at(&mut head, module.start).unwrap_or(0);
+            if read < 4096 || !head.starts_with(b"\x7fELF\x02") {
+                continue;
+            }
+            let at = |offset: usize| head.get(offset..offset + 8).and_then(|b| b.try_into().ok());
+            let word = |offset: usize| at(offset).map_or(0, u64::from_le_bytes);
+            let (headers, count) = (word(0x20) as usize, word(0x38) as u16 as usize);
+            for header in (0..count.min(64)).map(|index| headers.saturating_add(index * 56)) {
+                if word(header) as u32 == PT_TLS {
+                    sum += word(header + 40).min(1 << 30) + word(header + 48).clamp(1, 4096);
+                }
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, end: u64, kind: MappingKind, perms: &str) -> Mapping {
+        Mapping {
+            start,
+            end,
+            kind,
+            perms: perms.into(),
+            ..Mapping::default()
+        }
+    }
+
+    #[test]
+    fn a_stack_is_cut_out_of_its_mapping_with_what_is_below_it_left_out() {
+        let one = mapping(0x1000, 0x9000, MappingKind::Anon, "rw-p");
+        let mut regions = Vec::new();
+        let (out, stacks) = ([(0x2000, 0x3f80)], [(0x3f80, 0x5000, 7)]);
+        cut(&one, RegionKind::Anon, &out, &stacks, &mut regions);
+        let seen: Vec<_> = regions
+            .iter()
+            .map(|r| (r.start, r.end, r.kind, r.tid))
+            .collect();
+        let expected = [
+            (0x1000, 0x2000, RegionKind::Anon, 0),
+            (0x3f80, 0x5000, RegionKind::Stack, 7),
+            (0x5000, 0x9000, RegionKind::Anon, 0),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn words_are_kept_that_point_into_anonymous_memory_tags_or_not() {
+        let mappings = [
+            mapping(0x10_0000, 0x11_0000, MappingKind::Heap, "rw-p"),
+            mapping(0x20_0000, 0x21_0000, MappingKind::File, "rw-p"),
+            mapping(0x30_0000, 0x31_0000, MappingKind::Anon, "rw-p"),
+        ];
+        let mut encoder = PointerEncoder::new(0);
+        let mut words = Words {
+            targets: targets(&mappings),
+            encoder: &mut encoder,
+            read: 0,
+        };
+        let values = [
+            0,
+            0x10_0000,
+            0x10_ffff,
+            0x11_0000,
+            0x20_8000,
+            0x30_8000,
+            0xabcd_0000_0030_0001,
+            u64::MAX,
+        ];
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value: &u64| value.to_le_bytes())
+            .collect();
+        words.take(0x5000, &bytes);
+        assert_eq!(words.read, 64);
+        let kept: u32 = encoder.finish().iter().map(|one| one.words).sum();
+        assert_eq!(kept, 4);
+    }
+
+    #[test]
+    fn own_words_are_read_in_place() {
+        let boxed = Box::new([0x1234_5678_9abc_def0u64; 64]);
+        let memory = Memory::open(std::process::id()).expect("our own");
+        let mut buffer = [0u8; 512];
+        let at = boxed.as_ptr() as u64;
+        assert_eq!(memory.read_at(&mut buffer, at).expect("readable"), 512);
+        assert_eq!(buffer[504..], 0x1234_5678_9abc_def0u64.to_le_bytes());
+        let region = LookRegion {
+            start: at & !4095,
+            end: (at & !4095) + 4096,
+            ..LookRegion::default()
+        };
+        let pages = memory.pages(&region, 4096, true).expect("readable");
+        assert_eq!(pages, [(at & !4095, 4096)]);
+    }
+}

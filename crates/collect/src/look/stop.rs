@@ -1,0 +1,212 @@
+//! Stopping every thread of a process, and letting it go on as if nothing had been.
+//!
+//! P1  A thread that was about to get a signal gets it when it is let go.
+//! P2  All threads stand: the list of them is read again until a reading has no new one, and who stands makes none.
+//! P3  Who can wait for a child of ours may see its stops: nobody in this process waits without asking for ends alone
+//!     (cli launch.rs looks at what it is told).
+//!
+//! Not here: memory.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::proc;
+
+/// A process that stands still until this is dropped.
+pub(super) struct Stopped {
+    /// Its threads.
+    pub threads: Vec<StoppedThread>,
+}
+
+/// A thread that stands still.
+pub(super) struct StoppedThread {
+    /// Kernel id.
+    pub tid: u32,
+    /// The signal that it was about to get, or 0 (P1).
+    signal: i32,
+    /// What it holds.
+    pub registers: libc::user_regs_struct,
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            detach(thread.tid, thread.signal);
+        }
+    }
+}
+
+fn detach(tid: u32, signal: i32) {
+    // SAFETY: no memory is involved. A thread that is gone needs no more.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, 0, libc::c_long::from(signal)) };
+}
+
+/// Stops every thread, by `until` at the latest.
+///
+/// # Errors
+/// Why not, a sentence without its point; then all go on.
+pub(super) fn all(pid: u32, until: Instant) -> Result<Stopped, String> {
+    let mut stopped = Stopped {
+        threads: Vec::new(),
+    };
+    let mut known: BTreeMap<u32, bool> = BTreeMap::new();
+    loop {
+        let mut fresh = false;
+        for tid in threads(pid) {
+            if !known.contains_key(&tid) && is_living(pid, tid) {
+                fresh = true;
+                known.insert(tid, false);
+                seize(pid, tid)?;
+            }
+        }
+        if known.is_empty() {
+            return Err(format!("process {pid} has ended"));
+        }
+        while known.values().any(|stands| !stands) {
+            for (tid, stands) in known.iter_mut().filter(|(_, stands)| !**stands) {
+                match stop_of(*tid)? {
+                    Waited::Stands(thread) => {
+                        *stands = true;
+                        stopped.threads.push(*thread);
+                    }
+                    Waited::Gone => *stands = true,
+                    Waited::Runs => {}
+                }
+            }
+            if Instant::now() > until {
+                return Err(format!(
+                    "a thread of process {pid} did not stop in time (it waits in the kernel, as in vfork)"
+                ));
+            }
+            if known.values().any(|stands| !stands) {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        if !fresh {
+            return Ok(stopped);
+        }
+    }
+}
+
+fn threads(pid: u32) -> Vec<u32> {
+    let Ok(folder) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let names = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    names.collect()
+}
+
+/// Whether a thread can be stopped: the first one may have ended while others go on.
+fn is_living(pid: u32, tid: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    let state = text
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+fn seize(pid: u32, tid: u32) -> Result<(), String> {
+    // SAFETY: no memory is involved.
+    let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) };
+    if seized != 0 {
+        let error = io::Error::last_os_error();
+        // It ended between the two.
+        if error.raw_os_error() == Some(libc::ESRCH) || !is_living(pid, tid) {
+            return Ok(());
+        }
+        return Err(refused(pid, &error));
+    }
+    // SAFETY: as above.
+    unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) };
+    Ok(())
+}
+
+/// Why a process cannot be stopped, and what to do.
+fn refused(pid: u32, error: &io::Error) -> String {
+    if let Some(tracer) = proc::tracer(pid) {
+        return format!("process {tracer} (a debugger, strace) is tracing process {pid}");
+    }
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    match scope.trim() {
+        "" | "0" => format!("process {pid} may not be stopped: {error}; be its user, or root"),
+        scope => format!(
+            "process {pid} may not be stopped: {error}; kernel.yama.ptrace_scope is {scope}: be root, or start the \
+             program by skinflint"
+        ),
+    }
+}
+
+enum Waited {
+    Runs,
+    Gone,
+    Stands(Box<StoppedThread>),
+}
+
+fn stop_of(tid: u32) -> Result<Waited, String> {
+    const EVENT_STOP: i32 = 128;
+    let mut status = 0;
+    let options = libc::__WALL | libc::WNOHANG | libc::__WNOTHREAD;
+    // SAFETY: `status` is ours.
+    let waited = unsafe { libc::waitpid(tid as i32, &mut status, options) };
+    if waited == 0 {
+        return Ok(Waited::Runs);
+    }
+    if waited < 0 || !libc::WIFSTOPPED(status) {
+        return Ok(Waited::Gone);
+    }
+    let signal = match status >> 16 {
+        EVENT_STOP => 0,
+        _ => libc::WSTOPSIG(status),
+    };
+    // SAFETY: all-zero is a valid set of registers.
+    let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+    // SAFETY: the thread stands; the structure is what the request fills.
+    let got = unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, 0, &raw mut registers) };
+    if got != 0 {
+        let error = io::Error::last_os_error();
+        detach(tid, signal);
+        if error.raw_os_error() == Some(libc::ESRCH) {
+            return Ok(Waited::Gone);
+        }
+        return Err(format!(
+            "the registers of thread {tid} cannot be read: {error}"
+        ));
+    }
+    Ok(Waited::Stands(Box::new(StoppedThread {
+        tid,
+        signal,
+        registers,
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_stands_and_goes_on() {
+        let mut child = Command::new("sh")
+            .args(["-c", "echo ready; read line; echo $line"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        assert_eq!(lines.next().expect("a line").expect("text"), "ready");
+        let pid = child.id();
+        // CLOCK: a bound that is never reached, as long as a test may take.
+        let stopped = all(pid, Instant::now() + Duration::from_secs(60)).expect("it is ours");
+        assert_eq!(stopped.threads.len(), 1);
+        assert_ne!(stopped.threads[0].registers.rsp, 0);
+        assert_eq!(proc::tracer(pid), Some(std::process::id()));
+        drop(stopped);
+        assert_eq!(proc::tracer(pid), None);
+        use std::io::Write;
+        writeln!(child.stdin.take().expect("piped"), "onward").expect("it reads");
+        assert_eq!(lines.next().expect("a line").expect("text"), "onward");
+        assert!(child.wait().expect("wait").success());
+    }
+}
