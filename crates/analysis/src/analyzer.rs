@@ -167,7 +167,7 @@ impl Analyzer {
         self.facts.damage.push(what);
     }
 
-    /// Notes something that whoever opened the trace did not find.
+    /// Notes something that was not found when the trace was opened.
     pub fn missing(&mut self, what: Missing) {
         self.facts.missing.push(what);
     }

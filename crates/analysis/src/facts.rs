@@ -55,7 +55,7 @@ pub struct Facts {
     pub damage: Vec<String>,
     /// Processes that came out of this one and have no trace.
     pub lost: Vec<LostProcess>,
-    /// What whoever opened the trace did not find.
+    /// What was not found when the trace was opened.
     pub missing: Vec<Missing>,
     /// The stack tree (F2).
     pub nodes: Vec<StackNode>,

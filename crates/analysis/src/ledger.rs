@@ -492,7 +492,7 @@ impl Ledger {
         }
     }
 
-    /// Takes an event of the parent before the fork, or of whoever that was copied from (G4). Ignored once events of our own came.
+    /// Takes an event of the parent before the fork, or of a process that the parent was copied from (G4). Ignored once events of our own came.
     pub fn inherit(&mut self, event: &Event) {
         let Some(mut parked) = self.inheriting.take() else {
             return;

@@ -61,7 +61,7 @@ pub enum Missing {
     Impossible(u64),
     /// The ends of reallocs that were under way.
     Parked(u64),
-    /// Acquisitions: blocks were released that nobody had acquired, in a process recorded from its birth.
+    /// Acquisitions: blocks were released that were never acquired, in a process recorded from its birth.
     Acquisitions {
         /// Such releases.
         releases: u64,
@@ -178,7 +178,7 @@ pub struct Known<'a> {
     pub damage: Vec<String>,
     /// Processes that came out of this one and have no trace.
     pub lost: &'a [LostProcess],
-    /// What whoever opened the trace did not find.
+    /// What was not found when the trace was opened.
     pub missing: &'a [Missing],
     /// Events read, whether or not they were looked at.
     pub events: u64,

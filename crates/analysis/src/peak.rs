@@ -7,8 +7,8 @@
 //!
 //! K1  The plateau is every snapshot within a fiftieth of the greatest resident memory. Which of them has
 //!     a few pages more than the others is chance, and most often it is the last one.
-//! K2  Of those the one with most live bytes given; the first of several. What was asked about the peak is
-//!     who holds the memory, and nobody does any more after everything was freed.
+//! K2  Of those the one with most live bytes given; the first of several. What is asked about the peak is
+//!     what holds the memory, and nothing does after everything was freed.
 //! K3  Without a reading of the events the first of the plateau stands for it: memory is filled before it is
 //!     freed.
 //!

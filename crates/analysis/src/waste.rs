@@ -1,4 +1,4 @@
-//! The most wasteful moment: the snapshot at which the allocator keeps most that nobody uses; and whether a
+//! The most wasteful moment: the snapshot at which the allocator keeps most beyond what lives; and whether a
 //! moment lies in the program's exit, when giving back gains nothing.
 //!
 //! ```text
@@ -74,7 +74,7 @@ fn heap_bytes(snapshot: &Snapshot, maps: &Intervals) -> (u64, u64) {
             let own = pieces
                 .iter()
                 .filter(|(_, _, owner)| owner.is_some_and(|one| !one.by_allocator));
-            // Whoever maps memory himself fills it, as a rule.
+            // A program that maps memory by itself fills it, as a rule.
             let own = own.map(|(start, end, _)| end - start).sum();
             heap = heap.saturating_add(mapping.rss_bytes.saturating_sub(own));
         }

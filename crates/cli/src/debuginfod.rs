@@ -92,7 +92,7 @@ fn cache() -> Result<PathBuf> {
     Ok(cache)
 }
 
-/// Somebody who may have debug files.
+/// A server that may have debug files.
 struct Server {
     url: String,
     /// It could not be reached, or did not answer the question.
@@ -129,7 +129,7 @@ fn answer(curl: Option<i32>, http: &str) -> Answer {
     }
 }
 
-/// Gets the debug file of a module, if it is not there and somebody has it.
+/// Gets the debug file of a module, if it is not there and a server has it.
 fn fetch(servers: &mut [Server], cache: &Path, module: &Module) -> Result<()> {
     let folder = cache.join(&module.build_id);
     let (file, none) = (folder.join("debuginfo"), folder.join("none"));

@@ -4,7 +4,7 @@
 //!   find(uid, pid) ─► known by now ─► else: open files of the folder, the likeliest name first, and remember each
 //! ```
 //!
-//! K1  A file is opened to learn its identity at most once, whoever asks; at most [`LOOKED_AT`] of them.
+//! K1  A file is opened to learn its identity at most once; at most [`LOOKED_AT`] of them.
 //! K2  The last file of one identity that was told is the one; copies in a folder are the same recording.
 //!
 //! Not here: what an ancestor's events mean (lib.rs).

@@ -31,7 +31,7 @@ pub use kin::Kin;
 
 /// Generations that are followed at most: a damaged folder may make a circle.
 const MOST_GENERATIONS: usize = 1000;
-/// Events between two calls of whoever shows how far the reading is.
+/// Events between two calls of `step`, for a bar.
 pub const STEP_EVENTS: u64 = 1 << 20;
 
 /// A process that this one is a copy of.

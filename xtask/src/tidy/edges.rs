@@ -58,17 +58,43 @@ const FLOORS: &[(&str, &[&str])] = &[
     // `view`: figures and the page's look are those of every other output.
     (
         "compare",
-        &["base", "sizes", "trace", "analysis", "recording", "view", "replay"],
+        &[
+            "base",
+            "sizes",
+            "trace",
+            "analysis",
+            "recording",
+            "view",
+            "replay",
+        ],
     ),
     // The only crate that draws on a terminal by itself.
-    ("top", &["trace", "symbols", "analysis", "recording", "view"]),
+    (
+        "top",
+        &["trace", "symbols", "analysis", "recording", "view"],
+    ),
     // `compare`: medians and ratios are those of every other comparison; `view`: figures and the page's look.
     ("browser", &["compare", "view"]),
     (
         "cli",
         &[
-            "base", "sizes", "unwind", "trace", "symbols", "analysis", "view", "collect",
-            "compare", "export", "top", "recording", "report", "snapshot", "gc", "objects", "browser",
+            "base",
+            "sizes",
+            "unwind",
+            "trace",
+            "symbols",
+            "analysis",
+            "view",
+            "collect",
+            "compare",
+            "export",
+            "top",
+            "recording",
+            "report",
+            "snapshot",
+            "gc",
+            "objects",
+            "browser",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.

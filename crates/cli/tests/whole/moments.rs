@@ -41,11 +41,7 @@ fn the_peak_is_the_fullest_moment_of_a_plateau() {
     assert_eq!(number(kept, "live_blocks"), 1);
     assert!(kinds(&report).contains(&"retained"), "{:?}", kinds(&report));
     let screen = bench.tool(["report", "main.sft"]);
-    assert!(
-        screen.stdout.contains("most kept 3"),
-        "{}",
-        screen.stdout
-    );
+    assert!(screen.stdout.contains("most kept 3"), "{}", screen.stdout);
 }
 
 #[test]
