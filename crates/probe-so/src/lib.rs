@@ -119,7 +119,9 @@ macro_rules! counted_new {
                 if function.is_null() {
                     return malloc as *mut c_void;
                 }
-                if slot::is_of_the_server(function as usize) {
+                // SAFETY: the loader found it.
+                let passed_on = || unsafe { slot::leads_elsewhere(function as usize) };
+                if slot::is_of_the_server(function as usize) && !passed_on() {
                     slot::count_from(from);
                 }
                 function

@@ -44,6 +44,26 @@ pub fn is_of_the_server(at: usize) -> bool {
     (SERVER[0].load(Ordering::Relaxed)..SERVER[1].load(Ordering::Relaxed)).contains(&at)
 }
 
+/// Whether a function is no more than a jump through a pointer that leads out of the server, as an `operator new[]` is
+/// that the loader bound to our `operator new`: there it is counted.
+///
+/// # Safety
+/// `function` is one that the loader found.
+#[inline]
+pub unsafe fn leads_elsewhere(function: usize) -> bool {
+    // SAFETY: code of a function, which is mapped; no function ends its mapping within its first six bytes.
+    let code = unsafe { (function as *const [u8; 6]).read_unaligned() };
+    let [0xff, 0x25, a, b, c, d] = code else {
+        return false;
+    };
+    let slot = function
+        .wrapping_add(6)
+        .wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize);
+    // SAFETY: the instruction loads this word before it jumps.
+    let target = unsafe { (slot as *const usize).read_unaligned() };
+    !is_of_the_server(target)
+}
+
 /// One call more, unless it came from inside the server (T4). Cost: `count`, three loads and two branches.
 #[inline]
 pub fn count_from(from: usize) {
@@ -158,7 +178,7 @@ fn remember_range(function: usize) {
     // SAFETY: the callback has the type that the loader wants, and `range` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut range).cast::<c_void>()) };
     // A function that is the C library's, whatever is preloaded.
-    let libc_itself = libc::dl_iterate_phdr as usize;
+    let libc_itself = libc::dl_iterate_phdr as *const () as usize;
     let inner = !(range.low..range.high).contains(&libc_itself);
     // ORDER: Relaxed; there are no threads yet.
     SERVER[0].store(range.low, Ordering::Relaxed);
