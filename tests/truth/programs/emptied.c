@@ -35,7 +35,7 @@ int main(void)
     nanosleep(&rest, 0);
     skinflint_mark("rest");
     nanosleep(&rest, 0);
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < COUNT / 5; i++)
         free(page());
     return 0;
 #endif
