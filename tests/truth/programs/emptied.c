@@ -35,6 +35,7 @@ int main(void)
     struct timespec rest = {0, 400000000};
     nanosleep(&rest, 0);
     skinflint_mark("rest");
+    /* CLOCK: as above. */
     nanosleep(&rest, 0);
     for (int i = 0; i < COUNT / 5; i++)
         free(page());
