@@ -12,8 +12,8 @@
 //! D3  Blocks that live when a program exits are not called a leak.
 //! D4  Free memory is free as far as the recording goes: where blocks may live that no event told of
 //!     (`missing.rs` M2), nothing is promised.
-//! D5  Where as much as is free is asked for again later, no more of it counts as saved than live memory had
-//!     fallen: the pages of a heap that goes on growing are its own next ones.
+//! D5  Of free pages as much counts as saved as live memory had fallen, or as is not asked for again later if
+//!     that is more: the pages of a heap that goes on growing are its own next ones.
 //!
 //! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
 //! (`grouping.rs`).
@@ -186,12 +186,13 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         let title = "Free pages that the allocator keeps, without a live byte on them";
         let mut whole = process(title, giveback.whole_bytes, give_back_advice(allocator));
         // D5.
-        if around.asked_later_bytes >= giveback.whole_bytes {
-            let fallen = around
-                .highest_bytes
-                .saturating_sub(instant.live_usable_bytes);
-            whole.saved_bytes = whole.saved_bytes.min(fallen);
-        }
+        let fallen = around
+            .highest_bytes
+            .saturating_sub(instant.live_usable_bytes);
+        let left = giveback
+            .whole_bytes
+            .saturating_sub(around.asked_later_bytes);
+        whole.saved_bytes = whole.saved_bytes.min(fallen.max(left));
         // What malloc_trim gives back is known to the page, where nothing moved while pages were read.
         if allocator.starts_with("glibc") && books.skew_ns == 0 {
             whole.confidence = Confidence::Certain;

@@ -10,7 +10,8 @@
 //! U2  At most `Limits::findings_per_kind` of a kind stay; the rest is summed up in one more.
 //! U3  Order: by what is saved now, then over the run, then by what is held; sums of the rest last.
 //! U4  Advice is for those who can follow it: a runtime that is known to grow its buffers well is not told to
-//!     double, and what a library of the system allocates for itself is not called churn.
+//!     double, what a library of the system allocates for itself is not called churn, and nodes of a container
+//!     are not told to be smaller.
 //! U5  A holder that another finding would shrink by half or more is not told twice.
 //!
 //! Not here: what is a finding (`findings.rs`, the passes).
@@ -27,6 +28,7 @@ use crate::model::{BookPart, Confidence, Finding, FindingKind, Frame, Report};
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::Naming;
+use crate::qualified;
 use crate::through;
 
 /// Stacks that a finding lists.
@@ -110,6 +112,18 @@ const SYSTEM: [&str; 8] = [
     "libresolv",
 ];
 
+/// Containers that put each element into a node: what they ask for is the element and a header that is not the
+/// program's to cut.
+const NODES: [&str; 7] = [
+    "std::_Rb_tree",
+    "std::_Hashtable",
+    "std::__detail::_Hashtable_alloc",
+    "std::_List_base",
+    "std::_Fwd_list_base",
+    "std::__cxx11::_List_base",
+    "alloc::collections::",
+];
+
 /// Frames of a node from the innermost to the one that names it.
 fn inner_frames<'a>(
     report: &'a Report,
@@ -142,6 +156,12 @@ fn is_out_of_reach(report: &Report, naming: &Naming, finding: &Finding) -> bool 
                 .and_then(|node| inner_frames(report, naming, node).last());
             named.is_some_and(|frame| SYSTEM.iter().any(|of| frame.module.starts_with(of)))
         }
+        FindingKind::Slop => finding.node.is_some_and(|node| {
+            inner_frames(report, naming, node).any(|frame| {
+                let name = qualified::own_name(&frame.function);
+                NODES.iter().any(|of| name.starts_with(of))
+            })
+        }),
         FindingKind::Growth if finding.now_bytes > 0 => {
             known_at(report, naming, finding.node).is_some()
         }

@@ -1,4 +1,4 @@
-// Planted: a boxed session stays behind each request. Mended: it is dropped.
+//! Planted: a boxed session stays behind each request. Mended: it is dropped.
 #[inline(never)]
 fn session(id: u64) -> Box<[u64; 64]> {
     Box::new([id; 64])

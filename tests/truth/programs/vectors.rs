@@ -1,4 +1,4 @@
-// Planted: vectors that make room for one more at a time, in turns. Mended: the vector's own growth.
+//! Planted: vectors that make room for one more at a time, in turns. Mended: the vector's own growth.
 #[inline(never)]
 fn append(to: &mut Vec<u64>, what: u64) {
     #[cfg(not(mended))]

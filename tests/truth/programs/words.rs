@@ -1,4 +1,4 @@
-// Control: a dictionary of words of any length, filled and asked.
+//! Control: a dictionary of words of any length, filled and asked.
 use std::collections::HashMap;
 
 fn main() {

@@ -13,6 +13,8 @@
 //!     much, or of those that free next to nothing alone; its members have none of their own then.
 //! P4  Savings are from half a mebibyte and a fiftieth of resident memory on: a little lies between the
 //!     blocks of every heap.
+//! P5  Large blocks are told of nothing: each begins on a page of its own with most allocators, wherever it
+//!     is put, and what is free beside it is less than a page.
 //!
 //! Not here: one stack by itself (`mod.rs`).
 
@@ -35,6 +37,8 @@ const TOGETHER: usize = 16;
 const SINGLE: usize = 8;
 /// Least saving (P4).
 const LEAST_BYTES: u64 = 512 << 10;
+/// Blocks of this size on average are large (P5): four pages, from where on jemalloc gives pages of their own.
+const LARGE_BYTES: u64 = 16 << 10;
 /// Stacks that a finding lists.
 const MORE_NODES: usize = 50;
 
@@ -204,7 +208,10 @@ struct Telling<'a> {
 
 impl Telling<'_> {
     fn findings(&self, ordered: &[&Group], rows: &[Pins], masks: &Masks) -> Vec<Finding> {
-        let all = (0..rows.len()).filter(|&index| !ordered[index].inherited);
+        let large =
+            |row: &Pins| row.live_bytes >= LARGE_BYTES.saturating_mul(row.live_blocks.max(1));
+        let all =
+            (0..rows.len()).filter(|&index| !ordered[index].inherited && !large(&rows[index]));
         let all: Vec<usize> = all.collect();
         let (mut alone, others): (Vec<usize>, Vec<usize>) =
             (all.iter()).partition(|&&index| rows[index].freed_pages * PAGE >= self.least);
