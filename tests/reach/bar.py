@@ -53,8 +53,8 @@ def judge(report, name):
     beside = f", {foreign} of others" if foreign else ""
     if name.startswith("keep_"):
         called = sum(row["all"]["blocks"] for row in rows if not bears(report, row["node"], "planted"))
-        kept = sum(site["end_blocks"] for site in report["sites"] if bears(report, site["node"], "kept"))
-        return called == 0 and kept > 0, f"{called} of {kept} called leaked{beside}"
+        kept = reach["certain"]["blocks"] + reach["likely"]["blocks"]
+        return called == 0 and kept >= 40, f"{called} of {kept} called leaked{beside}"
     live = sum(site["end_blocks"] for site in report["sites"] if bears(report, site["node"], "planted"))
     mine = [row for row in rows if bears(report, row["node"], "planted")]
     found = sum(row["all"]["blocks"] for row in mine)

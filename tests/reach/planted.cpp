@@ -41,10 +41,11 @@ APART static int scrub() {
 
 static const int N = 40;
 static void *volatile g_slot;
-static Node *g_list;
-static void *g_interior[N];
-static uintptr_t g_tagged[N];
-static uintptr_t g_high[N];
+// Not static: what nobody reads would not be written.
+Node *g_list;
+void *g_interior[N];
+uintptr_t g_tagged[N];
+uintptr_t g_high[N];
 
 // ---- leaks
 
@@ -130,7 +131,7 @@ APART static void keep_ring() {
 APART static void keep_interior() { for (int i = 0; i < N; i++) g_interior[i] = (char *)kept_alloc(128) + 24 + i; }
 APART static void keep_tagged() { for (int i = 0; i < N; i++) g_tagged[i] = (uintptr_t)kept_alloc(64) | (i % 8); }
 APART static void keep_high() { for (int i = 0; i < N; i++) g_high[i] = (uintptr_t)kept_alloc(64) | (uintptr_t)(0x1000 + i) << 48; }
-static thread_local void *t_slots[N];
+thread_local void *t_slots[N];
 APART static void keep_tls() { for (int i = 0; i < N; i++) t_slots[i] = kept_alloc(72); }
 static pthread_barrier_t g_barrier;
 static void *holding(void *) {

@@ -107,7 +107,9 @@ fn what_is_held_in_any_way_is_not_called_leaked() {
         let report = recorded(&bench, "planted", &[case], &[]);
         let sum = field(reach(&report), "unreached");
         assert_eq!(number(sum, "blocks"), 0, "{case}: {:#}", reach(&report));
-        assert!(report.end_blocks() > N, "{case}");
+        // At the end itself a static container's blocks are gone: the look came before its destructor.
+        let held = ["certain.blocks", "likely.blocks"].map(|sum| number(reach(&report), sum));
+        assert!(held.iter().sum::<u64>() >= N, "{case}: {held:?}");
     }
 }
 
