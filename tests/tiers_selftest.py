@@ -77,7 +77,7 @@ def ends(pid):
     for _ in range(1200):
         if not is_running(pid):
             return True
-        time.sleep(0.05)
+        time.sleep(0.05)  # CLOCK: poll step of a bounded wait
     return False
 
 

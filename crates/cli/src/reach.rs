@@ -20,7 +20,6 @@ use skinflint_trace::{Look, LookCause, NodeId, REGISTERS, RegionKind, Trace};
 use skinflint_view::stack::{is_plumbing, is_startup, short_name};
 use skinflint_view::units::{bytes, plural};
 
-
 /// What was found at one look of a trace.
 pub struct Found<'a> {
     trace: &'a Trace,

@@ -15,7 +15,10 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-const MODEL: &str = include_str!("../../analysis/src/model.rs");
+const MODEL: &str = concat!(
+    include_str!("../../analysis/src/model.rs"),
+    include_str!("../../analysis/src/model/reachability.rs")
+);
 const BRIEF: &str = include_str!("../src/brief.rs");
 const SCHEMA: &str = include_str!("../SCHEMA.md");
 

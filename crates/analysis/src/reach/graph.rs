@@ -15,8 +15,8 @@
 
 use skinflint_trace::Look;
 
-use super::Live;
 use super::places::{Place, Places, Standing};
+use super::{Live, Words};
 
 /// What a word says about the block that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -57,7 +57,7 @@ impl Graph {
         blocks: &[Live],
         look: &Look,
         places: &Places,
-        words: &mut dyn FnMut(&mut dyn FnMut(u64, u64)) -> bool,
+        words: &mut Words<'_>,
     ) -> Option<Graph> {
         let mut graph = Graph {
             roots: Vec::new(),

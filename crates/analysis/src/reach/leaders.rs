@@ -55,7 +55,7 @@ pub(super) fn find(graph: &Graph, reach: &mut Reach) {
     reach.leaders = leaders;
 }
 
-fn age(reach: &Reach, block: u32) -> (u32, u64) {
+fn age(reach: &Reach, block: u32) -> (u64, u64) {
     let live = &reach.blocks[block as usize];
     (live.born_us, live.addr)
 }

@@ -46,7 +46,7 @@ pub struct Live {
     /// The stack that acquired it.
     pub node: NodeId,
     /// When, microseconds since the start.
-    pub born_us: u32,
+    pub born_us: u64,
 }
 
 /// How a block was reached.
@@ -93,6 +93,9 @@ pub struct Leader {
     pub cycle: bool,
 }
 
+/// Hands on a look's words, address and value, by ascending address; whether all were there.
+pub type Words<'a> = dyn FnMut(&mut dyn FnMut(u64, u64)) -> bool + 'a;
+
 /// Finds out what is reached. `words` hands on the look's words by ascending address, and says whether all were there.
 ///
 /// # Errors
@@ -101,7 +104,7 @@ pub fn find(
     look: &Look,
     mut blocks: Vec<Live>,
     places: &Places,
-    words: &mut dyn FnMut(&mut dyn FnMut(u64, u64)) -> bool,
+    words: &mut Words<'_>,
 ) -> Result<Reach, String> {
     if !look.missing.is_empty() {
         return Err(look.missing.clone());

@@ -29,7 +29,7 @@ const WORTH_BYTES: u64 = 1024;
 pub struct ReachPass {
     result: Reachability,
     /// For each unreached block: its row, when it was acquired, and bytes given.
-    blocks: Vec<(usize, u32, u64)>,
+    blocks: Vec<(usize, u64, u64)>,
 }
 
 impl ReachPass {
@@ -61,7 +61,7 @@ fn add(sum: &mut ReachSum, block: &super::Live) {
     sum.usable_bytes = sum.usable_bytes.saturating_add(block.usable);
 }
 
-fn tell(reach: &Reach, result: &mut Reachability) -> Vec<(usize, u32, u64)> {
+fn tell(reach: &Reach, result: &mut Reachability) -> Vec<(usize, u64, u64)> {
     let mut rows: Vec<UnreachedRow> = Vec::new();
     let mut known: FxHashMap<(u32, bool), usize> = FxHashMap::default();
     let mut row_of: Vec<usize> = Vec::with_capacity(reach.leaders.len());
@@ -116,7 +116,7 @@ impl Pass for ReachPass {
         let mut at_instant = vec![(0u64, 0u64); result.rows.len()];
         for (row, born_us, usable) in self.blocks {
             // Acquired within the same microsecond counts as before: the instant is behind some event.
-            if end || u64::from(born_us) <= until_us {
+            if end || born_us <= until_us {
                 at_instant[row].0 += 1;
                 at_instant[row].1 = at_instant[row].1.saturating_add(usable);
             }

@@ -18,7 +18,7 @@ fn live(count: u64) -> Vec<Live> {
         size: 0x38,
         usable: 0x38,
         node: NodeId(number as u32 + 1),
-        born_us: number as u32,
+        born_us: number,
     };
     (0..count).map(one).collect()
 }

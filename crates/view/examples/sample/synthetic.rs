@@ -489,13 +489,6 @@ fn books([_, requested, usable]: [u64; 3], (node, top): (u32, u64)) -> Books {
         bytes,
         node,
     };
-    let row = |id: &str, label: &str, bytes, meaning: &str, parts| BookRow {
-        id: id.into(),
-        label: label.into(),
-        bytes,
-        meaning: meaning.into(),
-        parts,
-    };
     let files = 11 * MIB + 40_960;
     let top = top.min(requested);
     let rows = vec![
@@ -576,20 +569,35 @@ fn books([_, requested, usable]: [u64; 3], (node, top): (u32, u64)) -> Books {
         skew_ns: 2_100_000,
         live_not_resident_bytes: 3 * MIB,
         rows,
-        beside: vec![
-            row("swapped", "swapped out", 5 * MIB, "Not resident.", vec![]),
-            row(
-                "huge-pages",
-                "of it in huge pages",
-                16 * MIB,
-                "In other rows by owner.",
-                vec![],
-            ),
-        ],
+        beside: beside(),
         notes: vec![
             "Free memory was told from live memory by the pages that pagemap says are resident."
                 .into(),
         ],
+    }
+}
+
+/// What is counted beside the rows that add up.
+fn beside() -> Vec<BookRow> {
+    vec![
+        row("swapped", "swapped out", 5 * MIB, "Not resident.", vec![]),
+        row(
+            "huge-pages",
+            "of it in huge pages",
+            16 * MIB,
+            "In other rows by owner.",
+            vec![],
+        ),
+    ]
+}
+
+fn row(id: &str, label: &str, bytes: u64, meaning: &str, parts: Vec<BookPart>) -> BookRow {
+    BookRow {
+        id: id.into(),
+        label: label.into(),
+        bytes,
+        meaning: meaning.into(),
+        parts,
     }
 }
 

@@ -1,0 +1,91 @@
+//! What a report says of the process and of the recording itself: program, threads, completeness.
+//!
+//! Not here: blocks, sites, instants (`analyzer`).
+
+use super::Analyzer;
+use crate::facts::At;
+use crate::missing::{self, Missing};
+use crate::model::{Completeness, Program, ThreadRow};
+use crate::notes;
+
+impl Analyzer {
+    pub(super) fn threads(&self) -> Vec<ThreadRow> {
+        let did = self.ledger.threads();
+        (0..self.facts.threads.len().max(did.len()))
+            .map(|index| {
+                let known = self.facts.threads.get(index).cloned().unwrap_or_default();
+                let did = did.get(index).copied().unwrap_or_default();
+                ThreadRow {
+                    tid: known.tid,
+                    name: known.name,
+                    started_ns: known.started_ns,
+                    ended_ns: known.ended_ns,
+                    allocations: did.allocations,
+                    requested_bytes: did.requested_bytes,
+                    remote_frees: did.remote_frees,
+                }
+            })
+            .collect()
+    }
+
+    pub(super) fn program(&self, end_ns: u64) -> Program {
+        let (process, ending) = (&self.facts.process, self.facts.ending.as_ref());
+        Program {
+            name: process.name.clone(),
+            pid: process.pid,
+            argv: process.argv.clone(),
+            exe: process.exe.clone(),
+            cwd: process.cwd.clone(),
+            allocator: process.allocator.clone(),
+            system: process.system.clone(),
+            recorded_by: process.recorder_version.clone(),
+            started_unix_ns: process.started_unix_ns,
+            duration_ns: end_ns,
+            ended: notes::ended(&self.facts),
+            origin: notes::origin(&self.facts),
+            cpu_ns: ending.and_then(|ending| ending.cpu_ns),
+            max_rss_bytes: ending.and_then(|ending| ending.max_rss_bytes),
+            recorder_bytes: ending.map_or(0, |ending| ending.recorder_bytes),
+            trace_bytes: self.facts.trace_bytes,
+        }
+    }
+
+    pub(super) fn not_there(&self) -> Vec<Missing> {
+        let counts = self.ledger.counts();
+        let known = self.facts.known(counts.events);
+        missing::missing(&known, &counts, self.ledger.parked_blocks())
+    }
+
+    pub(super) fn completeness(&self) -> Completeness {
+        let counts = self.ledger.counts();
+        let known = self.facts.known(counts.events);
+        let mut all: Vec<String> = self.not_there().iter().map(ToString::to_string).collect();
+        let complete = all.is_empty();
+        all.extend(notes::odd(&self.facts, &known));
+        all.extend(self.plan.notes.iter().cloned());
+        if self.options.at == Some(At::HeapPeak) && self.options.heap_peak_ticket.is_none() {
+            all.push(
+                "Live figures by stack and size are as of the largest live heap; the figures that \
+                 findings take from the passes are as of the end."
+                    .into(),
+            );
+        }
+        Completeness {
+            complete,
+            events: counts.events,
+            lost_events: self
+                .facts
+                .ending
+                .as_ref()
+                .map_or(0, |ending| ending.lost_events),
+            unread_events: known.unread(),
+            truncated_stacks: self
+                .facts
+                .ending
+                .as_ref()
+                .map_or(0, |one| one.truncated_stacks),
+            unknown_frees: counts.unknown_frees,
+            notes: all,
+        }
+    }
+}

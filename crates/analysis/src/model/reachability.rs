@@ -1,0 +1,73 @@
+//! The part of the report about what points to live blocks.
+//!
+//! R1  `certain`, `likely` and `unreached` add up to the live blocks of the moment; `rows` and `others` to `unreached`.
+//!
+//! Not here: how it is found out (`reach`).
+
+use serde::{Deserialize, Serialize};
+
+/// What points to live blocks at a moment. Conservative: a word that looks like a pointer is one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reachability {
+    /// `end`, or the mark's name.
+    pub label: String,
+    /// Whether it is the end: of the program, before its last destructors, or of the recording.
+    pub at_end: bool,
+    /// When the program stood still, nanoseconds since the start.
+    pub time_ns: u64,
+    /// Its place in the order of events.
+    pub ticket: u64,
+    /// For how long it stood still, nanoseconds.
+    pub stopped_ns: u64,
+    /// Threads that were stopped.
+    pub threads: u32,
+    /// Bytes that were read.
+    pub scanned_bytes: u64,
+    /// Words among them that may be pointers.
+    pub words: u64,
+    /// Why there is no verdict; empty if there is one. Then the sums below are of all live blocks.
+    pub missing: String,
+    /// Blocks that roots lead to along pointers to begins of blocks.
+    pub certain: ReachSum,
+    /// Others that roots lead to, along a pointer into a block, or with a tag.
+    pub likely: ReachSum,
+    /// Blocks that no root leads to: the sum over `rows` and `others`.
+    pub unreached: ReachSum,
+    /// These by stack, largest first; at most 200.
+    pub rows: Vec<UnreachedRow>,
+    /// The sum of those that are not listed.
+    pub others: ReachSum,
+    /// How many rows these are.
+    pub other_rows: u64,
+}
+
+/// Blocks, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReachSum {
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes asked for in them.
+    pub requested_bytes: u64,
+    /// Bytes given for them.
+    pub usable_bytes: u64,
+}
+
+/// Graphs of unreached blocks whose first block one stack acquired.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnreachedRow {
+    /// The stack.
+    pub node: Option<u32>,
+    /// Whether the first blocks point to each other (or to their own begin); else nothing points to them.
+    pub cycle: bool,
+    /// How many graphs: blocks that nothing points to, or cycles.
+    pub graphs: u64,
+    /// Their first blocks: those that nothing points to, or those of the cycles.
+    pub own: ReachSum,
+    /// All blocks of the graphs, the first ones included; each block is in one graph.
+    pub all: ReachSum,
+    /// Where one of the first blocks is.
+    pub example: u64,
+}
