@@ -115,6 +115,8 @@ struct Met {
     process: Weak<Process>,
     /// Its trace.
     path: PathBuf,
+    /// The name that its trace was given first, which no other trace gets.
+    own_path: PathBuf,
 }
 
 impl Met {
@@ -621,6 +623,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         uid: process.info.uid.clone(),
         name: process.info.name.clone(),
         process: Arc::downgrade(&process),
+        own_path: path.clone(),
         path,
     });
     if known.main_pid == Some(pid) {
@@ -631,7 +634,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
 }
 
 /// Gives the trace of process `index` the name that the user asked for; one that had it before (a
-/// program that became another) gets a name of its own.
+/// program that became another) gets its own back.
 fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
     let Some(file) = &meeting.options.file else {
         return;
@@ -639,11 +642,7 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
     if let Some(before) = known.named.replace(index)
         && before != index
     {
-        let (name, pid) = (
-            known.processes[before].name.clone(),
-            known.processes[before].pid,
-        );
-        let path = known.fresh_name(&meeting.options.folder, &name, pid);
+        let path = known.processes[before].own_path.clone();
         known.processes[before].path.clone_from(&path);
         meeting.output.send(before, Job::Rename(path));
     }

@@ -70,7 +70,7 @@ impl Ages {
         let oldest = words.iter().copied().max()?;
         let middle = words.len() / 2;
         let (_, &mut median, _) = words.select_nth_unstable(middle);
-        let age_ns = |word: u64| f32::from_bits(word as u32) as u64 * 1000;
+        let age_ns = |word: u64| (f32::from_bits(word as u32) as u64).saturating_mul(1000);
         Some(PinAge {
             median_ns: age_ns(median),
             oldest_ns: age_ns(oldest),
