@@ -183,7 +183,7 @@ fn frames_of_a_thousand_live_blocks_are_those_of_addr2line() {
         let bench = Bench::new();
         let done = bench.record([&program]);
         assert_eq!(done.status.code(), Some(0), "{name}: {done:#?}");
-        let trace = Trace::open(&bench.path("main.sft")).expect("opens");
+        let trace = Trace::open(bench.path("main.sft")).expect("opens");
         let drawn = draw(&trace, &mut dice);
         let frames = compare(&trace, &program, &drawn);
         println!("{name}: {} blocks, {frames} frames", drawn.len());
