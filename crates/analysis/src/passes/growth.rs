@@ -478,7 +478,7 @@ fn reserve(node: u32, resting: &Resting) -> Option<Finding> {
             count(resting.steps, "step"),
             bytes(resting.unused_at_most),
         ),
-        change: "Reserve the final size where it is known before the buffer is filled, or shrink it to fit when                  it is complete."
+        change: "Reserve the final size where it is known before the buffer is filled, or shrink it to fit when it is complete."
             .to_owned(),
         now_bytes: resting.held,
         saved_bytes: saved,
