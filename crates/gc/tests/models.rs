@@ -179,8 +179,9 @@ fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
             }
             thread::yield_now();
         }
-        handover.wait_quiet();
+        // First what is pending: the sweeper may claim it as long as it is (H2).
         let pending = std::iter::from_fn(|| handover.claim(0)).count();
+        handover.wait_quiet();
         let done: usize = handover.take_all_done().iter().map(Vec::len).sum();
         assert_eq!(mine.len() + pending + done, all.len(), "M2");
         // Twice: by the sweeper, and by the allocation.

@@ -4,6 +4,7 @@
 //!   redis-server (unix socket) ◄── redis-benchmark, redis-cli      smaps ─► whose malloc it was
 //! ```
 
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,8 @@ fn session(ours: bool) -> (String, u64) {
     let server = if ours { on_ours(server) } else { server };
     let running = Running::start(server);
     let begun = Instant::now();
-    while !bench.path("redis.sock").exists() {
+    // The socket is there before anybody listens at it.
+    while UnixStream::connect(bench.path("redis.sock")).is_err() {
         // CLOCK: a bounded wait, and its bound ends it
         assert!(
             begun.elapsed() < PATIENCE,
