@@ -81,7 +81,7 @@ impl Owned for Span {
 
     fn stack(&self) -> &AtomicU32 {
         let heap = &self.heaps[remote::owner(&self.owner) as usize];
-        // Whoever goes to a heap finds it made.
+        // Every thread that goes to a heap finds it made.
         heap.made.with(|made| assert_eq!(*made, 0));
         &heap.notified
     }

@@ -154,6 +154,12 @@ fn compare(trace: &Trace, program: &Path, drawn: &[NodeId]) -> usize {
     let addresses: Vec<u64> = found.keys().copied().collect();
     let judged = judged(program, &addresses);
     assert_eq!(judged.len(), found.len());
+    let is_doubled = |at: &&u64| judged[*at].windows(2).any(|pair| pair[0].0 == pair[1].0);
+    let doubled = found.keys().filter(is_doubled).count();
+    assert!(
+        doubled <= 2,
+        "D4 is for addresses here and there, not for {doubled}"
+    );
     for (at, said) in &found {
         let other = &judged[at];
         let all_same = said.len() == other.len()
