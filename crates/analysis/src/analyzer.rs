@@ -391,12 +391,22 @@ impl Analyzer {
         };
         levels(&mut instant, &self.ledger);
         let closed = self.close(&mut instant, snapshot, false);
+        let unplaced = self.unplaced_wasteful();
+        if let Some(windows) = &mut self.windows {
+            windows.forget(unplaced);
+            windows.instant(unplaced, instant.time_ns, &mut self.ledger);
+        }
         self.wasteful = Some(Wasteful {
             instant,
             giveback: closed.giveback,
             requested_bytes: self.ledger.counts().requested_bytes,
             highest_bytes: self.ledger.heap_peak().live.usable_bytes,
         });
+    }
+
+    /// The most wasteful moment's number while the run goes on: behind the planned ones and the largest fall's.
+    fn unplaced_wasteful(&self) -> usize {
+        self.plan.instants.len() + 1
     }
 
     /// Whether a moment lies in the program's exit.
@@ -451,11 +461,16 @@ impl Analyzer {
             self.next += 1;
             self.reach(due);
         }
+        let unplaced = self.unplaced_wasteful();
         self.plan.instants.extend(self.after_free.take());
         let own = &self.plan.instants[self.plan.at];
         let (at_ticket, at_ns) = (own.ticket, own.time_ns);
         let wasteful = self.wasteful.take();
         let mut wasteful = wasteful.filter(|one| one.instant.ticket != at_ticket);
+        let place = wasteful.as_ref().map(|_| self.plan.instants.len());
+        if let Some(windows) = &mut self.windows {
+            windows.place(unplaced, place);
+        }
         if let Some(one) = &wasteful {
             self.plan.instants.push(one.instant.clone());
         }

@@ -7,7 +7,7 @@
 //!     whose parents come before their children and whose node 0 is the empty stack.
 //! M4  [`Report::sites`] covers everything: sums over sites equal the totals; and those over
 //!     [`Report::mappers`] the row `program-maps` of the instant's books.
-//! M5  [`Report::windows`] has an edge at each instant that was reached, the most wasteful one apart, where its
+//! M5  [`Report::windows`] has an edge at each instant that was reached, where its
 //!     sums are the instant's figures, and those by site are the site's.
 
 mod reachability;

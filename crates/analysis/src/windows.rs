@@ -131,9 +131,18 @@ impl Recorder {
 
     /// The instant is not there after all: its edge stays, as one of activity. Cost: the edges.
     pub(crate) fn forget(&mut self, instant: usize) {
+        self.place(instant, None);
+    }
+
+    /// The instant has another number now, or none. Cost: the edges.
+    pub(crate) fn place(&mut self, instant: usize, number: Option<usize>) {
         let edges = self.buckets.iter_mut().map(|bucket| &mut bucket.end);
         for edge in edges.chain([&mut self.start]) {
+            let before = edge.instants.len();
             edge.instants.retain(|one| *one as usize != instant);
+            if before > edge.instants.len() {
+                edge.instants.extend(number.map(|number| number as u32));
+            }
         }
     }
 

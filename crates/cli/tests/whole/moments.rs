@@ -5,7 +5,7 @@
 //!
 //! Predicted in the heads of plateau.c and lineage.c.
 
-use crate::report::{Report, number, text};
+use crate::report::{Report, list, number, text};
 use crate::tool::{Bench, expected, program, run};
 
 /// Records plateau.c.
@@ -16,6 +16,17 @@ fn plateau(bench: &Bench, arguments: &[&str]) -> Report {
     let done = run(command);
     assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
     bench.report_at("main.sft", "peak")
+}
+
+/// The page shows an instant by the windows' sums up to its edge.
+#[track_caller]
+fn has_an_edge(bench: &Bench, instant: usize) {
+    let done = bench.tool(["report", "--json", "--windows", "--at", "peak", "main.sft"]);
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    let report = Report::read(&done.stdout);
+    let edges = report.list("windows.edges").iter();
+    let its = edges.filter(|edge| list(edge, "instants").contains(&instant.into()));
+    assert_eq!(its.count(), 1, "edges of instant {instant}");
 }
 
 fn kinds(report: &Report) -> Vec<&str> {
@@ -36,10 +47,13 @@ fn the_peak_is_the_fullest_moment_of_a_plateau() {
     assert!(done.stdout.contains("40000"), "{}", done.stdout);
     // Most is kept after the free; what it is and what brings it back is said, though the peak is full.
     let instants = report.list("instants").iter();
-    let mut kept = instants.filter(|one| text(one, "kind") == "most_kept");
-    let kept = kept.next().expect("40 MB are kept");
+    let mut kept = instants
+        .enumerate()
+        .filter(|(_, one)| text(one, "kind") == "most_kept");
+    let (index, kept) = kept.next().expect("40 MB are kept");
     // The first look at which no other one finds a quarter more kept: in the middle of the frees or after them.
     assert!(number(kept, "live_blocks") <= 8_001, "{kept:#}");
+    has_an_edge(&bench, index);
     assert!(kinds(&report).contains(&"retained"), "{:?}", kinds(&report));
     let screen = bench.tool(["report", "main.sft"]);
     assert!(screen.stdout.contains("most kept 3"), "{}", screen.stdout);
