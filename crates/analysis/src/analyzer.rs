@@ -30,7 +30,7 @@ use crate::falls::Falls;
 use crate::findings::{self, Around, Evidence};
 use crate::frames;
 use crate::grouping;
-use crate::ledger::{Counts, Ledger};
+use crate::ledger::{Counts, Ledger, Live};
 use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
 use crate::pass::{CellBlocks, Context, NO_KEY, Pass};
@@ -77,6 +77,8 @@ pub struct Analyzer {
     waste: Waste,
     /// The moment at which most is kept so far.
     wasteful: Option<Wasteful>,
+    /// What lived when the allocator was asked what is in use.
+    at_exit: Option<Live>,
     /// Bytes asked for until the report's instant, and the largest live heap by then.
     requested_at: u64,
     highest_at: u64,
@@ -147,6 +149,7 @@ impl Analyzer {
             after_free: None,
             waste: Waste::default(),
             wasteful: None,
+            at_exit: None,
             requested_at: 0,
             highest_at: 0,
             closed_last: None,
@@ -295,6 +298,7 @@ impl Analyzer {
                     self.look_kept(snapshot);
                 }
             }
+            Due::InUse => self.at_exit = Some(self.ledger.live()),
             Due::MarkRow(mark) => {
                 let (live, counts) = (self.ledger.live(), self.ledger.counts());
                 let before = std::mem::replace(&mut self.at_mark_before, counts);

@@ -47,6 +47,7 @@ pub mod reach;
 mod schedule;
 mod through;
 mod timeline;
+mod totals;
 mod waste;
 pub mod whatif;
 mod windows;

@@ -13,8 +13,8 @@
 //! M4  Children that were not recorded take nothing away from the trace of their parent: they are told of
 //!     ([`children`]), and the trace is whole.
 //!
-//! Not judged: whether the allocator's own totals agree, which no trace has yet. Not here: what is odd, although
-//! nothing is missing (`notes.rs`).
+//! Not here: whether the allocator's own count agrees (`totals.rs`; a report's, and in none of the shorter commands); what
+//! is odd, although nothing is missing (`notes.rs`).
 
 use std::fmt;
 
@@ -66,6 +66,15 @@ pub enum Missing {
         /// Such releases.
         releases: u64,
     },
+    /// Blocks that the allocator counts and no event told of, or the other way round.
+    Totals {
+        /// The allocator's name.
+        allocator: String,
+        /// What it counts as in use.
+        said_bytes: u64,
+        /// What is live by the events.
+        known_bytes: u64,
+    },
     /// The trace of a process that this one is a copy of.
     Ancestor {
         /// Its process id.
@@ -87,6 +96,11 @@ impl Missing {
             | Missing::Damage(_)
             | Missing::Acquisitions { .. }
             | Missing::Ancestor { .. } => true,
+            Missing::Totals {
+                said_bytes,
+                known_bytes,
+                ..
+            } => said_bytes > known_bytes,
             // What is missing here would make blocks live that do not, or lies behind every instant.
             Missing::End
             | Missing::Program(_)
@@ -143,6 +157,24 @@ impl fmt::Display for Missing {
                  what stands as free, kept by the allocator, may be in use.",
                 count(*releases, "release")
             ),
+            Missing::Totals {
+                allocator,
+                said_bytes,
+                known_bytes,
+            } => {
+                let (said, known) = (bytes(*said_bytes), bytes(*known_bytes));
+                let apart = bytes(said_bytes.abs_diff(*known_bytes));
+                let follows = if said_bytes > known_bytes {
+                    format!("{apart} that stand as free, kept by the allocator, are in use")
+                } else {
+                    format!("{apart} that stand as live are free")
+                };
+                write!(
+                    f,
+                    "{allocator} itself counts {said} in use at exit, and the recording {known}: calls went past the \
+                     recorder, and {follows}."
+                )
+            }
             Missing::Ancestor { pid, generations } => {
                 let whose = match generations {
                     0 => "parent",
@@ -315,7 +347,7 @@ impl Known<'_> {
     }
 
     /// Whether the recorder saw the process from its first call on: it was neither attached to nor paused.
-    fn is_from_birth(&self) -> bool {
+    pub(crate) fn is_from_birth(&self) -> bool {
         let mut notes = self.ending.iter().flat_map(|ending| &ending.notes);
         !notes.any(|note| note.contains("(attached)") || note.contains("recording was stopped"))
     }

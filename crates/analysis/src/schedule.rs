@@ -27,6 +27,8 @@ pub(crate) enum Due {
     Books(usize, usize),
     /// Look at this snapshot: the largest fall may lie before it, or most may be kept at it.
     Look(usize),
+    /// The allocator's own count was taken here.
+    InUse,
     /// Fill the row of this mark.
     MarkRow(usize),
     /// The report's own instant.
@@ -106,6 +108,9 @@ impl Plan {
             .iter()
             .rposition(|one| one.cause == SnapshotCause::Exit);
         let last = facts.snapshots.len().checked_sub(1);
+        if let Some(index) = exit {
+            self.due.push((facts.snapshots[index].ticket, Due::InUse));
+        }
         if let Some(index) = exit.or(last) {
             self.due
                 .push((facts.snapshots[index].ticket, Due::Books(instant, index)));

@@ -53,7 +53,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 5;
+pub const LAYOUT: u32 = 6;
 
 /// First bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -200,6 +200,10 @@ pub struct ProcessHeader {
     pub gave_up: AtomicU32,
     /// 1 if usable sizes are read from glibc's chunk headers.
     pub glibc_fast: AtomicU32,
+    /// Bytes in use as the allocator itself counts them, asked right before the snapshot at exit; 0 where it was not asked.
+    pub in_use_before: AtomicU64,
+    /// The same, asked again right after that snapshot.
+    pub in_use_after: AtomicU64,
 }
 
 /// Cause of a snapshot at exit.

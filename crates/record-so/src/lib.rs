@@ -42,6 +42,7 @@ mod process;
 mod real;
 mod thread;
 mod tls;
+mod totals;
 
 /// A panic has no way out of someone's `malloc`: say where, and stop.
 #[panic_handler]

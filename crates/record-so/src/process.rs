@@ -19,7 +19,7 @@ use skinflint_base::ring::{
 };
 use skinflint_base::sys;
 
-use crate::{notices, thread};
+use crate::{notices, thread, totals};
 
 /// On a page of its own that the kernel zeroes in children.
 #[repr(C)]
@@ -338,4 +338,25 @@ pub fn end_begins() {
 #[cold]
 pub fn at_exit() {
     snapshot(SNAPSHOT_EXIT);
+}
+
+/// The same, by `exit` or from `main`: the allocator's own count goes with the snapshot (`totals.rs`).
+#[cold]
+pub fn at_orderly_exit() {
+    // ORDER: Relaxed for all: a flag, and figures that the collector reads when the process has ended.
+    let is_own = sys::getpid() == PID.load(Ordering::Relaxed);
+    let Some(header) = header().filter(|_| is_own && epoch() != 0) else {
+        return at_exit();
+    };
+    let before = totals::in_use_bytes();
+    header.in_use_before.store(before, Ordering::Relaxed);
+    at_exit();
+    // Alone, nothing has happened since.
+    let is_alone = before == 0 || !MULTI.load(Ordering::Relaxed); // ORDER: as above.
+    let after = if is_alone {
+        before
+    } else {
+        totals::in_use_bytes()
+    };
+    header.in_use_after.store(after, Ordering::Relaxed); // ORDER: as above.
 }

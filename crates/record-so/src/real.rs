@@ -66,6 +66,15 @@ pub fn realloc_in_front() -> Option<*mut c_void> {
     (!first.is_null() && first != ours).then_some(first)
 }
 
+/// Whether the program brings a `malloc` that stands in front of us.
+pub fn malloc_in_front() -> bool {
+    let ours = crate::hooks::exports::malloc as *mut c_void;
+    startup().is_none_or(|objects| {
+        let first = objects.first(c"malloc", false);
+        !first.is_null() && first != ours
+    })
+}
+
 /// The real function of a name: behind us, or, for a guest, the first in the program.
 pub fn look_up(name: &CStr) -> *mut c_void {
     // ORDER: Relaxed; set before anything is looked up.
@@ -142,6 +151,8 @@ real_functions! {
     valloc: "valloc";
     pvalloc: "pvalloc";
     malloc_usable_size: "malloc_usable_size";
+    mallinfo2: "mallinfo2";
+    mallctl: "mallctl";
     free_sized: "free_sized";
     free_aligned_sized: "free_aligned_sized";
     mmap: "mmap";
@@ -263,6 +274,11 @@ pub type Memalign = unsafe extern "C" fn(usize, usize) -> *mut c_void;
 pub type PosixMemalign = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
 /// `malloc_usable_size`
 pub type UsableSize = unsafe extern "C" fn(*mut c_void) -> usize;
+/// `mallinfo2`
+pub type Mallinfo2 = unsafe extern "C" fn() -> libc::mallinfo2;
+/// `mallctl`
+pub type Mallctl =
+    unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;
 /// `mmap`
 pub type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
 /// `munmap`
@@ -316,6 +332,11 @@ pub type Abort = unsafe extern "C" fn() -> !;
 /// `pthread_create`
 pub type PthreadCreate =
     unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, *mut c_void) -> c_int;
+
+/// Whether the function is there, and of the object that `malloc` beneath us is of.
+pub fn is_of_the_allocator(function: *mut c_void) -> bool {
+    !function.is_null() && object_of(function) == object_of(REAL.malloc.get())
+}
 
 /// The path of the object that a function lives in, or an empty string.
 pub fn object_of(function: *mut c_void) -> &'static CStr {

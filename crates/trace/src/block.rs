@@ -23,7 +23,7 @@ pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSF\xba";
 /// A reader of another major version cannot read this one.
 pub const MAJOR: u16 = 1;
 /// A reader of a lower minor version reads what it knows.
-pub const MINOR: u16 = 2;
+pub const MINOR: u16 = 3;
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 /// Largest raw length of an event block.

@@ -290,6 +290,8 @@ pub struct Ending {
     pub cpu_ns: Option<u64>,
     /// Kernel's high-water mark of resident memory, bytes, where it could be read.
     pub max_rss_bytes: Option<u64>,
+    /// Bytes in use as the allocator itself counted them, right before and right after the snapshot at exit.
+    pub in_use_bytes: Option<(u64, u64)>,
 }
 
 /// How a process ended.

@@ -411,6 +411,9 @@ pub(crate) fn put_ending(out: &mut Vec<u8>, ending: &Ending) {
         put(out, ending.recorder_bytes);
         put_option(out, ending.cpu_ns);
         put_option(out, ending.max_rss_bytes);
+        let (before, after) = ending.in_use_bytes.unzip();
+        put_option(out, before);
+        put_option(out, after);
     });
 }
 
@@ -437,6 +440,10 @@ pub(crate) fn get_ending(from: &mut Cursor<'_>) -> Read<Ending> {
     ending.recorder_bytes = from.get()?;
     ending.cpu_ns = get_option(from)?;
     ending.max_rss_bytes = get_option(from)?;
+    // Since 1.3.
+    if !from.is_empty() {
+        ending.in_use_bytes = get_option(from)?.zip(get_option(from)?);
+    }
     Ok(ending)
 }
 

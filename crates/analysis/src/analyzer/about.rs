@@ -7,6 +7,7 @@ use crate::facts::At;
 use crate::missing::{self, Missing};
 use crate::model::{Completeness, Program, ThreadRow};
 use crate::notes;
+use crate::totals::contradiction;
 
 impl Analyzer {
     pub(super) fn threads(&self) -> Vec<ThreadRow> {
@@ -53,7 +54,11 @@ impl Analyzer {
     pub(super) fn not_there(&self) -> Vec<Missing> {
         let counts = self.ledger.counts();
         let known = self.facts.known(counts.events);
-        missing::missing(&known, &counts, self.ledger.parked_blocks())
+        let mut all = missing::missing(&known, &counts, self.ledger.parked_blocks());
+        // What is missing already may be the difference.
+        let live = self.at_exit.filter(|_| all.is_empty());
+        all.extend(live.and_then(|live| contradiction(&known, &live, self.facts.threads.len())));
+        all
     }
 
     pub(super) fn completeness(&self) -> Completeness {

@@ -2,6 +2,10 @@
 //!
 //! Q1  A program that exports its own allocator runs to its end, whatever lock that holds while it calls us.
 //! Q2  A module opened with `RTLD_DEEPBIND` is recorded from the end of its `dlopen` on, its flag untouched.
+//! Q3  Where the allocator itself counts other bytes as in use than the recording has, something went past us, and
+//!     the recording is not complete.
+
+use skinflint_test_support::need;
 
 use crate::programs::recorded;
 use crate::tool::{Bench, expected, program, programs, run};
@@ -70,4 +74,50 @@ fn rustc_and_cargo_build() {
     assert_eq!(done.shell_status(), 0, "{done:#?}");
     let made = run(bench.command(bench.path("target/debug/tiny")));
     assert_eq!(made.stdout, "made\n");
+}
+
+/// Q3: records beside.c beneath an allocator; what each of its traces says is missing.
+#[track_caller]
+fn beside(library: Option<&str>, what: &str) -> Vec<String> {
+    let bench = Bench::new();
+    let preload = library.map_or(vec![], |library| vec!["--preload", library]);
+    let mut command = bench.recording(&preload, [program("beside")]);
+    command.arg(what);
+    let done = run(command);
+    assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
+    assert_eq!(done.stdout, format!("beside: {what}\n"));
+    let mut said = Vec::new();
+    for trace in bench.traces() {
+        let report = bench.report_at(&trace, "end");
+        let notes = report.list("completeness.notes").iter();
+        let past = notes.filter_map(|note| note.as_str());
+        said.extend(
+            past.filter(|note| note.contains("went past"))
+                .map(str::to_owned),
+        );
+        let complete = report.0["completeness"]["complete"].as_bool();
+        assert_eq!(complete, Some(said.is_empty()), "{trace}");
+    }
+    said
+}
+
+#[test]
+fn the_allocators_own_count_tells_of_what_went_past() {
+    for library in [None, Some("libjemalloc.so.2")] {
+        if !library.is_none_or(need::library) {
+            continue;
+        }
+        // 400 blocks of 60,007: 22.9 MiB, and what the allocator rounds up.
+        let unseen = beside(library, "unseen").join("");
+        assert!(
+            unseen.contains("stand as free, kept by the allocator, are in use"),
+            "{library:?}: {unseen}"
+        );
+        let released = beside(library, "released").join("");
+        assert!(
+            released.contains("that stand as live are free"),
+            "{library:?}: {released}"
+        );
+        assert_eq!(beside(library, "even"), [""; 0], "{library:?}");
+    }
 }

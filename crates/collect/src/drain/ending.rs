@@ -45,6 +45,10 @@ impl Draining {
         let cpu_ns = self.process.cpu_ns.load(Ordering::Relaxed);
         ending.cpu_ns = (cpu_ns > 0).then_some(cpu_ns);
         ending.recorder_bytes = self.recorder_bytes();
+        let header = self.process.first.header();
+        let before = header.in_use_before.load(Ordering::Relaxed); // ORDER: as above; the process has ended.
+        let after = header.in_use_after.load(Ordering::Relaxed); // ORDER: as above.
+        ending.in_use_bytes = (before > 0 && after > 0).then_some((before, after));
         if let Some(child) = self.child {
             ending.cpu_ns = child.cpu_ns.or(ending.cpu_ns);
             ending.max_rss_bytes = ending.max_rss_bytes.max(child.max_rss_bytes);

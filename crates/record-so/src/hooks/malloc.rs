@@ -62,10 +62,9 @@ unsafe fn usable_size_slow(block: *mut c_void) -> u64 {
     let mut how = USABLE.load(Ordering::Relaxed);
     if how == UNKNOWN {
         let asked = real::REAL.malloc_usable_size.get();
-        let malloc = real::REAL.malloc.get();
         how = if thread::glibc_headers() {
             BY_HEADER
-        } else if !asked.is_null() && real::object_of(asked) == real::object_of(malloc) {
+        } else if real::is_of_the_allocator(asked) {
             BY_CALL
         } else {
             NOT_AT_ALL

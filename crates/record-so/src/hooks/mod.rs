@@ -60,7 +60,7 @@ macro_rules! call {
         )
     };
 }
-use call;
+pub(crate) use call;
 
 /// An exported function of up to four arguments that jumps to `$recorded` with the stack pointer and
 /// the frame pointer of its entry in the two argument registers after its own (N1).

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn __cxa_atexit(
 }
 
 extern "C" fn at_end() {
-    process::at_exit();
+    process::at_orderly_exit();
 }
 
 #[used]

@@ -1,0 +1,76 @@
+//! What the allocator itself counts as in use, to be held against the recording.
+//!
+//! ```text
+//!   exit ─► destructors ─► ours: in use? ─► last snapshot ─► in use? ─► the collector: the ledger lies between, or
+//!                                                                     something went past the recorder
+//! ```
+//!
+//! I1  It is asked at an orderly exit alone, by a thread that is inside no call of the allocator: the answer takes the
+//!     allocator's locks, and whoever holds one of them goes on and gives it back.
+//! I2  Only the allocator beneath us is asked: its own function, of its own object.
+//! I3  A program with an allocator in front of us is not asked: most of its blocks are never ours.
+//!
+//! Not judged here: whether the two agree (the analysis), with what each thread's cache makes uncertain.
+
+use core::ffi::{CStr, c_void};
+
+use crate::hooks::call;
+use crate::{real, thread};
+
+/// Bytes in use, as the allocator says; 0 if it cannot be asked. Cost: glibc walks its free lists; jemalloc adds up
+/// its arenas.
+#[cold]
+pub fn in_use_bytes() -> u64 {
+    if real::malloc_in_front() {
+        return 0;
+    }
+    let state = thread::enter();
+    if state.is_null() {
+        return 0;
+    }
+    let bytes = asked();
+    // SAFETY: of `enter`.
+    unsafe { thread::leave(state) };
+    bytes
+}
+
+fn asked() -> u64 {
+    if real::is_of_the_allocator(real::REAL.mallctl.get()) {
+        return by_mallctl().unwrap_or(0);
+    }
+    if !real::is_of_the_allocator(real::REAL.mallinfo2.get()) {
+        return 0;
+    }
+    // SAFETY: the function of that name returns this structure (I2).
+    let info = unsafe { call!(mallinfo2 as Mallinfo2)() };
+    (info.uordblks as u64).saturating_add(info.hblkhd as u64)
+}
+
+/// jemalloc: what is allocated, without what threads keep in their caches.
+fn by_mallctl() -> Option<u64> {
+    let mut epoch = 1_u64;
+    let size = size_of::<u64>();
+    // SAFETY: `epoch` takes a new value of eight bytes; the old one is not asked for.
+    let renewed = unsafe {
+        let none = core::ptr::null_mut();
+        let value = (&raw mut epoch).cast::<c_void>();
+        call!(mallctl as Mallctl)(c"epoch".as_ptr(), none, none.cast(), value, size)
+    };
+    let allocated = read(c"stats.allocated").filter(|_| renewed == 0)?;
+    // 4096 stands for all arenas; older versions have no such figure.
+    let cached = read(c"stats.arenas.4096.tcache_bytes").unwrap_or(0);
+    Some(allocated.saturating_sub(cached))
+}
+
+/// A figure of a word's size.
+fn read(name: &CStr) -> Option<u64> {
+    let mut value = 0_usize;
+    let mut size = size_of::<usize>();
+    // SAFETY: both places are ours; jemalloc writes `size` bytes at most, and refuses a wrong one.
+    let result = unsafe {
+        let none = core::ptr::null_mut();
+        let place = (&raw mut value).cast::<c_void>();
+        call!(mallctl as Mallctl)(name.as_ptr(), place, &raw mut size, none, 0)
+    };
+    (result == 0).then_some(value as u64)
+}
