@@ -18,7 +18,7 @@ use skinflint_base::sys;
 use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
 
 use crate::held::{Held, Watched};
-use crate::kin::{Kin, Living, take_notices};
+use crate::kin::{Kin, Living, Told, take_notices};
 use crate::memory::{BellMemory, Region, SessionMemory};
 use crate::modules::Modules;
 use crate::output::{Job, Output};
@@ -39,15 +39,20 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// How long a process that has ended is kept open for its status. On a busy machine the waiting thread
 /// may come late: 40 ms were too few on two loaded cores, and the program's own status was "unknown".
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a trace is kept open for children that are being loaded.
+const KIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How often threads and processes are looked at for having ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What others tell the drain.
 pub enum Tell {
     /// A process said hello.
-    Process(Arc<Process>),
-    /// The process with this pid became another program.
-    Exec(u32),
+    Process {
+        /// It.
+        process: Arc<Process>,
+        /// The process with its pid became another program: this one.
+        became: bool,
+    },
     /// A process got another region.
     Region(usize, Arc<Region>),
     /// A mark from outside, for all processes; the sender is dropped when all snapshots are taken.
@@ -98,6 +103,8 @@ pub struct Drain {
     session: Arc<SessionMemory>,
     bell: Arc<BellMemory>,
     kin: Kin,
+    /// Notices of processes that are not known yet.
+    unplaced: Vec<Told>,
     output: Output,
     sampler: Sender<Ask>,
     watched: Option<(Watched, Sender<Held>)>,
@@ -123,6 +130,7 @@ impl Drain {
             session,
             bell,
             kin: Kin::default(),
+            unplaced: Vec::new(),
             output,
             sampler,
             watched,
@@ -153,6 +161,8 @@ impl Drain {
                 break;
             }
             self.hear_the_bell();
+            // All that was told before the notices were left is known: who is meant by one of these never was.
+            self.unplaced.clear();
             let begun = Instant::now();
             let fullest = self.pass();
             self.by_the_clock();
@@ -191,19 +201,10 @@ impl Drain {
 
     fn told(&mut self, tell: Tell) {
         match tell {
-            Tell::Process(process) => self.begin(process),
+            Tell::Process { process, became } => self.begin(process, became),
             Tell::Region(index, region) => {
                 if let Some(draining) = self.living.get_mut(&index) {
                     draining.add_region(&region);
-                }
-            }
-            Tell::Exec(pid) => {
-                let found = self.living.values_mut().find(|d| d.process.pid == pid);
-                if let Some(index) = found.map(|draining| {
-                    draining.exec = true;
-                    draining.process.index
-                }) {
-                    self.finish(index);
                 }
             }
             Tell::Mark(name, waiting) => {
@@ -244,8 +245,13 @@ impl Drain {
         }
     }
 
-    fn begin(&mut self, process: Arc<Process>) {
+    fn begin(&mut self, process: Arc<Process>, became: bool) {
         self.kin.heard(process.pid, process.start_ns);
+        let all = self.living.values();
+        let before = all.map(|d| (d.process.pid, d.process.index));
+        let before = before.filter(|&(pid, _)| became && pid == process.pid);
+        let before = before.map(|(_, index)| index).max();
+        let index = process.index;
         let mut draining = Draining {
             slots: Vec::new(),
             tree: Tree::new(),
@@ -269,7 +275,14 @@ impl Drain {
         let first = Arc::clone(&draining.process.first);
         draining.add_region(&first);
         let _ = self.sampler.send(Ask::Begin(Arc::clone(&draining.process)));
-        self.living.insert(draining.process.index, draining);
+        self.living.insert(index, draining);
+        if let Some(before) = before {
+            self.kin.moves(before, index);
+            if let Some(draining) = self.living.get_mut(&before) {
+                draining.exec = true;
+            }
+            self.finish(before);
+        }
     }
 
     /// Drains every ring once. Returns the words of the fullest.
@@ -323,7 +336,11 @@ impl Drain {
                 draining.modules.complete(draining.process.pid, false);
                 continue;
             }
-            let since = *draining.ended_at.get_or_insert_with(Instant::now);
+            let Some(since) = draining.ended_at else {
+                // What it said last may have come since tells were heard: it is closed at the next look.
+                draining.ended_at = Some(Instant::now());
+                continue;
+            };
             // How it ended is known when somebody has waited for it: if we are its parent, whoever
             // waits is about to tell; else the kernel tells once it is no zombie any more.
             let ours = draining.process.info.ppid == std::process::id();
@@ -334,7 +351,9 @@ impl Drain {
             }
             let told = waited_for || draining.zombie_status.is_some();
             let known = draining.child.is_some() || told && !ours;
-            if known || since.elapsed() > STATUS_PATIENCE {
+            let may_close = known || since.elapsed() > STATUS_PATIENCE;
+            // A child that is being loaded has not had its turn to speak.
+            if may_close && (since.elapsed() > KIN_PATIENCE || !self.kin.awaits(index)) {
                 self.finish(index);
             }
         }
@@ -350,15 +369,17 @@ impl Drain {
 
     /// Reads what processes have left in the bell.
     fn hear_the_bell(&mut self) {
-        let (told, missed) = take_notices(self.bell.page());
-        if told.is_empty() && missed == 0 {
+        let (told, _) = take_notices(self.bell.page());
+        let mut all = std::mem::take(&mut self.unplaced);
+        all.extend(told);
+        if all.is_empty() {
             return;
         }
         let mut kin = std::mem::take(&mut self.kin);
         let living = self.known_living();
-        for told in told {
-            kin.told(told, &living);
-        }
+        // The hello of whoever left it may wait to be heard.
+        all.retain(|told| !kin.told(told, &living));
+        self.unplaced = all;
         self.kin = kin;
     }
 

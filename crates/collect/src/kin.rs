@@ -9,7 +9,7 @@
 //! J1  Who said hello after its notice is recorded, and not lost. A hello is told to the drain before it is answered, so
 //!     a process that has ended has been heard by now, if it spoke at all.
 //! J2  A process that lives is judged when its origin's trace is closed, and then by what it has mapped: one into which
-//!     the recorder was loaded will speak.
+//!     the recorder was loaded will speak, and one that has nothing but its program and its loader is waited for.
 //! J3  Nothing here is believed that a program could forge to harm us: a notice can only add to a list that is bounded.
 //!
 //! Not here: how notices are left (recorder), what a report makes of them.
@@ -27,7 +27,7 @@ use skinflint_base::ring::{
 };
 use skinflint_trace::{LostKind, LostProcess, LostWhy};
 
-use crate::proc;
+use crate::proc::{self, MapLine};
 use crate::process::Process;
 use crate::server;
 
@@ -130,12 +130,16 @@ impl Kin {
         }
     }
 
-    /// Hears a notice. `living`: the processes that are being recorded.
-    pub fn told(&mut self, told: Told, living: &[Living<'_>]) {
-        let Some(origin) = living.iter().find(|living| living.token == told.token) else {
-            return;
-        };
-        let process = origin.process;
+    /// Hears a notice. `living`: the processes that are being recorded. Returns whether it is of one of them.
+    pub fn told(&mut self, told: &Told, living: &[Living<'_>]) -> bool {
+        let origin = living.iter().find(|living| living.token == told.token);
+        if let Some(origin) = origin {
+            self.told_by(origin.process, told);
+        }
+        origin.is_some()
+    }
+
+    fn told_by(&mut self, process: &Process, told: &Told) {
         match told.kind & !NOTICE_WITHOUT_US {
             NOTICE_LOST => {
                 let pid = as_we_see_it(told.pid, process.pid);
@@ -175,7 +179,7 @@ impl Kin {
                     process.index,
                     what,
                     told.time_ns,
-                    told.path,
+                    told.path.clone(),
                     without_us,
                 );
             }
@@ -235,6 +239,25 @@ impl Kin {
         for pid in done {
             self.judge(pid, living);
         }
+    }
+
+    /// The process became another program, which goes on as its children's parent.
+    pub fn moves(&mut self, from: usize, to: usize) {
+        let of_it = self.missed.values_mut();
+        for missed in of_it.filter(|missed| missed.origin == from) {
+            missed.origin = to;
+        }
+    }
+
+    /// Whether one that is missed from it is being loaded, and may yet speak. Cost: the mappings of each.
+    pub fn awaits(&self, index: usize) -> bool {
+        let mut of_it = self
+            .missed
+            .iter()
+            .filter(|(_, missed)| missed.origin == index);
+        of_it.any(|(&pid, missed)| {
+            !missed.gone && is_being_loaded(&proc::link(pid, "exe"), &proc::maps(pid))
+        })
     }
 
     /// The trace of a process will be closed: whoever is missed from it is judged now (J2).
@@ -380,10 +403,24 @@ fn has_recorder(pid: u32) -> bool {
         .any(|line| proc::is_recorder(&line.name))
 }
 
+/// Whether a process has nothing but its program and its loader yet: what is preloaded comes right after these, and
+/// all other libraries behind it (J2).
+fn is_being_loaded(exe: &str, maps: &[MapLine]) -> bool {
+    let mut files: Vec<&str> = maps.iter().map(|line| line.name.as_str()).collect();
+    files.retain(|name| name.starts_with('/') && *name != exe && !name.ends_with("/ld.so.cache"));
+    files.dedup();
+    let is_loader = |name: &&str| {
+        let name = name.rsplit('/').next().unwrap_or_default();
+        name.starts_with("ld-") || name.starts_with("ld.so")
+    };
+    !exe.is_empty() && !files.is_empty() && files.iter().all(is_loader)
+}
+
 /// Whether a process has a program of its own, without the recorder, and had time to load it.
 fn is_dark(pid: u32) -> bool {
     let maps = proc::maps(pid);
     !maps.is_empty()
+        && !is_being_loaded(&proc::link(pid, "exe"), &maps)
         && !maps.iter().any(|line| proc::is_recorder(&line.name))
         && proc::age(pid).is_some_and(|age| age > ON_ITS_WAY)
 }
@@ -516,6 +553,35 @@ mod tests {
         assert_eq!(is_static(&head), Some(true));
         assert_eq!(is_static(&head[..100]), None, "cut");
         assert_eq!(is_static(b"#!/bin/sh"), None);
+    }
+
+    #[test]
+    fn what_has_its_program_and_its_loader_alone_is_being_loaded() {
+        let maps = |names: &[&str]| -> Vec<MapLine> {
+            let line =
+                |name: &&str| MapLine::parse(&format!("1000-2000 r--p 00000000 00:00 1 {name}"));
+            names.iter().filter_map(line).collect()
+        };
+        let loader = "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
+        let begun = maps(&["/bin/x", loader, "[heap]", "[stack]", "[vdso]"]);
+        assert!(is_being_loaded("/bin/x", &begun));
+        let looking = maps(&["/bin/x", "/etc/ld.so.cache", loader, "[stack]"]);
+        assert!(is_being_loaded("/bin/x", &looking));
+        let loaded = maps(&["/bin/x", "/usr/lib/libc.so.6", loader, "[stack]"]);
+        assert!(!is_being_loaded("/bin/x", &loaded));
+        let without_a_loader = maps(&["/bin/x", "[stack]"]);
+        assert!(!is_being_loaded("/bin/x", &without_a_loader));
+        assert!(!is_being_loaded("", &[]), "it has ended");
+    }
+
+    #[test]
+    fn what_a_program_misses_is_missed_by_what_it_becomes() {
+        let mut kin = Kin::default();
+        kin.miss(7, 0, LostKind::Program, 100, "/bin/x".into(), false);
+        kin.miss(8, 3, LostKind::Program, 100, "/bin/x".into(), false);
+        kin.moves(0, 5);
+        let origin = |pid: u32| kin.missed.get(&pid).map(|missed| missed.origin);
+        assert_eq!((origin(7), origin(8)), (Some(5), Some(3)));
     }
 
     #[test]

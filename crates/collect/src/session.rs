@@ -592,9 +592,6 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
     info.allocator_path = text(&hello.allocator_path);
     info.allocator = allocator_name(&info.allocator_path, &text(&hello.libc_version));
-    if became {
-        let _ = meeting.tells.send(Tell::Exec(pid));
-    }
     let path = known.fresh_name(&meeting.options.folder, &info.name, pid);
     meeting
         .output
@@ -629,7 +626,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     if known.main_pid == Some(pid) {
         give_name(meeting, &mut known, index);
     }
-    let _ = meeting.tells.send(Tell::Process(process));
+    let _ = meeting.tells.send(Tell::Process { process, became });
     token
 }
 

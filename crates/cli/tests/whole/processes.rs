@@ -9,6 +9,8 @@
 //!
 //! Q1  What a child inherited is known in it: no release in it is of an unknown block.
 
+use std::path::Path;
+
 use crate::programs::recorded;
 use crate::report::{Report, number};
 use crate::tool::{Bench, program};
@@ -119,6 +121,33 @@ fn a_wrapper_that_becomes_a_program_of_its_name_keeps_its_trace() {
         assert_eq!(bench.report().blocks_of(777), (7, 7), "round {round}");
         let before = bench.report_at(&traces[1], "end");
         assert_eq!(before.text("program.ended"), "exec", "round {round}");
+    }
+}
+
+/// Twenty-five programs in one process, each of which becomes the next at once, and starts a child that outlives it.
+#[test]
+fn whoever_becomes_another_program_at_once_is_not_missed() {
+    let bench = Bench::new();
+    let script = bench.path("chain");
+    std::fs::write(
+        &script,
+        "#!/bin/sh\n/bin/true &\n[ $1 -eq 0 ] || exec env sh $0 $(($1 - 1))\nwait\n",
+    )
+    .expect("a script");
+    let done = bench.record([Path::new("/bin/sh"), &script, Path::new("12")]);
+    assert_eq!(done.shell_status(), 0, "{done:#?}");
+    let traces = bench.traces();
+    assert!(traces.len() >= 36, "{traces:?}");
+    for trace in traces {
+        let report = bench.report_at(&trace, "end");
+        let notes = report.list("completeness.notes").iter();
+        let missed = notes.filter(|note| note.to_string().contains("not recorded"));
+        assert_eq!(
+            missed.count(),
+            0,
+            "{trace}: {:?}",
+            report.list("completeness.notes")
+        );
     }
 }
 
