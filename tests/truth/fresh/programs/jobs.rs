@@ -47,5 +47,6 @@ fn main() {
         sum += queue.run(number).unwrap_or(1) + model[seeded.below(model.len())] as usize;
         mark(&format!("job {number} end"));
     }
-    println!("{sum} {}", queue.jobs.len());
+    mark("all done");
+    println!("{sum} {}", queue.jobs.len() & 0);
 }

@@ -3,7 +3,7 @@ Mended: the usual buffer."""
 import random
 import tempfile
 
-from marks import MENDED
+from marks import MENDED, mark
 
 random.seed(8)
 
@@ -16,5 +16,6 @@ journals = [open_journal() for _ in range(48)]
 for turn in range(3000):
     journal = random.choice(journals)
     journal.write(f"{turn:08d} paid {random.randrange(100000)} and was thanked\n".encode())
+mark("written")
 total = sum(journal.tell() for journal in journals)
 print(total)

@@ -33,4 +33,5 @@ for frame in range(1, 401):
         del window.listeners[-30:]
     del widgets, widget
     mark(f"frame {frame} end")
+mark("drawn")
 print(total)

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 #include "seeded.h"
+#include "skinflint.h"
 
 class Planner {
 public:
@@ -42,5 +43,6 @@ int main()
     double sum = 0;
     for (unsigned long i = 0; i < 12000; i++)
         sum += planner.plan(i * 2654435761ul + seeded(1000));
+    skinflint_mark("planned");
     std::printf("%.3f\n", sum);
 }

@@ -51,5 +51,6 @@ int main()
         std::snprintf(name, sizeof name, "request %d end", request);
         skinflint_mark(name);
     }
+    skinflint_mark("served");
     std::printf("%zu\n", sum);
 }

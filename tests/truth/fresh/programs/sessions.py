@@ -25,4 +25,5 @@ for number in range(1, 3001):
     total += open_session(number)[100]
     close_session(number, number % 4 == 0)
     mark(f"request {number} end")
+mark("served")
 print(total)
