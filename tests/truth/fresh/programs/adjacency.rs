@@ -1,5 +1,6 @@
-// A graph's lists of neighbours, filled edge by edge in the order of the file, so that every list has grown by doubling.
-// Mended: degrees are counted first, and each list gets its capacity.
+//! A graph's lists of neighbours, filled edge by edge in the order of the file, so that every list has grown by doubling.
+//! Mended: degrees are counted first, and each list gets its capacity.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::{mark, Seeded};

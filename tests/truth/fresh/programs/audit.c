@@ -49,11 +49,13 @@ int main(void)
         free(pieces[i]);
     }
     malloc_trim(0);
+    /* CLOCK: a program that goes on, at rest; nothing is judged by it */
     usleep(100000);
     skinflint_mark("idle");
     for (int i = 0; i < 30; i++) {
         char *beat = malloc(48);
         memset(beat, i, 48);
+        /* CLOCK: a program that goes on, at rest; nothing is judged by it */
         usleep(10000);
         sum += beat[9];
         free(beat);

@@ -1,5 +1,6 @@
-// Blocks of a file, 4,096 bytes each, are kept with a checksum of four bytes behind the data.
-// Mended: the checksums are an array of their own.
+//! Blocks of a file, 4,096 bytes each, are kept with a checksum of four bytes behind the data.
+//! Mended: the checksums are an array of their own.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::Seeded;

@@ -1,5 +1,6 @@
-// Every subscriber of a feed gets a queue with room for 4,096 messages, and has at most fifty.
-// Mended: room for 64.
+//! Every subscriber of a feed gets a queue with room for 4,096 messages, and has at most fifty.
+//! Mended: room for 64.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::Seeded;
@@ -36,6 +37,7 @@ fn main() {
             subscriber.queue.make_contiguous();
         }
     }
+    // CLOCK: a program that goes on, at rest; nothing is judged by it
     std::thread::sleep(std::time::Duration::from_millis(200));
     println!("{sum}");
 }

@@ -46,6 +46,7 @@ int main()
     std::vector<std::unique_ptr<Connection>>().swap(left);
 #endif
     malloc_trim(0);
+    // CLOCK: a program that goes on, at rest; nothing is judged by it
     usleep(100000);
     skinflint_mark("idle");
     for (int i = 0; i < 30; i++) {
@@ -56,6 +57,7 @@ int main()
 #endif
         std::vector<char> message(200 + seeded(100), 'm');
         sum += message[7];
+        // CLOCK: a program that goes on, at rest; nothing is judged by it
         usleep(10000);
     }
     std::printf("%lu\n", sum);

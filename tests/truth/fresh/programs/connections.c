@@ -34,6 +34,7 @@ int main(void)
         c->out_used = snprintf(c->out, BUFFER, "ack %d %zu", turn, c->in_used);
         sum += c->in[c->in_used / 2] + c->out_used;
     }
+    /* CLOCK: a program that goes on, at rest; nothing is judged by it */
     usleep(200000);
     printf("%lu\n", sum);
     return 0;

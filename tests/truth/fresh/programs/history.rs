@@ -1,4 +1,5 @@
-// Control. The last 3,000 messages of a chat, each a String of its own length; the oldest goes when a new one comes.
+//! Control. The last 3,000 messages of a chat, each a String of its own length; the oldest goes when a new one comes.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::{mark, Seeded};

@@ -44,6 +44,7 @@ int main()
         sum += *std::lower_bound(table.index.begin(), table.index.end() - 1, seeded(1u << 30));
     }
     skinflint_mark("serving");
+    // CLOCK: a program that goes on, at rest; nothing is judged by it
     usleep(200000);
     std::printf("%lu\n", sum);
 }

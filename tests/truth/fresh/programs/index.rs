@@ -1,5 +1,6 @@
-// Control. An index of words in a BTreeMap, each with the places where it stands; words are counted first, so that each list is
-// made as long as it becomes.
+//! Control. An index of words in a BTreeMap, each with the places where it stands; words are counted first, so that each list is
+//! made as long as it becomes.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::Seeded;

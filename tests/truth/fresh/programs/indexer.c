@@ -45,11 +45,13 @@ int main(void)
 #ifdef MENDED
     malloc_trim(0);
 #endif
+    /* CLOCK: a program that goes on, at rest; nothing is judged by it */
     usleep(100000);
     skinflint_mark("idle");
     for (int i = 0; i < 40; i++) {
         char *answer = malloc(500);
         memset(answer, i, 500);
+        /* CLOCK: a program that goes on, at rest; nothing is judged by it */
         usleep(10000);
         now->crc += answer[i];
         free(answer);

@@ -1,5 +1,6 @@
-// A queue of jobs by number: done ones are taken out, failed ones are forgotten in the table.
-// Mended: failed ones are taken out, too.
+//! A queue of jobs by number: done ones are taken out, failed ones are forgotten in the table.
+//! Mended: failed ones are taken out, too.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::{mark, Seeded};

@@ -1,4 +1,5 @@
-// Marks from Rust: the recorder's function, if there is a recorder.
+//! Marks from Rust: the recorder's function, if there is a recorder.
+
 use std::ffi::{c_char, c_void, CString};
 
 extern "C" {

@@ -1,5 +1,6 @@
-// A compiler keeps the tokens of each module beside its code, though only parsing needed them.
-// Mended: the tokens are dropped when the module is parsed.
+//! A compiler keeps the tokens of each module beside its code, though only parsing needed them.
+//! Mended: the tokens are dropped when the module is parsed.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::{mark, Seeded};
@@ -50,6 +51,7 @@ fn main() {
         sum += module.code[seeded.below(module.code.len())] as usize;
     }
     mark("run");
+    // CLOCK: a program that goes on, at rest; nothing is judged by it
     std::thread::sleep(std::time::Duration::from_millis(200));
     println!("{sum} {}", modules.iter().map(|m| m.tokens.len().min(1)).sum::<usize>() & 0);
 }

@@ -48,6 +48,7 @@ int main(void)
         free(line);
     }
     skinflint_mark("serving");
+    /* CLOCK: a program that goes on, at rest; nothing is judged by it */
     usleep(200000);
     printf("%lu\n", sum);
     return 0;

@@ -1,5 +1,6 @@
-// Sixty sensors are recorded; each reading makes the sensor's history anew with concat.
-// Mended: extend_from_slice.
+//! Sixty sensors are recorded; each reading makes the sensor's history anew with concat.
+//! Mended: extend_from_slice.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::Seeded;

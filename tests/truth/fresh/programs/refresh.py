@@ -21,11 +21,13 @@ summary = [summarize(entries), bytearray(900)]
 del entries
 if MENDED:
     trim()
+# CLOCK: a program that goes on, at rest; nothing is judged by it
 time.sleep(0.1)
 mark("idle")
 total = 0
 for i in range(40):
     answer = bytes(2000)
     total += summary[0][i] + answer[3]
+    # CLOCK: a program that goes on, at rest; nothing is judged by it
     time.sleep(0.01)
 print(total)

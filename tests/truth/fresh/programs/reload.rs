@@ -1,5 +1,6 @@
-// A daemon loads its rules, boils them down to a small table, drops them, and goes on with the table alone.
-// Mended: malloc_trim when the rules are dropped.
+//! A daemon loads its rules, boils them down to a small table, drops them, and goes on with the table alone.
+//! Mended: malloc_trim when the rules are dropped.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::{mark, Seeded};
@@ -36,12 +37,14 @@ fn main() {
         // SAFETY: may be called at any time.
         unsafe { malloc_trim(0) };
     }
+    // CLOCK: a program that goes on, at rest; nothing is judged by it
     std::thread::sleep(std::time::Duration::from_millis(100));
     mark("idle");
     let mut sum = 0;
     for i in 0..40 {
         let answer = vec![i as u8; 300];
         sum += table.values().nth(i % table.len()).unwrap() + answer[7] as usize;
+        // CLOCK: a program that goes on, at rest; nothing is judged by it
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     println!("{sum}");

@@ -34,5 +34,6 @@ total = 0
 for i in range(100000):
     total += loader.totals[i * 7919 % len(loader.totals)]
 mark("serving")
+# CLOCK: a program that goes on, at rest; nothing is judged by it
 time.sleep(0.2)
 print(total)

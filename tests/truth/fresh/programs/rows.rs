@@ -1,5 +1,6 @@
-// A table in text is summed up; each field becomes a String before it is read.
-// Mended: fields are read where they lie.
+//! A table in text is summed up; each field becomes a String before it is read.
+//! Mended: fields are read where they lie.
+
 #[path = "mark.rs"]
 mod mark;
 use mark::Seeded;
