@@ -12,7 +12,7 @@
 #   make miri-test  the garbage-collected heap and counted natives under Miri (nightly; half an hour)
 #   make test-busy  tests that touch time, threads or processes (tests/busy.txt), twenty times beside eight busy loops
 #                    (half an hour and more; ROUNDS=N)
-#   make truth     does advice pay? programs with planted faults beside mended twins, under three allocators (some minutes)
+#   make truth     does advice pay? programs with planted faults beside mended twins, under four allocators (some minutes)
 #   make mutants CRATE=analysis  faults drawn by seed (SEED=1, COUNT=150) and put into a copy: do the tests notice?
 #   make mutants-named  the same with faults that once lived through all tests
 #   make reach-bar  planted leaks, cycles and controls under three allocators: are they found, and nothing else? (a minute)
@@ -145,7 +145,7 @@ test-busy: test-deps build
 
 # Planted faults and mended twins: exit 1 if a bar is missed. ONLY=TEXT: some of them.
 truth: deps build
-	@sh bench/need.sh libjemalloc.so.2:libjemalloc2
+	@sh bench/need.sh libjemalloc.so.2:libjemalloc2 libmimalloc.so.2.0:libmimalloc2.0
 	python3 -B tests/truth/truth.py --selftest
 	python3 -B tests/truth/truth.py $(if $(ONLY),--only "$(ONLY)")
 

@@ -13,11 +13,13 @@ T2  A fault is found if a finding of its kind names its function: the innermost 
 T3  Real is the difference of the twins by the report's own moment, in the measure that expect.toml names.
 T4  A prediction holds if it is within 15 % of what is real.
 T5  What is called certain and does not pay, or does not hold, is wrong.
+T6  No byte is promised twice: what findings save of live blocks is together no more than the blocks hold, of the
+    process and of each function; what they save of free memory no more than is free.
 
 Two sets are judged apart, and together: the programs beside this file, with which the advice was made, and those of fresh/,
 written from the documents alone. What the first shows and the second does not was learned by heart.
 
-Needs target/release/skinflint with its libraries, gcc, g++, rustc, and libjemalloc.so.2.
+Needs target/release/skinflint with its libraries, gcc, g++, rustc, libjemalloc.so.2 and libmimalloc.so.2.0.
 Exit status: 0 if every bar is met, 1 if one is missed, 2 if the suite cannot run.
 """
 import argparse
@@ -44,6 +46,7 @@ LIMIT_S = 120
 PRELOAD = {
     "glibc": None,
     "jemalloc": "libjemalloc.so.2",
+    "mimalloc": "libmimalloc.so.2.0",
     "skinflint": str(TOOL.parent / "libskinflint.so"),
 }
 # What a fault of another kind leaves behind.
@@ -56,7 +59,12 @@ BARS = (
     ("predictions within 15 %", "held", 0.90),
     ("certain and wrong", "wrong", 0),
     ("claims in controls", "control", 0),
+    ("promised twice", "twice", 0),
 )
+# What a block may have beside its usable size: a header, which asking for less may save.
+HEADER_BYTES = 16
+LIVE_KINDS = ("clownshoes", "slop", "growth", "placebo", "leak", "zombie")
+FREE_KINDS = ("retained", "pinned")
 
 
 class Broken(Exception):
@@ -149,10 +157,40 @@ def is_claim(finding, resident_bytes, requested_bytes):
     return finding["kind"] == "growth" and finding["saved_cumulative_bytes"] * 100 >= max(requested_bytes, 1)
 
 
+def twice(report):
+    """T6: where more is promised than there is, in words."""
+    out = []
+    instant = report["instants"][report["at"]]
+    held, promised = {}, {}
+    for site in report["sites"]:
+        name = function_of(report, site)
+        held[name] = held.get(name, 0) + site["live_usable_bytes"] + HEADER_BYTES * site["live_blocks"]
+    for finding in report["findings"]:
+        # One of several functions: only the sum over the process is known.
+        several = {function_of(report, {"node": node}) for node in finding["more_nodes"]} - {function_of(report, finding)}
+        if finding["kind"] in LIVE_KINDS and not several:
+            name = function_of(report, finding)
+            promised[name] = promised.get(name, 0) + finding["saved_bytes"]
+    out += [f"{name}: {amount(all)} of {amount(held.get(name, 0))}" for name, all in promised.items() if all > held.get(name, 0)]
+
+    def saved(kinds):
+        return sum(finding["saved_bytes"] for finding in report["findings"] if finding["kind"] in kinds)
+
+    if saved(LIVE_KINDS) > instant["live_usable_bytes"] + HEADER_BYTES * instant["live_blocks"]:
+        out.append(f"live blocks: {amount(saved(LIVE_KINDS))} of {amount(instant['live_usable_bytes'])}")
+    # Free memory may be told of another moment, which has books of its own.
+    books = [one["books"] for one in report["instants"] if one.get("books")]
+    rows = [row["bytes"] for book in books for row in book["rows"] if row["id"] == "allocator-free"]
+    if saved(FREE_KINDS) > max(rows, default=0):
+        out.append(f"free memory: {amount(saved(FREE_KINDS))} of {amount(max(rows, default=0))}")
+    return out
+
+
 def judge(program, planted, mended):
     """What came of one program: `planted` and `mended` are reports."""
     by = program.get("by", "nothing")
     result = {"claims": [], "found": None, "confidence": "", "predicted": 0, "real": 0, "also": []}
+    result["twice"] = twice(planted)
     fault = program["kind"] != "none"
     if fault:
         result["real"] = measure(planted, by) - measure(mended, by)
@@ -205,6 +243,7 @@ def figures(rows):
         "held": (sum(holds(result) for result in measured), len(measured)),
         "wrong": (wrong, None),
         "control": (control, None),
+        "twice": (sum(len(result["twice"]) for _, _, result in rows), None),
     }
 
 
@@ -240,6 +279,8 @@ def table(rows, verbose):
         bad = "" if pays == len(result["claims"]) else "  <--"
         print(f"{program['name'][:36]:36} {under:10} {program['kind']:11} {found:9} {figures[0]:>10} {figures[1]:>10}"
               f"  {pays} of {len(result['claims'])}{sure}{bad}")
+        for words in result["twice"]:
+            print(f"      promised twice: {words}")
         for claim in result["claims"]:
             if verbose or not claim["pays"]:
                 print(f"      {claim['kind']} in {claim['function']}: {claim['title']} ({amount(claim['bytes'])})")
@@ -329,7 +370,14 @@ def made_up(findings, live=10_000, requested=100_000, copied=0):
     """A report with frames 1 `record`, 2 `main`, and 3 `malloc`, which is plumbing; node 3 is malloc in record."""
     return {
         "at": 0,
-        "instants": [{"books": {"resident_bytes": 20_000}, "live_usable_bytes": live}],
+        "instants": [{
+            "books": {"resident_bytes": 20_000, "rows": [{"id": "allocator-free", "bytes": 4000}]},
+            "live_usable_bytes": live, "live_blocks": 10,
+        }],
+        "sites": [
+            {"node": 3, "live_usable_bytes": live - 2000, "live_blocks": 8},
+            {"node": 1, "live_usable_bytes": 2000, "live_blocks": 2},
+        ],
         "totals": {"requested_bytes": requested, "allocations": 10},
         "plumbing": [3],
         "frames": [{"function": name} for name in ("", "record", "main", "malloc")],
@@ -342,7 +390,7 @@ def made_up(findings, live=10_000, requested=100_000, copied=0):
 def finding(kind="slop", saved=1000, node=3, confidence="certain", over=0, calls=0, title="it"):
     return {
         "kind": kind, "saved_bytes": saved, "node": node, "confidence": confidence, "title": title,
-        "saved_cumulative_bytes": over, "saved_allocations": calls,
+        "saved_cumulative_bytes": over, "saved_allocations": calls, "more_nodes": [],
     }
 
 
@@ -415,6 +463,19 @@ class Judging(unittest.TestCase):
             smaller["instants"][0]["books"]["resident_bytes"] = resident_bytes
             claims = judge(FAULT, made_up([finding(), left]), smaller)["claims"]
             self.assertEqual([claim["pays"] for claim in claims], [True, pays])
+
+    def test_no_byte_is_promised_twice(self):
+        # `record` holds 8,000 bytes in 8 blocks, `main` 2,000; 4,000 are free.
+        for found, words in (
+            ([finding(saved=8128), finding(node=1, saved=1000)], []),
+            ([finding(saved=8129)], ["record"]),
+            ([finding(saved=5000), finding(kind="leak", saved=5000)], ["record"]),
+            ([finding(kind="retained", saved=3000, node=None), finding(kind="pinned", saved=1000)], []),
+            ([finding(kind="retained", saved=3000, node=None), finding(kind="pinned", saved=1001)], ["free memory"]),
+        ):
+            result = self.judged(FAULT, found)
+            self.assertEqual([line.split(":")[0] for line in result["twice"]], words)
+            self.assertEqual("promised twice" in self.bars((FAULT, result)), bool(words))
 
     def test_an_empty_suite_proves_nothing(self):
         self.assertEqual(len(missed(figures([]))), 4)

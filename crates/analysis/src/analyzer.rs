@@ -29,7 +29,7 @@ use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::falls::Falls;
 use crate::findings::{self, Around, Evidence};
 use crate::frames;
-use crate::grouping;
+use crate::grouping::{self, Pinned};
 use crate::ledger::{Counts, Ledger, Live};
 use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
@@ -499,6 +499,7 @@ impl Analyzer {
             &Evidence {
                 facts: &self.facts,
                 ledger: &self.ledger,
+                blocks: &blocks,
                 mark_levels: &self.mark_levels,
                 closed: self.closed.as_ref(),
                 at_in_exit,
@@ -512,7 +513,11 @@ impl Analyzer {
         );
         let renamed = frames::compact(&mut report, &self.facts.nodes, symbolizer);
         let kept = self.closed.take().and_then(|closed| closed.kept);
-        let pinned = kept.as_ref().map(|kept| (kept, &renamed));
+        let pinned = kept.as_ref().map(|kept| Pinned {
+            kept,
+            renamed: &renamed,
+            in_exit: at_in_exit,
+        });
         grouping::settle(&mut report, &self.options.limits, pinned);
         report
     }

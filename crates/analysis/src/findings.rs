@@ -23,12 +23,14 @@ use skinflint_trace::Exit;
 
 use crate::analyzer::MarkLevel;
 use crate::books::{Closed, Untouched};
+use crate::claims::Claim;
 use crate::facts::{Facts, INHERITED};
 use crate::giveback::GiveBack;
 use crate::grows;
 use crate::ledger::Ledger;
 use crate::missing::Missing;
 use crate::model::{Confidence, Finding, FindingKind, Instant, Report, Site};
+use crate::pass::{CellBlocks, CellId};
 use crate::passes::wording::{bytes as size, count};
 use crate::waste::Wasteful;
 
@@ -41,6 +43,8 @@ const MORE_NODES: usize = 16;
 pub(crate) struct Evidence<'a> {
     pub facts: &'a Facts,
     pub ledger: &'a Ledger,
+    /// Blocks by cell, as the passes were told.
+    pub blocks: &'a [CellBlocks],
     pub mark_levels: &'a [MarkLevel],
     /// Beside the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
@@ -251,7 +255,8 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
             .iter()
             .any(|finding| same(finding.kind) && finding.node == Some(node))
     };
-    let mut found = Vec::new();
+    let mut found: Vec<Finding> = Vec::new();
+    let mut grew: FxHashMap<usize, (usize, u64, u64)> = FxHashMap::default();
     for (index, site) in sites.iter().enumerate() {
         let at = |level: &MarkLevel| level.usable_bytes.get(index).copied().unwrap_or(0);
         let rises = steps.windows(2).all(|pair| at(pair[1]) > at(pair[0]));
@@ -266,6 +271,8 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
         let intervals = steps.len() as u64 - 1;
         let mark = |level: &MarkLevel| &evidence.facts.marks[level.mark];
         let age = ages.get(index).copied().flatten();
+        let saved_bytes = grown.min(row.live_usable_bytes);
+        grew.insert(index, (found.len(), saved_bytes, row.live_usable_bytes));
         found.push(Finding {
             kind: FindingKind::Leak,
             title: if intervals == 1 {
@@ -300,7 +307,7 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
                      container that holds them a limit in bytes."
                     .into(),
             now_bytes: row.live_usable_bytes,
-            saved_bytes: grown.min(row.live_usable_bytes),
+            saved_bytes,
             blocks: row.live_blocks,
             confidence: if intervals >= 2 {
                 Confidence::Likely
@@ -311,8 +318,33 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
             ..Finding::default()
         });
     }
+    claim_grown(evidence, &grew, &mut found);
     found.sort_by_key(|finding| std::cmp::Reverse((finding.saved_bytes, finding.now_bytes)));
     found
+}
+
+/// Claims the blocks of stacks that grew (by site: the finding, bytes grown, bytes live). Which blocks came last is not
+/// known by cell, so it is the same part of each, rounded up.
+fn claim_grown(
+    evidence: &Evidence<'_>,
+    grew: &FxHashMap<usize, (usize, u64, u64)>,
+    found: &mut [Finding],
+) {
+    let cells = evidence.ledger.cells();
+    for (cell, (key, blocks)) in (0..).zip(cells.keys().iter().zip(evidence.blocks)) {
+        let Some(&(finding, bytes, of)) = grew.get(&cells.site_of(CellId(cell))) else {
+            continue;
+        };
+        let part = (u128::from(blocks.at_instant) * u128::from(bytes)).div_ceil(of.max(1).into());
+        let blocks = (part as u64).min(blocks.at_instant);
+        if blocks > 0 {
+            found[finding].claims.push(Claim {
+                key: *key,
+                blocks,
+                bytes: blocks.saturating_mul(key.usable),
+            });
+        }
+    }
 }
 
 /// The marks to compare: those of the most frequent name, or all if no name comes twice.

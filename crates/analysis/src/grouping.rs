@@ -13,12 +13,14 @@
 //!     double, what a library of the system allocates for itself is not called churn, and nodes of a container
 //!     are not told to be smaller.
 //! U5  A holder that another finding would shrink by half or more is not told twice.
+//! U6  What pins free memory in the program's exit stays a row, and is no advice: all of it goes a moment later.
 //!
 //! Not here: what is a finding (`findings.rs`, the passes).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::books::largest_parts;
+use crate::claims;
 use crate::facts::Limits;
 use crate::fragments;
 use crate::frames::Renamed;
@@ -36,12 +38,16 @@ const MORE_NODES: usize = 50;
 /// Below this a holder is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
+/// What functions pin free memory is told from, and whether the program is about to give all of it back.
+#[derive(Clone, Copy)]
+pub(crate) struct Pinned<'a> {
+    pub kept: &'a fragments::Kept,
+    pub renamed: &'a Renamed,
+    pub in_exit: bool,
+}
+
 /// Puts findings and parts together, adds the holders, and ranks all of it.
-pub(crate) fn settle(
-    report: &mut Report,
-    limits: &Limits,
-    pinned: Option<(&fragments::Kept, &Renamed)>,
-) {
+pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned<'_>>) {
     let naming = Naming::of(report);
     let plumbing = naming.plumbing.iter().enumerate();
     report.plumbing = plumbing
@@ -54,6 +60,8 @@ pub(crate) fn settle(
     name_parts(report, &naming, limits.parts);
     let mut found = std::mem::take(&mut report.findings);
     found.retain(|one| !is_out_of_reach(report, &naming, one));
+    claims::settle(&mut found, &std::mem::take(&mut report.in_growth));
+    claims::settle_calls(report, &mut found);
     for growth in found
         .iter_mut()
         .filter(|one| one.kind == FindingKind::Growth)
@@ -61,9 +69,12 @@ pub(crate) fn settle(
         leave_to_runtime(report, &naming, growth);
     }
     report.findings = merge(report, &naming, found);
-    if let Some((kept, renamed)) = pinned {
-        let found = fragments::functions::add(report, &naming, renamed, kept);
-        report.findings.extend(found);
+    if let Some(pinned) = pinned {
+        let found = fragments::functions::add(report, &naming, pinned.renamed, pinned.kept);
+        // U6.
+        report
+            .findings
+            .extend(found.into_iter().filter(|_| !pinned.in_exit));
     }
     drop_shoes_of_growth(report, &naming);
     let mut held = holders(report, &naming);
@@ -237,6 +248,9 @@ fn absorb(into: &mut Finding, other: &Finding) {
         .saved_allocations
         .saturating_add(other.saved_allocations);
     into.blocks = into.blocks.saturating_add(other.blocks);
+    if let (Some(into), Some(other)) = (&mut into.growth_what_if, &other.growth_what_if) {
+        into.add(other);
+    }
     into.stacks += other.stacks.max(1);
     if into.more_nodes.len() < MORE_NODES {
         into.more_nodes.extend(other.node);

@@ -19,6 +19,7 @@ pub mod analyzer;
 pub mod blocks;
 pub mod books;
 pub mod cells;
+pub mod claims;
 pub mod counts;
 pub mod facts;
 pub mod falls;

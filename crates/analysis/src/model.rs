@@ -10,10 +10,14 @@
 //! M5  [`Report::windows`] has an edge at each instant that was reached, where its
 //!     sums are the instant's figures, and those by site are the site's.
 
+mod finding;
 mod reachability;
 
 use serde::{Deserialize, Serialize};
 
+use crate::claims::Claim;
+
+pub use finding::{Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf};
 pub use reachability::{ReachSum, Reachability, UnreachedRow};
 
 /// Version of this schema; a reader refuses another major version.
@@ -55,6 +59,9 @@ pub struct Report {
     pub growth: Vec<Growth>,
     /// Blocks that outlived the end mark of their phase.
     pub zombies: Vec<Zombie>,
+    /// Blocks of buffers that grow, and that no finding tells of: their sizes are those of the moment.
+    #[serde(skip)]
+    pub in_growth: Vec<Claim>,
     /// What points to live blocks, at a moment at which the program was stopped and read (`--reachable`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reachability>,
@@ -370,88 +377,6 @@ pub struct BookPart {
     pub bytes: u64,
     /// The stack, if the part is one.
     pub node: Option<u32>,
-}
-
-/// Which pass found it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FindingKind {
-    /// Requests a little above a class or a power of two.
-    Clownshoes,
-    /// Rounding by the allocator that is not a clownshoe.
-    Slop,
-    /// A buffer that grows by too little.
-    Growth,
-    /// Many short-lived blocks.
-    Churn,
-    /// Recycled buffers that are not used again.
-    Placebo,
-    /// Memory that only grows, or that outlives its phase.
-    #[default]
-    Leak,
-    /// Blocks of a phase or tenant that outlive its end mark.
-    Zombie,
-    /// Free memory that the allocator keeps.
-    Retained,
-    /// Free memory that stays resident because live blocks lie on the same pages.
-    Pinned,
-    /// Asked for and never touched, or touched and idle.
-    Untouched,
-    /// One stack or mapping that holds a large share: not waste by itself.
-    Holder,
-}
-
-/// How sure a finding is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Confidence {
-    /// The figure follows from the trace alone.
-    Certain,
-    /// The pattern is plain; the saving is an estimate.
-    Likely,
-    /// Worth a look.
-    #[default]
-    Possible,
-}
-
-/// What to change.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Finding {
-    /// Which pass.
-    pub kind: FindingKind,
-    /// One line: what is the matter, with its figure.
-    pub title: String,
-    /// Sentences: what was seen.
-    pub what: String,
-    /// Sentences: the change to make.
-    pub change: String,
-    /// Bytes of resident or live memory that it holds at the report's instant.
-    pub now_bytes: u64,
-    /// Bytes that the change would give back at the report's instant.
-    pub saved_bytes: u64,
-    /// Bytes that the change would not have over the run: copied (growth), allocated (churn and others); 0 if
-    /// none.
-    pub saved_cumulative_bytes: u64,
-    /// Allocations that the change would avoid over the run.
-    pub saved_allocations: u64,
-    /// Blocks that it is about at the instant, or over the run for growth and churn.
-    pub blocks: u64,
-    /// How sure.
-    pub confidence: Confidence,
-    /// The stack ([`Report::nodes`]); `None` for the process as a whole.
-    pub node: Option<u32>,
-    /// Further stacks of the same finding, by bytes; at most 50 of them.
-    pub more_nodes: Vec<u32>,
-    /// Stacks of the finding in all.
-    pub stacks: u64,
-}
-
-impl Finding {
-    /// Whether it sums up the smaller findings of its kind: it comes after all others.
-    pub fn is_rest(&self) -> bool {
-        self.node.is_none() && !self.more_nodes.is_empty()
-    }
 }
 
 /// One stack's memory. Cumulative unless it says `live` (at the report's instant) or `end`.

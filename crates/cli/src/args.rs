@@ -303,7 +303,8 @@ pub struct AttachArgs {
     #[arg(long)]
     pub paused: bool,
 
-    /// At marks and when it is left, stop the program and read what points where
+    /// At marks and when it is left, stop the program and read what points where: the report then says what of all
+    /// that it acquired meanwhile nothing points to, and what only a cycle keeps
     #[arg(long)]
     pub reachable: bool,
 

@@ -17,7 +17,9 @@
 
 use std::cmp::Reverse;
 
-use skinflint_analysis::model::{Confidence, Finding, FindingKind, Report};
+use skinflint_analysis::model::{
+    Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, Report,
+};
 
 use crate::screen::{Ink, Line, columns, cut_middle, left, right, wrap};
 use crate::stack;
@@ -126,12 +128,7 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
         }
     };
     [
-        (
-            "What would give memory back (savings may overlap)",
-            SHOWN_FINDINGS,
-            worth,
-            gives,
-        ),
+        ("What would give memory back", SHOWN_FINDINGS, worth, gives),
         (
             "What would allocate less (over the whole run)",
             SHOWN_LESS,
@@ -361,6 +358,10 @@ fn one_finding(
                 .map(|p| Line::of(Ink::Faint, format!("{pad}{p}"))),
         );
     }
+    if let Some(other) = finding.growth_what_if.filter(|_| detail == Detail::Whole) {
+        let pieces = wrap(&what_if(&other), room, usize::MAX).into_iter();
+        lines.extend(pieces.map(|p| Line::of(Ink::Faint, format!("{pad}{p}"))));
+    }
     if !finding.change.is_empty() && (!holder || detail == Detail::Whole) {
         for (index, piece) in sentences(&finding.change, room - 2, change_lines)
             .into_iter()
@@ -371,6 +372,21 @@ fn one_finding(
         }
     }
     frames(report, finding, detail, width, lines);
+}
+
+/// What another policy of growth would do, in a sentence.
+fn what_if(other: &GrowthWhatIf) -> String {
+    let (with, most) = match other.policy {
+        GrowthPolicy::Doubling => ("If it doubled", " at most"),
+        GrowthPolicy::Reserving => ("If the size were reserved", ""),
+    };
+    format!(
+        "{with}: {}{most} copied instead of {}, and {} held instead of {}.",
+        bytes(other.then_copied_bytes),
+        bytes(other.copied_bytes),
+        bytes(other.then_held_bytes),
+        bytes(other.held_bytes),
+    )
 }
 
 /// The function that names the finding, and where it is; of one without a name also the first that

@@ -13,8 +13,8 @@
 
 use serde::Serialize;
 use skinflint_analysis::model::{
-    BookPart, BookRow, Books, Completeness, Confidence, Finding, FindingKind, Instant, OwnHeap,
-    Program, Report, Totals,
+    BookPart, BookRow, Books, Completeness, Confidence, Finding, FindingKind, GrowthWhatIf,
+    Instant, OwnHeap, Program, Report, Totals,
 };
 
 use crate::stack;
@@ -102,6 +102,9 @@ pub struct BriefFinding {
     pub confidence: Confidence,
     /// Stacks of the finding in all.
     pub stacks: u64,
+    /// As in `Finding`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth_what_if: Option<GrowthWhatIf>,
     /// The largest one: function and place, innermost first, without what only passes an allocation on.
     pub frames: Vec<String>,
 }
@@ -304,6 +307,7 @@ fn finding(report: &Report, own: &Finding, room: usize) -> BriefFinding {
         blocks: own.blocks,
         confidence: own.confidence,
         stacks: own.stacks,
+        growth_what_if: own.growth_what_if,
         frames: frames(report, own.node, room),
     }
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 const MODEL: &str = concat!(
     include_str!("../../analysis/src/model.rs"),
+    include_str!("../../analysis/src/model/finding.rs"),
     include_str!("../../analysis/src/model/reachability.rs")
 );
 const BRIEF: &str = include_str!("../src/brief.rs");
@@ -90,9 +91,17 @@ fn document(model: &str, brief: &str) -> String {
 fn tables(model: &str) -> String {
     let mut out = String::new();
     let mut comment = String::new();
-    let mut inside = None;
+    let (mut inside, mut left_out) = (None, false);
     for line in model.lines() {
         let line = line.trim();
+        if line == "#[serde(skip)]" {
+            left_out = true;
+            continue;
+        }
+        if std::mem::take(&mut left_out) {
+            comment.clear();
+            continue;
+        }
         if let Some(text) = line.strip_prefix("///") {
             if !comment.is_empty() {
                 comment.push(' ');

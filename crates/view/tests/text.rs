@@ -131,7 +131,7 @@ Resident memory at its peak (1.00 s after the start)
   live heap then: 200 blocks, 48.0 MiB asked for, 50.0 MiB
   given (slop 2.00 MiB)
 
-What would give memory back (savings may overlap)
+What would give memory back
     12.0 MiB  buffer grows by 8 bytes (likely)
               → Double it.
               at grow  src/a.c:33

@@ -27,6 +27,7 @@
 use rustc_hash::FxHashMap;
 use skinflint_sizes::Scheme;
 
+use crate::claims::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::pass::CellBlocks;
 use crate::pass::{CellId, CellKey, Context};
@@ -162,6 +163,7 @@ struct Group {
     now_elsewhere: u64,
     now_blocks: u64,
     run_blocks: u64,
+    claims: Vec<Claim>,
 }
 
 impl Group {
@@ -176,6 +178,11 @@ impl Group {
         self.now_elsewhere += elsewhere(key.size).1 * count.at_instant;
         self.now_blocks += count.at_instant;
         self.run_blocks += count.total;
+        self.claims.push(Claim {
+            key,
+            blocks: count.at_instant,
+            bytes: saved * count.at_instant,
+        });
         self.rows.push((key, shoe, count));
     }
 
@@ -274,6 +281,7 @@ fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
             Confidence::Possible
         },
         node: Some(node),
+        claims: group.claims,
         ..Finding::default()
     }
 }

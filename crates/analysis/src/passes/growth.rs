@@ -18,18 +18,23 @@
 //!     a queue of blocks of any size has as many pairs that shrink. A first block that another stack
 //!     acquired is not known (the chain begins one later).
 //! G5  Saved is what was copied less what doubling could copy at most, buffer by buffer. That doubling
-//!     holds more than what is needed is said beside it.
+//!     holds more than what is needed is said beside it ([`GrowthWhatIf`]).
 //! G6  A buffer that grew by a factor was full one step before: of its last block half of what came then is
 //!     unused on average. Where a stack has many such buffers at rest, of several sizes, that is what reserving
 //!     would save; where all have one size, they may all be full, and only the bound is told.
+//! G7  The blocks at rest of a buffer that grew twice or more have the size of the moment, not one to be changed by
+//!     some bytes: they are claimed (`../claims.rs`), by the stack's finding or, where it has none, by no finding.
 //!
 //! Idea: Nethercote, "Please grow your buffers exponentially".
 //! Not here: the shape of a chain (growth_shape.rs); runtimes whose growth is their own (grouping.rs).
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use skinflint_trace::ThreadId;
 
-use crate::model::{Confidence, Finding, FindingKind, Growth, GrowthPattern, Report};
+use crate::claims::Claim;
+use crate::model::{
+    Confidence, Finding, FindingKind, Growth, GrowthPattern, GrowthPolicy, GrowthWhatIf, Report,
+};
 use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::{Sites, slot};
 use crate::passes::growth_shape::{Chain, Factored, by_factor};
@@ -67,8 +72,8 @@ pub struct GrowthPass {
     chains: FxHashMap<u32, Linked>,
     hands: Vec<Hand>,
     sums: FxHashMap<(u32, bool), Sum>,
-    /// Buffers at rest by stack at the instant.
-    resting: FxHashMap<u32, Resting>,
+    /// Buffers at rest by stack and kind at the instant.
+    resting: FxHashMap<(u32, bool), Resting>,
     frozen: bool,
 }
 
@@ -76,6 +81,8 @@ pub struct GrowthPass {
 #[derive(Clone, Copy)]
 struct Linked {
     site: u32,
+    /// Of its last block.
+    cell: CellId,
     by_hand: bool,
     chain: Chain,
 }
@@ -93,17 +100,57 @@ struct Hand {
     other: u32,
 }
 
-/// Buffers that grew by a factor and live at the instant (G6).
-#[derive(Clone, Copy, Default)]
+/// Buffers that live at the instant.
+#[derive(Clone, Default)]
 struct Resting {
+    /// Those that grew by a factor (G6).
     blocks: u64,
     held: u64,
     unused_at_most: u64,
     steps: u64,
+    copied: u64,
     /// Blocks of the most frequent size.
     alike: u64,
-    /// What doubling would hold more than what is asked for, of chains of any shape.
-    doubled_more: u64,
+    /// What chains of any shape ask for, and what they would if they doubled.
+    all_held: u64,
+    all_doubled: u64,
+    /// Their last blocks by cell: how many (G7), and what reserving would save of them at most.
+    cells: FxHashMap<CellId, (u64, u64)>,
+}
+
+impl Resting {
+    /// Steps of a chain from which on its block's size is that of the moment (G7).
+    const MIN_STEPS: u32 = 2;
+
+    fn add(&mut self, linked: &Linked) {
+        let chain = &linked.chain;
+        self.all_held = self.all_held.saturating_add(chain.last);
+        let doubled = by_factor(chain.first, chain.last, (2, 1)).last;
+        self.all_doubled = self.all_doubled.saturating_add(doubled);
+        let unused = chain.unused_at_most().filter(|_| chain.last < LARGE_BYTES);
+        if chain.steps >= Resting::MIN_STEPS {
+            let (blocks, most) = self.cells.entry(linked.cell).or_default();
+            *blocks += 1;
+            *most += unused.unwrap_or(0);
+        }
+        if let Some(unused) = unused {
+            self.blocks += 1;
+            self.held += chain.last;
+            self.unused_at_most += unused;
+            self.steps += u64::from(chain.steps);
+            self.copied = self.copied.saturating_add(chain.copied);
+        }
+    }
+
+    /// Its blocks, of whose unused ends `part` in a hundred would be saved.
+    fn claims(&self, context: &Context<'_>, part: u64) -> Vec<Claim> {
+        let claim = |(cell, (blocks, most)): (&CellId, &(u64, u64))| Claim {
+            key: context.cell(*cell),
+            blocks: *blocks,
+            bytes: most / 100 * part + most % 100 * part / 100,
+        };
+        self.cells.iter().map(claim).collect()
+    }
 }
 
 /// All chains of a stack, of one kind.
@@ -186,7 +233,7 @@ impl GrowthPass {
 
     fn chain(&mut self, cell: CellId, serial: u32, linked: Linked) {
         *slot(&mut self.chained, CellId(cell.0 / 64)) |= 1 << (cell.0 % 64);
-        self.chains.insert(serial, linked);
+        self.chains.insert(serial, Linked { cell, ..linked });
     }
 
     #[inline]
@@ -215,6 +262,7 @@ impl GrowthPass {
             self.sites.learn(context.site, to.node);
             Linked {
                 site: context.site,
+                cell: old.cell,
                 by_hand: false,
                 chain: Chain::new(from.size, from.usable),
             }
@@ -277,6 +325,7 @@ impl GrowthPass {
             self.sites.learn(context.site, from.node);
             Linked {
                 site: context.site,
+                cell: old.cell,
                 by_hand: true,
                 chain: Chain::new(from.size, from.usable),
             }
@@ -319,18 +368,19 @@ impl Pass for GrowthPass {
     }
 
     fn at_instant(&mut self, _context: &Context<'_>) {
-        let mut alike: FxHashMap<(u32, u64), u64> = FxHashMap::default();
+        let mut alike: FxHashMap<(u32, bool, u64), u64> = FxHashMap::default();
         for linked in self.chains.values() {
-            let resting = self.resting.entry(linked.site).or_default();
-            let chain = &linked.chain;
-            let doubled = by_factor(chain.first, chain.last, (2, 1)).last;
-            resting.doubled_more += doubled.saturating_sub(chain.last);
-            if let Some(unused) = chain.unused_at_most().filter(|_| chain.last < LARGE_BYTES) {
-                resting.blocks += 1;
-                resting.held += chain.last;
-                resting.unused_at_most += unused;
-                resting.steps += u64::from(chain.steps);
-                let same = alike.entry((linked.site, chain.last)).or_default();
+            let fewest = if linked.by_hand { MIN_HAND_STEPS } else { 1 };
+            if linked.chain.steps < fewest && linked.chain.unused_at_most().is_none() {
+                continue;
+            }
+            let kind = (linked.site, linked.by_hand);
+            let resting = self.resting.entry(kind).or_default();
+            let before = resting.blocks;
+            resting.add(linked);
+            if resting.blocks > before {
+                let same = alike.entry((kind.0, kind.1, linked.chain.last));
+                let same = same.or_default();
                 *same += 1;
                 resting.alike = resting.alike.max(*same);
             }
@@ -348,13 +398,21 @@ impl Pass for GrowthPass {
         let cpu_ns = report.program.cpu_ns.unwrap_or(0);
         let mut rows: Vec<Growth> = Vec::with_capacity(self.sums.len());
         let mut findings = Vec::new();
+        let mut told: FxHashSet<(u32, bool)> = FxHashSet::default();
         for ((site, by_hand), sum) in &self.sums {
             if *by_hand && !self.grows_by_hand(*site) {
                 continue;
             }
             let row = row(self.sites.node(*site as usize).0, *by_hand, sum);
-            let more = self.resting.get(site).map_or(0, |one| one.doubled_more);
-            findings.extend(finding(&row, sum, more, cpu_ns));
+            let none = Resting::default();
+            let resting = self.resting.get(&(*site, *by_hand)).unwrap_or(&none);
+            if let Some(found) = finding(&row, sum, resting, cpu_ns) {
+                told.insert((*site, *by_hand));
+                findings.push(Finding {
+                    claims: resting.claims(context, 0),
+                    ..found
+                });
+            }
             rows.push(row);
         }
         rows.sort_by_key(|row| {
@@ -364,9 +422,17 @@ impl Pass for GrowthPass {
                 row.by_hand,
             )
         });
-        for (site, resting) in &self.resting {
-            if self.grows_by_hand(*site) {
-                findings.extend(reserve(self.sites.node(*site as usize).0, resting));
+        for (kind, resting) in &self.resting {
+            let (site, by_hand) = *kind;
+            if told.contains(kind) || by_hand && !self.grows_by_hand(site) {
+                continue;
+            }
+            match reserve(self.sites.node(site as usize).0, resting) {
+                Some((found, part)) => findings.push(Finding {
+                    claims: resting.claims(context, part),
+                    ..found
+                }),
+                None => report.in_growth.extend(resting.claims(context, 0)),
             }
         }
         push_ranked(report, findings);
@@ -398,7 +464,7 @@ fn is_felt(saved: u64, calls: u64, cpu_ns: u64) -> bool {
     saved >= MIN_SAVED_BYTES && ns >= cpu_ns / 100 * MIN_CPU_PERCENT
 }
 
-fn finding(row: &Growth, sum: &Sum, doubled_more: u64, cpu_ns: u64) -> Option<Finding> {
+fn finding(row: &Growth, sum: &Sum, resting: &Resting, cpu_ns: u64) -> Option<Finding> {
     let how = match row.pattern {
         GrowthPattern::JustEnough => "by just enough".to_owned(),
         GrowthPattern::FixedStep(step) => format!("by {} each time", bytes(step)),
@@ -423,15 +489,12 @@ fn finding(row: &Growth, sum: &Sum, doubled_more: u64, cpu_ns: u64) -> Option<Fi
             bytes(row.largest_bytes)
         ),
         what: format!(
-            "{} grown in {} by {means}, to {} at most: {} % of the steps stayed in place, the others copied {}. This stack doubled: {} copied at most, −{}, and {} more held at the instant.",
+            "{} grown in {} by {means}, to {} at most: {} % of the steps stayed in place, the others copied {}.",
             count(row.chains, "buffer"),
             count(row.steps, "step"),
             bytes(row.largest_bytes),
             percent(row.in_place_steps, row.steps),
             bytes(row.copied_bytes),
-            bytes(row.doubling_copied_bytes),
-            bytes(saved),
-            bytes(doubled_more),
         ),
         change: format!(
             "Double the capacity at each step (1.5 where memory is tight), or ask for {} at once.",
@@ -447,23 +510,30 @@ fn finding(row: &Growth, sum: &Sum, doubled_more: u64, cpu_ns: u64) -> Option<Fi
             Confidence::Certain
         },
         node: Some(row.node),
+        growth_what_if: Some(GrowthWhatIf {
+            policy: GrowthPolicy::Doubling,
+            copied_bytes: row.copied_bytes,
+            then_copied_bytes: row.doubling_copied_bytes,
+            held_bytes: resting.all_held,
+            then_held_bytes: resting.all_doubled,
+        }),
         ..Finding::default()
     })
 }
 
-/// Buffers at rest whose last step left room (G6).
-fn reserve(node: u32, resting: &Resting) -> Option<Finding> {
+/// Buffers at rest whose last step left room (G6); and of how many in a hundred unused bytes the saving is.
+fn reserve(node: u32, resting: &Resting) -> Option<(Finding, u64)> {
     let half = resting.unused_at_most / 2;
     if resting.blocks < MIN_RESTING || half < MIN_UNUSED_BYTES {
         return None;
     }
     let varied = resting.alike * VARIED <= resting.blocks * (VARIED - 1);
-    let saved = if varied { half } else { 0 };
+    let (saved, part) = if varied { (half, 50) } else { (0, 0) };
     let fill = match varied {
         true => "half of that, as their sizes differ and any fill is as likely",
         false => "all are of one size, so they may be filled alike, and full",
     };
-    Some(Finding {
+    let found = Finding {
         kind: FindingKind::Growth,
         title: format!(
             "{} grown by a factor and left so: up to {} of {} unused",
@@ -486,8 +556,16 @@ fn reserve(node: u32, resting: &Resting) -> Option<Finding> {
         blocks: resting.blocks,
         confidence: Confidence::Possible,
         node: Some(node),
+        growth_what_if: Some(GrowthWhatIf {
+            policy: GrowthPolicy::Reserving,
+            copied_bytes: resting.copied,
+            then_copied_bytes: 0,
+            held_bytes: resting.held,
+            then_held_bytes: resting.held - saved,
+        }),
         ..Finding::default()
-    })
+    };
+    Some((found, part))
 }
 
 #[cfg(test)]

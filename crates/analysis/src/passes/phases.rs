@@ -27,10 +27,11 @@
 use rustc_hash::FxHashMap;
 use skinflint_trace::Mark;
 
-use crate::model::{FindingKind, Report, Zombie};
+use crate::claims::Claim;
+use crate::model::{FindingKind, Report};
 use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::slot;
-use crate::passes::phases_rounds::{self, Rounds};
+use crate::passes::phases_rounds::{self, Rounds, Sum};
 use crate::passes::ranking::push_ranked;
 
 /// Families of phases that are kept (F4).
@@ -395,6 +396,20 @@ impl Name {
         }
     }
 
+    /// The blocks that live at the instant, by stack.
+    fn claims(&self, context: &Context<'_>) -> FxHashMap<u32, Vec<Claim>> {
+        let mut claims: FxHashMap<u32, Vec<Claim>> = FxHashMap::default();
+        for (cell, tomb) in self.zombies.iter().filter(|(_, tomb)| tomb.at_instant > 0) {
+            let key = context.cell(*cell);
+            claims.entry(key.node.0).or_default().push(Claim {
+                key,
+                blocks: tomb.at_instant,
+                bytes: tomb.at_instant.saturating_mul(key.usable),
+            });
+        }
+        claims
+    }
+
     fn by_stack(&self, context: &Context<'_>) -> FxHashMap<u32, Sum> {
         let mut sums: FxHashMap<u32, Sum> = FxHashMap::default();
         for (cell, tomb) in &self.zombies {
@@ -507,6 +522,10 @@ impl Pass for Phases {
                 .cmp(&a.usable_bytes)
                 .then_with(|| (&a.phase, a.node).cmp(&(&b.phase, b.node)))
         });
+        let mut claims = self
+            .names
+            .last()
+            .map_or_else(FxHashMap::default, |all| all.claims(context));
         let findings = stacks.iter().filter_map(|(node, sums)| {
             let of = |number: &u32| {
                 let name = &self.names[*number as usize];
@@ -517,43 +536,16 @@ impl Pass for Phases {
                 .iter()
                 .map(|(number, sum)| (of(number), *sum))
                 .collect();
-            phases_rounds::finding(*node, &sums)
+            let mut found = phases_rounds::finding(*node, &sums)?;
+            if found.saved_bytes > 0 {
+                found.claims = claims.remove(node).unwrap_or_default();
+            }
+            Some(found)
         });
         let (leaks, zombies): (Vec<_>, Vec<_>) =
             findings.partition(|finding| finding.kind == FindingKind::Leak);
         push_ranked(report, leaks);
         push_ranked(report, zombies);
-    }
-}
-
-/// Zombies of one family and stack.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Sum {
-    pub blocks: u64,
-    pub requested: u64,
-    pub usable: u64,
-    pub end_blocks: u64,
-    pub end_usable: u64,
-    pub now_blocks: u64,
-    pub now_usable: u64,
-    /// By the half of the rounds: blocks that were left behind, and those of them that live at the end.
-    pub made: [u64; 2],
-    pub left: [u64; 2],
-    /// Most rounds that any one cell of the stack left something of.
-    pub instances: u64,
-}
-
-impl Sum {
-    fn row(&self, phase: &str, node: u32) -> Zombie {
-        Zombie {
-            phase: phase.to_owned(),
-            node,
-            blocks: self.blocks,
-            requested_bytes: self.requested,
-            usable_bytes: self.usable,
-            end_blocks: self.end_blocks,
-            end_usable_bytes: self.end_usable,
-        }
     }
 }
 

@@ -16,14 +16,44 @@
 //!
 //! Not here: counting (phases.rs).
 
-use crate::model::{Confidence, Finding, FindingKind};
-use crate::passes::phases::Sum;
+use crate::model::{Confidence, Finding, FindingKind, Zombie};
 use crate::passes::wording::{bytes, count, thousands};
 
 /// A finding needs this much: less than a kernel page gives nothing back.
 const MIN_BYTES: u64 = 4096;
 /// Repetitions from which growth can be called steady.
 const MIN_REPEATS: u64 = 4;
+
+/// Zombies of one family and stack.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sum {
+    pub blocks: u64,
+    pub requested: u64,
+    pub usable: u64,
+    pub end_blocks: u64,
+    pub end_usable: u64,
+    pub now_blocks: u64,
+    pub now_usable: u64,
+    /// By the half of the rounds: blocks that were left behind, and those of them that live at the end.
+    pub made: [u64; 2],
+    pub left: [u64; 2],
+    /// Most rounds that any one cell of the stack left something of.
+    pub instances: u64,
+}
+
+impl Sum {
+    pub fn row(&self, phase: &str, node: u32) -> Zombie {
+        Zombie {
+            phase: phase.to_owned(),
+            node,
+            blocks: self.blocks,
+            requested_bytes: self.requested,
+            usable_bytes: self.usable,
+            end_blocks: self.end_blocks,
+            end_usable_bytes: self.end_usable,
+        }
+    }
+}
 
 /// The ended phases of a family.
 #[derive(Clone, Copy, Default)]

@@ -25,6 +25,7 @@
 //!
 //! Not here: leaks (phases.rs), blocks idle since they were written.
 
+use crate::claims::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::slot;
@@ -190,6 +191,11 @@ fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
         blocks: idle,
         confidence: Confidence::Possible,
         node: Some(key.node.0),
+        claims: vec![Claim {
+            key,
+            blocks: idle,
+            bytes: now,
+        }],
         ..Finding::default()
     }
 }

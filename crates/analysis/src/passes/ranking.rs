@@ -52,6 +52,7 @@ fn fold(rest: &[Finding], top: usize) -> Option<Finding> {
         folded.saved_cumulative_bytes += finding.saved_cumulative_bytes;
         folded.saved_allocations += finding.saved_allocations;
         folded.blocks += finding.blocks;
+        folded.claims.extend(&finding.claims);
     }
     folded.stacks = rest.iter().map(|f| f.stacks.max(1)).sum();
     folded.title = format!(

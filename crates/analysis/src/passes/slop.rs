@@ -5,7 +5,7 @@
 //! ```
 //!
 //! P1  Slop is usable - requested of the recorded sizes, at the report's instant.
-//! P2  What clownshoes.rs flags as really wasted is not counted here: no byte in two findings.
+//! P2  What clownshoes.rs flags as really wasted is not counted here: no byte in two findings (`../claims.rs`).
 //! P3  A stack is a finding if the slop of its frequent sizes is large in itself and beside what they ask
 //!     for; a size is one if it is large over many stacks none of which is. Sizes of which none is frequent
 //!     are data of any length: classes cost that much, and there is no size to change.
@@ -17,6 +17,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::claims::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::pass::{CellBlocks, CellId, CellKey, Context};
 use crate::passes::cells::Tally;
@@ -52,6 +53,7 @@ struct Sum {
     /// The largest part: its size or node, its usable size, its slop.
     top: (u64, u64, u64),
     parts: Vec<(u64, u32)>,
+    claims: Vec<Claim>,
 }
 
 impl Sum {
@@ -65,6 +67,11 @@ impl Sum {
         self.total_saved += each * count.total;
         self.top = self.top.max_by_slop((key.size, key.usable, slop));
         self.parts.push((slop, key.node.0));
+        self.claims.push(Claim {
+            key: *key,
+            blocks: count.at_instant,
+            bytes: each * count.at_instant,
+        });
     }
 
     fn large(&self) -> bool {
@@ -113,7 +120,7 @@ pub(super) fn finish(
     }
     let by_stack = stacks
         .into_iter()
-        .map(|(node, sum)| stack_finding(node, &sum, classes));
+        .map(|(node, sum)| stack_finding(node, sum, classes));
     let by_size = sizes
         .into_iter()
         .filter(|(_, sum)| sum.large())
@@ -172,7 +179,7 @@ fn trim(size: u64, usable: u64, classes: &Classes) -> String {
     )
 }
 
-fn stack_finding(node: u32, sum: &Sum, classes: &Classes) -> Finding {
+fn stack_finding(node: u32, sum: Sum, classes: &Classes) -> Finding {
     let (size, usable, part) = sum.top;
     // One size that loses a field: the arithmetic is all there is to it.
     let certain = trimmed(size, classes).is_some_and(|below| size - below <= TRIM_BYTES)
@@ -204,6 +211,7 @@ fn stack_finding(node: u32, sum: &Sum, classes: &Classes) -> Finding {
             false => Confidence::Likely,
         },
         node: Some(node),
+        claims: sum.claims,
         ..Finding::default()
     }
 }
@@ -235,6 +243,7 @@ fn size_finding(size: u64, mut sum: Sum, classes: &Classes) -> Finding {
         confidence: Confidence::Likely,
         node: nodes.first().copied(),
         more_nodes: nodes.into_iter().skip(1).take(50).collect(),
+        claims: sum.claims,
         ..Finding::default()
     }
 }

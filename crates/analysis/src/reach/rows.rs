@@ -12,10 +12,11 @@ use rustc_hash::FxHashMap;
 use skinflint_trace::{Look, LookCause};
 
 use super::{Reach, Reached};
+use crate::claims::Claim;
 use crate::model::{
     Confidence, Finding, FindingKind, InstantKind, ReachSum, Reachability, Report, UnreachedRow,
 };
-use crate::pass::{Act, Context, Pass};
+use crate::pass::{Act, CellKey, Context, Pass};
 use crate::passes::wording::{bytes as size, count};
 
 /// Rows listed.
@@ -28,8 +29,16 @@ const WORTH_BYTES: u64 = 1024;
 /// Adds what was found at a look to the report.
 pub struct ReachPass {
     result: Reachability,
-    /// For each unreached block: its row, when it was acquired, and bytes given.
-    blocks: Vec<(usize, u64, u64)>,
+    /// The unreached blocks.
+    blocks: Vec<Lost>,
+}
+
+/// An unreached block.
+#[derive(Clone, Copy)]
+struct Lost {
+    row: usize,
+    born_us: u64,
+    key: CellKey,
 }
 
 impl ReachPass {
@@ -61,7 +70,7 @@ fn add(sum: &mut ReachSum, block: &super::Live) {
     sum.usable_bytes = sum.usable_bytes.saturating_add(block.usable);
 }
 
-fn tell(reach: &Reach, result: &mut Reachability) -> Vec<(usize, u64, u64)> {
+fn tell(reach: &Reach, result: &mut Reachability) -> Vec<Lost> {
     let mut rows: Vec<UnreachedRow> = Vec::new();
     let mut known: FxHashMap<(u32, bool), usize> = FxHashMap::default();
     let mut row_of: Vec<usize> = Vec::with_capacity(reach.leaders.len());
@@ -93,7 +102,15 @@ fn tell(reach: &Reach, result: &mut Reachability) -> Vec<(usize, u64, u64)> {
                 add(&mut result.unreached, block);
                 let row = row_of[reach.leader_of[number] as usize];
                 add(&mut rows[row].all, block);
-                told.push((row, block.born_us, block.usable));
+                told.push(Lost {
+                    row,
+                    born_us: block.born_us,
+                    key: CellKey {
+                        node: block.node,
+                        size: block.size,
+                        usable: block.usable,
+                    },
+                });
             }
         }
     }
@@ -113,12 +130,12 @@ impl Pass for ReachPass {
         let instant = report.instants.get(report.at);
         let end = instant.is_none_or(|one| one.kind == InstantKind::End);
         let until_us = instant.map_or(u64::MAX, |one| one.time_ns / 1000);
-        let mut at_instant = vec![(0u64, 0u64); result.rows.len()];
-        for (row, born_us, usable) in self.blocks {
+        let mut at_instant: Vec<FxHashMap<CellKey, u64>> =
+            vec![FxHashMap::default(); result.rows.len()];
+        for block in self.blocks {
             // Acquired within the same microsecond counts as before: the instant is behind some event.
-            if end || born_us <= until_us {
-                at_instant[row].0 += 1;
-                at_instant[row].1 = at_instant[row].1.saturating_add(usable);
+            if end || block.born_us <= until_us {
+                *at_instant[block.row].entry(block.key).or_default() += 1;
             }
         }
         let mut order: Vec<usize> = (0..result.rows.len()).collect();
@@ -127,11 +144,13 @@ impl Pass for ReachPass {
             (std::cmp::Reverse(one.all.usable_bytes), one.node, one.cycle)
         });
         for &row in order.iter().take(FINDINGS) {
-            let (blocks, bytes) = at_instant[row];
+            let claims: Vec<Claim> = at_instant[row].iter().map(claim).collect();
+            let bytes = claims
+                .iter()
+                .fold(0, |sum: u64, one| sum.saturating_add(one.bytes));
             if bytes >= WORTH_BYTES {
-                report
-                    .findings
-                    .push(finding(&result, &result.rows[row], blocks, bytes));
+                let found = finding(&result, &result.rows[row], claims, bytes);
+                report.findings.push(found);
             }
         }
         let mut rows = Vec::new();
@@ -152,7 +171,15 @@ impl Pass for ReachPass {
     }
 }
 
-fn finding(result: &Reachability, row: &UnreachedRow, blocks: u64, bytes: u64) -> Finding {
+fn claim((key, blocks): (&CellKey, &u64)) -> Claim {
+    Claim {
+        key: *key,
+        blocks: *blocks,
+        bytes: blocks.saturating_mul(key.usable),
+    }
+}
+
+fn finding(result: &Reachability, row: &UnreachedRow, claims: Vec<Claim>, bytes: u64) -> Finding {
     let held = row.all.blocks - row.own.blocks;
     let mut what = format!(
         "At {} no root of the program (data, stacks, registers, thread-local storage, its own mappings) led to {}",
@@ -199,9 +226,10 @@ fn finding(result: &Reachability, row: &UnreachedRow, blocks: u64, bytes: u64) -
         change: change.into(),
         now_bytes: bytes,
         saved_bytes: bytes,
-        blocks,
+        blocks: claims.iter().map(|one| one.blocks).sum(),
         confidence: Confidence::Likely,
         node: row.node,
+        claims,
         ..Finding::default()
     }
 }

@@ -4,38 +4,38 @@ use super::*;
 use skinflint_analysis::model::Finding;
 
 /// Events of a program, one after another, at addresses that never come twice.
-struct Script {
-    events: Vec<Event>,
+pub(super) struct Script {
+    pub(super) events: Vec<Event>,
     addr: u64,
 }
 
 impl Script {
-    fn new() -> Script {
+    pub(super) fn new() -> Script {
         Script {
             events: Vec::new(),
             addr: HEAP + 16,
         }
     }
 
-    fn push(&mut self, kind: EventKind) {
+    pub(super) fn push(&mut self, kind: EventKind) {
         let ticket = self.events.len() as u64 + 1;
         self.events.push(event(ticket, kind));
     }
 
-    fn fresh(&mut self, usable: u64) -> u64 {
+    pub(super) fn fresh(&mut self, usable: u64) -> u64 {
         let addr = self.addr;
         self.addr += (usable + 8).next_multiple_of(16);
         addr
     }
 
-    fn alloc(&mut self, node: u32, size: u64, usable: u64) -> u64 {
+    pub(super) fn alloc(&mut self, node: u32, size: u64, usable: u64) -> u64 {
         let addr = self.fresh(usable);
         let ticket = self.events.len() as u64 + 1;
         self.events.push(alloc(ticket, node, addr, size, usable));
         addr
     }
 
-    fn free(&mut self, addr: u64) {
+    pub(super) fn free(&mut self, addr: u64) {
         let ticket = self.events.len() as u64 + 1;
         self.events.push(free(ticket, addr));
     }
@@ -51,7 +51,7 @@ impl Script {
     }
 
     /// A mark, and its name for the facts.
-    fn mark(&mut self, name: &str, marks: &mut Vec<Mark>) {
+    pub(super) fn mark(&mut self, name: &str, marks: &mut Vec<Mark>) {
         let ticket = self.events.len() as u64 + 1;
         self.push(EventKind::Mark {
             mark: marks.len() as u32,
@@ -64,25 +64,25 @@ impl Script {
         });
     }
 
-    fn report(&self, facts: Facts) -> Report {
+    pub(super) fn report(&self, facts: Facts) -> Report {
         let mut analyzer = Analyzer::new(facts, Options::default()).unwrap();
         self.events.iter().for_each(|event| analyzer.event(event));
         analyzer.finish(&mut Names)
     }
 }
 
-fn under(allocator: &str) -> Facts {
+pub(super) fn under(allocator: &str) -> Facts {
     let mut facts = facts();
     facts.process.allocator = allocator.into();
     facts
 }
 
-fn of(report: &Report, kind: FindingKind) -> Vec<&Finding> {
+pub(super) fn of(report: &Report, kind: FindingKind) -> Vec<&Finding> {
     let all = report.findings.iter();
     all.filter(|one| one.kind == kind).collect()
 }
 
-fn function<'a>(report: &'a Report, finding: &Finding) -> &'a str {
+pub(super) fn function<'a>(report: &'a Report, finding: &Finding) -> &'a str {
     let node = report.nodes[finding.node.unwrap() as usize];
     &report.frames[node.frame as usize].function
 }

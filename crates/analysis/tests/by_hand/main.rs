@@ -27,6 +27,7 @@ mod fragments;
 mod ledger;
 mod limits;
 mod owners;
+mod promised;
 
 const HEAP: u64 = 0x55_0000_0000;
 const MAP: u64 = 0x7F_0000_0000;

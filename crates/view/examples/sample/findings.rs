@@ -118,6 +118,13 @@ pub fn findings(report: &mut Report) {
                 .take(index % 3)
                 .map(|s| s.node)
                 .collect(),
+            growth_what_if: (kind == FindingKind::Growth).then_some(GrowthWhatIf {
+                policy: GrowthPolicy::Doubling,
+                copied_bytes: 32_000 * MIB,
+                then_copied_bytes: 16 * MIB,
+                held_bytes: 16 * MIB,
+                then_held_bytes: 20 * MIB,
+            }),
             ..Finding::default()
         });
     }

@@ -18,7 +18,7 @@ views.push({
       head(
         this,
         (this.amounts ? `In italics: what the stacks of each did ${one.at}. ` : "") +
-          `Savings are as of ${at ? instantLabel(at) : "the report's instant"}; they may overlap, so they do not add up.`,
+          `Savings are as of ${at ? instantLabel(at) : "the report's instant"}; no byte of live blocks is in two of them.`,
       ),
     );
     const gives = [],
@@ -130,6 +130,15 @@ views.push({
     add(12);
     place.append(el("h3", {}, title), list, more);
   },
+  // What another policy of growth would do, beside what happened.
+  whatIf(other) {
+    if (!other) return [];
+    const [policy, most] = other.policy === "doubling" ? ["doubled", " at most"] : ["reserved", ""];
+    return [
+      [`Copied; if it ${policy}`, `${figures.bytes(other.copied_bytes)}; ${figures.bytes(other.then_copied_bytes)}${most}`],
+      [`Buffers hold; if it ${policy}`, `${figures.bytes(other.held_bytes)}; ${figures.bytes(other.then_held_bytes)}`],
+    ];
+  },
   item(report, f, figure, saves) {
     const lead = f.node === null ? null : stacks.leadText(report, f.node);
     const body = el("div", { class: "body" });
@@ -148,6 +157,7 @@ views.push({
             ],
             ["Fewer allocations", f.saved_allocations ? figures.count(f.saved_allocations) : ""],
             ["Blocks", figures.count(f.blocks)],
+            ...this.whatIf(f.growth_what_if),
           ];
           body.append(
             f.what ? el("p", {}, f.what) : "",

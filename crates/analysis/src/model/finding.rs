@@ -1,0 +1,135 @@
+//! What to change: a finding, and what it promises.
+//!
+//! N1  What a finding promises of live blocks is promised by no other one (`claims.rs`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::claims::Claim;
+
+/// Which pass found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// Requests a little above a class or a power of two.
+    Clownshoes,
+    /// Rounding by the allocator that is not a clownshoe.
+    Slop,
+    /// A buffer that grows by too little.
+    Growth,
+    /// Many short-lived blocks.
+    Churn,
+    /// Recycled buffers that are not used again.
+    Placebo,
+    /// Memory that only grows, or that outlives its phase.
+    #[default]
+    Leak,
+    /// Blocks of a phase or tenant that outlive its end mark.
+    Zombie,
+    /// Free memory that the allocator keeps.
+    Retained,
+    /// Free memory that stays resident because live blocks lie on the same pages.
+    Pinned,
+    /// Asked for and never touched, or touched and idle.
+    Untouched,
+    /// One stack or mapping that holds a large share: not waste by itself.
+    Holder,
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// The figure follows from the trace alone.
+    Certain,
+    /// The pattern is plain; the saving is an estimate.
+    Likely,
+    /// Worth a look.
+    #[default]
+    Possible,
+}
+
+/// What to change.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Finding {
+    /// Which pass.
+    pub kind: FindingKind,
+    /// One line: what is the matter, with its figure.
+    pub title: String,
+    /// Sentences: what was seen.
+    pub what: String,
+    /// Sentences: the change to make.
+    pub change: String,
+    /// Bytes of resident or live memory that it holds at the report's instant.
+    pub now_bytes: u64,
+    /// Bytes that the change would give back at the report's instant.
+    pub saved_bytes: u64,
+    /// Bytes that the change would not have over the run: copied (growth), allocated (churn and others); 0 if
+    /// none.
+    pub saved_cumulative_bytes: u64,
+    /// Allocations that the change would avoid over the run.
+    pub saved_allocations: u64,
+    /// Blocks that it is about at the instant, or over the run for growth and churn.
+    pub blocks: u64,
+    /// How sure.
+    pub confidence: Confidence,
+    /// The stack ([`Report::nodes`]); `None` for the process as a whole.
+    pub node: Option<u32>,
+    /// Further stacks of the same finding, by bytes; at most 50 of them.
+    pub more_nodes: Vec<u32>,
+    /// Stacks of the finding in all.
+    pub stacks: u64,
+    /// What another policy of growth would do to the buffers that the finding is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth_what_if: Option<GrowthWhatIf>,
+    /// The blocks that the saving is of, until all findings are settled (`claims.rs`).
+    #[serde(skip)]
+    pub claims: Vec<Claim>,
+}
+
+/// Buffers as they grew, and as they would have under another policy. Bytes copied are of the whole run; bytes held are
+/// those asked for at the report's instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GrowthWhatIf {
+    /// The other policy.
+    pub policy: GrowthPolicy,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+    /// Bytes that would have been copied at most: where no step stays in place.
+    pub then_copied_bytes: u64,
+    /// Bytes that these buffers hold.
+    pub held_bytes: u64,
+    /// Bytes that they would hold.
+    pub then_held_bytes: u64,
+}
+
+impl GrowthWhatIf {
+    /// The same of more buffers.
+    pub fn add(&mut self, other: &GrowthWhatIf) {
+        let sum = |into: &mut u64, more: u64| *into = into.saturating_add(more);
+        sum(&mut self.copied_bytes, other.copied_bytes);
+        sum(&mut self.then_copied_bytes, other.then_copied_bytes);
+        sum(&mut self.held_bytes, other.held_bytes);
+        sum(&mut self.then_held_bytes, other.then_held_bytes);
+    }
+}
+
+/// How a buffer could grow, or come to its size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrowthPolicy {
+    /// Twice the capacity at each step, from the first size on.
+    #[default]
+    Doubling,
+    /// The final size is asked for before the buffer is filled; where that is not known, what was left unused is
+    /// estimated.
+    Reserving,
+}
+
+impl Finding {
+    /// Whether it sums up the smaller findings of its kind: it comes after all others.
+    pub fn is_rest(&self) -> bool {
+        self.node.is_none() && !self.more_nodes.is_empty()
+    }
+}
