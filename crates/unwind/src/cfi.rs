@@ -233,11 +233,12 @@ struct Fde {
 /// # Safety
 /// The module must stay mapped during the call.
 pub(crate) unsafe fn row_at(module: &Module, pc: u64, register: u64) -> Option<Row> {
-    if module.hdr < module.start {
+    let (start, end) = module.tables;
+    if module.hdr < start {
         return None;
     }
     // SAFETY: the caller keeps the module mapped; its bounds are those of the mapping (C1).
-    let hdr = unsafe { Reader::new(module.hdr, module.end) };
+    let hdr = unsafe { Reader::new(module.hdr, end) };
     let fde = find_fde(hdr, module, pc)?;
     run(&fde, pc, register)
 }
@@ -253,9 +254,9 @@ fn find_fde(hdr: Reader, module: &Module, pc: u64) -> Option<Fde> {
     if table_enc == 0x3b && count_enc != 0xff {
         let count = r.pointer(count_enc, module.hdr)?;
         let at = search(r, count, module.hdr, pc)?;
-        return parse_fde(hdr.moved(module.start, at)?, module, pc);
+        return parse_fde(hdr.moved(module.tables.0, at)?, module, pc);
     }
-    scan(hdr.moved(module.start, frame)?, module, pc)
+    scan(hdr.moved(module.tables.0, frame)?, module, pc)
 }
 
 /// Binary search of the table at `table`: the FDE with the largest start that is at most `pc`.
@@ -312,7 +313,7 @@ fn parse_fde(mut r: Reader, module: &Module, pc: u64) -> Option<Fde> {
         return None;
     }
     let cie = parse_cie(
-        whole.moved(module.start, id_at.checked_sub(cie_delta)?)?,
+        whole.moved(module.tables.0, id_at.checked_sub(cie_delta)?)?,
         module.hdr,
     )?;
     let start = body.pointer(cie.pointer_encoding, module.hdr)?;

@@ -46,7 +46,7 @@ fn judge(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Option<Row> {
 /// Compares the rows of all entries of the module at `pc`: (rows compared, rows left out).
 fn compare_module(pc: u64) -> (usize, usize) {
     let module = Finder::resolve().module(pc).unwrap();
-    let (hdr, end) = (module.hdr, module.end);
+    let (hdr, end) = (module.hdr, module.tables.1);
     // SAFETY: the tables of a loaded module, which stays loaded.
     let bytes =
         |at: u64| unsafe { std::slice::from_raw_parts(at as *const u8, (end - at) as usize) };
@@ -112,14 +112,14 @@ fn the_scan_finds_what_the_table_finds() {
     let pc = libc::qsort as *const () as u64;
     let module = Finder::resolve().module(pc).unwrap();
     // SAFETY: a loaded module.
-    let hdr = unsafe { Reader::new(module.hdr, module.end) };
+    let hdr = unsafe { Reader::new(module.hdr, module.tables.1) };
     let mut r = hdr;
     r.skip(4).unwrap();
     let frames = module.hdr + 4 + u64::from(r.u32().unwrap());
-    let scanned = scan(hdr.moved(module.start, frames).unwrap(), &module, pc).unwrap();
+    let scanned = scan(hdr.moved(module.tables.0, frames).unwrap(), &module, pc).unwrap();
     let searched = find_fde(hdr, &module, pc).unwrap();
     assert_eq!((scanned.start, scanned.len), (searched.start, searched.len));
-    assert!(scan(hdr.moved(module.start, frames).unwrap(), &module, 1).is_none());
+    assert!(scan(hdr.moved(module.tables.0, frames).unwrap(), &module, 1).is_none());
 }
 
 #[test]
@@ -138,6 +138,7 @@ fn damaged_tables_yield_an_answer_or_none() {
         start: base,
         end: base + copy.len() as u64,
         hdr: base,
+        tables: (base, base + copy.len() as u64),
     };
     let at = base.wrapping_add(pc.wrapping_sub(real.hdr));
     // SAFETY: the module is the vector.
@@ -165,7 +166,7 @@ fn damaged_tables_yield_an_answer_or_none() {
     println!("{answers} rows from damaged tables");
     for cut in [0, 1, 4, 11, 12, 100, 5000] {
         let short = Module {
-            end: base + cut,
+            tables: (base, base + cut),
             ..module
         };
         // SAFETY: a part of the vector.

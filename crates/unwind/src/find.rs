@@ -6,7 +6,9 @@
 //! ```
 //!
 //! F1  We hold no lock of our own when the loader is called.
-//! F2  The bounds handed out are those of the module's mapping.
+//! F2  The bounds handed out are those of the module's mapping; of a program whose segments have holes between them,
+//!     `_dl_find_object` tells the segment of the pc alone, and the table lies in another: that is looked up by the
+//!     program headers.
 //! Not here: reading the table (cfi.rs); noticing that modules came or went (the caller).
 
 use core::ffi::{c_int, c_void};
@@ -25,12 +27,14 @@ pub struct DlFindObject {
 /// The type of glibc's `_dl_find_object`.
 pub type FindObjectFn = unsafe extern "C" fn(*mut c_void, *mut DlFindObject) -> c_int;
 
-/// A mapped module, `[start, end)`, and where its `.eh_frame_hdr` lies (0 if it has none).
+/// A mapped module, or the segment of the pc, `[start, end)`; where its `.eh_frame_hdr` lies (0 if it has none), and
+/// the bounds within which tables are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Module {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) hdr: u64,
+    pub(crate) tables: (u64, u64),
 }
 
 /// Finds modules by pc. Cheap to copy; immutable.
@@ -75,10 +79,18 @@ impl Finder {
         if unsafe { find_object(pc as usize as *mut c_void, &mut found) } != 0 {
             return None;
         }
+        let (start, end) = (found.map_start as u64, found.map_end as u64);
+        let hdr = found.eh_frame as u64;
+        let is_inside = hdr == 0 || start <= hdr && hdr < end;
         Some(Module {
-            start: found.map_start as u64,
-            end: found.map_end as u64,
-            hdr: found.eh_frame as u64,
+            start,
+            end,
+            hdr,
+            tables: if is_inside {
+                (start, end)
+            } else {
+                by_phdr(pc).map_or((start, end), |whole| whole.tables)
+            },
         })
     }
 }
@@ -107,6 +119,7 @@ unsafe extern "C" fn visit(
         start: u64::MAX,
         end: 0,
         hdr: 0,
+        tables: (0, 0),
     };
     let mut inside = false;
     for i in 0..usize::from(info.dlpi_phnum) {
@@ -122,6 +135,7 @@ unsafe extern "C" fn visit(
             module.hdr = start;
         }
     }
+    module.tables = (module.start, module.end);
     if inside {
         search.found = Some(module);
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::programs::recorded;
 use crate::report::{Report, number, text};
-use crate::tool::Bench;
+use crate::tool::{Bench, program};
 
 /// Blocks by stack of the program's own functions, joined by ` < `.
 fn by_stack(report: &Report, module: &str) -> BTreeMap<String, u64> {
@@ -115,6 +115,21 @@ fn exceptions_leave_no_frame_behind() {
             "depth {down}: {found}, not {vectors} vectors and {thrown} exceptions"
         );
     }
+}
+
+/// The unwind table of such a program is not in the segment that the loader tells for its code.
+#[test]
+fn a_program_with_holes_between_its_segments() {
+    let bench = Bench::new();
+    let done = bench.record([program("holes")]);
+    assert_eq!(done.shell_status(), 0, "{done:#?}");
+    let report = bench.report();
+    assert_eq!(report.number("completeness.truncated_stacks"), 0);
+    let of_main = report.sites().iter().filter(|site| {
+        let functions = report.functions(number(site, "node"));
+        functions.contains(&"main") && functions.last() == Some(&"_start")
+    });
+    assert!(of_main.count() >= 3, "stacks from main to _start");
 }
 
 #[test]
