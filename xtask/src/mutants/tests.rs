@@ -174,6 +174,8 @@ fn options() -> Options {
         limit: 1,
         own: true,
         again: false,
+        above: false,
+        alone: 60,
     }
 }
 
@@ -265,6 +267,23 @@ fn each_mutant_of_a_small_crate_ends_as_it_must() {
     assert_eq!(verdict(&again, "n >= BASE", ">=").verdict, "caught");
     assert_eq!(verdict(&again, "n * 3", "*").verdict, "caught");
     assert!(again.caught > outcome.caught);
+}
+
+#[test]
+fn asked_together_and_by_halves_each_mutant_ends_as_it_does_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    repository(folder.path());
+    let mut options = options();
+    let verdicts = |options: &Options| -> Vec<(String, String, String)> {
+        let outcome = session(options, folder.path())
+            .judge_draw()
+            .expect("judged");
+        let of = |row: &Row| (row.code.clone(), row.what.clone(), row.verdict.clone());
+        outcome.mutants.iter().map(of).collect()
+    };
+    let alone = verdicts(&options);
+    options.alone = 0;
+    assert_eq!(verdicts(&options), alone);
 }
 
 #[test]
