@@ -31,6 +31,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -491,8 +492,20 @@ impl Session<'_> {
             .filter(|row| row.verdict.is_empty() || row.lives())
             .map(|row| row.number)
             .collect();
-        let told = |number: u32, verdict: &Verdict| eprintln!("mutant {number}: {verdict:?}");
-        for (number, verdict) in judge::judge(&open, &tests, &place, alone, told)? {
+        // Kept as they come: a run that is ended goes on with --again.
+        let file = self.folder.join(format!("{}.json", outcome.crates));
+        let kept = Mutex::new(&mut *outcome);
+        let told = |number: u32, verdict: &Verdict| {
+            eprintln!("mutant {number}: {verdict:?}");
+            let mut outcome = kept.lock().expect("no panic while it is held");
+            outcome.mutants[number as usize].say(verdict);
+            outcome.count();
+            if let Err(error) = outcome.write(&file) {
+                eprintln!("{error:#}");
+            }
+        };
+        let verdicts = judge::judge(&open, &tests, &place, alone, told)?;
+        for (number, verdict) in verdicts {
             let row = &mut outcome.mutants[number as usize];
             // Not reached from above says nothing new of one that was reached below.
             if !(row.lives() && verdict == Verdict::NotReached) {

@@ -8,12 +8,12 @@
 //!
 //! U1  Neither allocates nor locks, and calls no function that a preloaded library may have replaced: this runs
 //!     inside `malloc`, before `main` and after `fork`.
-//! U2  The environment is read once, at the first call that finds one.
+//! U2  The environment is read once, as the kernel has it: a preloaded library begins before `environ` is set.
 //!
 //! Not here: how many mutants there are; the file of [`REACHED`] is longer than the greatest number, and [`ON`] has a
 //! bit for each of its bytes.
 
-use core::ffi::{CStr, c_char};
+use core::cell::UnsafeCell;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -28,9 +28,12 @@ static REACHED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// A bit for each that is on, where they are several.
 static ON: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
+/// The environment, with a zero behind it; what does not fit is cut off.
+struct Environment(UnsafeCell<[u8; ENVIRONMENT_BYTES]>);
+const ENVIRONMENT_BYTES: usize = 1 << 17;
+// SAFETY: threads that read it at once write the same bytes.
+unsafe impl Sync for Environment {}
+static ENVIRONMENT: Environment = Environment(UnsafeCell::new([0; ENVIRONMENT_BYTES]));
 
 /// Whether mutant `number` is on. Cost: one load, two branches.
 #[inline(always)]
@@ -61,27 +64,13 @@ fn is_slow(active: u32, number: u32) -> bool {
 }
 
 fn read() -> u32 {
-    // SAFETY: the loader's variable; null before it is set up, and then nothing is kept (U2).
-    let mut at = unsafe { environ };
-    if at.is_null() {
-        return NONE;
-    }
     let (mut wanted, mut file) = (&b""[..], null());
-    loop {
-        // SAFETY: `environ` ends with a null pointer; each before it is a C string.
-        let entry = unsafe { *at };
-        if entry.is_null() {
-            break;
-        }
-        // SAFETY: as above.
-        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes_with_nul();
+    for entry in environment().split_inclusive(|&byte| byte == 0) {
         if let Some(value) = entry.strip_prefix(b"MUTANT=") {
             wanted = value;
         } else if let Some(value) = entry.strip_prefix(b"MUTANT_REACH=") {
             file = value.as_ptr();
         }
-        // SAFETY: not yet at the null at the end.
-        at = unsafe { at.add(1) };
     }
     let noted = !file.is_null() && map(file);
     let active = match switch_on(wanted) {
@@ -109,13 +98,40 @@ fn switch_on(text: &[u8]) -> (u32, u32) {
     (last, count)
 }
 
+/// What the kernel gave this process; nothing where `/proc` cannot be read.
+fn environment() -> &'static [u8] {
+    const READ: usize = 0;
+    let path = c"/proc/self/environ".as_ptr() as usize;
+    // SAFETY: open(2) of a C string.
+    let file = unsafe { call(OPEN, [path, CLOEXEC, 0, 0, 0, 0]) };
+    if file < 0 {
+        return &[];
+    }
+    let (to, mut length) = (ENVIRONMENT.0.get() as usize, 0);
+    // The last byte stays zero.
+    while length < ENVIRONMENT_BYTES - 1 {
+        let room = ENVIRONMENT_BYTES - 1 - length;
+        // SAFETY: there is so much room.
+        let got = unsafe { call(READ, [file as usize, to + length, room, 0, 0, 0]) };
+        if got <= 0 {
+            break;
+        }
+        length += got as usize;
+    }
+    // SAFETY: the descriptor is ours.
+    unsafe { call(CLOSE, [file as usize, 0, 0, 0, 0, 0]) };
+    // SAFETY: that many bytes were written, and one more is zero; nothing else is ever written there.
+    unsafe { core::slice::from_raw_parts(ENVIRONMENT.0.get().cast(), length + 1) }
+}
+
+const OPEN: usize = 2;
+const CLOSE: usize = 3;
+const CLOEXEC: usize = 0o2_000_000;
+
 /// Maps the file whose path (a C string) begins at `path`; false where that cannot be.
 fn map(path: *const u8) -> bool {
-    const OPEN: usize = 2;
-    const CLOSE: usize = 3;
     const MMAP: usize = 9;
     const READ_WRITE: usize = 2;
-    const CLOEXEC: usize = 0o2_000_000;
     // SAFETY: open(2) of a C string.
     let file = unsafe { call(OPEN, [path as usize, READ_WRITE | CLOEXEC, 0, 0, 0, 0]) };
     if file < 0 {

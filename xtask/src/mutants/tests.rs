@@ -287,10 +287,18 @@ fn asked_together_and_by_halves_each_mutant_ends_as_it_does_alone() {
 }
 
 #[test]
-fn the_named_mutants_are_a_list_that_can_be_read() {
+fn the_named_mutants_are_a_list_of_edits_whose_code_stands() {
     let list = named::list(include_str!("named.toml")).expect("a list");
     assert!(list.len() > 15);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for entry in &list {
+        let found = entry.find(&root).expect("looked");
+        assert!(
+            found.is_some(),
+            "gone: {} ({})",
+            entry.name,
+            entry.file.display()
+        );
         assert!(entry.old != entry.new, "{}", entry.name);
         assert!(entry.file.starts_with("crates"), "{}", entry.name);
     }

@@ -75,6 +75,26 @@ fn every_edge_of_a_class_by_realloc() {
     check_invariants(3).expect("at the end");
 }
 
+/// A small block with an alignment lies among small ones, and costs no page of its own.
+#[test]
+fn an_aligned_small_block_is_small() {
+    for shift in 5..=12 {
+        let align = 1_usize << shift;
+        for bytes in [1, 24, align, 3 * align] {
+            // SAFETY: freed at once.
+            unsafe {
+                let block = memalign(align, bytes);
+                let (least, have) = (bytes.next_multiple_of(align), usable_size(block));
+                assert!(
+                    have >= least && have <= least + least / 4,
+                    "{bytes} at {align}: {have}"
+                );
+                free(block);
+            }
+        }
+    }
+}
+
 /// A copy costs more than slop which the next growth may use; but not more than half of a block.
 #[test]
 fn a_block_stays_where_it_is_until_half_of_it_is_not_wanted() {
