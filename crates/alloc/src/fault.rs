@@ -181,3 +181,28 @@ impl<const BYTES: usize> Line<BYTES> {
         &self.bytes[..self.length]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_numbers_as_they_are_written_and_ends_where_its_room_does() {
+        let mut line = Line::new();
+        for number in [0, 9, 10, 1_234_567_890, u64::MAX] {
+            line.add_number(number);
+            line.add(b" ");
+        }
+        for number in [0, 15, 16, 0x7f12_3456_789a, usize::MAX] {
+            line.add_hex(number);
+            line.add(b" ");
+        }
+        let said = "0 9 10 1234567890 18446744073709551615 0x0 0xf 0x10 0x7f123456789a 0xffffffffffffffff ";
+        assert_eq!(line.bytes(), said.as_bytes());
+        let mut short = Line::<4>::empty();
+        short.add_number(1_234_567);
+        assert_eq!(short.bytes(), b"1234");
+        short.clear();
+        assert_eq!(short.bytes(), b"");
+    }
+}

@@ -131,6 +131,8 @@ fn realloc_calloc_and_alignment_keep_what_they_promise() {
     assert!((0..210_000).all(|i| unsafe { *zero.add(i) } == 0));
     assert!(heap.calloc(usize::MAX, 2).is_null());
     assert!(heap.malloc(usize::MAX).is_null());
+    assert!(heap.memalign(1 << 63, 1).is_null());
+    assert!(heap.memalign(16, usize::MAX).is_null());
     // SAFETY: nothing of it is used any more.
     unsafe {
         assert!(heap.realloc(block, 0).is_null());
@@ -251,6 +253,71 @@ fn handles_of_heaps_that_are_gone_and_foreign_blocks_are_refused() {
         third.destroy();
     }
     alloc::set_policy(alloc::Policy::Abort);
+}
+
+/// Each of three that is freed leaves the other two, whichever goes first.
+#[test]
+fn large_blocks_leave_their_heap_in_any_order() {
+    let _alone = alone();
+    let before = look();
+    let sizes = [100_000, 200_000, 400_000];
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        let heap = Tenant::create().expect("memory");
+        let blocks = sizes.map(|n| heap.malloc(n));
+        let mut left = heap.holds().bytes;
+        for (gone, index) in (1..).zip(order) {
+            // SAFETY: live, and freed once.
+            unsafe {
+                left -= alloc::usable_size(blocks[index]);
+                heap.free(blocks[index]);
+            }
+            let holds = heap.holds();
+            assert_eq!((holds.blocks, holds.bytes), (3 - gone, left), "{order:?}");
+        }
+        let last = sizes.map(|n| heap.malloc(n));
+        // SAFETY: live; then nothing of the heap is used any more.
+        unsafe {
+            heap.free(last[order[0]]);
+            heap.destroy();
+        }
+        assert_eq!(live(&look()), live(&before), "{order:?}");
+    }
+}
+
+/// Runs itself: what is told goes to stderr.
+#[test]
+fn each_use_of_a_handle_that_is_none_is_told() {
+    const CHILD: &str = "SKINFLINT_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        alloc::set_policy(alloc::Policy::Warn);
+        let gone = Tenant::create().expect("memory");
+        // SAFETY: nothing of it is used any more.
+        unsafe { gone.destroy() };
+        assert!(gone.malloc(10).is_null());
+        for raw in [1, 64, 4_096, u64::MAX] {
+            let wrong = Tenant::from_raw(raw).expect("not 0");
+            assert!(wrong.malloc(10).is_null(), "{raw:x}");
+        }
+        return;
+    }
+    let itself = std::env::current_exe().expect("this test");
+    let name = "each_use_of_a_handle_that_is_none_is_told";
+    let child = std::process::Command::new(itself)
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .expect("runs");
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{said}");
+    let lines = said.lines().filter(|line| line.starts_with("skinflint: "));
+    assert_eq!(lines.count(), 5, "{said}");
 }
 
 #[test]

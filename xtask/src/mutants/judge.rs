@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   --list ──► each test once, no mutant: time, mutants reached ──► per mutant: its tests, quickest first ──► verdict
+//!                                             longer tests ──► per test: what lives, all at once, then by halves ─┘
 //! ```
 //!
 //! J1  A test that fails without a mutant judges nothing; such tests are counted and named.
@@ -9,10 +10,12 @@
 //!     once without, when it must pass. So a test which fails now and then, or on a busy machine, catches nothing by
 //!     chance. Limits (`process`) are not asked twice.
 //! J3  A mutant that no test reaches has survived, and is told apart.
-//! J4  A test whose plain run is longer than `longest` is left out, which can only make survivors; they are counted.
+//! J4  A test that passes with several mutants on notices none of those that it reached then. One may hide another, which
+//!     can only make survivors; where a test fails with several, each half is asked by itself, and one alone as in J2.
+//! J5  A test whose plain run is longer than `longest` is left out, which can only make survivors; they are counted.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -44,6 +47,10 @@ impl Test {
             self.binary.package, self.binary.target, self.name
         )
     }
+
+    fn arguments(&self) -> [&str; 3] {
+        ["--exact", &self.name, "--test-threads=1"]
+    }
 }
 
 /// What became of a mutant.
@@ -59,7 +66,7 @@ pub struct Tests {
     pub tests: Vec<Test>,
     /// Fail without a mutant (J1).
     pub failing: Vec<String>,
-    /// Too long (J4).
+    /// Too long (J5).
     pub long: Vec<String>,
 }
 
@@ -110,8 +117,7 @@ pub fn survey(binaries: &[Binary], place: &Place) -> Result<Tests> {
 }
 
 fn survey_one(binary: &Binary, name: &str, place: &Place, worker: usize) -> Result<Test> {
-    let file = place.folder.join(format!("reach.{worker}"));
-    std::fs::write(&file, vec![0; REACH_BYTES])?;
+    let file = reach_file(place, worker)?;
     let arguments = ["--exact", name, "--test-threads=1"];
     let noting = [("MUTANT_REACH", file.display().to_string())];
     let mut plain = run(
@@ -130,21 +136,23 @@ fn survey_one(binary: &Binary, name: &str, place: &Place, worker: usize) -> Resu
             Limits::plain(),
         )?;
     }
-    let reached = std::fs::read(&file)?;
-    let reaches = (0..)
-        .zip(&reached)
-        .filter(|(_, byte)| **byte != 0)
-        .map(|(number, _)| number);
     Ok(Test {
         binary: binary.clone(),
         name: name.to_owned(),
         plain,
-        reaches: reaches.collect(),
+        reaches: reached_in(&file)?,
         kills: AtomicU32::new(0),
     })
 }
 
-/// Judges each of these mutants; `told` is called as verdicts come.
+/// What is known of a mutant while it is asked about.
+struct Asked {
+    caught: Option<Verdict>,
+    /// The tests that were run with it alone, by index.
+    alone: BTreeSet<usize>,
+}
+
+/// Judges each of these mutants, alone by the quickest tests, `alone` long; `told` is called as verdicts come.
 ///
 /// # Errors
 /// A test that can no longer be started.
@@ -152,50 +160,168 @@ pub fn judge(
     numbers: &[u32],
     tests: &Tests,
     place: &Place,
+    alone: Duration,
     told: impl Fn(u32, &Verdict) + Sync,
 ) -> Result<Vec<(u32, Verdict)>> {
-    let verdicts = Mutex::new(Vec::new());
+    let state = Mutex::new(BTreeMap::new());
     for_all(numbers.len(), place.jobs, |index, _| {
         let number = numbers[index];
-        let verdict = judge_one(number, &tests.tests, place.least)?;
-        told(number, &verdict);
-        verdicts
-            .lock()
-            .expect("no test panics here")
-            .push((number, verdict));
+        let asked = ask_alone(number, &tests.tests, place.least, alone)?;
+        if let Some(verdict) = &asked.caught {
+            told(number, verdict);
+        }
+        let mut state = state.lock().expect("no test panics here");
+        state.insert(number, asked);
         Ok(())
     })?;
-    Ok(verdicts.into_inner().expect("no test panics here"))
-}
-
-fn judge_one(number: u32, tests: &[Test], least: Duration) -> Result<Verdict> {
-    let mut reaching: Vec<&Test> = tests
+    let mut quickest: Vec<usize> = (0..tests.tests.len()).collect();
+    quickest.sort_by_key(|&index| tests.tests[index].plain.wall);
+    for_all(quickest.len(), place.jobs, |index, worker| {
+        let index = quickest[index];
+        let asking = Asking {
+            test: &tests.tests[index],
+            place,
+            worker,
+        };
+        let group: Vec<u32> = {
+            let state = state.lock().expect("no test panics here");
+            let open = |asked: &Asked| asked.caught.is_none() && !asked.alone.contains(&index);
+            asking
+                .test
+                .reaches
+                .iter()
+                .copied()
+                .filter(|number| state.get(number).is_some_and(open))
+                .collect()
+        };
+        asking.ask_together(&group, &mut |number, how| {
+            let by = asking.test.called();
+            let verdict = Verdict::Caught { by, how };
+            let mut state = state.lock().expect("no test panics here");
+            if let Some(asked) = state.get_mut(&number)
+                && asked.caught.is_none()
+            {
+                told(number, &verdict);
+                asked.caught = Some(verdict);
+            }
+        })
+    })?;
+    let state = state.into_inner().expect("no test panics here");
+    let lives = |number: u32| match tests
+        .tests
         .iter()
         .filter(|test| test.reaches.contains(&number))
+        .count()
+    {
+        0 => Verdict::NotReached,
+        tests => Verdict::Survived { tests },
+    };
+    let verdict =
+        |(number, asked): (u32, Asked)| (number, asked.caught.unwrap_or_else(|| lives(number)));
+    Ok(state.into_iter().map(verdict).collect())
+}
+
+fn ask_alone(number: u32, tests: &[Test], least: Duration, alone: Duration) -> Result<Asked> {
+    let mut reaching: Vec<usize> = (0..tests.len())
+        .filter(|&index| tests[index].reaches.contains(&number))
         .collect();
     // Quickest first; one that has caught others is tried sooner. ORDER: Relaxed: a hint.
-    reaching.sort_by_cached_key(|test| {
-        let kills = u128::from(test.kills.load(Ordering::Relaxed));
-        test.plain.wall.as_micros() / (1 + kills)
+    reaching.sort_by_cached_key(|&index| {
+        let kills = u128::from(tests[index].kills.load(Ordering::Relaxed));
+        tests[index].plain.wall.as_micros() / (1 + kills)
     });
-    for test in &reaching {
+    let (mut asked, mut taken) = (BTreeSet::new(), Duration::ZERO);
+    for index in reaching {
+        let test = &tests[index];
+        taken += test.plain.wall;
+        if taken > alone {
+            break;
+        }
         if let Some(how) = fails(test, number, least)? {
             // ORDER: Relaxed: a hint.
             test.kills.fetch_add(1, Ordering::Relaxed);
-            return Ok(Verdict::Caught {
-                by: test.called(),
-                how,
+            let by = test.called();
+            return Ok(Asked {
+                caught: Some(Verdict::Caught { by, how }),
+                alone: asked,
             });
         }
+        asked.insert(index);
     }
-    Ok(match reaching.len() {
-        0 => Verdict::NotReached,
-        tests => Verdict::Survived { tests },
+    Ok(Asked {
+        caught: None,
+        alone: asked,
     })
 }
 
+/// One test that is asked about several mutants.
+struct Asking<'a> {
+    test: &'a Test,
+    place: &'a Place<'a>,
+    worker: usize,
+}
+
+impl Asking<'_> {
+    /// Which of these does the test notice (J4)?
+    fn ask_together(
+        &self,
+        group: &[u32],
+        caught: &mut impl FnMut(u32, &'static str),
+    ) -> Result<()> {
+        if let [number] = group {
+            if let Some(how) = fails(self.test, *number, self.place.least)? {
+                caught(*number, how);
+            }
+            return Ok(());
+        }
+        let mut group = group.to_vec();
+        while !group.is_empty() {
+            let (passed, reached) = self.passes(&group)?;
+            if !passed {
+                let (some, others) = group.split_at(group.len() / 2);
+                self.ask_together(some, caught)?;
+                return self.ask_together(others, caught);
+            }
+            // What another of them hid is asked without it.
+            let before = group.len();
+            group.retain(|number| !reached.contains(number));
+            if group.len() == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the test passes with all of these on, and which mutants it reached.
+    fn passes(&self, group: &[u32]) -> Result<(bool, BTreeSet<u32>)> {
+        let file = reach_file(self.place, self.worker)?;
+        let numbers: Vec<String> = group.iter().map(u32::to_string).collect();
+        let on = [
+            ("MUTANT", numbers.join(",")),
+            ("MUTANT_REACH", file.display().to_string()),
+        ];
+        let limits = Limits::beside(&self.test.plain, self.place.least);
+        let (binary, arguments) = (&self.test.binary, self.test.arguments());
+        let ended = run(&binary.path, &arguments, &binary.folder, &on, limits)?;
+        Ok((ended.end == End::Passed, reached_in(&file)?))
+    }
+}
+
+/// An empty file for what a test reaches.
+fn reach_file(place: &Place, worker: usize) -> Result<PathBuf> {
+    let file = place.folder.join(format!("reach.{worker}"));
+    std::fs::write(&file, vec![0; REACH_BYTES])?;
+    Ok(file)
+}
+
+fn reached_in(file: &Path) -> Result<BTreeSet<u32>> {
+    let bytes = std::fs::read(file)?;
+    let noted = (0..).zip(&bytes).filter(|(_, byte)| **byte != 0);
+    Ok(noted.map(|(number, _)| number).collect())
+}
+
 fn fails(test: &Test, number: u32, least: Duration) -> Result<Option<&'static str>> {
-    let arguments = ["--exact", test.name.as_str(), "--test-threads=1"];
+    let arguments = test.arguments();
     let on = [("MUTANT", number.to_string())];
     let limits = Limits::beside(&test.plain, least);
     let (mut failed, mut passed) = (0, 0);

@@ -31,6 +31,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -76,12 +77,18 @@ pub struct Options {
     /// Processor time that a test may take with a mutant, in seconds, beside ten times what it takes without.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     limit: u64,
+    /// Each mutant meets the quickest tests alone, so many seconds of them; longer ones meet all that still live at once.
+    #[arg(long, value_name = "SECONDS", default_value_t = 4)]
+    alone: u64,
     /// Only the crate's own tests.
     #[arg(long)]
     own: bool,
     /// Judge only what lived in the last run of the same draw; the others keep their verdicts.
     #[arg(long)]
     again: bool,
+    /// Only the tests of crates above: what lived in the last run of the same draw is asked of them.
+    #[arg(long, conflicts_with = "own")]
+    above: bool,
 }
 
 /// Tests of a crate above: package, and cargo's choice of its targets.
@@ -132,7 +139,10 @@ const STAGES: &[(&str, &[Above])] = &[
         "alloc",
         &[
             ("cache", &["--test", "squeeze", "--test", "giver"]),
-            ("cli", &["--test", "dropin", "--test", "harden"]),
+            (
+                "cli",
+                &["--test", "harden", "--test", "accounts", "--test", "dropin"],
+            ),
         ],
     ),
 ];
@@ -401,13 +411,20 @@ impl Session<'_> {
             mutants: plan.rows,
         };
         self.excuse(&mut outcome)?;
-        if self.options.again {
-            keep(&mut outcome, &file)?;
+        if self.options.again || self.options.above {
+            keep(&mut outcome, &file, self.options.above)?;
         }
         if self.copy.root.join("crates").join(DROP_IN).exists() {
             self.build(&[DROP_IN])?;
         }
-        self.stage(&mut outcome, own)?;
+        if !self.options.above {
+            let alone = if self.options.again {
+                0
+            } else {
+                self.options.alone
+            };
+            self.stage(&mut outcome, own, Duration::from_secs(alone))?;
+        }
         outcome.count();
         outcome.write(&file)?;
         eprintln!("own tests: {} of {} caught", outcome.caught, outcome.drawn);
@@ -422,7 +439,7 @@ impl Session<'_> {
                     )
                 })
                 .collect();
-            self.stage(&mut outcome, &above)?;
+            self.stage(&mut outcome, &above, Duration::ZERO)?;
             outcome.count();
             outcome.write(&file)?;
         }
@@ -447,7 +464,12 @@ impl Session<'_> {
     }
 
     /// Asks the tests of these packages about what lives, or has no verdict yet.
-    fn stage(&self, outcome: &mut Outcome, packages: &[(String, Vec<String>)]) -> Result<()> {
+    fn stage(
+        &self,
+        outcome: &mut Outcome,
+        packages: &[(String, Vec<String>)],
+        alone: Duration,
+    ) -> Result<()> {
         let mut binaries = Vec::new();
         for (name, arguments) in packages {
             binaries.extend(build::tests(
@@ -470,8 +492,20 @@ impl Session<'_> {
             .filter(|row| row.verdict.is_empty() || row.lives())
             .map(|row| row.number)
             .collect();
-        let told = |number: u32, verdict: &Verdict| eprintln!("mutant {number}: {verdict:?}");
-        for (number, verdict) in judge::judge(&open, &tests, &place, told)? {
+        // Kept as they come: a run that is ended goes on with --again.
+        let file = self.folder.join(format!("{}.json", outcome.crates));
+        let kept = Mutex::new(&mut *outcome);
+        let told = |number: u32, verdict: &Verdict| {
+            eprintln!("mutant {number}: {verdict:?}");
+            let mut outcome = kept.lock().expect("no panic while it is held");
+            outcome.mutants[number as usize].say(verdict);
+            outcome.count();
+            if let Err(error) = outcome.write(&file) {
+                eprintln!("{error:#}");
+            }
+        };
+        let verdicts = judge::judge(&open, &tests, &place, alone, told)?;
+        for (number, verdict) in verdicts {
             let row = &mut outcome.mutants[number as usize];
             // Not reached from above says nothing new of one that was reached below.
             if !(row.lives() && verdict == Verdict::NotReached) {
@@ -497,8 +531,8 @@ impl Session<'_> {
     }
 }
 
-/// Takes over what the last run of the same draw caught.
-fn keep(outcome: &mut Outcome, file: &Path) -> Result<()> {
+/// Takes over what the last run of the same draw caught; or all that it said.
+fn keep(outcome: &mut Outcome, file: &Path, all: bool) -> Result<()> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{}: no earlier run to go on from", file.display()))?;
     let earlier: Outcome =
@@ -508,8 +542,8 @@ fn keep(outcome: &mut Outcome, file: &Path) -> Result<()> {
         .iter_mut()
         .filter(|row| row.verdict.is_empty())
     {
-        let caught = |old: &&Row| old.verdict == "caught" && old.same(row);
-        if let Some(old) = earlier.mutants.iter().find(caught) {
+        let taken = |old: &&Row| (all || old.verdict == "caught") && old.same(row);
+        if let Some(old) = earlier.mutants.iter().find(taken) {
             (row.verdict, row.by) = (old.verdict.clone(), old.by.clone());
         }
     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Patience with waiting, beside ten times the plain run's length.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Patience with waiting, beside twice the plain run's length, which waited no longer than it was.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How often is looked at what a process does.
 const LOOK: Duration = Duration::from_secs(1);
 /// Of resident memory; more is no test's.
@@ -163,7 +163,7 @@ fn watch(group: libc::pid_t, begun: Instant, limits: Limits) -> Result<Run> {
         waited += if can_run { Duration::ZERO } else { LOOK };
         if resident_kib > MEMORY_KIB {
             cut = Some(End::Memory);
-        } else if waited > PATIENCE + limits.plain_wall * 10 {
+        } else if waited > PATIENCE + limits.plain_wall * 2 {
             cut = Some(End::Still);
         }
         if cut.is_some() {

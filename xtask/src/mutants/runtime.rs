@@ -2,37 +2,45 @@
 //!
 //! ```text
 //!   MUTANT=17            `is(17)` is true in this process and in all that inherit its environment
-//!   MUTANT_REACH=FILE    no mutant is on; `is(n)` writes 1 into byte n of FILE
+//!   MUTANT=17,23         both are on
+//!   MUTANT_REACH=FILE    `is(n)` writes 1 into byte n of FILE, whether n is on or not
 //! ```
 //!
 //! U1  Neither allocates nor locks, and calls no function that a preloaded library may have replaced: this runs
 //!     inside `malloc`, before `main` and after `fork`.
-//! U2  The environment is read once, at the first call that finds one.
+//! U2  The environment is read once, as the kernel has it: a preloaded library begins before `environ` is set.
 //!
-//! Not here: how many mutants there are; the file of [`REACHED`] is longer than the greatest number.
+//! Not here: how many mutants there are; the file of [`REACHED`] is longer than the greatest number, and [`ON`] has a
+//! bit for each of its bytes.
 
-use core::ffi::{CStr, c_char};
+use core::cell::UnsafeCell;
 use core::ptr::{null, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 const UNKNOWN: u32 = 0;
 const NONE: u32 = 1;
-const RECORDING: u32 = 2;
+/// Several are on, or what is reached is noted, or both.
+const SLOW: u32 = 2;
 const FIRST: u32 = 3;
 
 static ACTIVE: AtomicU32 = AtomicU32::new(UNKNOWN);
 static REACHED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// A bit for each that is on, where they are several.
+static ON: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
+/// The environment, with a zero behind it; what does not fit is cut off.
+struct Environment(UnsafeCell<[u8; ENVIRONMENT_BYTES]>);
+const ENVIRONMENT_BYTES: usize = 1 << 17;
+// SAFETY: threads that read it at once write the same bytes.
+unsafe impl Sync for Environment {}
+static ENVIRONMENT: Environment = Environment(UnsafeCell::new([0; ENVIRONMENT_BYTES]));
 
 /// Whether mutant `number` is on. Cost: one load, two branches.
 #[inline(always)]
 pub fn is(number: u32) -> bool {
-    // ORDER: Relaxed: one number, and the pointer that RECORDING stands for is looked at before use.
-    let active = ACTIVE.load(Ordering::Relaxed);
-    if active == UNKNOWN || active == RECORDING {
+    // ORDER: Acquire pairs with the Release in `read`: the bits are there.
+    let active = ACTIVE.load(Ordering::Acquire);
+    if active == UNKNOWN || active == SLOW {
         return is_slow(active, number);
     }
     active == number + FIRST
@@ -42,68 +50,88 @@ pub fn is(number: u32) -> bool {
 #[inline(never)]
 fn is_slow(active: u32, number: u32) -> bool {
     let active = if active == UNKNOWN { read() } else { active };
-    if active == RECORDING {
-        // ORDER: Acquire pairs with the Release in `read`: the mapping is there.
-        let reached = REACHED.load(Ordering::Acquire);
-        if !reached.is_null() {
-            // SAFETY: the mapping is longer than any number (head), and never unmapped.
-            unsafe { AtomicU8::from_ptr(reached.add(number as usize)).store(1, Ordering::Relaxed) };
-        }
+    if active != SLOW {
+        return active == number + FIRST;
     }
-    active == number + FIRST
+    // ORDER: Acquire pairs with the Release in `map`: the mapping is there.
+    let reached = REACHED.load(Ordering::Acquire);
+    if !reached.is_null() {
+        // SAFETY: the mapping is longer than any number (head), and never unmapped.
+        unsafe { AtomicU8::from_ptr(reached.add(number as usize)).store(1, Ordering::Relaxed) };
+    }
+    // ORDER: Relaxed: set before `ACTIVE` was, and never again.
+    ON[number as usize / 64].load(Ordering::Relaxed) >> (number % 64) & 1 != 0
 }
 
-use core::sync::atomic::AtomicU8;
-
 fn read() -> u32 {
-    // SAFETY: the loader's variable; null before it is set up, and then nothing is kept (U2).
-    let mut at = unsafe { environ };
-    if at.is_null() {
-        return NONE;
-    }
-    let (mut wanted, mut file) = (None, null());
-    loop {
-        // SAFETY: `environ` ends with a null pointer; each before it is a C string.
-        let entry = unsafe { *at };
-        if entry.is_null() {
-            break;
-        }
-        // SAFETY: as above.
-        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes_with_nul();
+    let (mut wanted, mut file) = (&b""[..], null());
+    for entry in environment().split_inclusive(|&byte| byte == 0) {
         if let Some(value) = entry.strip_prefix(b"MUTANT=") {
-            wanted = number(value);
+            wanted = value;
         } else if let Some(value) = entry.strip_prefix(b"MUTANT_REACH=") {
             file = value.as_ptr();
         }
-        // SAFETY: not yet at the null at the end.
-        at = unsafe { at.add(1) };
     }
-    let active = match wanted {
-        Some(number) => number + FIRST,
-        None if !file.is_null() && map(file) => RECORDING,
-        None => NONE,
+    let noted = !file.is_null() && map(file);
+    let active = match switch_on(wanted) {
+        (_, 0) if !noted => NONE,
+        (last, 1) if !noted => last + FIRST,
+        _ => SLOW,
     };
-    // ORDER: Relaxed: see `is`.
-    ACTIVE.store(active, Ordering::Relaxed);
+    // ORDER: Release pairs with the Acquire in `is`: whoever sees SLOW sees the bits.
+    ACTIVE.store(active, Ordering::Release);
     active
 }
 
-fn number(text: &[u8]) -> Option<u32> {
-    let mut number = 0_u32;
-    for &byte in text.iter().take_while(|&&byte| byte != 0) {
-        let digit = u32::from(byte).checked_sub(48).filter(|&digit| digit < 10)?;
-        number = number.checked_mul(10)?.checked_add(digit)?;
+/// Sets the bits of numbers with commas between them; the last of them, and how many they are.
+fn switch_on(text: &[u8]) -> (u32, u32) {
+    let (mut last, mut count, mut number) = (0, 0, None);
+    for &byte in text {
+        if byte.is_ascii_digit() {
+            number = Some((number.unwrap_or(0) * 10 + u32::from(byte - b'0')) % 4096);
+        } else if let Some(done) = number.take() {
+            (last, count) = (done, count + 1);
+            // ORDER: Relaxed: `ACTIVE` is stored after it.
+            ON[done as usize / 64].fetch_or(1 << (done % 64), Ordering::Relaxed);
+        }
     }
-    (text.len() > 1).then_some(number)
+    (last, count)
 }
+
+/// What the kernel gave this process; nothing where `/proc` cannot be read.
+fn environment() -> &'static [u8] {
+    const READ: usize = 0;
+    let path = c"/proc/self/environ".as_ptr() as usize;
+    // SAFETY: open(2) of a C string.
+    let file = unsafe { call(OPEN, [path, CLOEXEC, 0, 0, 0, 0]) };
+    if file < 0 {
+        return &[];
+    }
+    let (to, mut length) = (ENVIRONMENT.0.get() as usize, 0);
+    // The last byte stays zero.
+    while length < ENVIRONMENT_BYTES - 1 {
+        let room = ENVIRONMENT_BYTES - 1 - length;
+        // SAFETY: there is so much room.
+        let got = unsafe { call(READ, [file as usize, to + length, room, 0, 0, 0]) };
+        if got <= 0 {
+            break;
+        }
+        length += got as usize;
+    }
+    // SAFETY: the descriptor is ours.
+    unsafe { call(CLOSE, [file as usize, 0, 0, 0, 0, 0]) };
+    // SAFETY: that many bytes were written, and one more is zero; nothing else is ever written there.
+    unsafe { core::slice::from_raw_parts(ENVIRONMENT.0.get().cast(), length + 1) }
+}
+
+const OPEN: usize = 2;
+const CLOSE: usize = 3;
+const CLOEXEC: usize = 0o2_000_000;
 
 /// Maps the file whose path (a C string) begins at `path`; false where that cannot be.
 fn map(path: *const u8) -> bool {
-    const OPEN: usize = 2;
-    const CLOSE: usize = 3;
     const MMAP: usize = 9;
     const READ_WRITE: usize = 2;
-    const CLOEXEC: usize = 0o2_000_000;
     // SAFETY: open(2) of a C string.
     let file = unsafe { call(OPEN, [path as usize, READ_WRITE | CLOEXEC, 0, 0, 0, 0]) };
     if file < 0 {

@@ -174,6 +174,8 @@ fn options() -> Options {
         limit: 1,
         own: true,
         again: false,
+        above: false,
+        alone: 60,
     }
 }
 
@@ -268,10 +270,35 @@ fn each_mutant_of_a_small_crate_ends_as_it_must() {
 }
 
 #[test]
-fn the_named_mutants_are_a_list_that_can_be_read() {
+fn asked_together_and_by_halves_each_mutant_ends_as_it_does_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    repository(folder.path());
+    let mut options = options();
+    let verdicts = |options: &Options| -> Vec<(String, String, String)> {
+        let outcome = session(options, folder.path())
+            .judge_draw()
+            .expect("judged");
+        let of = |row: &Row| (row.code.clone(), row.what.clone(), row.verdict.clone());
+        outcome.mutants.iter().map(of).collect()
+    };
+    let alone = verdicts(&options);
+    options.alone = 0;
+    assert_eq!(verdicts(&options), alone);
+}
+
+#[test]
+fn the_named_mutants_are_a_list_of_edits_whose_code_stands() {
     let list = named::list(include_str!("named.toml")).expect("a list");
     assert!(list.len() > 15);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for entry in &list {
+        let found = entry.find(&root).expect("looked");
+        assert!(
+            found.is_some(),
+            "gone: {} ({})",
+            entry.name,
+            entry.file.display()
+        );
         assert!(entry.old != entry.new, "{}", entry.name);
         assert!(entry.file.starts_with("crates"), "{}", entry.name);
     }

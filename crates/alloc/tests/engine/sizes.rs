@@ -3,7 +3,7 @@
 //! Not here: anything at random (`threads`).
 
 use skinflint_alloc::check::check_invariants;
-use skinflint_alloc::{calloc, memalign};
+use skinflint_alloc::{calloc, free, malloc, memalign, realloc, usable_size};
 
 use crate::blocks::{Blocks, Way};
 
@@ -70,6 +70,45 @@ fn every_edge_of_a_class_by_realloc() {
                 assert!(blocks.resize(block.address, to));
                 blocks.clear();
             }
+        }
+    }
+    check_invariants(3).expect("at the end");
+}
+
+/// A small block with an alignment lies among small ones, and costs no page of its own.
+#[test]
+fn an_aligned_small_block_is_small() {
+    for shift in 5..=12 {
+        let align = 1_usize << shift;
+        for bytes in [1, 24, align, 3 * align] {
+            // SAFETY: freed at once.
+            unsafe {
+                let block = memalign(align, bytes);
+                let (least, have) = (bytes.next_multiple_of(align), usable_size(block));
+                assert!(
+                    have >= least && have <= least + least / 4,
+                    "{bytes} at {align}: {have}"
+                );
+                free(block);
+            }
+        }
+    }
+}
+
+/// A copy costs more than slop which the next growth may use; but not more than half of a block.
+#[test]
+fn a_block_stays_where_it_is_until_half_of_it_is_not_wanted() {
+    for edge in (48..8_192).step_by(48).chain([9_000, 20_000, 30_000]) {
+        // SAFETY: one block, resized and freed.
+        unsafe {
+            let block = malloc(edge);
+            let have = usable_size(block);
+            for stays in [have, have - 1, have / 2 + 1] {
+                assert_eq!(realloc(block, stays), block, "{have} to {stays}");
+            }
+            let less = realloc(block, have / 2);
+            assert!(usable_size(less) < have, "{have} to its half");
+            free(less);
         }
     }
     check_invariants(3).expect("at the end");

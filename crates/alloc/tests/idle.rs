@@ -1,0 +1,108 @@
+//! The purger: when there is one, what it leaves, and that it goes.
+//!
+//! ```text
+//!   a little freed, or not allowed ──► no thread of ours
+//!   much freed ──► one thread more ──► free pages are clean ──► no thread any more
+//! ```
+//!
+//! I1  A program that frees little never sees it, nor one that has not allowed it.
+//! I2  Once it has begun it ends by itself, and then less is dirty than would begin another. What live blocks hold is
+//!     untouched.
+//! I3  It begins again when there is work again; a free that met the last one's end leaves that to the next free.
+//!
+//! One test: the purger is the process's. Not here: how fast it is, what it keeps for what will be wanted soon.
+
+use std::time::Duration;
+
+use skinflint_alloc::stats::{Snapshot, snapshot};
+use skinflint_alloc::{allow_purger, check, free, malloc};
+
+/// Looks of a wait that ends in a failure: a minute at least.
+const TRIES: usize = 30_000;
+/// Begins a purger.
+const ENOUGH_BYTES: usize = 512 * 1024;
+
+fn look() -> Box<Snapshot> {
+    let mut figures = Box::new(Snapshot::new());
+    assert!(snapshot(&mut figures, true));
+    assert!(figures.balanced, "{figures:?}");
+    figures
+}
+
+/// Threads of this process.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("this process");
+    tasks.count()
+}
+
+/// Waits until there are no more threads than these, and little is dirty.
+fn until_clean(threads_before: usize) {
+    for _ in 0..TRIES {
+        let gone = threads() == threads_before;
+        if gone && look().resident.dirty <= ENOUGH_BYTES {
+            return;
+        }
+        if gone {
+            // I3.
+            end(blocks(3));
+        }
+        std::thread::sleep(Duration::from_millis(2)); // CLOCK: poll step of a bounded wait
+    }
+    panic!("{:?}", look());
+}
+
+/// Small and large blocks, written to.
+fn blocks(count: usize) -> Vec<(*mut u8, usize)> {
+    let made = (0..count).map(|index| {
+        let bytes = [700, 6_000, 90_000][index % 3];
+        // SAFETY: freed by the caller; written within its size.
+        let block = unsafe {
+            let block = malloc(bytes);
+            block.write_bytes(index as u8, bytes);
+            block
+        };
+        (block, bytes)
+    });
+    made.collect()
+}
+
+fn end(blocks: Vec<(*mut u8, usize)>) {
+    // SAFETY: live blocks of the test.
+    blocks
+        .into_iter()
+        .for_each(|(block, _)| unsafe { free(block) });
+}
+
+#[test]
+fn the_purger_comes_when_there_is_work_and_goes_when_it_is_done() {
+    check::hasten_purger(1);
+    end(blocks(3));
+    let before = threads();
+    assert_eq!(look().events.purger_passes, 0, "a little");
+    allow_purger(false);
+    end(blocks(600));
+    assert_eq!(
+        (threads(), look().events.purger_passes),
+        (before, 0),
+        "not allowed"
+    );
+    allow_purger(true);
+
+    for round in 0..3 {
+        let kept = blocks(60);
+        let first = look().events;
+        end(blocks(600));
+        until_clean(before);
+        let last = look().events;
+        assert!(last.purger_passes > first.purger_passes, "round {round}");
+        let purged = last.purged_pages - first.purged_pages;
+        assert!(purged > 1_000, "round {round}: {purged}");
+        for (index, &(block, bytes)) in kept.iter().enumerate() {
+            // SAFETY: a live block of this many bytes.
+            assert!((0..bytes).all(|i| unsafe { *block.add(i) } == index as u8));
+        }
+        end(kept);
+        until_clean(before);
+    }
+    check::check_invariants(3).expect("at the end");
+}
