@@ -77,7 +77,7 @@ class Judgements(unittest.TestCase):
         low = report(resident=97 << 20)
         self.assertFalse(judge.high_water([low], [watched()]).ok)
         self.assertFalse(judge.high_water([report()], [watched(high_water=103 << 20)]).ok, "the report's own mark is low")
-        low["completeness"]["notes"] = [f"The kernel's high-water mark is 100 MiB; {judge.SAID}"]
+        low["completeness"]["notes"] = ["The kernel's high-water mark is 100 MiB; no look fell on it"]
         self.assertTrue(judge.high_water([low], [watched()]).ok)
         self.assertIsNone(judge.high_water([report()], []).ok)
 
