@@ -131,7 +131,7 @@ def free_port():
 
 def environment(work):
     """The same for every run: the system's programs first, no settings of whoever runs this."""
-    home = os.environ.get("HOME", "/root")
+    home = os.path.expanduser("~")
     path = f"/usr/bin:/bin:/usr/sbin:/sbin:{os.environ['PATH']}"
     kept = {"CARGO_HOME": f"{home}/.cargo", "RUSTUP_HOME": f"{home}/.rustup"}
     return {
