@@ -206,10 +206,10 @@ class Running:
                                    env=environment(self.work), capture_output=True, stdin=subprocess.DEVNULL)
             if ready.returncode == 0:
                 break
-            time.sleep(0.1)
+            time.sleep(0.1)  # CLOCK: the step of a poll
         self.loaded = shell(fill(self.program["load"], self.values), self.work)
         if self.recorded:
-            time.sleep(0.3)
+            time.sleep(0.3)  # CLOCK: so that it idles; whatever it does then is judged all the same
             self.stop_and_look()
         os.kill(self.main(), getattr(signal, "SIG" + self.program["stop"]))
 
@@ -238,7 +238,7 @@ class Running:
                 state = stat[stat.rindex(")") + 2]
                 if state == "T":
                     break
-                time.sleep(0.005)
+                time.sleep(0.005)  # CLOCK: the step of a poll
             done = subprocess.run([str(TOOL), "ctl", str(pid), "mark", "judged"], capture_output=True, text=True, check=False)
             smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
             if done.returncode == 0 and state == "T" and smaps:
@@ -316,7 +316,7 @@ def start_helper(program, work, values):
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", values["port"])) == 0:
                 return helper
-        time.sleep(0.05)
+        time.sleep(0.05)  # CLOCK: the step of a poll
     helper.terminate()
     raise Skipped("its helper did not listen")
 
