@@ -7,6 +7,7 @@
 #   make test-busy  the tests that touch time, threads or processes, twenty times beside eight busy loops
 #   make test-alone  `cargo test -p X` of each crate from a clone with nothing built (some hours, by hand)
 #   make shim-test   Boa's collector interface on our heap: its tests (part of `make test-long`)
+#   make real-programs  forty programs of Debian's, bare and recorded, judged against the kernel (half an hour, by hand)
 #   make model-test  rings, locks, frees by other threads, sweeping and what caches share under loom: all meetings
 #                    with up to three preemptions (a minute)
 #   make miri-test  the garbage-collected heap and counted natives under Miri (nightly; half an hour)
@@ -44,7 +45,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help quick test-alone test-busy shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar miri-deps miri-short miri-test mutants mutants-named
+.PHONY: help quick test-alone test-busy shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -148,6 +149,11 @@ truth: deps build
 	@sh bench/need.sh libjemalloc.so.2:libjemalloc2 libmimalloc.so.2.0:libmimalloc2.0
 	python3 -B tests/truth/truth.py --selftest
 	python3 -B tests/truth/truth.py $(if $(ONLY),--only "$(ONLY)")
+
+# Forty real programs, bare and recorded, judged against the kernel; as root what is missing is installed. ONLY=a,b: some.
+real-programs: deps build
+	python3 -B tests/real/real.py --selftest
+	python3 -B tests/real/real.py $(if $(ONLY),--only "$(ONLY)")
 
 # 95 % of what is planted is found, no control is called leaked; a line for each allocator.
 reach-bar: test-deps build

@@ -28,19 +28,37 @@ pub(crate) fn odd(facts: &Facts, known: &Known<'_>) -> Vec<String> {
     notes
 }
 
-/// Samples are taken more often than snapshots, so they may have seen more.
+/// Kernels count pages in batches, one for each processor and kind: two counts of the same memory differ by so much.
+const COUNT_SLACK_BYTES: u64 = 512 << 10;
+
+/// What the kernel or a sample saw and no snapshot did: samples are taken more often than snapshots, and the kernel's
+/// high-water mark misses nothing. More than a fiftieth is worth saying, since the books are not of that moment.
 fn missed_peak(facts: &Facts) -> Option<String> {
-    let sample = facts.rss.iter().max_by_key(|sample| sample.rss_bytes)?;
     let peak = facts.snapshots.iter().map(resident_bytes).max()?;
-    // Within 2 % or 1 MiB the two counts of the kernel differ by batching alone.
-    (sample.rss_bytes > peak + (peak / 50).max(1 << 20)).then(|| {
-        format!(
-            "Resident memory was {} at {:.3} s; the largest moment with full figures had {}.",
-            bytes(sample.rss_bytes),
-            sample.time_ns as f64 / 1e9,
-            bytes(peak)
-        )
-    })
+    let is_missed = |most: u64| most > peak + (peak / 50).max(COUNT_SLACK_BYTES);
+    let sample = facts.rss.iter().max_by_key(|sample| sample.rss_bytes);
+    let sampled = sample.map_or(0, |sample| sample.rss_bytes);
+    let mark = facts.ending.as_ref().and_then(|end| end.max_rss_bytes);
+    let mark = mark.filter(|&mark| is_missed(mark) && mark > sampled + sampled / 50);
+    let sample = sample.filter(|sample| is_missed(sample.rss_bytes));
+    let at = |sample: &skinflint_trace::RssSample| {
+        let seconds = sample.time_ns as f64 / 1e9;
+        format!("{} at {seconds:.3} s", bytes(sample.rss_bytes))
+    };
+    let full = format!("the largest moment with full figures had {}", bytes(peak));
+    match (mark, sample) {
+        (Some(mark), Some(sample)) => Some(format!(
+            "The kernel's high-water mark is {}; no look fell on it: resident memory was {}, and {full}.",
+            bytes(mark),
+            at(sample)
+        )),
+        (Some(mark), None) => Some(format!(
+            "The kernel's high-water mark is {}; no look fell on it: {full}.",
+            bytes(mark)
+        )),
+        (None, Some(sample)) => Some(format!("Resident memory was {}; {full}.", at(sample))),
+        (None, None) => None,
+    }
 }
 
 /// How the process ended.
@@ -90,4 +108,64 @@ pub(crate) fn origin(facts: &Facts) -> Option<String> {
         OriginKind::Exec => "was, before exec,",
     };
     Some(format!("{how} {} (trace {})", origin.pid, origin.uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skinflint_trace::{Ending, Mapping, RssSample, Snapshot, SnapshotCause};
+
+    const MIB: u64 = 1 << 20;
+
+    /// What is said of a full look, a sample and a mark of so many bytes.
+    fn said(full: u64, sampled: u64, mark: Option<u64>) -> Option<String> {
+        let facts = Facts {
+            snapshots: vec![Snapshot {
+                time_ns: 1,
+                ticket: 1,
+                cause: SnapshotCause::Peak,
+                took_ns: 0,
+                mappings: vec![Mapping {
+                    rss_bytes: full,
+                    ..Mapping::default()
+                }],
+            }],
+            rss: vec![RssSample {
+                time_ns: 1_500_000_000,
+                rss_bytes: sampled,
+                ..RssSample::default()
+            }],
+            ending: Some(Ending {
+                max_rss_bytes: mark,
+                ..Ending::default()
+            }),
+            ..Facts::default()
+        };
+        missed_peak(&facts)
+    }
+
+    #[test]
+    fn a_peak_that_no_look_fell_on_is_said() {
+        let missed = said(92 * MIB, 92 * MIB, Some(100 * MIB)).expect("8 % are missing");
+        assert!(missed.contains("high-water mark is 100 MiB"), "{missed}");
+        assert!(missed.contains("no look fell on it"), "{missed}");
+        assert!(missed.contains("had 92.0 MiB"), "{missed}");
+        // A fiftieth of 100 MiB is 2.
+        assert_eq!(said(100 * MIB, 100 * MIB, Some(102 * MIB)), None);
+        assert!(said(100 * MIB, 100 * MIB, Some(102 * MIB + 1)).is_some());
+        // A batch of the kernel's counts.
+        assert_eq!(
+            said(4 * MIB, 4 * MIB, Some(4 * MIB + COUNT_SLACK_BYTES)),
+            None
+        );
+        assert_eq!(said(100 * MIB, 100 * MIB, None), None);
+    }
+
+    #[test]
+    fn a_peak_that_only_a_sample_fell_on_is_the_samples() {
+        let sampled = said(92 * MIB, 99 * MIB, Some(100 * MIB)).expect("no full look fell on it");
+        assert!(sampled.starts_with("Resident memory was 99.0 MiB at 1.500 s"));
+        let both = said(80 * MIB, 90 * MIB, Some(100 * MIB)).expect("no look at all fell on it");
+        assert!(both.contains("100 MiB; no look fell on it: resident memory was 90.0 MiB"));
+    }
 }

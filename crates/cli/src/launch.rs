@@ -357,11 +357,13 @@ fn poll_child(pid: u32) {
 /// Takes the status of a child that has ended, and what it used.
 fn reap(pid: u32) -> ChildEnd {
     let alone = own_cpu_of_zombie(pid);
-    // SAFETY: both are ours.
+    // SAFETY: all are ours.
     unsafe {
         let mut status = 0;
         let mut usage: libc::rusage = std::mem::zeroed();
+        let mut ours: libc::rusage = std::mem::zeroed();
         libc::wait4(pid as i32, &mut status, 0, &mut usage);
+        libc::getrusage(libc::RUSAGE_SELF, &mut ours);
         let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
         let whole = (micros(usage.ru_utime) + micros(usage.ru_stime)) * 1000;
         ChildEnd {
@@ -373,30 +375,50 @@ fn reap(pid: u32) -> ChildEnd {
                 Some((_, false)) => Some(whole),
                 None => None,
             },
-            // The same of its high-water mark: a make is not as large as its compilers.
-            max_rss_bytes: match alone {
-                Some((_, true)) | None => None,
-                Some((_, false)) => Some(usage.ru_maxrss as u64 * 1024),
-            },
+            max_rss_bytes: own_high_water(alone, usage.ru_maxrss, ours.ru_maxrss),
         }
     }
+}
+
+/// The child's own high-water mark, bytes, as far as wait4 knows it: a make is not as large as its compilers, and
+/// until its exec the child was a copy of ours, whose mark it keeps. Both in KiB.
+fn own_high_water(alone: Option<(u64, bool)>, child: i64, ours: i64) -> Option<u64> {
+    let is_own = matches!(alone, Some((_, false))) && child > ours;
+    is_own.then_some(child as u64 * 1024)
 }
 
 /// CPU nanoseconds of a process that has ended but was not waited for, in steps of 10 ms; and whether
 /// it had children.
 fn own_cpu_of_zombie(pid: u32) -> Option<(u64, bool)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    own_cpu(&text)
+}
+
+/// The same of the text. Children are told by their page faults, without which none can begin: their time is 0 ticks
+/// if they were quick.
+fn own_cpu(text: &str) -> Option<(u64, bool)> {
     let rest = &text[text.rfind(')')? + 1..];
-    let ticks: Vec<u64> = rest
+    let fields: Vec<u64> = rest
         .split_ascii_whitespace()
-        .skip(11)
-        .take(4)
+        .skip(7)
+        .take(8)
         .flat_map(str::parse)
         .collect();
-    let [user, system, child_user, child_system] = ticks[..] else {
+    let [
+        _,
+        child_faults,
+        _,
+        _,
+        user,
+        system,
+        child_user,
+        child_system,
+    ] = fields[..]
+    else {
         return None;
     };
-    Some(((user + system) * 10_000_000, child_user + child_system > 0))
+    let had_children = child_faults + child_user + child_system > 0;
+    Some(((user + system) * 10_000_000, had_children))
 }
 
 /// The program has ended; processes that it left running are recorded to their end.
@@ -456,5 +478,34 @@ mod tests {
             list.to_string_lossy()
                 .starts_with("/a/x.so:libjemalloc.so.2")
         );
+    }
+
+    #[test]
+    fn a_quick_child_is_seen_by_its_page_faults() {
+        let stat =
+            |faults, time| format!("7 (a) b) Z 1 7 7 0 -1 0 90 {faults} 0 0 3 2 {time} 0 20");
+        assert_eq!(own_cpu(&stat(0, 0)), Some((50_000_000, false)));
+        assert_eq!(own_cpu(&stat(80, 0)), Some((50_000_000, true)));
+        assert_eq!(own_cpu(&stat(0, 1)), Some((50_000_000, true)));
+        assert_eq!(own_cpu("7 (a) Z 1"), None);
+    }
+
+    #[test]
+    fn what_the_child_was_before_its_exec_is_not_its_mark() {
+        assert_eq!(
+            own_high_water(Some((0, false)), 9000, 8000),
+            Some(9000 << 10)
+        );
+        assert_eq!(
+            own_high_water(Some((0, false)), 8000, 8000),
+            None,
+            "a copy of ours"
+        );
+        assert_eq!(
+            own_high_water(Some((0, true)), 9000, 8000),
+            None,
+            "perhaps its child's"
+        );
+        assert_eq!(own_high_water(None, 9000, 8000), None);
     }
 }
