@@ -57,12 +57,15 @@ class Bench:
         return os.path.join(self.work, "inputs")
 
     def tool(self, name):
-        """A small C program of this folder, compiled once per change."""
+        """A small C or C++ program of this folder, compiled once per change."""
         source = os.path.join(workloads.HERE, name + ".c")
+        compiler = ["gcc"]
+        if not os.path.exists(source):
+            source, compiler = source + "pp", ["g++", "-std=c++17", "-pthread"]
         binary = os.path.join(self.work, name)
         if not os.path.exists(binary) or os.path.getmtime(binary) < os.path.getmtime(source):
             os.makedirs(self.work, exist_ok=True)
-            subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-o", binary, source], check=True, timeout=60)
+            subprocess.run([*compiler, "-O2", "-Wall", "-Wextra", "-o", binary, source], check=True, timeout=300)
         return binary
 
     def scratch(self):

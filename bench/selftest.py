@@ -13,8 +13,10 @@ import tempfile
 import unittest
 
 import exact
+import forks
 import kill
 import measure
+import moments
 import overhead
 import soak
 import workloads
@@ -223,6 +225,32 @@ class SoakJudge(unittest.TestCase):
     def test_a_long_run(self):
         self.assertTrue(soak.judge(self.run_of(1800, 0))[1])
         self.assertFalse(soak.judge(self.run_of(1800, 0.02 / 600))[1])
+
+
+class Moments(unittest.TestCase):
+    """moments.py and forks.py"""
+
+    @staticmethod
+    def report(kind, live, most=1000):
+        return {"at": 0, "instants": [{"kind": kind, "live_usable_bytes": live, "live_blocks": 7,
+                                       "live_requested_bytes": live}, {"kind": "heap_peak", "live_usable_bytes": most}],
+                "completeness": {"complete": True, "notes": []}}
+
+    def test_a_peak_that_is_empty_is_seen(self):
+        self.assertLess(moments.share_of(self.report("peak", 949)), moments.LEAST_SHARE)
+        self.assertGreaterEqual(moments.share_of(self.report("peak", 950)), moments.LEAST_SHARE)
+        for wrong in (self.report("end", 1000), self.report("peak", 1000, 0)):
+            with self.assertRaises(measure.Failed):
+                moments.share_of(wrong)
+
+    def test_a_block_too_many_is_seen(self):
+        self.assertEqual(forks.judge(self.report("end", 500), (7, 500)), "")
+        self.assertIn("500 bytes", forks.judge(self.report("end", 500), (7, 501)))
+        self.assertIn("7 blocks", forks.judge(self.report("end", 500), (8, 500)))
+        self.assertIn("about peak", forks.judge(self.report("peak", 500), (7, 500)))
+        cut = self.report("end", 500)
+        cut["completeness"] = {"complete": False, "notes": ["the file is cut"]}
+        self.assertIn("the file is cut", forks.judge(cut, (7, 500)))
 
 
 if __name__ == "__main__":
