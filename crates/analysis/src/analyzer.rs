@@ -30,6 +30,7 @@ use crate::falls::Falls;
 use crate::findings::{self, Around, Evidence};
 use crate::frames;
 use crate::grouping::{self, Pinned};
+use crate::grows::Births;
 use crate::ledger::{Counts, Ledger, Live};
 use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
@@ -64,6 +65,8 @@ pub struct Analyzer {
     last_ticket: u64,
     /// Live blocks by cell at the report's instant; `None` until it has come.
     at_live: Option<Vec<u32>>,
+    /// When the blocks that live then were born.
+    births: Option<Births>,
     /// Bytes that the program has mapped itself then, by stack.
     at_mapped: BTreeMap<NodeId, u64>,
     mark_rows: Vec<MarkRow>,
@@ -140,6 +143,7 @@ impl Analyzer {
             next: 0,
             last_ticket: 0,
             at_live: None,
+            births: None,
             at_mapped: BTreeMap::new(),
             mark_rows,
             mark_levels: Vec::new(),
@@ -311,6 +315,7 @@ impl Analyzer {
             Due::At => {
                 self.requested_at = self.ledger.counts().requested_bytes;
                 self.highest_at = self.ledger.heap_peak().live.usable_bytes;
+                self.births = Some(Births::now(&self.ledger));
                 let cells = self.ledger.cells();
                 self.at_live = Some(cells.counts().map(|count| count.live).collect());
                 self.at_mapped = self.ledger.intervals().mapped_by_program();
@@ -501,6 +506,7 @@ impl Analyzer {
                 ledger: &self.ledger,
                 blocks: &blocks,
                 mark_levels: &self.mark_levels,
+                births: self.births.as_ref(),
                 closed: self.closed.as_ref(),
                 at_in_exit,
                 wasteful: wasteful.as_ref(),

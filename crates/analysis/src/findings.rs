@@ -26,7 +26,7 @@ use crate::books::{Closed, Untouched};
 use crate::claims::Claim;
 use crate::facts::{Facts, INHERITED};
 use crate::giveback::GiveBack;
-use crate::grows;
+use crate::grows::{self, Births};
 use crate::ledger::Ledger;
 use crate::missing::Missing;
 use crate::model::{Confidence, Finding, FindingKind, Instant, Report, Site};
@@ -46,6 +46,8 @@ pub(crate) struct Evidence<'a> {
     /// Blocks by cell, as the passes were told.
     pub blocks: &'a [CellBlocks],
     pub mark_levels: &'a [MarkLevel],
+    /// Births of what lives at the report's instant.
+    pub births: Option<&'a Births>,
     /// Beside the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
     /// Whether the report's instant lies in the program's exit: what is free then goes anyway.
@@ -113,7 +115,12 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
         .filter(|one| matches!(one.kind, FindingKind::Leak | FindingKind::Zombie))
         .filter_map(|one| one.node)
         .collect();
-    all.extend(grows::only_grow(report, evidence.ledger, &marked));
+    all.extend(grows::only_grow(
+        report,
+        evidence.ledger,
+        evidence.births,
+        &marked,
+    ));
     all.extend(at_exit(report, evidence.facts));
     report.findings.extend(all);
 }

@@ -27,6 +27,7 @@ use crate::frames::Renamed;
 use crate::heaps::{self, Heaps};
 use crate::known::known_growth;
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Frame, Report};
+use crate::passes::phases_rounds::leaving_title;
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::Naming;
@@ -207,10 +208,12 @@ fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Findin
             merged.push(finding);
             continue;
         };
-        let title = match finding.kind {
-            kind if title_is_cause(kind) => finding.title.clone(),
+        let title = match (finding.kind, &finding.leaving) {
+            // The same rounds, however many blocks each stack leaves in them.
+            (_, Some(leaving)) => leaving.of.clone(),
+            (kind, None) if title_is_cause(kind) => finding.title.clone(),
             // Steps that are too small are one cause, room that was left another.
-            FindingKind::Growth => (finding.now_bytes > 0).to_string(),
+            (FindingKind::Growth, None) => (finding.now_bytes > 0).to_string(),
             _ => String::new(),
         };
         match at.entry((format!("{:?}", finding.kind), function, title)) {
@@ -250,6 +253,12 @@ fn absorb(into: &mut Finding, other: &Finding) {
     into.blocks = into.blocks.saturating_add(other.blocks);
     if let (Some(into), Some(other)) = (&mut into.growth_what_if, &other.growth_what_if) {
         into.add(other);
+    }
+    if let (Some(into), Some(other)) = (&mut into.leaving, &other.leaving) {
+        into.blocks = into.blocks.saturating_add(other.blocks);
+    }
+    if let Some(leaving) = &into.leaving {
+        into.title = leaving_title(leaving);
     }
     into.stacks += other.stacks.max(1);
     if into.more_nodes.len() < MORE_NODES {

@@ -12,6 +12,10 @@
 //! O2  Every slice has at least half and at most twice its share. A program that does nothing else than fill a
 //!     table looks the same: so it is said who grows, and no saving is promised.
 //! O3  What marks have told of a stack is more exact, and stays alone.
+//! O4  Blocks are those of the report's moment, if at most half a slice of acquisitions comes after it: a program that
+//!     clears up before it ends has none at its end. Else those of the end.
+//! O5  They were born along the time, too: a quarter in its second half, and some in its last quarter. What a program
+//!     acquires in one burst, to work on it until the end, is all that it acquires.
 //!
 //! Not here: growth between marks (`findings.rs`), rounds (`passes/phases.rs`).
 
@@ -32,33 +36,79 @@ const MIN_ALLOCATIONS: u64 = 1024;
 const PART: u64 = 100;
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// The stacks of which `told` does not know yet.
-pub(crate) fn only_grow(report: &Report, ledger: &Ledger, told: &FxHashSet<u32>) -> Vec<Finding> {
+/// When the blocks that live at a moment were born.
+pub(crate) struct Births {
+    /// The moment: acquisitions until then, and what lives.
+    allocations: u64,
+    usable_bytes: u64,
+    /// By site.
+    sites: Vec<Born>,
+}
+
+/// Live blocks of one site.
+#[derive(Clone, Copy, Default)]
+struct Born {
+    usable_bytes: u64,
+    by_serial: [u64; SLICES],
+    by_time: [u64; SLICES],
+}
+
+impl Births {
+    /// Of the blocks that live now.
+    pub(crate) fn now(ledger: &Ledger) -> Births {
+        let (allocations, now_us) = (ledger.counts().allocations, ledger.now_ns() / 1000);
+        let cells = ledger.cells();
+        let mut sites = vec![Born::default(); cells.sites().len()];
+        let slice = |at: u64, of: u64| {
+            let slice = u128::from(at) * SLICES as u128 / u128::from(of.max(1));
+            (slice as usize).min(SLICES - 1)
+        };
+        // A block of nobody's has no birth here.
+        for block in ledger.live_blocks().filter(|one| !one.is_inherited()) {
+            let born = &mut sites[cells.site_of(block.cell)];
+            born.usable_bytes += cells.keys()[block.cell.0 as usize].usable;
+            born.by_serial[slice(block.serial.into(), allocations)] += 1;
+            born.by_time[slice(block.born_us(), now_us)] += 1;
+        }
+        Births {
+            allocations,
+            usable_bytes: ledger.live().usable_bytes,
+            sites,
+        }
+    }
+}
+
+/// The stacks of which `told` does not know yet. `at` is the report's moment.
+pub(crate) fn only_grow(
+    report: &Report,
+    ledger: &Ledger,
+    at: Option<&Births>,
+    told: &FxHashSet<u32>,
+) -> Vec<Finding> {
     let allocations = ledger.counts().allocations;
     if !(MIN_ALLOCATIONS..=u64::from(u32::MAX)).contains(&allocations) {
         return Vec::new();
     }
-    let sites = ledger.cells().sites();
-    let mut births = vec![[0u64; SLICES]; sites.len()];
-    for block in ledger.live_blocks() {
-        // A block of nobody's has no birth here.
-        if !block.is_inherited() {
-            let slice = u64::from(block.serial) * SLICES as u64 / allocations;
-            births[ledger.cells().site_of(block.cell)][(slice as usize).min(SLICES - 1)] += 1;
-        }
-    }
-    let least = (ledger.live().usable_bytes / PART).max(WORTH_BYTES);
-    let even = sites
-        .iter()
-        .zip(&births)
-        .filter(|(_, births)| is_even(births));
-    let even: FxHashMap<u32, &[u64; SLICES]> =
-        even.map(|(site, births)| (site.node.0, births)).collect();
-    let large = report.sites.iter().filter(|row| {
-        row.end_usable_bytes >= least && row.node != INHERITED.0 && !told.contains(&row.node)
+    // O4.
+    let later = |one: &&Births| allocations.saturating_sub(one.allocations);
+    let at = at.filter(|one| later(one) <= allocations / (2 * SLICES as u64));
+    let label = report.instants.get(report.at).map(|one| &one.label);
+    let (own, when) = match (at, label) {
+        (Some(_), Some(label)) => (None, format!("at '{label}'")),
+        _ => (Some(Births::now(ledger)), "at the end".to_owned()),
+    };
+    let Some(births) = own.as_ref().or(at) else {
+        return Vec::new();
+    };
+    let least = (births.usable_bytes / PART).max(WORTH_BYTES);
+    let sites = ledger.cells().sites().iter().zip(&births.sites);
+    let even = sites.filter(|(_, born)| {
+        born.usable_bytes >= least && is_even(&born.by_serial) && goes_on(&born.by_time)
     });
-    large
-        .filter_map(|row| Some(finding(row, even.get(&row.node)?)))
+    let even: FxHashMap<u32, &Born> = even.map(|(site, born)| (site.node.0, born)).collect();
+    let rows = report.sites.iter();
+    let rows = rows.filter(|row| row.node != INHERITED.0 && !told.contains(&row.node));
+    rows.filter_map(|row| Some(finding(row, even.get(&row.node)?, &when)))
         .collect()
 }
 
@@ -72,24 +122,30 @@ fn is_even(births: &[u64; SLICES]) -> bool {
             .all(|one| share(one) * 2 >= blocks && share(one) <= blocks * 2)
 }
 
-fn finding(row: &Site, births: &[u64; SLICES]) -> Finding {
-    let blocks: u64 = births.iter().sum();
-    let slices: Vec<String> = births.iter().map(u64::to_string).collect();
+/// O5.
+fn goes_on(times: &[u64; SLICES]) -> bool {
+    let of = |slices: &[u64]| slices.iter().sum::<u64>();
+    of(&times[SLICES / 2..]) * 4 >= of(times) && of(&times[SLICES * 3 / 4..]) > 0
+}
+
+fn finding(row: &Site, born: &Born, when: &str) -> Finding {
+    let blocks: u64 = born.by_serial.iter().sum();
+    let slices: Vec<String> = born.by_serial.iter().map(u64::to_string).collect();
     Finding {
         kind: FindingKind::Leak,
         // Without a count: findings of one function and title are put together.
         title: "Only grows, from the beginning of the run to its end".to_owned(),
         what: format!(
-            "{} of this stack live at the end ({}), of {} made, and they were born all along: of eight equal parts of the run's acquisitions {}. What is let go of after a while has young blocks only, what is set up once has old ones.",
+            "{} of this stack live {when} ({}), of {} made, and they were born all along: of eight equal parts of the run's acquisitions {}. What is let go of after a while has young blocks only, what is set up once has old ones.",
             count(blocks, "block"),
-            bytes(row.end_usable_bytes),
+            bytes(born.usable_bytes),
             count(row.allocations, "block"),
             slices.join(", "),
         ),
         change: "Find what keeps these blocks. If they are what the program is there to collect, nothing; else \
                  release them, or give what holds them a limit in bytes."
             .to_owned(),
-        now_bytes: row.live_usable_bytes.min(row.end_usable_bytes),
+        now_bytes: row.live_usable_bytes.min(born.usable_bytes),
         blocks,
         confidence: Confidence::Likely,
         node: Some(row.node),

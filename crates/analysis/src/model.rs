@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::Claim;
 
-pub use finding::{Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf};
+pub use finding::{Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, Leaving};
 pub use reachability::{ReachSum, Reachability, UnreachedRow};
 
 /// Version of this schema; a reader refuses another major version.

@@ -82,9 +82,23 @@ pub struct Finding {
     /// What another policy of growth would do to the buffers that the finding is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth_what_if: Option<GrowthWhatIf>,
+    /// What rounds leave behind, until findings of one function and of the same rounds are put together.
+    #[serde(skip)]
+    pub leaving: Option<Leaving>,
     /// The blocks that the saving is of, until all findings are settled (`claims.rs`).
     #[serde(skip)]
     pub claims: Vec<Claim>,
+}
+
+/// Blocks that rounds leave behind.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Leaving {
+    /// How many rounds.
+    pub rounds: u64,
+    /// Which rounds, in words.
+    pub of: String,
+    /// Blocks that all of them left.
+    pub blocks: u64,
 }
 
 /// Buffers as they grew, and as they would have under another policy. Bytes copied are of the whole run; bytes held are

@@ -68,9 +68,10 @@ fn every_number_of_bytes_has_words() {
     assert_eq!(wording::bytes(u64::MAX), "16777216 TiB");
 }
 
-/// Ten requests; each leaves `left` blocks of stack 1, of which one of each and then more are freed at the end.
+/// Ten requests; each leaves `left` blocks of stack 1, of which one of each and then more are freed before a last mark.
 fn requests(left: u32, freed: usize) -> FindingKind {
-    let names: Vec<&str> = (0..10).flat_map(|_| ["req begin", "req end"]).collect();
+    let mut names: Vec<&str> = (0..10).flat_map(|_| ["req begin", "req end"]).collect();
+    names.push("cleared");
     let mut driver = Driver::new(Phases::new(&marks(&names)), glibc);
     let mut kept = Vec::new();
     for request in 0..10 {
@@ -81,6 +82,7 @@ fn requests(left: u32, freed: usize) -> FindingKind {
     let firsts = (0..left as usize).flat_map(|which| (which..kept.len()).step_by(left as usize));
     let firsts: Vec<_> = firsts.take(freed).map(|at| kept[at]).collect();
     firsts.into_iter().for_each(|block| driver.free(block));
+    driver.mark(20);
     let report = driver.finish();
     assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
     report.findings[0].kind

@@ -29,9 +29,11 @@ mod driver;
 mod growth_shape;
 #[cfg(test)]
 mod limits;
+mod phases_exit;
+mod phases_family;
 #[cfg(test)]
 mod phases_judge;
-mod phases_rounds;
+pub(crate) mod phases_rounds;
 pub(crate) mod ranking;
 mod spread;
 pub(crate) mod wording;

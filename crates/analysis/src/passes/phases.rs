@@ -20,17 +20,21 @@
 //! F6  Beside the families there is the family of all phases, where there are several: a block that several
 //!     phases left behind is in it once. A stack has one finding, by what it left behind in all.
 //!
+//! F7  What an exit releases was left behind all the same: findings look at what lived before it (phases_exit.rs), rows
+//!     at the end.
+//!
 //! A phase is of the whole process: what another thread acquired meanwhile is counted with it. Serials
 //! are compared as 32-bit numbers: right for runs of up to 4.29 thousand million acquisitions.
-//! Not here: what is a leak (phases_rounds.rs), live memory at the marks (the ledger's rows).
+//! Not here: what a family keeps (phases_family.rs), what is a leak (phases_rounds.rs), live memory at the marks (the ledger's rows).
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::Mark;
 
-use crate::claims::Claim;
 use crate::model::{FindingKind, Report};
 use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::slot;
+use crate::passes::phases_exit::Tail;
+use crate::passes::phases_family::Name;
 use crate::passes::phases_rounds::{self, Rounds, Sum};
 use crate::passes::ranking::push_ranked;
 
@@ -65,43 +69,13 @@ pub struct Phases {
     /// Cells whose blocks may have a birth elsewhere, or be zombies.
     flags: Vec<u8>,
     live_usable: u64,
+    tail: Tail,
     notes: Vec<String>,
     frozen: bool,
 }
 
 const REGROWN: u8 = 1;
 const HAS_ZOMBIES: u8 = 2;
-
-/// All phases of one family.
-#[derive(Default)]
-struct Name {
-    name: String,
-    rounds: Rounds,
-    open: Vec<Open>,
-    /// Whether two were ever open together.
-    overlapped: bool,
-    /// Births of the ended phases: from the first to before the last, rising, apart, and the half of the
-    /// rounds that they are of.
-    spans: Vec<(u32, u32, u8)>,
-    zombies: FxHashMap<CellId, Tomb>,
-}
-
-/// Zombies of one family and cell, by the half of the rounds that they were born in.
-#[derive(Clone, Copy, Default)]
-struct Tomb {
-    made: [u64; 2],
-    live: [u64; 2],
-    at_instant: u64,
-    instances: u64,
-}
-
-#[derive(Default)]
-struct Open {
-    raw: u32,
-    first: u32,
-    /// Blocks of each cell that were born in it and live.
-    born: FxHashMap<CellId, u64>,
-}
 
 /// A name with its numbers left out: `request 17` and `request 18` are rounds of one thing.
 fn family(name: &str) -> String {
@@ -129,6 +103,7 @@ impl Phases {
             births: FxHashMap::default(),
             flags: Vec::new(),
             live_usable: 0,
+            tail: Tail::default(),
             notes: Vec::new(),
             frozen: false,
         };
@@ -161,10 +136,7 @@ impl Phases {
             pass.all = Some(pass.names.len() as u32);
             let planned = pass.names.iter().map(|name| name.rounds.planned());
             let rounds = Rounds::of(planned.sum());
-            pass.names.push(Name {
-                rounds,
-                ..Name::default()
-            });
+            pass.names.push(Name::new(String::new(), rounds));
         }
         pass
     }
@@ -184,13 +156,11 @@ impl Phases {
         let fresh = self.names.len() as u32;
         let number = *families.entry(key.clone()).or_insert(fresh);
         if number == fresh {
-            self.names.push(Name {
-                name: match key.is_empty() {
-                    true => "other phases".to_owned(),
-                    false => name.to_owned(),
-                },
-                ..Name::default()
-            });
+            let name = match key.is_empty() {
+                true => "other phases".to_owned(),
+                false => name.to_owned(),
+            };
+            self.names.push(Name::new(name, Rounds::default()));
         } else if !key.is_empty() {
             // A second name: the family's is what they have in common.
             self.names[number as usize].name = key;
@@ -227,17 +197,7 @@ impl Phases {
     /// A zombie of an ended phase goes, or (regrown) comes back as another cell.
     fn count_zombie(&mut self, cell: CellId, birth: u32, alive: bool) {
         for name in &mut self.names {
-            let Some(half) = name.half_of(birth) else {
-                continue;
-            };
-            if let Some(tomb) = name.zombies.get_mut(&cell) {
-                let live = &mut tomb.live[usize::from(half)];
-                *live = if alive {
-                    *live + 1
-                } else {
-                    live.saturating_sub(1)
-                };
-            }
+            name.count_zombie(cell, birth, alive, self.tail.turn());
         }
     }
 
@@ -257,8 +217,7 @@ impl Phases {
         // A zombie that is regrown stays one: its new cell needs a tomb to be counted in.
         if *slot(&mut self.flags, old.cell) & HAS_ZOMBIES != 0 && old.cell != new.cell {
             for name in &mut self.names {
-                if name.half_of(birth).is_some() && name.zombies.contains_key(&old.cell) {
-                    name.zombies.entry(new.cell).or_default();
+                if name.regrow(birth, old.cell, new.cell) {
                     *slot(&mut self.flags, new.cell) |= HAS_ZOMBIES;
                 }
             }
@@ -266,13 +225,13 @@ impl Phases {
         self.born(new.cell, birth);
     }
 
-    fn mark(&mut self, mark: u32) {
+    fn mark(&mut self, context: &Context<'_>, mark: u32) {
         let Some(edge) = self.edges.get(mark as usize).copied().flatten() else {
             return;
         };
         match edge.begins {
             true => self.begin(edge),
-            false => self.end(edge),
+            false => self.end(context, edge),
         }
     }
 
@@ -298,17 +257,12 @@ impl Phases {
         }
         for family in [Some(edge.family), self.all].into_iter().flatten() {
             let name = &mut self.names[family as usize];
-            name.overlapped |= !name.open.is_empty();
-            name.open.push(Open {
-                raw: edge.raw,
-                first: self.next_serial,
-                born: FxHashMap::default(),
-            });
+            name.begin(edge.raw, self.next_serial);
         }
         self.see_active();
     }
 
-    fn end(&mut self, edge: Edge) {
+    fn end(&mut self, context: &Context<'_>, edge: Edge) {
         let open = &self.names[edge.family as usize].open;
         if !open.iter().any(|open| open.raw == edge.raw) {
             let text = &self.raws[edge.raw as usize];
@@ -320,7 +274,8 @@ impl Phases {
         }
         for family in [Some(edge.family), self.all].into_iter().flatten() {
             let name = &mut self.names[family as usize];
-            let ended = name.end(edge.raw, self.next_serial, self.live_usable);
+            let (next, live) = (self.next_serial, self.live_usable);
+            let ended = name.end(context, edge.raw, next, live, self.tail.turn());
             for cell in ended {
                 *slot(&mut self.flags, cell) |= HAS_ZOMBIES;
             }
@@ -332,105 +287,6 @@ impl Phases {
         let open = (0..).zip(&self.names);
         let open = open.filter(|(_, name)| !name.open.is_empty());
         self.active = open.map(|(number, _)| number).collect();
-    }
-}
-
-impl Name {
-    /// The half of the rounds that a block of this birth is of, if it was born in an ended phase.
-    fn half_of(&self, birth: u32) -> Option<u8> {
-        let after = self.spans.partition_point(|(first, _, _)| *first <= birth);
-        let (_, past, half) = self.spans[after.checked_sub(1)?];
-        (birth < past).then_some(half)
-    }
-
-    /// The open phase that a block of this birth belongs to (F3).
-    #[inline]
-    fn open_of(&mut self, birth: u32) -> Option<&mut Open> {
-        if self.overlapped && self.half_of(birth).is_some() {
-            return None;
-        }
-        self.open.iter_mut().rfind(|open| birth >= open.first)
-    }
-
-    /// Ends a phase that is open; says which cells it left blocks of.
-    fn end(&mut self, raw: u32, next: u32, live_usable: u64) -> Vec<CellId> {
-        let Some(at) = self.open.iter().position(|open| open.raw == raw) else {
-            return Vec::new();
-        };
-        let open = self.open.remove(at);
-        // What was born since a later one began is that one's.
-        let past = self.open.get(at).map_or(next, |later| later.first);
-        let half = self.rounds.end(live_usable);
-        self.add_span(open.first, past, half);
-        let mut cells = Vec::new();
-        for (cell, blocks) in open.born.into_iter().filter(|(_, blocks)| *blocks > 0) {
-            let tomb = self.zombies.entry(cell).or_default();
-            tomb.made[usize::from(half)] += blocks;
-            tomb.live[usize::from(half)] += blocks;
-            tomb.instances += 1;
-            cells.push(cell);
-        }
-        cells
-    }
-
-    /// Adds births, but for those that ended phases have.
-    fn add_span(&mut self, first: u32, past: u32, half: u8) {
-        let from = self.spans.partition_point(|(begin, _, _)| *begin < first);
-        let to = self.spans.partition_point(|(begin, _, _)| *begin < past);
-        let inner = self.spans.split_off(from);
-        let (mut at, own) = (first, to - from);
-        for (index, span) in inner.into_iter().enumerate() {
-            if index < own {
-                if at < span.0 {
-                    self.spans.push((at, span.0, half));
-                }
-                at = span.1;
-            } else if index == own && at < past {
-                self.spans.push((at, past, half));
-                at = past;
-            }
-            self.spans.push(span);
-        }
-        if at < past {
-            self.spans.push((at, past, half));
-        }
-    }
-
-    /// The blocks that live at the instant, by stack.
-    fn claims(&self, context: &Context<'_>) -> FxHashMap<u32, Vec<Claim>> {
-        let mut claims: FxHashMap<u32, Vec<Claim>> = FxHashMap::default();
-        for (cell, tomb) in self.zombies.iter().filter(|(_, tomb)| tomb.at_instant > 0) {
-            let key = context.cell(*cell);
-            claims.entry(key.node.0).or_default().push(Claim {
-                key,
-                blocks: tomb.at_instant,
-                bytes: tomb.at_instant.saturating_mul(key.usable),
-            });
-        }
-        claims
-    }
-
-    fn by_stack(&self, context: &Context<'_>) -> FxHashMap<u32, Sum> {
-        let mut sums: FxHashMap<u32, Sum> = FxHashMap::default();
-        for (cell, tomb) in &self.zombies {
-            let key = context.cell(*cell);
-            let sum = sums.entry(key.node.0).or_default();
-            let [made, live] = [tomb.made, tomb.live].map(|half| half[0] + half[1]);
-            sum.blocks += made;
-            sum.requested += made * key.size;
-            sum.usable += made * key.usable;
-            sum.end_blocks += live;
-            sum.end_usable += live * key.usable;
-            sum.now_blocks += tomb.at_instant;
-            sum.now_usable += tomb.at_instant * key.usable;
-            for half in 0..2 {
-                sum.made[half] += tomb.made[half];
-                sum.left[half] += tomb.live[half];
-            }
-            sum.instances = sum.instances.max(tomb.instances);
-        }
-        sums.retain(|_, sum| sum.blocks > 0 || sum.end_blocks > 0);
-        sums
     }
 }
 
@@ -461,9 +317,11 @@ impl Pass for Phases {
 
     #[inline]
     fn act(&mut self, context: &Context<'_>, act: &Act) {
+        self.tail.act(context.time_ns);
         match act {
             Act::Acquire { block, .. } => {
-                self.live_usable += context.cell(block.cell).usable;
+                self.live_usable += context.key.usable;
+                self.tail.asked(context.key.size, self.live_usable);
                 self.next_serial = block.serial.wrapping_add(1);
                 self.born(block.cell, block.serial);
             }
@@ -477,18 +335,20 @@ impl Pass for Phases {
             Act::Regrow { old, new } => {
                 let (from, to) = (context.cell(old.cell).usable, context.cell(new.cell).usable);
                 self.live_usable = (self.live_usable + to).saturating_sub(from);
+                self.tail.asked(context.key.size, self.live_usable);
                 self.next_serial = new.serial.wrapping_add(1);
                 self.regrown(old, new);
             }
-            Act::Mark { mark } => self.mark(*mark),
+            Act::Mark { mark } => {
+                self.mark(context, *mark);
+                self.tail.mark();
+            }
         }
     }
 
     fn at_instant(&mut self, _context: &Context<'_>) {
         for name in &mut self.names {
-            for tomb in name.zombies.values_mut() {
-                tomb.at_instant = tomb.live[0] + tomb.live[1];
-            }
+            name.freeze();
         }
         // A tomb that is dug later held nothing at the instant, and keeps its 0.
         self.frozen = true;
@@ -510,7 +370,7 @@ impl Pass for Phases {
         report.completeness.notes.append(&mut self.notes);
         let mut stacks: FxHashMap<u32, Vec<(u32, Sum)>> = FxHashMap::default();
         for (number, name) in (0..).zip(&self.names) {
-            for (node, sum) in name.by_stack(context) {
+            for (node, sum) in name.by_stack(context, self.tail.turn()) {
                 stacks.entry(node).or_default().push((number, sum));
                 if Some(number) != self.all {
                     report.zombies.push(sum.row(&name.name, node));
@@ -526,6 +386,8 @@ impl Pass for Phases {
             .names
             .last()
             .map_or_else(FxHashMap::default, |all| all.claims(context));
+        let at = report.instants.get(report.at);
+        let at = at.map_or("the report's moment", |one| one.label.as_str());
         let findings = stacks.iter().filter_map(|(node, sums)| {
             let of = |number: &u32| {
                 let name = &self.names[*number as usize];
@@ -536,7 +398,7 @@ impl Pass for Phases {
                 .iter()
                 .map(|(number, sum)| (of(number), *sum))
                 .collect();
-            let mut found = phases_rounds::finding(*node, &sums)?;
+            let mut found = phases_rounds::finding(*node, &sums, at)?;
             if found.saved_bytes > 0 {
                 found.claims = claims.remove(node).unwrap_or_default();
             }
@@ -723,6 +585,134 @@ mod tests {
         assert_eq!(zombies(&report), [("req".to_owned(), 1, 10, 10)]);
         assert_eq!(report.findings.len(), 1);
         assert_eq!(report.findings[0].kind, FindingKind::Zombie);
+    }
+
+    fn leaks(report: &Report) -> Vec<(u32, &str)> {
+        let all = report.findings.iter();
+        let leaks = all.filter(|one| one.kind == FindingKind::Leak);
+        leaks
+            .map(|one| (one.node.unwrap_or(0), one.title.as_str()))
+            .collect()
+    }
+
+    /// Ten rounds keep 1,000 bytes each, of which the last mark is the report's instant; then all of it is released.
+    fn cleared(then: impl FnOnce(&mut Driver, &mut Vec<Block>)) -> Report {
+        let mut names: Vec<&str> = (0..10).flat_map(|_| ["req begin", "req end"]).collect();
+        names.extend(["served", "closed"]);
+        let mut d = driver(&names);
+        let mut kept = vec![d.alloc(9, 1_000_000)];
+        for i in 0..10 {
+            d.mark(2 * i);
+            kept.push(d.alloc(1, 1000));
+            d.mark(2 * i + 1);
+        }
+        d.mark(20);
+        d.instant();
+        then(&mut d, &mut kept);
+        d.finish()
+    }
+
+    #[test]
+    fn what_an_exit_releases_was_left_behind() {
+        let exits = |d: &mut Driver, kept: &mut Vec<Block>| {
+            let words = d.alloc(8, 4096);
+            kept.drain(..).for_each(|block| d.free(block));
+            d.free(words);
+        };
+        let report = cleared(exits);
+        assert_eq!(zombies(&report), [("req".to_owned(), 1, 10, 0)]);
+        let title = "Leaves 1 block a round, in 10 rounds of 'req'";
+        assert_eq!(leaks(&report), [(1, title)]);
+        assert_eq!(report.findings[0].saved_bytes, 10 * 1000);
+        assert!(
+            report.findings[0].what.contains("exit"),
+            "{}",
+            report.findings[0].what
+        );
+    }
+
+    #[test]
+    fn what_is_released_before_the_exit_was_not_left_behind() {
+        let goes_on = cleared(|d, kept| {
+            kept.drain(1..).for_each(|block| d.free(block));
+            for _ in 0..6 {
+                let work = d.alloc(8, 8000);
+                d.free(work);
+            }
+        });
+        let marked = cleared(|d, kept| {
+            kept.drain(1..).for_each(|block| d.free(block));
+            d.mark(21);
+        });
+        let paused = cleared(|d, kept| {
+            kept.drain(1..).for_each(|block| d.free(block));
+            d.time_ns += 2_000_000_000;
+            d.free(kept[0]);
+        });
+        for report in [goes_on, marked, paused] {
+            assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        }
+    }
+
+    #[test]
+    fn rounds_are_judged_by_stack_whatever_the_sizes() {
+        let names: Vec<&str> = (0..50).flat_map(|_| ["req begin", "req end"]).collect();
+        let mut d = driver(&names);
+        for i in 0..50u32 {
+            d.mark(2 * i);
+            (0..4).for_each(|one| d.keep(1, 300 + u64::from(i * 4 + one) * 37 % 1500));
+            d.mark(2 * i + 1);
+        }
+        let report = d.finish();
+        let title = "Leaves 4 blocks a round, in 50 rounds of 'req'";
+        assert_eq!(leaks(&report), [(1, title)]);
+        assert_eq!(report.findings.len(), 1, "no zombie of the same blocks");
+        assert!(report.findings[0].saved_bytes > 0);
+    }
+
+    #[test]
+    fn a_part_of_the_rounds_leaks_if_it_is_spread_over_all_of_them() {
+        let names: Vec<&str> = (0..300).flat_map(|_| ["req begin", "req end"]).collect();
+        let mut d = driver(&names);
+        for i in 0..300 {
+            d.mark(2 * i);
+            let temporary = d.alloc(4, 5000);
+            if i % 3 == 0 {
+                d.keep(1, 1000);
+            }
+            // As many, in two places; and a table that is made anew when it is full.
+            if (50..100).contains(&i) || (200..250).contains(&i) {
+                d.keep(2, 1000);
+            }
+            if i.is_power_of_two() {
+                d.keep(3, 5000);
+            }
+            d.free(temporary);
+            d.mark(2 * i + 1);
+        }
+        let report = d.finish();
+        let title = "Leaves 0.3 blocks a round, in 300 rounds of 'req'";
+        assert_eq!(leaks(&report), [(1, title)]);
+    }
+
+    #[test]
+    fn a_zombie_says_what_lives_at_the_moment() {
+        let mut d = driver(&["import begin", "import end", "serving"]);
+        d.mark(0);
+        let kept: Vec<_> = (0..120).map(|_| d.alloc(1, 131_072)).collect();
+        d.mark(1);
+        d.mark(2);
+        d.instant();
+        kept.into_iter().for_each(|block| d.free(block));
+        let report = d.finish();
+        let found = &report.findings;
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let bytes = 120 * glibc(131_072);
+        assert_eq!((found[0].kind, found[0].blocks), (FindingKind::Zombie, 120));
+        // What a phase loads is as a rule meant to stay.
+        assert_eq!((found[0].now_bytes, found[0].saved_bytes), (bytes, 0));
+        let words = "120 blocks of 'import' still live at 'the report's moment'";
+        assert!(found[0].what.starts_with(words), "{}", found[0].what);
     }
 
     #[test]

@@ -8,21 +8,58 @@
 //!   filled once  ■  ■  .  .  .  .  .  .        the second half left none
 //! ```
 //!
-//! R1  A leak needs [`MIN_REPEATS`] rounds; nearly each leaves something, most of it for good, of the first half
-//!     as well as of the second, and live memory rose from end mark to end mark.
+//! R1  A leak needs [`MIN_REPEATS`] rounds; most of what they leave is left for good, of the first half as well as of the
+//!     second. Nearly each round leaves something; or a part of them does, of each eighth of the rounds alike. Live
+//!     memory rose from end mark to end mark, or over all rounds by most of what was left.
 //! R2  One round proves nothing: what is loaded in a phase is as a rule meant to stay. Nor does a store that is
 //!     bounded. Such findings save nothing.
 //! R3  What a finding saves and holds is counted once, over all phases.
+//! R4  Rounds are counted by stack, whatever the sizes of its blocks. Left is what lived before the program's exit
+//!     (phases_exit.rs): what destructors release then, no round released.
 //!
 //! Not here: counting (phases.rs).
 
-use crate::model::{Confidence, Finding, FindingKind, Zombie};
+use crate::model::{Confidence, Finding, FindingKind, Leaving, Zombie};
 use crate::passes::wording::{bytes, count, thousands};
 
 /// A finding needs this much: less than a kernel page gives nothing back.
 const MIN_BYTES: u64 = 4096;
 /// Repetitions from which growth can be called steady.
 const MIN_REPEATS: u64 = 4;
+/// Rounds that left something from which a part of the rounds can be called steady: fewer are in one place by chance.
+const MIN_SPARSE: u64 = 32;
+/// Parts of the rounds.
+const PARTS: usize = 8;
+
+/// In which rounds a stack left anything.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    rounds: u64,
+    /// The last of them, by number from 1 on.
+    last: u64,
+    by_part: [u32; PARTS],
+}
+
+impl Seen {
+    /// It did in the round that has just ended.
+    pub fn add(&mut self, rounds: &Rounds) {
+        if self.last == rounds.ended {
+            return;
+        }
+        self.last = rounds.ended;
+        self.rounds += 1;
+        let part = (rounds.ended - 1) * PARTS as u64 / rounds.planned.max(1);
+        let part = &mut self.by_part[(part as usize).min(PARTS - 1)];
+        *part = part.saturating_add(1);
+    }
+
+    /// Whether each part of the rounds has at least half and at most twice its share.
+    fn is_even(&self) -> bool {
+        let share = |one: &u32| u64::from(*one) * PARTS as u64;
+        let fair = |one| share(one) * 2 >= self.rounds && share(one) <= self.rounds * 2;
+        self.rounds >= MIN_SPARSE && self.by_part.iter().all(fair)
+    }
+}
 
 /// Zombies of one family and stack.
 #[derive(Clone, Copy, Default)]
@@ -34,14 +71,26 @@ pub(super) struct Sum {
     pub end_usable: u64,
     pub now_blocks: u64,
     pub now_usable: u64,
-    /// By the half of the rounds: blocks that were left behind, and those of them that live at the end.
+    /// By the half of the rounds: blocks that were left behind, and those of them that lived before the exit (R4).
     pub made: [u64; 2],
     pub left: [u64; 2],
-    /// Most rounds that any one cell of the stack left something of.
-    pub instances: u64,
+    pub left_usable: u64,
+    pub seen: Seen,
 }
 
 impl Sum {
+    fn left_blocks(&self) -> u64 {
+        self.left[0] + self.left[1]
+    }
+
+    /// Where what was left lives still.
+    fn until(&self) -> &'static str {
+        match self.end_blocks < self.left_blocks() {
+            true => "lived until the program's exit",
+            false => "are live at the end of the run",
+        }
+    }
+
     pub fn row(&self, phase: &str, node: u32) -> Zombie {
         Zombie {
             phase: phase.to_owned(),
@@ -100,12 +149,19 @@ impl Rounds {
 
     /// R1.
     fn is_leak(&self, sum: &Sum) -> bool {
+        let nearly_each = sum.seen.rounds * 4 >= self.ended * 3;
         self.ended >= MIN_REPEATS
-            && sum.instances * 4 >= self.ended * 3
-            && sum.end_blocks * 4 >= sum.blocks * 3
+            && (nearly_each || sum.seen.is_even())
+            && sum.left_blocks() * 4 >= sum.blocks * 3
             && sum.left[0] * 4 >= sum.made[0] * 3
             && sum.made[1] * 2 >= sum.made[0]
-            && self.rises * 4 >= (self.ended - 1) * 3
+            && self.rose(sum)
+    }
+
+    /// Whether live memory rose with what a stack left.
+    fn rose(&self, sum: &Sum) -> bool {
+        let by = self.last_end.saturating_sub(self.first_end);
+        self.rises * 4 >= (self.ended - 1) * 3 || by / 3 >= sum.left_usable / 4
     }
 
     /// R2.
@@ -121,9 +177,10 @@ impl Rounds {
 type Family<'a> = (Option<&'a str>, &'a Rounds);
 
 /// The finding of a stack, of its sums by family. The last is that of all phases where there are several.
-pub(super) fn finding(node: u32, sums: &[(Family<'_>, Sum)]) -> Option<Finding> {
+/// `at` is the name of the report's moment.
+pub(super) fn finding(node: u32, sums: &[(Family<'_>, Sum)], at: &str) -> Option<Finding> {
     let (_, whole) = sums.last()?;
-    if whole.end_usable < MIN_BYTES {
+    if whole.left_usable < MIN_BYTES {
         return None;
     }
     // By name first: "in 20 rounds of 'tab'" says more than "in 20 phases".
@@ -132,13 +189,13 @@ pub(super) fn finding(node: u32, sums: &[(Family<'_>, Sum)]) -> Option<Finding> 
         Some(of) => (FindingKind::Leak, of),
         None => {
             let most = sums.iter().filter(|((name, _), _)| name.is_some());
-            let most = most.max_by_key(|(_, sum)| sum.end_usable);
+            let most = most.max_by_key(|(_, sum)| sum.left_usable);
             (FindingKind::Zombie, most.or(sums.last())?)
         }
     };
     let mut found = match kind {
         FindingKind::Leak => leaks(family, sum),
-        _ => outlives(family, sum),
+        _ => outlives(family, sum, at),
     };
     let all = sums.last().map(|((_, rounds), _)| rounds)?;
     let bounded = kind == FindingKind::Zombie && all.is_bounded(whole);
@@ -167,20 +224,33 @@ fn phases_of(name: Option<&str>, rounds: &Rounds) -> String {
     }
 }
 
+/// What rounds leave behind, in a line.
+pub(crate) fn leaving_title(leaving: &Leaving) -> String {
+    let left = each(leaving.blocks, leaving.rounds);
+    format!("Leaves {left} a round, in {}", leaving.of)
+}
+
 fn leaks((name, rounds): &Family<'_>, sum: &Sum) -> Finding {
-    let left = each(sum.end_blocks, rounds.ended);
     let of = phases_of(*name, rounds);
+    let what = format!(
+        "About {} each time. {} of this stack were born in {of} and outlived their end mark; {} {}. Live memory at the end marks went from {} to {}.",
+        bytes(sum.left_usable / rounds.ended.max(1)),
+        count(sum.blocks, "block"),
+        count(sum.left_blocks(), "block"),
+        sum.until(),
+        bytes(rounds.first_end),
+        bytes(rounds.last_end),
+    );
+    let leaving = Leaving {
+        rounds: rounds.ended,
+        of,
+        blocks: sum.left_blocks(),
+    };
     Finding {
         kind: FindingKind::Leak,
-        title: format!("Leaves {left} a round, in {of}"),
-        what: format!(
-            "About {} each time. {} of this stack were born in {of} and outlived their end mark; {} are live at the end of the run. Live memory at the end marks went from {} to {}.",
-            bytes(sum.end_usable / rounds.ended.max(1)),
-            count(sum.blocks, "block"),
-            count(sum.end_blocks, "block"),
-            bytes(rounds.first_end),
-            bytes(rounds.last_end),
-        ),
+        title: leaving_title(&leaving),
+        what,
+        leaving: Some(leaving),
         change: "Release these blocks when the round ends, or drop what still refers to them."
             .to_owned(),
         confidence: Confidence::Likely,
@@ -188,7 +258,7 @@ fn leaks((name, rounds): &Family<'_>, sum: &Sum) -> Finding {
     }
 }
 
-fn outlives((name, rounds): &Family<'_>, sum: &Sum) -> Finding {
+fn outlives((name, rounds): &Family<'_>, sum: &Sum, at: &str) -> Finding {
     let text = name.unwrap_or("a phase");
     let bounded = match rounds.is_bounded(sum) && rounds.ended >= 2 {
         true => {
@@ -200,12 +270,15 @@ fn outlives((name, rounds): &Family<'_>, sum: &Sum) -> Finding {
         kind: FindingKind::Zombie,
         title: format!("Allocated in '{text}', outlives it"),
         what: format!(
-            "{} ({}) of this stack were born in {} and lived at the end mark; {} ({}) of them are live at the end of the run.{bounded}",
+            "{} of '{text}' still live at '{at}' ({}). {} ({}) of this stack were born in {} and lived at the end mark; {} ({}) of them {}.{bounded}",
+            count(sum.now_blocks, "block"),
+            bytes(sum.now_usable),
             count(sum.blocks, "block"),
             bytes(sum.usable),
             phases_of(*name, rounds),
-            count(sum.end_blocks, "block"),
-            bytes(sum.end_usable),
+            count(sum.left_blocks(), "block"),
+            bytes(sum.left_usable),
+            sum.until(),
         ),
         change: format!("Release it when '{text}' ends, or if it is a cache, bound it in bytes."),
         confidence: Confidence::Possible,

@@ -321,6 +321,46 @@ fn rounds_of_different_names_are_added_up_by_stack() {
     assert_one_leak(&report);
 }
 
+/// Every address is in one function.
+struct OneName;
+
+impl Symbolizer for OneName {
+    fn frames(&mut self, _pc: u64, _node: u32) -> Vec<Frame> {
+        vec![Frame {
+            function: "keep".into(),
+            ..Frame::default()
+        }]
+    }
+}
+
+/// Two stacks of one function leave one and two blocks in the same rounds; one cause, and one line.
+#[test]
+fn stacks_of_one_function_that_leave_in_the_same_rounds_are_one_leak() {
+    let mut script = Script::new();
+    let mut marks = Vec::new();
+    for round in 0..40u64 {
+        script.mark(&format!("request {round} begin"), &mut marks);
+        script.alloc(1, 1000 + round * 8, 1000 + round * 8);
+        script.alloc(2, 3000, 3000);
+        script.alloc(2, 3000, 3000);
+        script.mark(&format!("request {round} end"), &mut marks);
+    }
+    let mut facts = facts();
+    facts.marks = marks;
+    let mut analyzer = Analyzer::new(facts, Options::default()).unwrap();
+    script.events.iter().for_each(|event| analyzer.event(event));
+    let report = analyzer.finish(&mut OneName);
+    let leaks: Vec<_> = of(&report, FindingKind::Leak)
+        .into_iter()
+        .filter(|one| one.saved_bytes > 0)
+        .collect();
+    assert_eq!(leaks.len(), 1, "{leaks:#?}");
+    let title = "Leaves 3 blocks a round, in 40 rounds of 'request #'";
+    assert_eq!((leaks[0].title.as_str(), leaks[0].stacks), (title, 2));
+    let bytes = (0..40).map(|round| 7000 + round * 8).sum();
+    assert_eq!((leaks[0].saved_bytes, leaks[0].blocks), (bytes, 120));
+}
+
 /// Requests that overlap: of two open together a block is of the one that began last, and counted once.
 #[test]
 fn rounds_that_overlap_count_each_block_once() {
@@ -498,4 +538,65 @@ fn runtimes_are_not_told_to_double() {
         !list.contains("Double") && list.contains("an eighth"),
         "{list}"
     );
+}
+
+/// A program that keeps one block of each of 2,000 rounds, and releases them before it ends: what only grew is told at a
+/// moment before that, if nothing else followed.
+#[test]
+fn what_only_grew_is_told_at_a_moment_before_the_exit() {
+    let told = |more: u32| {
+        let (mut script, mut marks) = (Script::new(), Vec::new());
+        let mut kept = Vec::new();
+        for _ in 0..2000 {
+            kept.push(script.alloc(1, 100, 104));
+            let passing = script.alloc(4, 3000, 3000);
+            script.free(passing);
+        }
+        script.mark("planned", &mut marks);
+        for _ in 0..more {
+            let passing = script.alloc(4, 3000, 3000);
+            script.free(passing);
+        }
+        kept.into_iter().for_each(|block| script.free(block));
+        let mut facts = facts();
+        facts.marks = marks;
+        let options = Options {
+            at: Some(At::Mark("planned".into())),
+            ..Options::default()
+        };
+        let mut analyzer = Analyzer::new(facts, options).unwrap();
+        script.events.iter().for_each(|event| analyzer.event(event));
+        let report = analyzer.finish(&mut Names);
+        let all = of(&report, FindingKind::Leak).into_iter();
+        let grows: Vec<_> = all
+            .filter(|one| one.title.starts_with("Only grows"))
+            .map(|one| (one.blocks, one.now_bytes, one.saved_bytes))
+            .collect();
+        grows
+    };
+    assert_eq!(told(0), [(2000, 2000 * 104, 0)]);
+    assert_eq!(told(250), [(2000, 2000 * 104, 0)]);
+    assert_eq!(told(1000), [], "it went on, and kept nothing");
+}
+
+/// All that a program acquires, it acquires at first, to work on it: with the same serials as what grows all along.
+#[test]
+fn what_is_made_in_one_burst_does_not_grow() {
+    let told = |rest: u64| {
+        let mut script = Script::new();
+        for _ in 0..2000 {
+            script.alloc(1, 100, 104);
+        }
+        let last = script.alloc(4, 64, 72);
+        script.free(last);
+        let events = script.events.len();
+        script.events[events - 1].time_ns += rest * 1_000_000;
+        let report = script.report(facts());
+        let all = report.findings.iter();
+        all.filter(|one| one.title.starts_with("Only grows"))
+            .count()
+    };
+    assert_eq!(told(0), 1);
+    assert_eq!(told(500), 1, "a fifth of the time");
+    assert_eq!(told(6000), 0, "it worked on it");
 }
