@@ -72,6 +72,14 @@ fn is_even(births: &[u64; SLICES]) -> bool {
             .all(|one| share(one) * 2 >= blocks && share(one) <= blocks * 2)
 }
 
+/// `56, 57 and 54`.
+fn listed(slices: &[String]) -> String {
+    match slices {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => slices.concat(),
+    }
+}
+
 fn finding(row: &Site, births: &[u64; SLICES]) -> Finding {
     let blocks: u64 = births.iter().sum();
     let slices: Vec<String> = births.iter().map(u64::to_string).collect();
@@ -80,11 +88,11 @@ fn finding(row: &Site, births: &[u64; SLICES]) -> Finding {
         // Without a count: findings of one function and title are put together.
         title: "Only grows, from the beginning of the run to its end".to_owned(),
         what: format!(
-            "{} of this stack live at the end ({}), of {} made, and they were born all along: of eight equal parts of the run's acquisitions {}. What is let go of after a while has young blocks only, what is set up once has old ones.",
+            "{} of this stack live at the end ({}), of {} made, and they were born all along: {} of them in one eighth of the run after the other (by acquisitions). A cache or a queue would have young blocks only, and what is set up once has old ones only.",
             count(blocks, "block"),
             bytes(row.end_usable_bytes),
             count(row.allocations, "block"),
-            slices.join(", "),
+            listed(&slices),
         ),
         change: "Find what keeps these blocks. If they are what the program is there to collect, nothing; else \
                  release them, or give what holds them a limit in bytes."

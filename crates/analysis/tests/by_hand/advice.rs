@@ -388,6 +388,8 @@ fn what_only_grows_is_told_without_marks() {
     assert_eq!(grows.len(), 1, "{grows:#?}");
     assert_eq!(function(&report, grows[0]), "f1");
     assert_eq!((grows[0].blocks, grows[0].saved_bytes), (2000, 0));
+    let words = "of them in one eighth of the run after the other";
+    assert!(grows[0].what.contains(words), "{}", grows[0].what);
 }
 
 /// Free pages of a program that ends at once, and of one that goes on.
