@@ -146,20 +146,6 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     gives[..listed].sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
     let past: fn(&&&Finding, u64) -> bool = |f, floor| f.saved_bytes >= floor && !f.is_rest();
     let worth = gives.iter().filter(|f| past(f, floor)).count();
-    let mut less: Vec<_> = report
-        .findings
-        .iter()
-        .filter(|f| allocates_less(f))
-        .collect();
-    // Bytes before counts: the two are no common measure.
-    less.sort_by_key(|f| {
-        let counts = f.kind == FindingKind::Churn;
-        (
-            counts,
-            Reverse(if counts { 0 } else { f.saved_cumulative_bytes }),
-            Reverse(f.saved_allocations),
-        )
-    });
     let held = |f: &&Finding| {
         f.saved_bytes == 0
             && !allocates_less(f)
@@ -168,14 +154,10 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     };
     let mut holds: Vec<_> = report.findings.iter().filter(held).collect();
     holds.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));
+    let (less, less_worth) = allocating_less(report);
     let levels = Levels::of(report);
     let (growing, growing_worth) = growing(report, &levels);
     let (look, look_worth) = to_look_at(report, &levels, style.full_stacks, floor);
-    let floor = report.totals.requested_bytes / WORTH;
-    let felt = |f: &&&Finding| f.kind == FindingKind::Churn || f.saved_cumulative_bytes >= floor;
-    let less_worth = less.iter().filter(felt).count();
-    // What is not worth a line goes last, whatever its measure.
-    less.sort_by_key(|f| !felt(&f));
     let holds_worth = holds.iter().filter(|f| !f.is_rest()).count();
     let limit = |usual: usize, has: usize, all: usize| {
         if style.full_stacks {
@@ -237,6 +219,27 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
         findings,
     })
     .collect()
+}
+
+/// Findings that would allocate less, and how many are worth a line.
+fn allocating_less(report: &Report) -> (Vec<&Finding>, usize) {
+    let all = report.findings.iter();
+    let mut less: Vec<_> = all.filter(|f| allocates_less(f)).collect();
+    let floor = report.totals.requested_bytes / WORTH;
+    let felt = |f: &&Finding| f.kind == FindingKind::Churn || f.saved_cumulative_bytes >= floor;
+    // What is not worth a line goes last, whatever its measure; bytes before counts: the two are no common measure.
+    less.sort_by_key(|f| {
+        let counts = f.kind == FindingKind::Churn;
+        let copied = if counts { 0 } else { f.saved_cumulative_bytes };
+        (
+            !felt(f),
+            counts,
+            Reverse(copied),
+            Reverse(f.saved_allocations),
+        )
+    });
+    let worth = less.iter().filter(|f| felt(f)).count();
+    (less, worth)
 }
 
 /// Stacks that only grow, and how many are worth a line.
