@@ -36,6 +36,7 @@ use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
 use crate::pass::{CellBlocks, Context, NO_KEY, Pass};
 use crate::passes;
+use crate::rest::Rest;
 use crate::schedule::{Due, Plan};
 use crate::timeline::thin_rss;
 use crate::waste::{self, Waste, Wasteful};
@@ -419,11 +420,22 @@ impl Analyzer {
     }
 
     /// Whether a moment lies in the program's exit.
-    fn is_in_exit(&self, requested_bytes: u64, time_ns: u64, end_ns: u64) -> bool {
+    fn is_in_exit(&self, requested_bytes: u64, time_ns: u64, rest: &Rest<'_>) -> bool {
         let all = self.ledger.counts().requested_bytes;
         let later = all.saturating_sub(requested_bytes);
         let peak = self.ledger.heap_peak().live.usable_bytes;
-        waste::is_in_exit(&self.facts, later, peak, time_ns, end_ns)
+        waste::is_in_exit(&self.facts, (later, peak), time_ns, rest)
+    }
+
+    /// What is known of the program around a moment at which so much lives.
+    fn around(&self, instant: &Instant, requested: u64, highest: u64, rest: &Rest<'_>) -> Around {
+        Around {
+            highest_bytes: highest,
+            asked_later_bytes: self.ledger.counts().requested_bytes - requested,
+            then: rest.then(instant.time_ns, instant.live_usable_bytes),
+            span_ns: rest.span_ns(),
+            in_exit: self.is_in_exit(requested, instant.time_ns, rest),
+        }
     }
 
     fn level(&mut self, index: usize) {
@@ -472,10 +484,9 @@ impl Analyzer {
         }
         let unplaced = self.unplaced_wasteful();
         self.plan.instants.extend(self.after_free.take());
-        let own = &self.plan.instants[self.plan.at];
-        let (at_ticket, at_ns) = (own.ticket, own.time_ns);
+        let at_ticket = self.plan.instants[self.plan.at].ticket;
         let wasteful = self.wasteful.take();
-        let mut wasteful = wasteful.filter(|one| one.instant.ticket != at_ticket);
+        let wasteful = wasteful.filter(|one| one.instant.ticket != at_ticket);
         let place = wasteful.as_ref().map(|_| self.plan.instants.len());
         if let Some(windows) = &mut self.windows {
             windows.place(unplaced, place);
@@ -483,9 +494,17 @@ impl Analyzer {
         if let Some(one) = &wasteful {
             self.plan.instants.push(one.instant.clone());
         }
-        let at_in_exit = self.is_in_exit(self.requested_at, at_ns, end_ns);
-        wasteful.take_if(|one| self.is_in_exit(one.requested_bytes, one.instant.time_ns, end_ns));
         let mut report = self.fill(end_ns);
+        let rest = Rest::of(&self.facts, &report.timeline, end_ns);
+        let own = &report.instants[report.at];
+        let around = self.around(own, self.requested_at, self.highest_at, &rest);
+        let wasteful = wasteful.as_ref().map(|one| {
+            let (instant, highest) = (&one.instant, one.highest_bytes);
+            (
+                one,
+                self.around(instant, one.requested_bytes, highest, &rest),
+            )
+        });
         let blocks = self.cell_blocks();
         let context = Context {
             cells: self.ledger.cells().keys(),
@@ -508,13 +527,9 @@ impl Analyzer {
                 mark_levels: &self.mark_levels,
                 births: self.births.as_ref(),
                 closed: self.closed.as_ref(),
-                at_in_exit,
-                wasteful: wasteful.as_ref(),
+                wasteful: wasteful.filter(|(_, around)| !around.in_exit),
                 doubt: missing.iter().find(|one| one.hides_live_blocks()),
-                around: Around {
-                    highest_bytes: self.highest_at,
-                    asked_later_bytes: self.ledger.counts().requested_bytes - self.requested_at,
-                },
+                around,
             },
         );
         let renamed = frames::compact(&mut report, &self.facts.nodes, symbolizer);
@@ -522,7 +537,7 @@ impl Analyzer {
         let pinned = kept.as_ref().map(|kept| Pinned {
             kept,
             renamed: &renamed,
-            in_exit: at_in_exit,
+            in_exit: around.in_exit,
         });
         grouping::settle(&mut report, &self.options.limits, pinned);
         report

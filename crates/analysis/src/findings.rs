@@ -14,6 +14,9 @@
 //!     (`missing.rs` M2), nothing is promised.
 //! D5  Of free pages as much counts as saved as live memory had fallen, or as is not asked for again later if
 //!     that is more: the pages of a heap that goes on growing are its own next ones.
+//! D6  What is taken again, or has gone, a span of time later counts not (`rest.rs`), nor what an exit frees, nor
+//!     less than a twentieth of resident memory: that is the working stock of a program between two rounds. Where
+//!     nothing is left of a saving, the finding stays and says why.
 //!
 //! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
 //! (`grouping.rs`).
@@ -31,13 +34,16 @@ use crate::ledger::Ledger;
 use crate::missing::Missing;
 use crate::model::{Confidence, Finding, FindingKind, Instant, Report, Site};
 use crate::pass::{CellBlocks, CellId};
-use crate::passes::wording::{bytes as size, count};
+use crate::passes::wording::{bytes as size, count, duration};
+use crate::rest::Then;
 use crate::waste::Wasteful;
 
 /// Below this a finding is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 /// Further stacks that a finding lists.
 const MORE_NODES: usize = 16;
+/// Part of resident memory from which on free pages are more than a working stock (D6).
+const STOCK: u64 = 20;
 
 /// What the findings are drawn from, beside the report.
 pub(crate) struct Evidence<'a> {
@@ -50,10 +56,8 @@ pub(crate) struct Evidence<'a> {
     pub births: Option<&'a Births>,
     /// Beside the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
-    /// Whether the report's instant lies in the program's exit: what is free then goes anyway.
-    pub at_in_exit: bool,
     /// The moment at which most is kept, if it is another one and not in the exit.
-    pub wasteful: Option<&'a Wasteful>,
+    pub wasteful: Option<(&'a Wasteful, Around)>,
     /// What is missing so that free memory may be in use.
     pub doubt: Option<&'a Missing>,
     /// What lies on both sides of the report's instant.
@@ -67,35 +71,32 @@ pub(crate) struct Around {
     pub highest_bytes: u64,
     /// Bytes asked for after it.
     pub asked_later_bytes: u64,
+    /// What becomes of its free memory within a span.
+    pub then: Then,
+    /// The span.
+    pub span_ns: u64,
+    /// Whether the moment lies in the program's exit: what is free then goes anyway.
+    pub in_exit: bool,
 }
 
 /// Adds the ledger's findings.
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
     if let Some(closed) = evidence.closed {
-        if let Some(instant) = report.instants.get(report.at)
-            && !evidence.at_in_exit
-        {
-            all.extend(retained(
-                instant,
-                evidence.facts,
-                closed.giveback,
-                evidence.around,
-            ));
+        if let Some(instant) = report.instants.get(report.at) {
+            let (giveback, around) = (closed.giveback, evidence.around);
+            all.extend(retained(instant, evidence.facts, giveback, around));
         }
         all.extend(untouched(report, &closed.untouched));
     }
     // What the allocator keeps when most was freed says more than what it keeps when it is fullest.
     let kept = |found: &[Finding]| {
         let of = found.iter().filter(|one| one.kind == FindingKind::Retained);
-        of.map(|one| one.now_bytes).max().unwrap_or(0)
+        of.map(|one| (one.saved_bytes, one.now_bytes))
+            .max()
+            .unwrap_or_default()
     };
-    if let Some(most) = evidence.wasteful {
-        let asked = evidence.ledger.counts().requested_bytes;
-        let around = Around {
-            highest_bytes: most.highest_bytes,
-            asked_later_bytes: asked.saturating_sub(most.requested_bytes),
-        };
+    if let Some((most, around)) = evidence.wasteful {
         let then = retained(&most.instant, evidence.facts, most.giveback, around);
         if kept(&then) > kept(&all) {
             all.retain(|one| one.kind != FindingKind::Retained);
@@ -196,21 +197,20 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
     if giveback.whole_bytes >= least {
         let title = "Free pages that the allocator keeps, without a live byte on them";
         let mut whole = process(title, giveback.whole_bytes, give_back_advice(allocator));
-        // D5.
-        let fallen = around
-            .highest_bytes
-            .saturating_sub(instant.live_usable_bytes);
-        let left = giveback
-            .whole_bytes
-            .saturating_sub(around.asked_later_bytes);
-        whole.saved_bytes = whole.saved_bytes.min(fallen.max(left));
+        let kept = kept(giveback.whole_bytes, instant, around);
+        whole.saved_bytes = whole.saved_bytes.min(kept);
+        let worth = (books.resident_bytes / STOCK).max(least);
+        if around.in_exit || whole.saved_bytes < worth {
+            whole.saved_bytes = 0;
+            (whole.title, whole.change) = not_advised(around);
+        }
         // What malloc_trim gives back is known to the page, where nothing moved while pages were read.
         if allocator.starts_with("glibc") && books.skew_ns == 0 {
             whole.confidence = Confidence::Certain;
         }
         found.push(whole);
     }
-    if giveback.tops_bytes >= least {
+    if giveback.tops_bytes >= least && !around.in_exit {
         let title = "Free ends of threads' arenas, which malloc_trim does not give back";
         let change = "Try fewer arenas: MALLOC_ARENA_MAX=2, or mallopt(M_ARENA_MAX, 2) at the start. \
                       What the threads need at the same time is needed in any arena, so much less \
@@ -222,6 +222,36 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         found.push(ends);
     }
     found
+}
+
+/// Of so many free bytes at a moment, what stays unused (D5, D6).
+fn kept(whole_bytes: u64, instant: &Instant, around: Around) -> u64 {
+    let fallen = around
+        .highest_bytes
+        .saturating_sub(instant.live_usable_bytes);
+    let left = whole_bytes.saturating_sub(around.asked_later_bytes);
+    let then = around.then;
+    let used = then.taken_bytes.saturating_add(then.gone_bytes);
+    fallen.max(left).min(whole_bytes.saturating_sub(used))
+}
+
+/// Title and words where giving pages back would gain nothing.
+fn not_advised(around: Around) -> (String, String) {
+    match around.in_exit {
+        true => (
+            "Free pages that the allocator keeps until the program ends".into(),
+            "Nothing: the program ends right after this moment, and all of its pages go back then. In a program \
+             that went on, they would stay."
+                .into(),
+        ),
+        false => (
+            "Free pages that the allocator keeps, and the program soon uses again".into(),
+            format!(
+                "Nothing: too little stays free for {} and longer. It is the stock that the program works with.",
+                duration(around.span_ns)
+            ),
+        ),
+    }
 }
 
 /// What makes this allocator give whole pages back.
@@ -236,6 +266,9 @@ fn give_back_advice(allocator: &str) -> &'static str {
         "MIMALLOC_PURGE_DELAY=0, or mi_collect(true) after large releases."
     } else if allocator.contains("tcmalloc") {
         "TCMALLOC_RELEASE_RATE=10, or MallocExtension ReleaseFreeMemory after large releases."
+    } else if allocator.contains("skinflint") {
+        "Call malloc_trim(0) after large releases: it gives all of them back at once. By itself this \
+         allocator gives them back while the program is idle, unless SKINFLINT_PURGE=off."
     } else {
         "Use the allocator's own call or option to give free pages back, or another allocator."
     }

@@ -128,6 +128,14 @@ fn goes_on(times: &[u64; SLICES]) -> bool {
     of(&times[SLICES / 2..]) * 4 >= of(times) && of(&times[SLICES * 3 / 4..]) > 0
 }
 
+/// `56, 57 and 54`.
+fn listed(slices: &[String]) -> String {
+    match slices {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => slices.concat(),
+    }
+}
+
 fn finding(row: &Site, born: &Born, when: &str) -> Finding {
     let blocks: u64 = born.by_serial.iter().sum();
     let slices: Vec<String> = born.by_serial.iter().map(u64::to_string).collect();
@@ -136,11 +144,11 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
         // Without a count: findings of one function and title are put together.
         title: "Only grows, from the beginning of the run to its end".to_owned(),
         what: format!(
-            "{} of this stack live {when} ({}), of {} made, and they were born all along: of eight equal parts of the run's acquisitions {}. What is let go of after a while has young blocks only, what is set up once has old ones.",
+            "{} of this stack live {when} ({}), of {} made, and they were born all along: {} of them in one eighth of the run after the other (by acquisitions). A cache or a queue would have young blocks only, and what is set up once has old ones only.",
             count(blocks, "block"),
             bytes(born.usable_bytes),
             count(row.allocations, "block"),
-            slices.join(", "),
+            listed(&slices),
         ),
         change: "Find what keeps these blocks. If they are what the program is there to collect, nothing; else \
                  release them, or give what holds them a limit in bytes."

@@ -45,6 +45,7 @@ pub mod plumbing;
 pub mod processes;
 pub mod qualified;
 pub mod reach;
+mod rest;
 mod schedule;
 mod through;
 mod timeline;

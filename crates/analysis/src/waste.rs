@@ -11,8 +11,12 @@
 //! O2  Of moments that differ by less than a quarter the first stays, so that few are looked at page by page.
 //! O3  A snapshot at exit is no candidate: it is the end.
 //! O4  A moment lies in the exit of a program that ended by itself if nothing to speak of is acquired after it
-//!     (a hundredth of what lives at the largest heap) and little of the run is left (a twentieth, at least a
-//!     second): destructors free, and the kernel takes the pages a moment later.
+//!     (a hundredth of what lives at the largest heap) and the program does not rest any more (`rest.rs`):
+//!     destructors free, and the kernel takes the pages a moment later. One that was killed did not exit: that is
+//!     how daemons end.
+//! O5  Where more has been asked for since than half of what was kept, that was taken again, and as much kept
+//!     later counts anew: so a program that rests after its last round is looked at there. Such looks lie a
+//!     quarter of the time apart, so that even a long run has few.
 //!
 //! Not here: how much of it would really go back, which needs its pages (`giveback.rs`).
 
@@ -24,6 +28,7 @@ use crate::giveback::GiveBack;
 use crate::ledger::Ledger;
 use crate::maps::Intervals;
 use crate::model::Instant;
+use crate::rest::Rest;
 
 const LEAST_BYTES: u64 = 1 << 20;
 /// Part of resident memory that counts (O1).
@@ -33,6 +38,9 @@ const LEAST_PART: u64 = 50;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waste {
     most: u64,
+    /// When that was, and how much had been asked for by then.
+    seen_ns: u64,
+    requested_bytes: u64,
 }
 
 /// A moment whose books are closed, and what is needed to judge it at the end.
@@ -56,10 +64,20 @@ impl Waste {
         let kept = heap.saturating_sub(ledger.live().usable_bytes);
         let is_much = kept >= LEAST_BYTES.max(resident / LEAST_PART);
         let is_more = kept > self.most.saturating_add(self.most / 4);
-        if is_much && is_more {
-            self.most = kept;
+        // O5.
+        let requested = ledger.counts().requested_bytes;
+        let asked = requested.saturating_sub(self.requested_bytes);
+        let is_later = snapshot.time_ns >= self.seen_ns.saturating_add(self.seen_ns / 4);
+        let is_anew = kept >= self.most - self.most / 4 && asked >= self.most / 2 && is_later;
+        let looks = is_much && (is_more || is_anew);
+        if looks {
+            *self = Waste {
+                most: kept.max(self.most),
+                seen_ns: snapshot.time_ns,
+                requested_bytes: requested,
+            };
         }
-        is_much && is_more
+        looks
     }
 }
 
@@ -82,27 +100,28 @@ fn heap_bytes(snapshot: &Snapshot, maps: &Intervals) -> (u64, u64) {
     (heap, resident)
 }
 
-/// Whether a moment lies in the program's exit (O4): bytes asked for after it, its time, and the end.
+/// Whether a moment lies in the program's exit (O4): bytes asked for after it, the peak, and its time.
 pub(crate) fn is_in_exit(
     facts: &Facts,
-    later_bytes: u64,
-    peak_bytes: u64,
+    (later_bytes, peak_bytes): (u64, u64),
     time_ns: u64,
-    end_ns: u64,
+    rest: &Rest<'_>,
 ) -> bool {
     let by_itself = matches!(
         facts.ending.as_ref().map(|one| one.exit),
         Some(Exit::Exited(_))
     );
-    let left_ns = end_ns.saturating_sub(time_ns);
-    by_itself && later_bytes <= peak_bytes / 100 && left_ns <= (end_ns / 20).max(1_000_000_000)
+    by_itself && later_bytes <= peak_bytes / 100 && !rest.rests(time_ns)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::maps::Owner;
-    use skinflint_trace::{Ending, Mapping, NodeId, SnapshotCause};
+    use crate::model::Timeline;
+    use skinflint_trace::{
+        AllocFn, Ending, Event, EventKind, Mapping, NodeId, SnapshotCause, ThreadId,
+    };
 
     const MIB: u64 = 1 << 20;
 
@@ -137,6 +156,46 @@ mod tests {
     }
 
     #[test]
+    fn as_much_counts_anew_once_it_was_taken_again() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut ledger = Ledger::new(16);
+        let mut waste = Waste::default();
+        let at = |time_ns| Snapshot {
+            time_ns,
+            ..snapshot(SnapshotCause::Periodic, 8 * MIB)
+        };
+        assert!(waste.see(&at(4 * SECOND), &ledger));
+        assert!(
+            !waste.see(&at(9 * SECOND), &ledger),
+            "nothing was asked for"
+        );
+        let turn = |ticket, kind| Event {
+            ticket,
+            time_ns: 9 * SECOND,
+            thread: ThreadId(0),
+            kind,
+        };
+        let func = AllocFn::Malloc;
+        let (node, addr, size) = (NodeId(1), 64 * MIB, 4 * MIB);
+        let usable = size;
+        let taken = turn(
+            0,
+            EventKind::Alloc {
+                func,
+                node,
+                addr,
+                size,
+                usable,
+            },
+        );
+        ledger.apply(&taken, &mut |_, _| {});
+        let func = skinflint_trace::FreeFn::Free;
+        ledger.apply(&turn(1, EventKind::Free { func, addr }), &mut |_, _| {});
+        assert!(!waste.see(&at(5 * SECOND - 1), &ledger), "too soon");
+        assert!(waste.see(&at(5 * SECOND), &ledger));
+    }
+
+    #[test]
     fn what_the_program_mapped_is_not_kept_by_the_allocator() {
         let seen = snapshot(SnapshotCause::Periodic, 10 * MIB);
         let mut maps = Intervals::default();
@@ -152,7 +211,13 @@ mod tests {
 
     #[test]
     fn an_exit_is_the_last_part_of_a_run_that_ended_by_itself() {
-        let second = 1_000_000_000;
+        const MS: u64 = 1_000_000;
+        // 2 s at a level of 10,000, all of it let go of at once.
+        let line = Timeline {
+            heap_t_ns: (1..=200).map(|n| n * 10 * MS).collect(),
+            live_usable_bytes: [vec![10_000; 160], vec![0; 40]].concat(),
+            ..Timeline::default()
+        };
         let ended = |exit| Facts {
             ending: Some(Ending {
                 exit,
@@ -161,13 +226,14 @@ mod tests {
             ..Facts::default()
         };
         let own = ended(Exit::Exited(1));
-        let judged = |facts: &Facts, later, left| {
-            is_in_exit(facts, later, 10_000, 100 * second - left, 100 * second)
+        let judged = |facts: &Facts, later, left_ms: u64| {
+            let rest = Rest::of(facts, &line, 2000 * MS);
+            is_in_exit(facts, (later, 10_000), (2000 - left_ms) * MS, &rest)
         };
-        assert!(judged(&own, 100, 5 * second));
-        assert!(!judged(&own, 101, second), "it goes on acquiring");
-        assert!(!judged(&own, 0, 5 * second + 1), "it idles");
-        assert!(is_in_exit(&own, 0, 0, 0, second), "a short run");
+        // A span is a tenth: 200 ms.
+        assert!(judged(&own, 100, 150));
+        assert!(!judged(&own, 101, 150), "it goes on acquiring");
+        assert!(!judged(&own, 0, 390), "it idles");
         for other in [Exit::Signal(9), Exit::Exec, Exit::Unknown] {
             assert!(!judged(&ended(other), 0, 0));
         }

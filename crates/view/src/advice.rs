@@ -12,10 +12,14 @@
 //!     then more frames. What is not listed is counted and summed.
 //! A4  Savings of less than a five-hundredth of resident memory, or of what was ever asked for, are
 //!     summed up, not listed.
+//! A5  Every finding is in a section: what promises no saving is listed by the bytes that it is about. Only blocks
+//!     that live at exit are a line of text.rs, unless all is asked for.
+//! A6  What only grows is told by its resident bytes, and comes before savings that are smaller.
 //!
-//! Not here: the books (text.rs), blocks that live at exit and untouched ones (a line of text.rs each).
+//! Not here: the books (text.rs).
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use skinflint_analysis::model::{
     Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, Report,
@@ -23,13 +27,17 @@ use skinflint_analysis::model::{
 
 use crate::screen::{Ink, Line, columns, cut_middle, left, right, wrap};
 use crate::stack;
-use crate::text::Style;
-use crate::units::{bytes, compact};
+use crate::text::{Style, kept};
+use crate::units::{bytes, compact, percent};
 
 /// Findings that would give memory back, before "and N more".
 const SHOWN_FINDINGS: usize = 6;
 /// Findings that would allocate less.
 const SHOWN_LESS: usize = 3;
+/// Stacks that only grow.
+const SHOWN_GROWING: usize = 3;
+/// Findings without a saving.
+const SHOWN_LOOK: usize = 3;
 /// Holders.
 const SHOWN_HOLDERS: usize = 5;
 /// Findings of one kind among those that give memory back, while there are others.
@@ -56,11 +64,62 @@ struct Section<'a> {
     heading: &'static str,
     findings: Vec<&'a Finding>,
     shown: usize,
+    /// The bytes that findings without a saving are about, where that is not what they hold: by place.
+    about: HashMap<usize, u64>,
+}
+
+impl Section<'_> {
+    /// The figure of a finding.
+    fn figure(&self, index: usize) -> String {
+        match self.about.get(&index) {
+            Some(about) => bytes(*about),
+            None => figure(self.findings[index]),
+        }
+    }
 }
 
 fn allocates_less(finding: &Finding) -> bool {
-    finding.saved_bytes == 0
-        && (finding.saved_cumulative_bytes > 0 || finding.saved_allocations > 0)
+    // Of buffers that have come to their size the room that was left is what counts.
+    let rests = finding.kind == FindingKind::Growth && finding.now_bytes > 0;
+    let calls = finding.saved_allocations > 0 && !rests;
+    finding.saved_bytes == 0 && (finding.saved_cumulative_bytes > 0 || calls)
+}
+
+/// Whether it is about a stack that only grows, or was seen to.
+fn grows(finding: &Finding) -> bool {
+    finding.kind == FindingKind::Leak && finding.confidence != Confidence::Possible
+}
+
+/// Live bytes of stacks: given, and resident.
+struct Levels(HashMap<u32, (u64, u64)>);
+
+impl Levels {
+    fn of(report: &Report) -> Levels {
+        let row = |site: &skinflint_analysis::model::Site| {
+            let given = site.live_usable_bytes;
+            let resident = site.live_resident_bytes.unwrap_or(given).min(given);
+            (site.node, (given, resident))
+        };
+        Levels(report.sites.iter().map(row).collect())
+    }
+
+    /// The bytes that a finding without a saving is about, if that is not what it holds: of a stack that only grows
+    /// those that are resident, of blocks that were never touched those that are not.
+    fn about(&self, finding: &Finding) -> Option<u64> {
+        let stacks = finding.node.iter().chain(&finding.more_nodes);
+        if finding.stacks > stacks.clone().count() as u64 {
+            return None;
+        }
+        let levels = stacks.filter_map(|node| self.0.get(node));
+        let (given, resident) = levels.fold((0u64, 0u64), |sum, level| {
+            (sum.0.saturating_add(level.0), sum.1.saturating_add(level.1))
+        });
+        match finding.kind {
+            FindingKind::Untouched => Some(given - resident),
+            FindingKind::Leak if given > 0 => Some(resident.min(finding.now_bytes)),
+            _ => None,
+        }
+    }
 }
 
 fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
@@ -87,38 +146,18 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     gives[..listed].sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
     let past: fn(&&&Finding, u64) -> bool = |f, floor| f.saved_bytes >= floor && !f.is_rest();
     let worth = gives.iter().filter(|f| past(f, floor)).count();
-    let mut less: Vec<_> = report
-        .findings
-        .iter()
-        .filter(|f| allocates_less(f))
-        .collect();
-    // Bytes before counts: the two are no common measure.
-    less.sort_by_key(|f| {
-        let counts = f.kind == FindingKind::Churn;
-        (
-            counts,
-            Reverse(if counts { 0 } else { f.saved_cumulative_bytes }),
-            Reverse(f.saved_allocations),
-        )
-    });
     let held = |f: &&Finding| {
         f.saved_bytes == 0
             && !allocates_less(f)
             && f.now_bytes > 0
-            && match f.kind {
-                FindingKind::Holder | FindingKind::Retained => true,
-                // What only grows; blocks at exit are no more than possible.
-                FindingKind::Leak => f.confidence == Confidence::Likely,
-                _ => false,
-            }
+            && matches!(f.kind, FindingKind::Holder | FindingKind::Retained)
     };
     let mut holds: Vec<_> = report.findings.iter().filter(held).collect();
     holds.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));
-    let floor = report.totals.requested_bytes / WORTH;
-    let felt = |f: &&&Finding| f.kind == FindingKind::Churn || f.saved_cumulative_bytes >= floor;
-    let less_worth = less.iter().filter(felt).count();
-    // What is not worth a line goes last, whatever its measure.
-    less.sort_by_key(|f| !felt(&f));
+    let (less, less_worth) = allocating_less(report);
+    let levels = Levels::of(report);
+    let (growing, growing_worth) = growing(report, &levels);
+    let (look, look_worth) = to_look_at(report, &levels, style.full_stacks, floor);
     let holds_worth = holds.iter().filter(|f| !f.is_rest()).count();
     let limit = |usual: usize, has: usize, all: usize| {
         if style.full_stacks {
@@ -127,13 +166,39 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
             usual.min(has)
         }
     };
+    // A6.
+    let heaviest = |found: &[&Finding]| {
+        found
+            .first()
+            .map_or(0, |f| levels.about(f).unwrap_or(f.now_bytes))
+    };
+    let leads = heaviest(&growing) > gives.first().map_or(0, |f| f.saved_bytes);
+    let gives = ("What would give memory back", SHOWN_FINDINGS, worth, gives);
+    let growing = (
+        "What only grows (a leak, unless the program is there to collect it)",
+        SHOWN_GROWING,
+        growing_worth,
+        growing,
+    );
+    let [first, second] = if leads {
+        [growing, gives]
+    } else {
+        [gives, growing]
+    };
     [
-        ("What would give memory back", SHOWN_FINDINGS, worth, gives),
+        first,
+        second,
         (
             "What would allocate less (over the whole run)",
             SHOWN_LESS,
             less_worth,
             less,
+        ),
+        (
+            "Worth a look (how much it would save, the recording cannot tell)",
+            SHOWN_LOOK,
+            look_worth,
+            look,
         ),
         (
             "Who holds it (not waste by itself)",
@@ -147,9 +212,89 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     .map(|(heading, usual, worth, findings)| Section {
         heading,
         shown: limit(usual, worth, findings.len()),
+        about: (findings.iter().enumerate())
+            .filter(|(_, finding)| finding.saved_bytes == 0)
+            .filter_map(|(index, finding)| Some((index, levels.about(finding)?)))
+            .collect(),
         findings,
     })
     .collect()
+}
+
+/// Findings that would allocate less, and how many are worth a line.
+fn allocating_less(report: &Report) -> (Vec<&Finding>, usize) {
+    let all = report.findings.iter();
+    let mut less: Vec<_> = all.filter(|f| allocates_less(f)).collect();
+    let floor = report.totals.requested_bytes / WORTH;
+    let felt = |f: &&Finding| f.kind == FindingKind::Churn || f.saved_cumulative_bytes >= floor;
+    // What is not worth a line goes last, whatever its measure; bytes before counts: the two are no common measure.
+    less.sort_by_key(|f| {
+        let counts = f.kind == FindingKind::Churn;
+        let copied = if counts { 0 } else { f.saved_cumulative_bytes };
+        (
+            !felt(f),
+            counts,
+            Reverse(copied),
+            Reverse(f.saved_allocations),
+        )
+    });
+    let worth = less.iter().filter(|f| felt(f)).count();
+    (less, worth)
+}
+
+/// Stacks that only grow, and how many are worth a line.
+fn growing<'a>(report: &'a Report, levels: &Levels) -> (Vec<&'a Finding>, usize) {
+    let all = report.findings.iter();
+    let of = |f: &&Finding| f.saved_bytes == 0 && !allocates_less(f) && f.now_bytes > 0 && grows(f);
+    let mut found: Vec<_> = all.filter(of).collect();
+    found.sort_by_cached_key(|f| (f.is_rest(), Reverse(levels.about(f).unwrap_or(f.now_bytes))));
+    let worth = found.iter().filter(|f| !f.is_rest()).count();
+    (found, worth)
+}
+
+/// Findings without a saving that are in no other section (A5), and how many are worth a line.
+fn to_look_at<'a>(
+    report: &'a Report,
+    levels: &Levels,
+    all: bool,
+    floor: u64,
+) -> (Vec<&'a Finding>, usize) {
+    let of = |f: &&Finding| {
+        f.saved_bytes == 0
+            && !allocates_less(f)
+            && match f.kind {
+                FindingKind::Holder | FindingKind::Retained => false,
+                FindingKind::Leak => all && !grows(f),
+                _ => true,
+            }
+    };
+    let about = |f: &Finding| levels.about(f).unwrap_or(f.now_bytes);
+    let mut found: Vec<_> = report.findings.iter().filter(of).collect();
+    found.sort_by_cached_key(|f| (f.is_rest(), Reverse(about(f))));
+    let worth = found
+        .iter()
+        .filter(|f| about(f) >= floor.max(1) && !f.is_rest());
+    let worth = worth.count();
+    (found, worth)
+}
+
+/// Why there is nothing to advise, where that may astonish.
+fn nothing_to_change(report: &Report) -> String {
+    let instant = report.instants.get(report.at);
+    let books = instant.and_then(|one| one.books.as_ref());
+    let free = books.map_or(0, kept);
+    let resident = books.map_or(0, |books| books.resident_bytes);
+    if free.saturating_mul(10) < resident || free == 0 {
+        return "No pass found anything to change. That covers the passes that ran, not all waste."
+            .into();
+    }
+    format!(
+        "No change is advised, though {} of resident memory ({}) are free at this moment: giving memory back is \
+         advised only where it was seen to stay free for a while, and lies on pages without a live block. Ask for \
+         another moment with --at, or record for longer, while the program rests.",
+        bytes(free),
+        percent(free, resident),
+    )
 }
 
 /// Lines that the sections take at least.
@@ -173,10 +318,8 @@ pub(crate) fn findings(
     let sections = sections(report, style);
     if sections.is_empty() {
         lines.push(Line::default());
-        lines.push(Line::of(
-            Ink::Plain,
-            "No pass found anything to change. That covers the passes that ran, not all waste.",
-        ));
+        let pieces = wrap(&nothing_to_change(report), width, usize::MAX);
+        lines.extend(pieces.into_iter().map(|piece| Line::of(Ink::Plain, piece)));
         return;
     }
     let count_of =
@@ -217,8 +360,9 @@ fn blocks(
     for (section, detail) in sections.iter().zip(detail) {
         lines.push(Line::default());
         lines.push(Line::of(Ink::Strong, section.heading));
-        for (finding, detail) in section.findings.iter().zip(detail) {
-            one_finding(report, finding, *detail, width, &mut lines);
+        for (index, (finding, detail)) in section.findings.iter().zip(detail).enumerate() {
+            let figure = section.figure(index);
+            one_finding(report, finding, (&figure, *detail), width, &mut lines);
         }
         let beyond = section.findings.iter().skip(section.shown);
         // A sum of the rest stands for as many as it has stacks.
@@ -252,7 +396,11 @@ fn hidden_sum(section: &Section<'_>) -> String {
     let held = if section.findings.iter().any(|f| allocates_less(f)) {
         0
     } else {
-        sum(|f| f.now_bytes)
+        let hidden = section.findings.iter().enumerate().skip(section.shown);
+        hidden.fold(0u64, |sum, (index, f)| {
+            let about = section.about.get(&index).copied();
+            sum.saturating_add(about.unwrap_or(f.now_bytes))
+        })
     };
     match (sum(|f| f.saved_bytes), held) {
         (0, 0) => String::new(),
@@ -266,7 +414,7 @@ fn figure(finding: &Finding) -> String {
         bytes(finding.saved_bytes)
     } else if finding.saved_cumulative_bytes > 0 && finding.kind != FindingKind::Churn {
         bytes(finding.saved_cumulative_bytes)
-    } else if finding.saved_allocations > 0 {
+    } else if allocates_less(finding) {
         format!("{} ×", compact(finding.saved_allocations))
     } else {
         bytes(finding.now_bytes)
@@ -306,7 +454,7 @@ fn sentences(text: &str, room: usize, limit: usize) -> Vec<String> {
 fn one_finding(
     report: &Report,
     finding: &Finding,
-    detail: Detail,
+    (figure, detail): (&str, Detail),
     width: usize,
     lines: &mut Vec<Line>,
 ) {
@@ -323,7 +471,7 @@ fn one_finding(
         true => String::new(),
         false => format!(" ({})", confidence(finding.confidence)),
     };
-    let amount = right(&figure(finding), INDENT - 2);
+    let amount = right(figure, INDENT - 2);
     let lead = Line::of(ink, amount).with(Ink::Plain, "  ");
     if detail == Detail::Line {
         let place = place_of(report, finding).unwrap_or_default();

@@ -369,18 +369,17 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
     let mut others: Vec<&Instant> = others.map(|(_, instant)| instant).collect();
     // What the fullest moment cannot show comes first.
     others.sort_by_key(|instant| instant.kind != InstantKind::MostKept);
-    let kept = |books: &Books| {
-        let free = books.rows.iter().find(|row| row.id == "allocator-free");
-        bytes(free.map_or(0, |row| row.bytes))
-    };
     let texts: Vec<String> = others
         .into_iter()
         .map(|instant| match &instant.books {
-            Some(books) if instant.kind == InstantKind::MostKept => format!(
-                "most kept {} free at {:.3}s",
-                kept(books),
-                instant.time_ns as f64 / 1e9
-            ),
+            // Less is no news, whatever the quick look at the mappings took it for.
+            Some(books) if instant.kind == InstantKind::MostKept && kept(books) >= 1 << 20 => {
+                format!(
+                    "the allocator kept most, {} free, {} after the start",
+                    bytes(kept(books)),
+                    duration(instant.time_ns)
+                )
+            }
             Some(books) => format!("{} {} resident", instant.label, bytes(books.resident_bytes)),
             None => format!(
                 "{} {} live",
@@ -402,6 +401,12 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
     if !texts.is_empty() {
         lines.push(Line::of(Ink::Faint, line));
     }
+}
+
+/// Free memory that the allocator keeps.
+pub(crate) fn kept(books: &Books) -> u64 {
+    let free = books.rows.iter().find(|row| row.id == "allocator-free");
+    free.map_or(0, |row| row.bytes)
 }
 
 fn tail(report: &Report, width: usize) -> Vec<Line> {

@@ -418,6 +418,159 @@ fn shortened_lists_say_what_is_left_out() {
     );
 }
 
+fn lines_of(report: &Report, full_stacks: bool) -> Vec<String> {
+    let style = Style {
+        full_stacks,
+        ..Style::default()
+    };
+    let text = render(report, &style);
+    text.lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+#[track_caller]
+fn has(lines: &[String], wanted: &str) {
+    assert!(
+        lines.iter().any(|line| line == wanted),
+        "no {wanted:?} in\n{}",
+        lines.join("\n")
+    );
+}
+
+fn site(node: u32, given_mib: u64, resident_mib: u64) -> Site {
+    Site {
+        node,
+        live_blocks: 10,
+        live_usable_bytes: given_mib * MIB,
+        live_resident_bytes: Some(resident_mib * MIB),
+        ..Site::default()
+    }
+}
+
+#[test]
+fn findings_without_a_saving_are_listed_by_what_they_are_about() {
+    let mut report = small();
+    let one = |kind, title: &str, node, now_mib: u64| Finding {
+        kind,
+        title: title.into(),
+        node: Some(node),
+        now_bytes: now_mib * MIB,
+        confidence: Confidence::Certain,
+        ..Finding::default()
+    };
+    report.sites = vec![site(2, 40, 4), site(4, 50, 50)];
+    report.findings.extend([
+        one(FindingKind::Untouched, "untouched", 2, 4),
+        one(FindingKind::Zombie, "zombies", 3, 20),
+        Finding {
+            saved_allocations: 7,
+            ..one(FindingKind::Growth, "room to grow", 4, 24)
+        },
+        one(FindingKind::Slop, "the fourth", 1, 1),
+        Finding {
+            confidence: Confidence::Possible,
+            ..one(FindingKind::Leak, "live at exit", 3, 9)
+        },
+    ]);
+    let lines = lines_of(&report, false);
+    has(
+        &lines,
+        "Worth a look (how much it would save, the recording cannot tell)",
+    );
+    // 40 MiB of which 4 are resident.
+    for title in [
+        "    36.0 MiB  untouched",
+        "    24.0 MiB  room to grow",
+        "    20.0 MiB  zombies",
+    ] {
+        let found = lines.iter().any(|line| line.starts_with(title));
+        assert!(found, "no {title:?} in\n{}", lines.join("\n"));
+    }
+    has(
+        &lines,
+        "  … and 1 smaller, 1.00 MiB in all: see the HTML report",
+    );
+    let all = lines_of(&report, true).join("\n");
+    assert!(
+        all.contains("the fourth") && all.contains("live at exit"),
+        "{all}"
+    );
+}
+
+#[test]
+fn what_only_grows_has_a_heading_and_comes_first_where_it_weighs_more() {
+    let heading = "What only grows (a leak, unless the program is there to collect it)";
+    let place = |resident_mib| {
+        let mut report = small();
+        report.sites = vec![site(3, 42, resident_mib)];
+        report.findings.push(Finding {
+            kind: FindingKind::Leak,
+            title: "Only grows".into(),
+            node: Some(3),
+            now_bytes: 42 * MIB,
+            stacks: 1,
+            confidence: Confidence::Likely,
+            ..Finding::default()
+        });
+        let lines = lines_of(&report, false);
+        let figure = format!("    {resident_mib}.0 MiB  Only grows (likely)");
+        has(&lines, &figure);
+        let at = |wanted: &str| lines.iter().position(|line| line == wanted);
+        at(heading) < at("What would give memory back")
+    };
+    // Beside 12 MiB that would be given back.
+    assert_eq!([place(20), place(10)], [true, false]);
+}
+
+#[test]
+fn much_free_memory_and_no_advice_is_explained() {
+    let mut report = small();
+    report.findings.clear();
+    let says = |report: &Report, words: &str| lines_of(report, false).join(" ").contains(words);
+    assert!(says(&report, "No pass found anything to change."));
+    let books = report.instants[0].books.as_mut().expect("books");
+    books.rows[2].id = "allocator-free".into();
+    let words =
+        "No change is advised, though 25.0 MiB of resident memory (25.0%) are free at this moment";
+    assert!(
+        says(&report, words),
+        "{}",
+        render(&report, &Style::default())
+    );
+}
+
+#[test]
+fn the_moment_at_which_most_was_kept_is_named_in_words() {
+    let mut report = small();
+    let kept = |kib: u64| Instant {
+        label: "most-kept".into(),
+        kind: InstantKind::MostKept,
+        time_ns: 1_433_000_000,
+        books: Some(Books {
+            resident_bytes: 30 * MIB,
+            rows: vec![BookRow {
+                id: "allocator-free".into(),
+                bytes: kib << 10,
+                ..BookRow::default()
+            }],
+            ..Books::default()
+        }),
+        ..Instant::default()
+    };
+    report.instants.push(kept(12 << 10));
+    has(
+        &lines_of(&report, false),
+        "  elsewhere: the allocator kept most, 12.0 MiB free, 1.43 s after the start",
+    );
+    // What the pages do not bear out is an instant like any other.
+    report.instants[1] = kept(4);
+    has(
+        &lines_of(&report, false),
+        "  elsewhere: most-kept 30.0 MiB resident",
+    );
+}
+
 #[test]
 fn heaps_of_its_own_swap_and_functions_with_all_that_they_call() {
     let mut report = small();

@@ -11,8 +11,11 @@
 //!     these blocks fill side by side. It is never more than their share of the free bytes.
 //! P3  A finding of several functions together is made where no one of them alone would free half as
 //!     much, or of those that free next to nothing alone; its members have none of their own then.
-//! P4  Savings are from half a mebibyte and a fiftieth of resident memory on: a little lies between the
-//!     blocks of every heap.
+//! P4  Savings are from half a mebibyte and a fiftieth of resident memory on, and of blocks that fill at most half
+//!     of the pages which they keep: a heap that blocks come to and go from at all times has holes, half as many
+//!     as blocks (Knuth's fifty-percent rule), which is a third of it where they are as long as the blocks. What
+//!     has no more than that is not held by a few survivors, and an arena for each request would gain nothing: the
+//!     next request's blocks fill the holes.
 //! P5  Large blocks are told of nothing: each begins on a page of its own with most allocators, wherever it
 //!     is put, and what is free beside it is less than a page.
 //!
@@ -24,7 +27,7 @@ use super::{Kept, PAGE, Tally};
 use crate::facts::INHERITED;
 use crate::frames::Renamed;
 use crate::model::{Confidence, Finding, FindingKind, Pins, Report};
-use crate::passes::wording::{bytes as size, count, percent};
+use crate::passes::wording::{bytes as size, count, duration, percent};
 use crate::plumbing::Naming;
 
 /// Functions that the report lists.
@@ -213,8 +216,8 @@ impl Telling<'_> {
         let all =
             (0..rows.len()).filter(|&index| !ordered[index].inherited && !large(&rows[index]));
         let all: Vec<usize> = all.collect();
-        let (mut alone, others): (Vec<usize>, Vec<usize>) =
-            (all.iter()).partition(|&&index| rows[index].freed_pages * PAGE >= self.least);
+        let (mut alone, others): (Vec<usize>, Vec<usize>) = (all.iter())
+            .partition(|&&index| self.pays(rows[index].freed_pages, rows[index].packed_pages));
         let best_alone = alone.iter().map(|&index| rows[index].freed_pages).max();
         let mut found = Vec::new();
         match self.together_of(&all, ordered, masks) {
@@ -247,9 +250,16 @@ impl Telling<'_> {
         let freed: Vec<u64> = (0..=among.len()).map(freed).collect();
         let best = freed.iter().copied().max()?;
         let many = freed.iter().position(|pages| *pages >= best - best / 5)?;
+        let live = among[..many].iter();
+        let live: u64 = live.map(|&index| ordered[index].tally.live_bytes).sum();
         // Of one alone that has been asked before.
-        let worth = freed[many] * PAGE >= self.least;
+        let worth = self.pays(freed[many], live.div_ceil(PAGE));
         worth.then(|| (among[..many].to_vec(), freed[many]))
+    }
+
+    /// Whether it pays to move blocks that would free so many pages and fill so many (P4).
+    fn pays(&self, freed_pages: u64, packed_pages: u64) -> bool {
+        freed_pages * PAGE >= self.least && freed_pages >= packed_pages
     }
 
     fn more_nodes(&self, groups: &[&Group], but: u32) -> Vec<u32> {
@@ -283,10 +293,10 @@ impl Telling<'_> {
         );
         if let Some(age) = row.age {
             what += &format!(
-                " Half of them are {:.1} s old and older ({} since), the oldest {:.1} s.",
-                age.median_ns as f64 / 1e9,
-                count(age.median_acquisitions, "acquisition"),
-                age.oldest_ns as f64 / 1e9,
+                " Half of them are older than {}, in which time the program acquired {}; the oldest is {} old.",
+                duration(age.median_ns),
+                count(age.median_acquisitions, "block"),
+                duration(age.oldest_ns),
             );
         }
         what += &format!(

@@ -530,19 +530,23 @@ fn reserve(node: u32, resting: &Resting) -> Option<(Finding, u64)> {
     let varied = resting.alike * VARIED <= resting.blocks * (VARIED - 1);
     let (saved, part) = if varied { (half, 50) } else { (0, 0) };
     let fill = match varied {
-        true => "half of that, as their sizes differ and any fill is as likely",
-        false => "all are of one size, so they may be filled alike, and full",
+        true => {
+            "As their sizes differ, any fill is as likely, and half of that is taken to be unused."
+        }
+        false => {
+            "As all of them are of one size, they may also be full, so that no saving is promised."
+        }
     };
     let found = Finding {
         kind: FindingKind::Growth,
         title: format!(
-            "{} grown by a factor and left so: up to {} of {} unused",
+            "{} left with room to grow: of {}, at most {} are unused",
             count(resting.blocks, "buffer"),
-            bytes(resting.unused_at_most),
             bytes(resting.held),
+            bytes(resting.unused_at_most),
         ),
         what: format!(
-            "{} of this stack live at the instant with {}, each come to by steps of a factor ({} in all). The last step was taken when the block before was full, so up to {} of it may be unused: {fill}.",
+            "{} of this stack live at the instant with {}, each come to by steps of a factor ({} in all). The last step was taken when the block before was full, so at most {} of it are unused. {fill}",
             count(resting.blocks, "buffer"),
             bytes(resting.held),
             count(resting.steps, "step"),

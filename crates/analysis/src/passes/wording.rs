@@ -22,6 +22,17 @@ pub(crate) fn thousands(n: u64) -> String {
     out
 }
 
+/// A span of time for a sentence: `350 µs`, `12 ms`, `4.2 s`, `12 min`.
+pub(crate) fn duration(ns: u64) -> String {
+    let (us, ms) = (ns / 1_000, ns / 1_000_000);
+    match ms {
+        0 => format!("{us} µs"),
+        1..1_000 => format!("{ms} ms"),
+        1_000..120_000 => format!("{:.1} s", ns as f64 / 1e9),
+        _ => format!("{} min", ms / 60_000),
+    }
+}
+
 /// Bytes for a sentence (W1).
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
@@ -96,5 +107,18 @@ mod tests {
         assert_eq!(count(1_000, "block"), "1,000 blocks");
         assert_eq!(percent(7, 9), 78);
         assert_eq!(percent(0, 0), 0);
+        let times = [
+            0,
+            350_999,
+            12_000_000,
+            999_999_999,
+            4_200_000_000,
+            120_000_000_000,
+        ]
+        .map(duration);
+        assert_eq!(
+            times,
+            ["0 µs", "350 µs", "12 ms", "999 ms", "4.2 s", "2 min"]
+        );
     }
 }

@@ -428,6 +428,8 @@ fn what_only_grows_is_told_without_marks() {
     assert_eq!(grows.len(), 1, "{grows:#?}");
     assert_eq!(function(&report, grows[0]), "f1");
     assert_eq!((grows[0].blocks, grows[0].saved_bytes), (2000, 0));
+    let words = "of them in one eighth of the run after the other";
+    assert!(grows[0].what.contains(words), "{}", grows[0].what);
 }
 
 /// Free pages of a program that ends at once, and of one that goes on.
@@ -456,9 +458,88 @@ fn nothing_is_trimmed_in_an_exit() {
             ..Ending::default()
         });
         let report = analyse(facts, Options::default(), &events);
-        of(&report, FindingKind::Retained).len()
+        let retained = of(&report, FindingKind::Retained);
+        assert_eq!(retained.len(), 1, "told in any case");
+        let ends = retained[0].change.contains("the program ends right after");
+        (retained[0].saved_bytes > 0, ends)
     };
-    assert_eq!([trims(false), trims(true)], [0, 1]);
+    assert_eq!([trims(false), trims(true)], [(false, true), (true, false)]);
+}
+
+/// A heap of 4 MiB with 3 MiB free, at a mark so long before the end; and the level of live memory then, in
+/// mebibytes, every 20 ms.
+fn kept_at_a_mark(exit: Exit, levels: &[u64]) -> Vec<u64> {
+    const MIB: u64 = 1 << 20;
+    const MS: u64 = 1_000_000;
+    let block = |n: u64| HEAP + n * MIB + 0x10;
+    let mut events: Vec<Event> = (0..4)
+        .map(|n| alloc(n, 1, block(n), MIB / 2, MIB / 2))
+        .collect();
+    events.extend((1..4).map(|n| free(3 + n, block(n))));
+    let mut ticket = 7;
+    let heap = mapping(MappingKind::Heap, HEAP, 1024, "[heap]", 4 * MIB);
+    let heap = with_runs(heap, &[(HEAP, 4 * MIB)]);
+    let mut facts = facts();
+    facts.snapshots = vec![snapshot(ticket, SnapshotCause::Mark(0), vec![heap])];
+    facts.marks = vec![Mark {
+        name: "idle".into(),
+        time_ns: 7 * MS,
+        ticket,
+        thread: None,
+    }];
+    let (mut live, mut time_ns) = (Vec::new(), 7 * MS);
+    for level in levels {
+        time_ns += 20 * MS;
+        while live.len() < *level as usize {
+            ticket += 1;
+            // 1.5 MiB into the block that lives: none of the others begins there.
+            let addr = block(4 + live.len() as u64);
+            live.push(addr);
+            let mut event = alloc(ticket, 2, addr, MIB, MIB);
+            event.time_ns = time_ns;
+            events.push(event);
+        }
+        while live.len() > *level as usize {
+            ticket += 1;
+            let mut event = free(ticket, live.pop().unwrap());
+            event.time_ns = time_ns;
+            events.push(event);
+        }
+    }
+    facts.ending = Some(Ending {
+        exit,
+        time_ns,
+        ..Ending::default()
+    });
+    let at = Options {
+        at: Some(At::Mark("idle".into())),
+        ..Options::default()
+    };
+    let report = analyse(facts, at, &events);
+    let retained = of(&report, FindingKind::Retained);
+    retained.iter().map(|one| one.saved_bytes / MIB).collect()
+}
+
+/// A daemon that sleeps, acquires nothing, and ends by itself: what it keeps while it sleeps could have gone.
+#[test]
+fn a_daemon_without_work_rests() {
+    // The block that lives begins the first page, and 40 bytes of each free chunk stay.
+    assert_eq!(kept_at_a_mark(Exit::Exited(0), &[0; 20]), [3]);
+    // 80 ms are no rest, unless somebody killed it.
+    assert_eq!(kept_at_a_mark(Exit::Exited(0), &[0; 4]), [0]);
+    assert_eq!(kept_at_a_mark(Exit::Signal(15), &[0; 4]), [3]);
+}
+
+/// What the next round takes within a span is working memory; what it takes later was free for a time.
+#[test]
+fn what_is_taken_again_at_once_is_not_given_back() {
+    let round = |rest: usize| {
+        let mut levels = vec![0; rest];
+        levels.extend([3; 10]);
+        levels.extend([0; 10]);
+        kept_at_a_mark(Exit::Exited(0), &levels)
+    };
+    assert_eq!([round(2), round(20)], [[0], [1]]);
 }
 
 /// Names of an interpreter for the stack of node 1.

@@ -92,6 +92,31 @@ fn one_stack_alone() {
     );
 }
 
+/// On each of 800 pages one block of this size: what is claimed.
+fn one_on_each(bytes: u64) -> u64 {
+    let page = |n: u64| HEAP + n * PAGE + 0x10;
+    let events: Vec<Event> = (0..800)
+        .map(|n| alloc(n, 4, page(n), bytes, bytes))
+        .collect();
+    let heap = mapping(MappingKind::Heap, HEAP, 800, "[heap]", 800 * PAGE);
+    let mut facts = facts();
+    let heap = with_runs(heap, &[(HEAP, 800 * PAGE)]);
+    facts.snapshots = vec![snapshot(799, SnapshotCause::Peak, vec![heap])];
+    let report = analyse(facts, Options::default(), &events);
+    let all = report.instants[report.at].fragments.as_ref().unwrap();
+    assert_eq!(all.pinned_bytes, 800 * (PAGE - bytes - 8));
+    pinned(&report).iter().map(|one| one.saved_bytes).sum()
+}
+
+/// A header is 8 bytes: 2,040 fill half of a page. Of blocks that fill more, a third of the heap may be free
+/// without a fault.
+#[test]
+fn ordinary_holes_are_no_pins() {
+    assert_eq!(one_on_each(2040), 400 * PAGE);
+    // 800 × 2,056 bytes fill 402 pages: 398 would go, which is 1.55 MiB.
+    assert_eq!(one_on_each(2048), 0);
+}
+
 #[test]
 fn stacks_of_one_function_own_their_pages_together() {
     let report = report(&[2, 3]);

@@ -1,0 +1,240 @@
+//! What becomes of memory that is free at a moment: whether the program rests with it, takes it again, or is about
+//! to end.
+//!
+//! ```text
+//!              ▼ the moment
+//!   live  ▂▄▆█▇▂▂▂▂▂▂▂▂▂▁|   rests: for a span of time it does not fall
+//!   live  ▂▄▆█▇▆▅▄▃▂▁|       ends: it falls all the way, and there is no span left
+//!   live  ▂▄▆█▂▂█▂▂█▂▂█▂▂▁   takes it again: how far it rises within a span
+//! ```
+//!
+//! E1  A span is a tenth of the run, at least 100 ms and at most a second; in a run so long that the curve has no
+//!     such detail, four of its intervals.
+//! E2  A program rests after a moment if somewhere between it and the end there is a span over which live memory
+//!     ends no more than a hundredth of its peak lower than it begins. Destructors at the end of a program do
+//!     nothing else than lower it; a daemon's release is followed by time. How much it acquires says nothing: a
+//!     daemon without work acquires nothing.
+//! E3  The end is where the program began to exit, if a snapshot was taken then: what the recorder does
+//!     afterwards is no rest.
+//! E4  What live memory rises by within a span is taken again: the free memory of that moment was working
+//!     memory. What goes from resident memory within it, and is not live memory that fell, is given back already.
+//!
+//! Not here: which moments are looked at (`waste.rs`), what is advised (`findings.rs`).
+
+use skinflint_trace::SnapshotCause;
+
+use crate::facts::Facts;
+use crate::model::Timeline;
+
+const SHORTEST_NS: u64 = 100_000_000;
+const LONGEST_NS: u64 = 1_000_000_000;
+/// Part of the run that is a span (E1).
+const PART: u64 = 10;
+/// Intervals of the curve that a span has at least.
+const INTERVALS: u64 = 4;
+/// Part of the peak by which live memory may fall at rest (E2).
+const FALL: u64 = 100;
+
+/// The run after moments.
+#[derive(Clone, Copy)]
+pub(crate) struct Rest<'a> {
+    timeline: &'a Timeline,
+    /// Where the program begins to exit (E3).
+    end_ns: u64,
+    span_ns: u64,
+}
+
+/// What becomes of free memory within a span after a moment (E4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Then {
+    /// Live memory rises so far above its level at the moment.
+    pub taken_bytes: u64,
+    /// Given back to the system.
+    pub gone_bytes: u64,
+}
+
+impl<'a> Rest<'a> {
+    /// Of a run that ended then. Cost: none.
+    pub fn of(facts: &Facts, timeline: &'a Timeline, end_ns: u64) -> Rest<'a> {
+        let exit = facts.snapshots.iter().rev();
+        let exit = exit
+            .filter(|one| one.cause == SnapshotCause::Exit)
+            .map(|one| one.time_ns)
+            .next();
+        let interval = timeline.heap_t_ns.first().copied().unwrap_or(0);
+        let span_ns = (end_ns / PART).clamp(SHORTEST_NS, LONGEST_NS);
+        Rest {
+            timeline,
+            end_ns: exit.unwrap_or(end_ns).min(end_ns),
+            span_ns: span_ns.max(interval.saturating_mul(INTERVALS)),
+        }
+    }
+
+    /// The span, nanoseconds.
+    pub fn span_ns(&self) -> u64 {
+        self.span_ns
+    }
+
+    /// The interval of the curve that a time lies in, or the last one.
+    fn interval(&self, time_ns: u64) -> usize {
+        let ends = &self.timeline.heap_t_ns;
+        ends.partition_point(|end| *end <= time_ns)
+            .min(ends.len().saturating_sub(1))
+    }
+
+    fn level(&self, interval: usize) -> u64 {
+        let levels = &self.timeline.live_usable_bytes;
+        levels.get(interval).copied().unwrap_or(0)
+    }
+
+    /// Whether the program rests after a moment (E2).
+    pub fn rests(&self, time_ns: u64) -> bool {
+        let peak = self.timeline.live_usable_bytes.iter().max().copied();
+        let may_fall = peak.unwrap_or(0) / FALL;
+        let first = self.interval(time_ns);
+        let mut from_ns = time_ns;
+        for interval in first..self.timeline.heap_t_ns.len() {
+            let to_ns = from_ns.saturating_add(self.span_ns);
+            if to_ns > self.end_ns {
+                return false;
+            }
+            // An interval's level is its highest: of the first one that may be from before the moment.
+            if self.level(interval) <= self.level(self.interval(to_ns)) + may_fall {
+                return true;
+            }
+            from_ns = self.timeline.heap_t_ns[interval];
+        }
+        false
+    }
+
+    /// What becomes, within a span, of memory that is free at a moment with so much live (E4).
+    pub fn then(&self, time_ns: u64, live_bytes: u64) -> Then {
+        let to_ns = time_ns.saturating_add(self.span_ns).min(self.end_ns);
+        let (first, last) = (self.interval(time_ns) + 1, self.interval(to_ns));
+        let levels = || (first..=last).map(|interval| self.level(interval));
+        let highest = levels().max().unwrap_or(live_bytes);
+        let lowest = levels().min().unwrap_or(live_bytes).min(live_bytes);
+        let line = self.timeline;
+        let samples = line.rss_t_ns.iter().zip(&line.anon_bytes);
+        let before = samples.clone().rfind(|(at, _)| **at <= time_ns);
+        let within = samples.filter(|(at, _)| (time_ns..=to_ns).contains(at));
+        let least = within.map(|(_, bytes)| *bytes).min();
+        let gone = match (before, least) {
+            (Some((_, before)), Some(least)) => before.saturating_sub(least),
+            _ => 0,
+        };
+        Then {
+            taken_bytes: highest.saturating_sub(live_bytes),
+            gone_bytes: gone.saturating_sub(live_bytes - lowest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skinflint_trace::Snapshot;
+
+    const MS: u64 = 1_000_000;
+
+    /// A curve of 10 ms for each level.
+    fn curve(levels: &[u64]) -> Timeline {
+        Timeline {
+            heap_t_ns: (1..=levels.len() as u64).map(|n| n * 10 * MS).collect(),
+            live_usable_bytes: levels.to_vec(),
+            ..Timeline::default()
+        }
+    }
+
+    fn rest<'a>(facts: &Facts, timeline: &'a Timeline) -> Rest<'a> {
+        let end = timeline.heap_t_ns.last().copied();
+        Rest::of(facts, timeline, end.expect("a curve"))
+    }
+
+    /// Up to 10,000 and down again, in so many steps, and then so long at a level.
+    fn run(falls: u64, level: u64, stays: usize) -> Timeline {
+        let mut levels = vec![10_000; 10];
+        levels.extend((1..=falls).map(|n| 10_000 - (10_000 - level) * n / falls));
+        levels.extend(vec![level; stays]);
+        curve(&levels)
+    }
+
+    #[test]
+    fn a_daemon_rests_and_an_exit_falls() {
+        let facts = Facts::default();
+        let rests = |line: &Timeline, at_ms: u64| rest(&facts, line).rests(at_ms * MS);
+        // Released within 20 ms; then 400 ms, or 80.
+        assert!(rests(&run(2, 50, 40), 130));
+        assert!(!rests(&run(2, 50, 8), 130));
+        // A slow exit: 800 ms of releases, and however long the moment is before the end.
+        assert!(!rests(&run(80, 0, 0), 110));
+        assert!(!rests(&run(80, 0, 5), 110));
+        // The moment comes before the release, or amidst of it.
+        assert!(rests(&run(80, 50, 40), 110));
+        assert!(rests(&run(80, 50, 40), 600));
+    }
+
+    #[test]
+    fn rest_ends_where_the_exit_begins() {
+        let line = run(2, 50, 40);
+        let mut facts = Facts::default();
+        let exit = |time_ns| Snapshot {
+            time_ns,
+            ticket: 9,
+            cause: SnapshotCause::Exit,
+            took_ns: 0,
+            mappings: Vec::new(),
+        };
+        facts.snapshots = vec![exit(240 * MS)];
+        assert!(rest(&facts, &line).rests(130 * MS));
+        facts.snapshots = vec![exit(220 * MS)];
+        assert!(!rest(&facts, &line).rests(130 * MS), "90 ms are no span");
+    }
+
+    #[test]
+    fn a_daemon_that_works_a_little_rests() {
+        let mut levels = vec![10_000; 10];
+        levels.extend((0..40).map(|n| 500 + n % 3 * 400));
+        assert!(rest(&Facts::default(), &curve(&levels)).rests(110 * MS));
+    }
+
+    #[test]
+    fn a_span_grows_with_the_run_and_with_the_curve() {
+        let facts = Facts::default();
+        let of = |line: &Timeline, end_ms: u64| Rest::of(&facts, line, end_ms * MS).span_ns() / MS;
+        let fine = curve(&[1, 1]);
+        let spans = [500, 3_000, 60_000].map(|end| of(&fine, end));
+        assert_eq!(spans, [100, 300, 1_000]);
+        let coarse = Timeline {
+            heap_t_ns: vec![4_000 * MS],
+            live_usable_bytes: vec![1],
+            ..Timeline::default()
+        };
+        assert_eq!(of(&coarse, 8_000_000), 16_000);
+    }
+
+    #[test]
+    fn what_is_taken_again_or_given_back_is_seen_within_a_span_only() {
+        // Free at 100 ms: 6,000 are taken again after 60 ms; or after 150.
+        let taken = |after: usize| {
+            let mut levels = vec![10_000; 10];
+            levels.extend(vec![2_000; after]);
+            levels.extend([8_000; 20]);
+            let line = curve(&levels);
+            rest(&Facts::default(), &line).then(105 * MS, 2_000)
+        };
+        assert_eq!([6, 15].map(|after| taken(after).taken_bytes), [6_000, 0]);
+        // Resident memory falls by 5,000 while live memory falls by 1,000.
+        let mut line = curve(&[vec![4_000; 11], vec![3_000; 30]].concat());
+        line.rss_t_ns = vec![100 * MS, 150 * MS, 390 * MS];
+        line.anon_bytes = vec![20_000, 15_000, 1_000];
+        let then = rest(&Facts::default(), &line).then(105 * MS, 4_000);
+        assert_eq!(
+            then,
+            Then {
+                taken_bytes: 0,
+                gone_bytes: 4_000
+            }
+        );
+    }
+}
