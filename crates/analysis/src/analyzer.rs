@@ -610,11 +610,14 @@ impl Analyzer {
     /// What the ledger counted, for passes: the instant is theirs, when `at_instant` was called.
     fn cell_blocks(&self) -> Vec<CellBlocks> {
         let live = self.at_live.as_deref().unwrap_or_default();
+        let closed = self.closed.as_ref();
+        let absent = closed.map_or(&[][..], |closed| &closed.absent_tails);
         let counts = self.ledger.cells().counts().enumerate();
         counts
             .map(|(cell, count)| CellBlocks {
                 at_instant: live.get(cell).map_or(0, |live| u64::from(*live)),
                 total: count.ever,
+                absent_tail_bytes: absent.get(cell).copied().unwrap_or(0),
             })
             .collect()
     }
@@ -637,6 +640,7 @@ impl Analyzer {
             .map(|site| Site {
                 node: site.node.0,
                 temporaries: site.temporaries,
+                brief: site.brief,
                 first_ns: if site.first_ns == u64::MAX {
                     0
                 } else {

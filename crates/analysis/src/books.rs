@@ -20,6 +20,7 @@
 //! Cost: sorting the live blocks, then one sweep. Not here: which snapshot belongs to which instant.
 
 mod rows;
+mod tails;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ use crate::fragments::{self, Kept, Placed};
 use crate::giveback::{self, Extent, GiveBack, Span};
 use crate::ledger::Ledger;
 use crate::model::{BookPart, BookRow, Books, Fragments};
+use crate::passes::classes::Classes;
 use rows::{GLIBC_METADATA, OTHER_METADATA, ROWS, Row};
 
 /// Header of a chunk of glibc's heaps, bytes.
@@ -93,12 +95,12 @@ struct Atom {
     piece: usize,
 }
 
-/// Large blocks of one stack, and how much of them is not resident.
+/// Blocks of one stack, and how much of them is not resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Untouched {
     /// The stack.
     pub node: NodeId,
-    /// Live blocks of [`LARGE`] bytes and more.
+    /// Live blocks of [`SEEN`] bytes and more.
     pub blocks: u64,
     /// Bytes asked for in them.
     pub asked_bytes: u64,
@@ -106,18 +108,21 @@ pub struct Untouched {
     pub absent_bytes: u64,
 }
 
-/// From this size on it is worth knowing whether a block was ever touched.
-pub const LARGE: u64 = 64 << 10;
+/// From two pages on a block has one for itself wherever it lies, and so it shows whether that was ever touched.
+pub const SEEN: u64 = 2 * 4096;
 
 /// Books, and what findings are drawn from besides.
 #[derive(Clone, Debug, Default)]
 pub struct Closed {
     /// The books; the skew is the caller's to say.
     pub books: Books,
-    /// Stacks with large blocks that are not resident, most absent bytes first.
+    /// Stacks with blocks that are not resident, most absent bytes first.
     pub untouched: Vec<Untouched>,
     /// Bytes of each stack's live blocks, slop included, on pages that are known to be resident.
     pub resident: BTreeMap<NodeId, u64>,
+    /// By cell, bytes that smaller blocks would not have and that are not resident anyway (`books/tails.rs`);
+    /// where stacks are to be told only, and else empty.
+    pub(crate) absent_tails: Vec<u64>,
     /// Resident bytes of what each stack of the program mapped itself.
     pub mapped: BTreeMap<NodeId, u64>,
     /// Free memory of the allocator that could go back.
@@ -200,6 +205,10 @@ pub fn close(
     let mut closed = Closed {
         untouched: closing.untouched(&laid),
         resident: closing.resident(&laid),
+        absent_tails: match bounds.keep {
+            true => closing.absent_tails(),
+            false => Vec::new(),
+        },
         mapped: closing.mapped(),
         giveback: closing.giveback(&heap),
         fragments,
@@ -208,6 +217,7 @@ pub fn close(
     };
     if torn > closed.books.resident_bytes / TORN_PART {
         closed.untouched.clear();
+        closed.absent_tails.clear();
         closed.books.live_not_resident_bytes = 0;
         closed.books.notes.push(format!(
             "{} went while the mappings were read: which live blocks are resident is not known.",
@@ -437,6 +447,18 @@ impl Closing<'_> {
         by_node
     }
 
+    fn absent_tails(&self) -> Vec<u64> {
+        let keys = self.ledger.cells().keys();
+        let classes = Classes::learn(self.allocator, keys.iter().map(|key| key.usable));
+        let blocks = self.blocks.iter().map(|&(addr, cell, _)| (addr, cell));
+        let resident: Vec<_> = self
+            .atoms
+            .iter()
+            .map(|atom| (atom.start, atom.end))
+            .collect();
+        tails::absent(blocks, &resident, keys, &classes)
+    }
+
     /// What the row of the program's own mappings says of each stack, whole.
     fn mapped(&self) -> BTreeMap<NodeId, u64> {
         let of = |(key, &bytes): (&(Row, Part), &u64)| match key {
@@ -511,14 +533,14 @@ impl Closing<'_> {
         }
     }
 
-    /// Stacks with large blocks that are not resident.
+    /// Stacks with blocks that are not resident, by whole pages.
     fn untouched(&self, laid: &Laid) -> Vec<Untouched> {
         let cells = self.ledger.cells();
         let mut by_node: BTreeMap<NodeId, Untouched> = BTreeMap::new();
         for (index, (key, count)) in cells.keys().iter().zip(cells.counts()).enumerate() {
             let asked_bytes = u64::from(count.live).saturating_mul(key.size);
             let there = laid.live[index] + laid.unread[index];
-            if key.size < LARGE || asked_bytes == 0 {
+            if key.size < SEEN || asked_bytes == 0 {
                 continue;
             }
             let empty = Untouched {

@@ -20,6 +20,9 @@ use skinflint_trace::NodeId;
 
 use crate::pass::{CellId, CellKey};
 
+/// Acquisitions of the process, of whatever stack, within which a block that is released has lived briefly.
+pub(crate) const BRIEF: u32 = 256;
+
 /// Counts of a cell, in blocks (C1).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CellCount {
@@ -64,6 +67,9 @@ pub struct SiteCount {
     pub last_serial: u32,
     /// Blocks released before the stack acquired again.
     pub temporaries: u64,
+    /// These, and blocks released within [`BRIEF`] acquisitions of the process: so many of the stack lived at a time
+    /// at most.
+    pub brief: u64,
     /// First acquisition, nanoseconds since the start; `u64::MAX` if none.
     pub first_ns: u64,
     /// Latest acquisition.
@@ -197,6 +203,7 @@ impl Cells {
                 node: key.node,
                 last_serial: 0,
                 temporaries: 0,
+                brief: 0,
                 first_ns: u64::MAX,
                 last_ns: 0,
             });
@@ -238,15 +245,18 @@ impl Cells {
         site.last_ns = site.last_ns.max(time_ns);
     }
 
-    /// A block of the cell was released for good; says whether it was a temporary.
+    /// A block of the cell was released for good, and counts if it was a temporary or lived briefly; `next` is the
+    /// serial of the next acquisition.
     #[inline]
-    pub fn release(&mut self, cell: CellId, serial: u32) {
+    pub fn release(&mut self, cell: CellId, serial: u32, next: u32) {
         let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);
         note(count, self.bucket, &mut self.noted, cell);
         count.live -= 1;
         let site = &mut self.sites[count.site as usize];
-        site.temporaries += u64::from(site.last_serial == serial);
+        let temporary = site.last_serial == serial;
+        site.temporaries += u64::from(temporary);
+        site.brief += u64::from(temporary | (next.wrapping_sub(serial) <= BRIEF));
     }
 
     /// A block of the cell became another one.

@@ -473,7 +473,7 @@ fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Large blocks of which most was never touched, or is swapped out.
+/// Blocks of which most was never touched, or is swapped out.
 fn untouched(report: &Report, untouched: &[Untouched]) -> Vec<Finding> {
     let label = report
         .instants
@@ -493,7 +493,7 @@ fn untouched(report: &Report, untouched: &[Untouched]) -> Vec<Finding> {
             what: format!(
                 "At {label} this stack has {} of {} together, of which {} are on resident pages. \
                  The rest costs address space, and no memory yet.",
-                count(one.blocks, "large block"),
+                count(one.blocks, "block"),
                 size(one.asked_bytes),
                 size(one.asked_bytes - one.absent_bytes),
             ),

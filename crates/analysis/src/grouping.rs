@@ -10,8 +10,8 @@
 //! U2  At most `Limits::findings_per_kind` of a kind stay; the rest is summed up in one more.
 //! U3  Order: by what is saved now, then over the run, then by what is held; sums of the rest last.
 //! U4  Advice is for those who can follow it: a runtime that is known to grow its buffers well is not told to
-//!     double, what a library of the system allocates for itself is not called churn, and nodes of a container
-//!     are not told to be smaller.
+//!     double, what a library of the system allocates for itself is not called churn, and sizes that a library or
+//!     runtime chose (`owner.rs`) are not told to be smaller.
 //! U5  A holder that another finding would shrink by half or more is not told twice.
 //! U6  What pins free memory in the program's exit stays a row, and is no advice: all of it goes a moment later.
 //!
@@ -27,11 +27,11 @@ use crate::frames::Renamed;
 use crate::heaps::{self, Heaps};
 use crate::known::known_growth;
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Frame, Report};
+use crate::owner;
 use crate::passes::phases_rounds::leaving_title;
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::Naming;
-use crate::qualified;
 use crate::through;
 
 /// Stacks that a finding lists.
@@ -61,6 +61,9 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     name_parts(report, &naming, limits.parts);
     let mut found = std::mem::take(&mut report.findings);
     found.retain(|one| !is_out_of_reach(report, &naming, one));
+    if let Some(pinned) = &pinned {
+        found.retain_mut(|one| leave_to_libraries(report, &naming, pinned.renamed, one));
+    }
     claims::settle(&mut found, &std::mem::take(&mut report.in_growth));
     claims::settle_calls(report, &mut found);
     for growth in found
@@ -108,7 +111,11 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
 fn title_is_cause(kind: FindingKind) -> bool {
     matches!(
         kind,
-        FindingKind::Clownshoes | FindingKind::Zombie | FindingKind::Leak | FindingKind::Retained
+        FindingKind::Clownshoes
+            | FindingKind::Slop
+            | FindingKind::Zombie
+            | FindingKind::Leak
+            | FindingKind::Retained
     )
 }
 
@@ -122,18 +129,6 @@ const SYSTEM: [&str; 8] = [
     "libpthread",
     "libdl.so",
     "libresolv",
-];
-
-/// Containers that put each element into a node: what they ask for is the element and a header that is not the
-/// program's to cut.
-const NODES: [&str; 7] = [
-    "std::_Rb_tree",
-    "std::_Hashtable",
-    "std::__detail::_Hashtable_alloc",
-    "std::_List_base",
-    "std::_Fwd_list_base",
-    "std::__cxx11::_List_base",
-    "alloc::collections::",
 ];
 
 /// Frames of a node from the innermost to the one that names it.
@@ -168,17 +163,46 @@ fn is_out_of_reach(report: &Report, naming: &Naming, finding: &Finding) -> bool 
                 .and_then(|node| inner_frames(report, naming, node).last());
             named.is_some_and(|frame| SYSTEM.iter().any(|of| frame.module.starts_with(of)))
         }
-        FindingKind::Slop => finding.node.is_some_and(|node| {
-            inner_frames(report, naming, node).any(|frame| {
-                let name = qualified::own_name(&frame.function);
-                NODES.iter().any(|of| name.starts_with(of))
-            })
-        }),
+        FindingKind::Slop | FindingKind::Clownshoes => finding
+            .node
+            .is_some_and(|node| is_sized_elsewhere(report, naming, finding.kind, node)),
         FindingKind::Growth if finding.now_bytes > 0 => {
             known_at(report, naming, finding.node).is_some()
         }
         _ => false,
     }
+}
+
+/// Whether a library chose what a node asks for: its own types' sizes are not the program's.
+fn is_sized_elsewhere(report: &Report, naming: &Naming, kind: FindingKind, node: u32) -> bool {
+    let inner = || inner_frames(report, naming, node);
+    let named = inner().last();
+    named.is_some_and(|frame| SYSTEM.iter().any(|of| frame.module.starts_with(of)))
+        || owner::is_not_the_owners(kind, inner())
+}
+
+/// Takes out of a finding of one size from many stacks what libraries ask for; says whether it is one still.
+fn leave_to_libraries(
+    report: &Report,
+    naming: &Naming,
+    renamed: &Renamed,
+    finding: &mut Finding,
+) -> bool {
+    if finding.kind != FindingKind::Slop || finding.more_nodes.is_empty() {
+        return true;
+    }
+    let promised = finding.saved_bytes;
+    let elsewhere =
+        |node: u32| is_sized_elsewhere(report, naming, FindingKind::Slop, renamed.of(node));
+    finding.claims.retain(|claim| {
+        let stays = !elsewhere(claim.key.node.0);
+        if !stays {
+            finding.saved_bytes = finding.saved_bytes.saturating_sub(claim.bytes);
+            finding.blocks = finding.blocks.saturating_sub(claim.blocks);
+        }
+        stays
+    });
+    finding.saved_bytes * 2 >= promised
 }
 
 /// U4: what a runtime does well is left to it.
@@ -556,9 +580,11 @@ mod tests {
     fn one_cause_at_two_stacks_of_a_function_is_one_finding() {
         let mut one = report();
         one.findings = vec![
-            finding(FindingKind::Slop, 2, 10, "small"),
-            finding(FindingKind::Slop, 3, 30, "large"),
-            finding(FindingKind::Slop, 5, 20, "other"),
+            finding(FindingKind::Slop, 2, 10, "64"),
+            finding(FindingKind::Slop, 3, 30, "64"),
+            finding(FindingKind::Slop, 5, 20, "64"),
+            // Another size is another change to make.
+            finding(FindingKind::Slop, 2, 15, "48"),
             finding(FindingKind::Clownshoes, 2, 1, "1,025"),
             finding(FindingKind::Clownshoes, 3, 2, "2,049"),
         ];
@@ -571,8 +597,9 @@ mod tests {
         assert_eq!(
             got,
             [
-                ("large", 40, 2, 2),
-                ("other", 20, 1, 1),
+                ("64", 40, 2, 2),
+                ("64", 20, 1, 1),
+                ("48", 15, 1, 1),
                 ("2,049", 2, 1, 1),
                 ("1,025", 1, 1, 1)
             ]

@@ -317,7 +317,8 @@ impl Ledger {
             }
             self.thread(event.thread).remote_frees += 1;
         }
-        self.cells.release(block.cell, block.serial);
+        let next = self.counts.allocations as u32;
+        self.cells.release(block.cell, block.serial, next);
         sink(
             &self.context(event, block.cell),
             &Act::Release {

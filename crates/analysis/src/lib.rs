@@ -38,6 +38,7 @@ pub mod maps;
 pub mod missing;
 pub mod model;
 mod notes;
+mod owner;
 pub mod pass;
 pub mod passes;
 pub mod peak;

@@ -393,6 +393,9 @@ pub struct Site {
     pub usable_bytes: u64,
     /// Blocks released before this stack acquired again.
     pub temporaries: u64,
+    /// These, and blocks released within some hundred acquisitions of the process (`cells.rs`): for the passes.
+    #[serde(skip)]
+    pub brief: u64,
     /// Live blocks at the instant.
     pub live_blocks: u64,
     /// Bytes asked for in them.

@@ -168,6 +168,9 @@ pub struct CellBlocks {
     pub at_instant: u64,
     /// Acquired over the run.
     pub total: u64,
+    /// Bytes that blocks of a smaller class would not have, and that are not resident anyway: at the instant's
+    /// snapshot, and 0 where there is none.
+    pub absent_tail_bytes: u64,
 }
 
 /// What a pass may ask while it looks at an act.

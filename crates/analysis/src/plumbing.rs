@@ -44,7 +44,8 @@ pub fn is_plumbing_in(function: &str, module: &str) -> bool {
     passes_on(&name, module) || is_of_a_builtin(&name)
 }
 
-/// Rust's libraries for types that are nobody's: `<T as alloc::string::ToString>::to_string`.
+/// Rust's libraries for types that are nobody's, or their own: `<T as alloc::string::ToString>::to_string`,
+/// `<&mut alloc::string::String as core::fmt::Write>::write_str`.
 fn is_of_a_builtin(name: &str) -> bool {
     let Some((of, by)) = name
         .strip_prefix('<')
@@ -52,10 +53,14 @@ fn is_of_a_builtin(name: &str) -> bool {
     else {
         return false;
     };
-    !of.contains("::")
-        && ["alloc::", "core::", "std::"]
+    let own = |path: &str| {
+        ["alloc::", "core::", "std::"]
             .iter()
-            .any(|own| by.starts_with(own))
+            .any(|own| path.starts_with(own))
+    };
+    let of = of.trim_start_matches('&');
+    let of = of.strip_prefix("mut ").unwrap_or(of);
+    own(by) && (own(of) || !of.contains("::"))
 }
 
 /// Whether a frame has no name, only a place: `libfoo.so+0x1234`, `0x7f…`.
@@ -350,6 +355,7 @@ mod tests {
             "alloc::vec::Vec<T,A>::push",
             "<alloc::vec::Vec<T> as alloc::vec::spec_from_iter::SpecFromIter<T, I>>::from_iter",
             "<T as alloc::string::ToString>::to_string",
+            "<&mut alloc::string::String as core::fmt::Write::write_fmt::SpecWriteFmt>::spec_write_fmt",
             "hashbrown::raw::RawTable<T,A>::reserve_rehash",
             "xmalloc.part.0",
             "malloc@plt",

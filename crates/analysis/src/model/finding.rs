@@ -29,7 +29,7 @@ pub enum FindingKind {
     Retained,
     /// Free memory that stays resident because live blocks lie on the same pages.
     Pinned,
-    /// Asked for and never touched, or touched and idle.
+    /// Asked for and never touched, or swapped out: what is resident and idle no trace shows.
     Untouched,
     /// One stack or mapping that holds a large share: not waste by itself.
     Holder,

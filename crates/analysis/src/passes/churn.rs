@@ -8,6 +8,9 @@
 //! U1  A temporary is a block released before its stack acquires again, as the ledger counts them in
 //!     the report's sites. A regrow is an acquisition of the new block's stack; the old block is no
 //!     temporary, since the buffer lives on (growth.rs).
+//! U4  Of several blocks in flight each lives briefly: what is released within some hundred acquisitions of the
+//!     whole process, in whatever order, has at most so many of its stack beside it. A few that are used again serve
+//!     all of them. The ledger counts these, too.
 //! U2  Rates are over the time from a stack's first acquisition to its last, and are not given where
 //!     that is under a millisecond.
 //! U3  Intervals lie between successive marks; before the first is start-up. A stack remembers how
@@ -18,6 +21,7 @@
 use rustc_hash::FxHashMap;
 use skinflint_trace::Mark;
 
+use crate::cells::BRIEF;
 use crate::model::{Confidence, Finding, FindingKind, Report, Site};
 use crate::pass::{Act, Block, Context, Pass};
 use crate::passes::cells::Sites;
@@ -173,11 +177,25 @@ struct Suspect<'a> {
 }
 
 fn is_churn(site: &Site, total: u64, cpu_ns: u64) -> bool {
-    let temporary = site.temporaries * 100 >= site.allocations * MIN_TEMPORARY_PERCENT;
+    let short = short_lived(site);
+    let temporary = short * 100 >= site.allocations * MIN_TEMPORARY_PERCENT;
     let often = site.allocations * 100 >= total * MIN_SHARE_PERCENT
         || rate(site).is_some_and(|rate| rate >= MIN_RATE);
-    let felt = site.temporaries.saturating_mul(PAIR_NS) >= cpu_ns / 100 * MIN_CPU_PERCENT;
+    let felt = short.saturating_mul(PAIR_NS) >= cpu_ns / 100 * MIN_CPU_PERCENT;
     site.allocations >= MIN_ALLOCATIONS && temporary && often && felt
+}
+
+/// Whether one block serves a stack; otherwise some are in flight at a time (U4).
+fn one_serves(site: &Site) -> bool {
+    site.temporaries * 100 >= site.allocations * MIN_TEMPORARY_PERCENT
+}
+
+/// Blocks that need not have been made: temporaries, or all that lived briefly where these are few (U1, U4).
+fn short_lived(site: &Site) -> u64 {
+    match one_serves(site) {
+        true => site.temporaries,
+        false => site.brief,
+    }
 }
 
 /// Acquisitions a second (U2): the steps between the first and the last.
@@ -194,17 +212,25 @@ impl Churn {
         } else {
             format!("of {} to {}", bytes(min), bytes(max))
         };
-        let share = percent(site.temporaries, site.allocations);
+        let short = short_lived(site);
+        let share = percent(short, site.allocations);
+        let how = match one_serves(site) {
+            true => "released before the next is made".to_owned(),
+            false => format!("released within {BRIEF} allocations"),
+        };
         // In proportion: which of a stack's sizes were the temporaries is not kept.
-        let avoided = u128::from(site.requested_bytes) * u128::from(site.temporaries)
+        let avoided = u128::from(site.requested_bytes) * u128::from(short)
             / u128::from(site.allocations.max(1));
         Finding {
             kind: FindingKind::Churn,
-            title: format!("Blocks {sizes}, {share} % of them released before the next is made"),
+            title: format!("Blocks {sizes}, {share} % of them {how}"),
             what: self.what(suspect, total),
-            change: change(max),
+            change: match one_serves(site) {
+                true => change(max),
+                false => change_of_several(max),
+            },
             saved_cumulative_bytes: u64::try_from(avoided).unwrap_or(u64::MAX),
-            saved_allocations: site.temporaries.saturating_sub(1),
+            saved_allocations: short.saturating_sub(1),
             blocks: site.allocations,
             confidence: Confidence::Likely,
             node: Some(site.node),
@@ -221,6 +247,12 @@ impl Churn {
             bytes(site.requested_bytes),
             thousands(site.temporaries),
         );
+        if !one_serves(site) {
+            text += &format!(
+                " {} were released within {BRIEF} allocations of the process, so that few live at a time.",
+                thousands(site.brief)
+            );
+        }
         if let Some(rate) = rate(site) {
             text += &format!(" About {} a second.", about(rate));
         }
@@ -234,6 +266,14 @@ impl Churn {
         }
         text
     }
+}
+
+/// What to do about blocks of which several are in flight.
+fn change_of_several(largest: u64) -> String {
+    format!(
+        "Keep released blocks in a list and take the next from it: as many of {} as are in flight at a time are enough.",
+        bytes(largest)
+    )
 }
 
 fn change(largest: u64) -> String {
@@ -283,16 +323,40 @@ mod tests {
         assert!(found[0].change.contains("on the stack"));
     }
 
-    #[test]
-    fn two_alive_at_a_time_are_no_temporaries() {
+    /// A ring of so many blocks, of which the oldest goes when another was made; `beside` others are made each time.
+    fn ring(many: usize, beside: u32) -> Vec<Finding> {
         let mut d = Driver::new(Churn::new(&[]), glibc);
-        let mut last = d.alloc(1, 64);
+        let mut ring = std::collections::VecDeque::new();
         for _ in 0..20_000 {
-            let next = d.alloc(1, 64);
-            d.free(last);
-            last = next;
+            ring.push_back(d.alloc(1, 64));
+            (0..beside).for_each(|_| d.keep(2, 8));
+            if ring.len() > many
+                && let Some(oldest) = ring.pop_front()
+            {
+                d.free(oldest);
+            }
         }
-        assert!(d.finish().findings.is_empty());
+        d.finish().findings
+    }
+
+    #[test]
+    fn several_in_flight_are_churn_and_many_that_are_kept_are_not() {
+        let found = ring(1, 0);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let found = ring(16, 1);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(
+            (found[0].node, found[0].saved_allocations),
+            (Some(1), 20_000 - 16 - 1)
+        );
+        assert_eq!(
+            found[0].title,
+            "Blocks of 64 bytes, 100 % of them released within 256 allocations"
+        );
+        assert!(found[0].change.contains("in a list"), "{}", found[0].change);
+        // The oldest of 256 goes after 256 more, itself counted.
+        assert_eq!((ring(255, 0).len(), ring(256, 0).len()), (1, 0));
+        assert_eq!((ring(127, 1).len(), ring(128, 1).len()), (1, 0));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use skinflint_sizes::Scheme;
 const GLIBC_HEAD: u64 = 8;
 
 /// See the head of the file.
-pub(super) struct Classes {
+pub(crate) struct Classes {
     seen: Vec<u64>,
     scheme: Option<&'static Scheme>,
     head: u64,

@@ -11,6 +11,7 @@
 //!     that difference is in use (533 bytes of 536 given), only the waste counts as saved.
 //! W3  A request that costs nothing under the allocator that ran, but would under another, is told
 //!     as `Possible`, with the real (small) figures in its fields and the other's in its words.
+//!     What is not resident is taken out as slop's is, and what saves no resident memory is `Possible`.
 //! W4  Only a size at which the stack's requests pile up is one (spread.rs): strings of 1,030 to 1,229 bytes
 //!     lie above 1,024 because they are as long as they are, and there is nothing to round.
 //!
@@ -34,6 +35,7 @@ use crate::pass::{CellId, CellKey, Context};
 use crate::passes::cells::Tally;
 use crate::passes::classes::Classes;
 use crate::passes::ranking::push_ranked;
+use crate::passes::slop::resident_part;
 use crate::passes::spread::Spreads;
 use crate::passes::wording::{bytes, count, thousands};
 
@@ -158,6 +160,9 @@ struct Group {
     rows: Vec<(CellKey, Shoe, CellBlocks)>,
     now_wasted: u64,
     now_saved: u64,
+    /// Of what would be saved, bytes that are not resident; and whether that is most of some size.
+    now_absent: u64,
+    absent: bool,
     run_wasted: u64,
     run_saved: u64,
     now_elsewhere: u64,
@@ -171,8 +176,14 @@ impl Group {
         let waste = key.usable.saturating_sub(key.size);
         let less = key.usable.saturating_sub(classes.usable_of(shoe.base));
         let saved = if waste * 2 >= less { less } else { waste };
+        let (now, there) = (
+            saved * count.at_instant,
+            resident_part(saved * count.at_instant, &count),
+        );
         self.now_wasted += waste * count.at_instant;
-        self.now_saved += saved * count.at_instant;
+        self.now_saved += there;
+        self.now_absent += count.absent_tail_bytes.min(now);
+        self.absent |= there == 0 && now > 0;
         self.run_wasted += waste * count.total;
         self.run_saved += saved * count.total;
         self.now_elsewhere += elsewhere(key.size).1 * count.at_instant;
@@ -181,7 +192,7 @@ impl Group {
         self.claims.push(Claim {
             key,
             blocks: count.at_instant,
-            bytes: saved * count.at_instant,
+            bytes: there,
         });
         self.rows.push((key, shoe, count));
     }
@@ -275,7 +286,7 @@ fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
         saved_cumulative_bytes: group.run_saved,
         saved_allocations: 0,
         blocks: group.now_blocks,
-        confidence: if real {
+        confidence: if real && !group.absent {
             Confidence::Certain
         } else {
             Confidence::Possible
@@ -311,6 +322,13 @@ fn what(cause: Cause, group: &Group, other: &str, other_waste: u64) -> String {
         } else {
             " bytes.".to_owned()
         };
+    }
+    if group.now_absent > 0 {
+        text += &format!(
+            " {} of the waste {} not resident: it costs addresses, and no memory.",
+            bytes(group.now_absent),
+            if group.now_absent == 1 { "is" } else { "are" },
+        );
     }
     text += &format!(" {}.", cause.seen());
     if other_waste > key.usable.saturating_sub(key.size) {
@@ -447,6 +465,22 @@ mod tests {
         let found = driver.finish().findings;
         assert_eq!((found[0].now_bytes, found[0].blocks), (50 * 255, 50));
         assert_eq!(found[0].saved_cumulative_bytes, 100 * 256);
+    }
+
+    #[test]
+    fn pages_that_are_not_there_are_not_promised() {
+        let of = |absent| {
+            let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
+            (0..100).for_each(|_| driver.keep(1, 16_408));
+            driver.absent(1, 16_408, absent);
+            let found = driver.finish().findings;
+            assert_eq!(found.len(), 1, "{found:#?}");
+            (found[0].saved_bytes, found[0].confidence)
+        };
+        // 16,384 + 24 are given 20,480.
+        assert_eq!(of(0), (409_600, Confidence::Certain));
+        assert_eq!(of(204_800), (204_800, Confidence::Certain));
+        assert_eq!(of(204_801), (0, Confidence::Possible));
     }
 
     #[test]

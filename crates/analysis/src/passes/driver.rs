@@ -143,8 +143,12 @@ impl Driver {
             }
             Act::Release { block, .. } => {
                 let node = self.cells[block.cell.0 as usize].node.0;
+                let next = self.serial;
                 let (site, last) = self.sites.entry(node).or_default();
-                site.temporaries += u64::from(*last == Some(block.serial));
+                let temporary = *last == Some(block.serial);
+                site.temporaries += u64::from(temporary);
+                let brief = next.wrapping_sub(block.serial) <= crate::cells::BRIEF;
+                site.brief += u64::from(temporary || brief);
             }
             Act::Mark { .. } => {}
         }
@@ -179,6 +183,17 @@ impl Driver {
         let new = self.block(node, size, stays.then_some(old.addr));
         self.act(Act::Regrow { old, new });
         new
+    }
+
+    /// Says what of the ends of a cell's blocks is not resident.
+    pub fn absent(&mut self, node: u32, size: u64, bytes: u64) {
+        let key = CellKey {
+            node: NodeId(node),
+            size,
+            usable: (self.usable)(size),
+        };
+        let cell = self.index[&key];
+        self.blocks[cell.0 as usize].1.absent_tail_bytes = bytes;
     }
 
     pub fn mark(&mut self, mark: u32) {

@@ -23,7 +23,7 @@ pub mod rounding;
 pub mod slop;
 
 mod cells;
-mod classes;
+pub(crate) mod classes;
 #[cfg(test)]
 mod driver;
 mod growth_shape;

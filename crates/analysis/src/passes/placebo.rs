@@ -17,6 +17,10 @@
 //!     held, they (and 2) are nine tenths of those at its begin, and no more than a quarter of H (and 2) had
 //!     been live beside them at any moment.
 //! B3  Suspected are cells with two such epochs and none that failed after the first of them.
+//! B4  A pool may turn: each buffer that comes back pushes out the oldest; or it may have all sizes, of which none is the
+//!     one that is wanted. Then no cell shows it, but the stack does: of large buffers ([`MIN_TURNING_SIZE`]) whose sizes
+//!     differ by half at most, from [`MIN_HELD`] to [`MAX_TURNING`] live, always about as many, while it goes on making
+//!     others. Data of which the latest are kept look the same, so nothing is promised of these.
 //!
 //! What it cannot show: whether anything reads the held blocks. Long-lived data whose stack also makes
 //! short-lived blocks of the same size looks the same, and so does a pool that is too small for its
@@ -25,10 +29,12 @@
 //!
 //! Not here: leaks (phases.rs), blocks idle since they were written.
 
+use rustc_hash::FxHashSet;
+
 use crate::claims::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
-use crate::pass::{Act, Block, CellId, Context, Pass};
-use crate::passes::cells::slot;
+use crate::pass::{Act, Block, CellId, CellKey, Context, Pass};
+use crate::passes::cells::{Sites, slot};
 use crate::passes::ranking::push_ranked;
 use crate::passes::wording::{bytes, count};
 
@@ -43,11 +49,79 @@ pub const MIN_HELD: u64 = 4;
 /// See [`MIN_HELD`].
 pub const MAX_HELD: u64 = 1024;
 
+/// Smallest buffer of a pool that turns, and most of them: small ones are messages of which the latest are kept.
+pub const MIN_TURNING_SIZE: u64 = 16 << 10;
+/// See [`MIN_TURNING_SIZE`].
+pub const MAX_TURNING: u64 = 64;
+
 /// See the head of the file.
 #[derive(Default)]
 pub struct Placebo {
     cells: Vec<Watch>,
+    /// By site of `sites` (B4).
+    turns: Vec<Turn>,
+    sites: Sites,
     frozen: bool,
+}
+
+/// The large buffers of one stack (B4).
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    live: u32,
+    live_bytes: u64,
+    /// Both at the instant.
+    at_instant: (u32, u64),
+    live_at_begin: u32,
+    /// Of the epoch.
+    least: u32,
+    most: u32,
+    acquired: u32,
+    /// Smallest and largest request of it; 0 before the first.
+    sizes: (u64, u64),
+    good_epochs: u32,
+    reusable: u64,
+    /// Of the last good epoch.
+    seen: (u64, u64),
+}
+
+impl Turn {
+    fn acquire(&mut self, key: &CellKey) {
+        self.live += 1;
+        self.live_bytes = self.live_bytes.saturating_add(key.usable);
+        self.most = self.most.max(self.live);
+        self.acquired += 1;
+        let smallest = match self.sizes.0 {
+            0 => key.size,
+            known => known.min(key.size),
+        };
+        self.sizes = (smallest, self.sizes.1.max(key.size));
+        if u64::from(self.acquired) >= (u64::from(self.live_at_begin) * TURNOVER).max(MIN_ACQUIRED)
+        {
+            self.end_epoch();
+        }
+    }
+
+    fn release(&mut self, key: &CellKey) {
+        self.live = self.live.saturating_sub(1);
+        self.live_bytes = self.live_bytes.saturating_sub(key.usable);
+        self.least = self.least.min(self.live);
+    }
+
+    fn end_epoch(&mut self) {
+        let (least, most) = (u64::from(self.least), u64::from(self.most));
+        let (smallest, largest) = self.sizes;
+        let few = least >= MIN_HELD && most <= MAX_TURNING;
+        let steady = most - least <= least / 4 + 2;
+        if few && steady && largest / 2 <= smallest {
+            self.good_epochs += 1;
+            self.reusable += u64::from(self.acquired);
+            self.seen = self.sizes;
+        } else {
+            (self.good_epochs, self.reusable) = (0, 0);
+        }
+        (self.live_at_begin, self.least, self.most) = (self.live, self.live, self.live);
+        (self.acquired, self.sizes) = (0, (0, 0));
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -114,17 +188,28 @@ impl Placebo {
     }
 
     #[inline]
-    fn acquired(&mut self, size: u64, block: &Block) {
-        if size >= MIN_SIZE {
+    fn acquired(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
+        if key.size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).acquire(block.serial);
+            if key.size >= MIN_TURNING_SIZE {
+                self.turn(context, block.cell).acquire(key);
+            }
         }
     }
 
     #[inline]
-    fn released(&mut self, size: u64, block: &Block) {
-        if size >= MIN_SIZE {
+    fn released(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
+        if key.size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).release(block.serial);
+            if key.size >= MIN_TURNING_SIZE {
+                self.turn(context, block.cell).release(key);
+            }
         }
+    }
+
+    fn turn(&mut self, context: &Context<'_>, cell: CellId) -> &mut Turn {
+        let site = self.sites.of(context, cell);
+        slot(&mut self.turns, CellId(site as u32))
     }
 }
 
@@ -132,11 +217,11 @@ impl Pass for Placebo {
     #[inline]
     fn act(&mut self, context: &Context<'_>, act: &Act) {
         match act {
-            Act::Acquire { block, .. } => self.acquired(context.key.size, block),
-            Act::Release { block, .. } => self.released(context.key.size, block),
+            Act::Acquire { block, .. } => self.acquired(context, &context.key, block),
+            Act::Release { block, .. } => self.released(context, &context.key, block),
             Act::Regrow { old, new } => {
-                self.released(context.cell(old.cell).size, old);
-                self.acquired(context.key.size, new);
+                self.released(context, &context.cell(old.cell), old);
+                self.acquired(context, &context.key, new);
             }
             Act::Mark { .. } => {}
         }
@@ -145,6 +230,9 @@ impl Pass for Placebo {
     fn at_instant(&mut self, _context: &Context<'_>) {
         for watch in &mut self.cells {
             watch.at_instant = (watch.live, watch.held.min(watch.live));
+        }
+        for turn in &mut self.turns {
+            turn.at_instant = (turn.live, turn.live_bytes);
         }
         self.frozen = true;
     }
@@ -158,8 +246,44 @@ impl Pass for Placebo {
             .iter()
             .enumerate()
             .filter(|(_, watch)| watch.good_epochs >= 2);
-        let findings = suspected.map(|(cell, watch)| finding(context, CellId(cell as u32), watch));
-        push_ranked(report, findings.collect());
+        let mut findings: Vec<_> = suspected
+            .map(|(cell, watch)| finding(context, CellId(cell as u32), watch))
+            .collect();
+        let told: FxHashSet<u32> = findings.iter().filter_map(|one| one.node).collect();
+        for (site, turn) in self.turns.iter().enumerate().take(self.sites.len()) {
+            let node = self.sites.node(site).0;
+            if turn.good_epochs >= 2 && !told.contains(&node) {
+                findings.push(turning(node, turn));
+            }
+        }
+        push_ranked(report, findings);
+    }
+}
+
+/// A pool that turns, or has other sizes than those that are wanted (B4).
+fn turning(node: u32, turn: &Turn) -> Finding {
+    let (live, live_bytes) = turn.at_instant;
+    let sizes = match turn.seen {
+        (smallest, largest) if smallest == largest => bytes(largest),
+        (smallest, largest) => format!("{} to {}", bytes(smallest), bytes(largest)),
+    };
+    Finding {
+        kind: FindingKind::Placebo,
+        title: format!("Buffers of {sizes} are kept while others are made"),
+        what: format!(
+            "This stack keeps {} of {sizes}, {} in all, always about as many, and went on making others: {}, none of which one of the kept ones served. It looks like a pool that is asked for another size, or not asked; it may also be data of which the latest are kept.",
+            count(u64::from(live), "buffer"),
+            bytes(live_bytes),
+            count(turn.reusable, "acquisition"),
+        ),
+        change: "If this is a pool, take any buffer from it that is large enough, and keep no more than are used at a time."
+            .to_owned(),
+        now_bytes: live_bytes,
+        saved_allocations: turn.reusable,
+        blocks: u64::from(live),
+        confidence: Confidence::Possible,
+        node: Some(node),
+        ..Finding::default()
     }
 }
 
@@ -264,6 +388,62 @@ mod tests {
             }
         }
         assert!(d.finish().findings.is_empty());
+    }
+
+    /// A pool of so many buffers that turns; the sizes are drawn from `least` on, `spread` wide.
+    fn turning_pool(many: usize, least: u64, spread: u64) -> Vec<Finding> {
+        let (mut d, mut pool) = (driver(), VecDeque::new());
+        for i in 0..3000u64 {
+            pool.push_back(d.alloc(1, least + i * 7919 % spread));
+            if pool.len() > many {
+                let oldest = pool.pop_front().expect("one more");
+                d.free(oldest);
+            }
+        }
+        d.finish().findings
+    }
+
+    #[test]
+    fn a_pool_that_turns_is_told_and_nothing_is_promised_of_it() {
+        let found = turning_pool(32, 70_000, 40_000);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(
+            (found[0].node, found[0].saved_bytes, found[0].blocks),
+            (Some(1), 0, 32)
+        );
+        assert!(
+            found[0].saved_allocations > 2500,
+            "{}",
+            found[0].saved_allocations
+        );
+        // All of one size, too.
+        assert_eq!(turning_pool(32, 70_000, 1).len(), 1);
+        // A spare or two, data, messages, and sizes of which few would fit.
+        assert_eq!(turning_pool(3, 70_000, 40_000).len(), 0);
+        assert_eq!(turning_pool(64, 70_000, 40_000).len(), 0);
+        assert_eq!(turning_pool(32, 10_000, 6000).len(), 0);
+        assert_eq!(turning_pool(32, 20_000, 40_000).len(), 0);
+    }
+
+    #[test]
+    fn a_pool_of_all_sizes_that_is_never_asked() {
+        let (mut d, mut pool) = (driver(), Vec::new());
+        for i in 0..3000u64 {
+            let buffer = d.alloc(1, 70_000 + i * 7919 % 40_000);
+            if pool.len() < 24 {
+                pool.push(buffer);
+            } else {
+                d.free(buffer);
+            }
+        }
+        assert_eq!(d.finish().findings.len(), 1);
+        // One whose buffers all are in use in a rush, and none at its end.
+        let mut d = driver();
+        for rush in 0..200u64 {
+            let busy: Vec<_> = (0..8 + rush % 24).map(|_| d.alloc(1, 70_000)).collect();
+            busy.into_iter().for_each(|block| d.free(block));
+        }
+        assert_eq!(d.finish().findings.len(), 0);
     }
 
     #[test]

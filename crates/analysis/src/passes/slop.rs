@@ -6,14 +6,18 @@
 //!
 //! P1  Slop is usable - requested of the recorded sizes, at the report's instant.
 //! P2  What clownshoes.rs flags as really wasted is not counted here: no byte in two findings (`../claims.rs`).
-//! P3  A stack is a finding if the slop of its frequent sizes is large in itself and beside what they ask
-//!     for; a size is one if it is large over many stacks none of which is. Sizes of which none is frequent
-//!     are data of any length: classes cost that much, and there is no size to change.
+//! P3  A size is the stack's to change if three quarters of its live blocks have it: a struct, or a constant. Others
+//!     are data of any length: classes cost that much, and there is no size to change. Such a stack is a finding if
+//!     its slop is large in itself and beside what it asks for; a size is one if it is large over many stacks none
+//!     of which is.
 //! P4  Saved is what the allocator gives less for the change that is told: for requests that are some bytes
 //!     smaller the step to the class below, which may be more than the slop (glibc's chunks go by 16); for
-//!     several in one block all but the requests themselves, rounded to 8.
+//!     several in one block all but the requests themselves, rounded to 8. Where few bytes too many cost a step that
+//!     is large beside the request, that counts, too, however little is unused: glibc's 80 need 96, and 72 need 80.
+//! P5  What is not resident costs no memory (`books/tails.rs`): it is taken out, of what is promised and of what is
+//!     there. Where more than half is absent nothing is promised.
 //!
-//! Not here: the rows by size (`report.sizes`, `counts`), free memory of the allocator.
+//! Not here: whether the owner of a stack chose its size or a library did (`../owner.rs`): the rows by size (`report.sizes`, `counts`), free memory of the allocator.
 
 use rustc_hash::FxHashMap;
 
@@ -32,8 +36,10 @@ const MIN_BYTES: u64 = 64 * 1024;
 /// over spread sizes for every allocator measured with that many, so only more than that is worth a word.
 const MIN_PERCENT: u64 = 12;
 
-/// A size is frequent if it has one of so many parts of its stack's slop.
-const FREQUENT: u64 = 8;
+/// A size is its stack's own if it has so many of four of its live blocks (P3).
+const OWN_OF_FOUR: u64 = 3;
+/// Few bytes too many are at most one of so many of a request (P4).
+const FEW_PART: u64 = 8;
 /// Requests may lose so many bytes to fit the class below, or one of so many of theirs up to the other: more is
 /// not to be had by moving a field.
 const TRIM_BYTES: u64 = 16;
@@ -49,6 +55,8 @@ struct Sum {
     requested: u64,
     slop: u64,
     saved: u64,
+    /// Slop, or what the step costs where few bytes make it.
+    stepped: u64,
     total_saved: u64,
     /// The largest part: its size or node, its usable size, its slop.
     top: (u64, u64, u64),
@@ -58,25 +66,45 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, key: &CellKey, count: &CellBlocks, classes: &Classes) {
-        let slop = (key.usable - key.size) * count.at_instant;
+        let all = (key.usable - key.size) * count.at_instant;
+        let slop = all.saturating_sub(count.absent_tail_bytes);
         let each = saved_each(key, classes);
+        let saved = resident_part(each * count.at_instant, count);
         self.blocks += count.at_instant;
         self.requested += key.size * count.at_instant;
         self.slop += slop;
-        self.saved += each * count.at_instant;
+        self.saved += saved;
+        if steps(key, classes) {
+            self.stepped += saved;
+        } else {
+            self.stepped += slop;
+        }
         self.total_saved += each * count.total;
         self.top = self.top.max_by_slop((key.size, key.usable, slop));
         self.parts.push((slop, key.node.0));
         self.claims.push(Claim {
             key: *key,
             blocks: count.at_instant,
-            bytes: each * count.at_instant,
+            bytes: saved,
         });
     }
 
     fn large(&self) -> bool {
-        self.slop >= MIN_BYTES && self.slop * 100 >= self.requested * MIN_PERCENT
+        let cost = self.slop.max(self.stepped);
+        cost >= MIN_BYTES && cost * 100 >= self.requested * MIN_PERCENT
     }
+}
+
+/// What of a saving is of resident memory (P5).
+pub(super) fn resident_part(saved: u64, count: &CellBlocks) -> u64 {
+    let there = saved.saturating_sub(count.absent_tail_bytes);
+    if there * 2 >= saved { there } else { 0 }
+}
+
+/// Whether few bytes too many cost a step to the next class (P4).
+fn steps(key: &CellKey, classes: &Classes) -> bool {
+    let below = trimmed(key.size, classes);
+    below.is_some_and(|below| (key.size - below) * FEW_PART <= key.size)
 }
 
 /// Adds the findings. `tally` has seen everything.
@@ -94,16 +122,10 @@ pub(super) fn finish(
         (plain && is_to_change(&key, classes)).then_some((key, count))
     };
     let cells: Vec<_> = tally.counts().filter_map(plain).collect();
-    let slop = |key: &CellKey, count: &CellBlocks| (key.usable - key.size) * count.at_instant;
-
-    let mut whole: FxHashMap<u32, u64> = FxHashMap::default();
-    for (key, count) in &cells {
-        *whole.entry(key.node.0).or_default() += slop(key, count);
-    }
+    let own = Own::of(tally, context);
     let mut stacks: FxHashMap<u32, Sum> = FxHashMap::default();
     for (key, count) in &cells {
-        // P3.
-        if slop(key, count) * FREQUENT >= whole[&key.node.0] {
+        if own.is_size_of_stack(key) {
             stacks
                 .entry(key.node.0)
                 .or_default()
@@ -114,7 +136,7 @@ pub(super) fn finish(
 
     let mut sizes: FxHashMap<u64, Sum> = FxHashMap::default();
     for (key, count) in &cells {
-        if !stacks.contains_key(&key.node.0) && slop(key, count) * FREQUENT >= whole[&key.node.0] {
+        if !stacks.contains_key(&key.node.0) && own.is_size_of_stack(key) {
             sizes.entry(key.size).or_default().add(key, count, classes);
         }
     }
@@ -126,6 +148,31 @@ pub(super) fn finish(
         .filter(|(_, sum)| sum.large())
         .map(|(size, sum)| size_finding(size, sum, classes));
     push_ranked(report, by_stack.chain(by_size).collect());
+}
+
+/// Live blocks by stack, and by stack and size: an allocator may answer one size in several ways.
+struct Own {
+    stacks: FxHashMap<u32, u64>,
+    sizes: FxHashMap<(u32, u64), u64>,
+}
+
+impl Own {
+    fn of(tally: &Tally<'_>, context: &Context<'_>) -> Self {
+        let (mut stacks, mut sizes) = (FxHashMap::default(), FxHashMap::default());
+        for (cell, count) in tally.counts() {
+            let key = context.cell(cell);
+            *stacks.entry(key.node.0).or_default() += count.at_instant;
+            *sizes.entry((key.node.0, key.size)).or_default() += count.at_instant;
+        }
+        Self { stacks, sizes }
+    }
+
+    /// P3.
+    fn is_size_of_stack(&self, key: &CellKey) -> bool {
+        let of = self.sizes.get(&(key.node.0, key.size)).copied();
+        let all = self.stacks.get(&key.node.0).copied();
+        of.unwrap_or(0) * 4 >= all.unwrap_or(0) * OWN_OF_FOUR
+    }
 }
 
 trait Largest {
@@ -251,7 +298,7 @@ fn size_finding(size: u64, mut sum: Sum, classes: &Classes) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::passes::driver::{Driver, jemalloc5};
+    use crate::passes::driver::{Driver, glibc, jemalloc5};
     use crate::passes::rounding::Rounding;
 
     #[test]
@@ -286,6 +333,63 @@ mod tests {
             "{}",
             found[1].title
         );
+    }
+
+    /// Slop findings of a run under an allocator: (stack, size, blocks).
+    fn slop_of(
+        allocator: &str,
+        usable: fn(u64) -> u64,
+        requests: &[(u32, u64, u64)],
+    ) -> Vec<Finding> {
+        let mut driver = Driver::new(Rounding::new(allocator), usable);
+        for (node, size, blocks) in requests {
+            (0..*blocks).for_each(|_| driver.keep(*node, *size));
+        }
+        let mut found = driver.finish().findings;
+        found.retain(|one| one.kind == FindingKind::Slop);
+        found
+    }
+
+    #[test]
+    fn few_bytes_that_cost_a_chunk_count_by_the_chunk() {
+        // 80 are given 88 in 96; 72 are in 80. 144 = 136 + 8 lose 16 of 144, 11 %: too small a share.
+        let found = slop_of("glibc 2.36", glibc, &[(1, 80, 10_000), (2, 144, 10_000)]);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!((found[0].node, found[0].saved_bytes), (Some(1), 160_000));
+        assert!(
+            found[0].change.contains("8 bytes smaller"),
+            "{}",
+            found[0].change
+        );
+        // Of 84 twelve are over: no few bytes, and little slop. 88 fill theirs.
+        let found = slop_of("glibc 2.36", glibc, &[(1, 84, 10_000), (2, 88, 10_000)]);
+        assert_eq!(found.len(), 0, "{found:#?}");
+    }
+
+    #[test]
+    fn a_size_is_the_stacks_own_if_three_quarters_of_its_blocks_have_it() {
+        let of = |others| {
+            let found = slop_of("glibc 2.36", glibc, &[(1, 64, 9000), (1, 500, others)]);
+            found.len()
+        };
+        assert_eq!((of(0), of(3000), of(3001)), (1, 1, 0));
+        // Thirty sizes, of which each could be cut by some bytes.
+        let sizes: Vec<_> = (5..35).map(|lines| (1, lines * 120, 3000)).collect();
+        assert_eq!(slop_of("libjemalloc.so.2", jemalloc5, &sizes).len(), 0);
+    }
+
+    #[test]
+    fn what_is_not_resident_is_not_promised() {
+        let of = |absent| {
+            let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
+            (0..100_100).for_each(|_| driver.keep(1, 168));
+            driver.absent(1, 168, absent);
+            let found = driver.finish().findings;
+            found.first().map_or(0, |one| one.saved_bytes)
+        };
+        assert_eq!(of(0), 100_100 * 32);
+        assert_eq!(of(1_000_000), 100_100 * 32 - 1_000_000);
+        assert_eq!(of(100_100 * 16 + 1), 0);
     }
 
     #[test]

@@ -193,3 +193,31 @@ fn untouched_blocks() {
     let books = report.instants[report.at].books.as_ref().unwrap();
     assert_eq!(books.live_not_resident_bytes, 2 * MIB - 8176);
 }
+
+/// Buffers of a connection, of which one page is used: what is seen of a large block is seen of these, too.
+#[test]
+fn untouched_pages_of_many_smaller_blocks() {
+    const PAGES: u64 = 12;
+    let absent_of = |size: u64| {
+        let blocks = 200;
+        let len = blocks * PAGES * 4096;
+        let heap = mapping(MappingKind::Anon, MAP, len >> 12, "", blocks * 4096);
+        let runs: Vec<_> = (0..blocks)
+            .map(|n| (MAP + n * PAGES * 4096, 4096))
+            .collect();
+        let mut facts = facts();
+        let seen = vec![with_runs(heap, &runs)];
+        facts.snapshots = vec![snapshot(blocks, SnapshotCause::Peak, seen)];
+        let events: Vec<_> = (0..blocks)
+            .map(|n| alloc(n, 2, MAP + n * PAGES * 4096, size, size))
+            .collect();
+        let report = analyse(facts, Options::default(), &events);
+        let found = report.findings.into_iter();
+        let mut untouched = found.filter(|one| one.kind == FindingKind::Untouched);
+        untouched.next().map(|one| (one.now_bytes, one.blocks))
+    };
+    assert_eq!(absent_of(PAGES * 4096), Some((200 * 4096, 200)));
+    // Of two pages one is not there; of less no whole page may be the block's own.
+    assert_eq!(absent_of(2 * 4096), None, "800 KiB are too few");
+    assert_eq!(absent_of(4 * 4096), Some((200 * 4096, 200)));
+}
