@@ -15,7 +15,7 @@
 //! D5  Of free pages as much counts as saved as live memory had fallen, or as is not asked for again later if
 //!     that is more: the pages of a heap that goes on growing are its own next ones.
 //! D6  What is taken again, or has gone, a span of time later counts not (`rest.rs`), nor what an exit frees, nor
-//!     less than a twentieth of resident memory: that is the working stock of a program between two rounds. Where
+//!     less than a tenth of resident memory: that is the working stock of a program between two rounds. Where
 //!     nothing is left of a saving, the finding stays and says why.
 //!
 //! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
@@ -43,7 +43,7 @@ const WORTH_BYTES: u64 = 64 << 10;
 /// Further stacks that a finding lists.
 const MORE_NODES: usize = 16;
 /// Part of resident memory from which on free pages are more than a working stock (D6).
-const STOCK: u64 = 20;
+const STOCK: u64 = 10;
 
 /// What the findings are drawn from, beside the report.
 pub(crate) struct Evidence<'a> {
