@@ -201,9 +201,9 @@ impl Name {
             sum.now_blocks += tomb.at_instant;
             sum.now_usable += tomb.at_instant * key.usable;
             sum.left_usable += (left[0] + left[1]) * key.usable;
-            for half in 0..2 {
+            for (half, left) in left.into_iter().enumerate() {
                 sum.made[half] += tomb.made[half];
-                sum.left[half] += left[half];
+                sum.left[half] += left;
             }
         }
         sums.retain(|_, sum| sum.blocks > 0 || sum.end_blocks > 0);

@@ -248,6 +248,7 @@ fn rows(report: &mut Report, dice: &mut Dice) {
             end_usable_bytes: end * usable(size),
             first_ns: dice.roll(duration / 2),
             last_ns: duration / 2 + dice.roll(duration / 2),
+            ..Site::default()
         };
         let row = sizes.entry(size).or_insert(SizeRow {
             size,
