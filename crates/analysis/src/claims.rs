@@ -30,6 +30,17 @@ use crate::passes::wording::{bytes as size, count};
 /// What is left of a finding that lost something must be worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
+/// Blocks that rounds leave behind.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Leaving {
+    /// How many rounds.
+    pub rounds: u64,
+    /// Which rounds, in words.
+    pub of: String,
+    /// Blocks that all of them left.
+    pub blocks: u64,
+}
+
 /// Blocks of one cell that a finding tells of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {

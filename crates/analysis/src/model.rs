@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::Claim;
 
-pub use finding::{Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, Leaving};
+pub use finding::{Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf};
 pub use reachability::{ReachSum, Reachability, UnreachedRow};
 
 /// Version of this schema; a reader refuses another major version.
@@ -184,7 +184,7 @@ pub enum InstantKind {
     /// The snapshot after the largest fall of live memory from its highest level until then.
     AfterFree,
     /// The snapshot at which the allocator keeps most beyond what lives, if that is much and not the
-    /// report's own instant. Figures for windows have no edge at it.
+    /// report's own instant.
     MostKept,
 }
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::claims::Claim;
+use crate::claims::{Claim, Leaving};
 
 /// Which pass found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -88,17 +88,6 @@ pub struct Finding {
     /// The blocks that the saving is of, until all findings are settled (`claims.rs`).
     #[serde(skip)]
     pub claims: Vec<Claim>,
-}
-
-/// Blocks that rounds leave behind.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Leaving {
-    /// How many rounds.
-    pub rounds: u64,
-    /// Which rounds, in words.
-    pub of: String,
-    /// Blocks that all of them left.
-    pub blocks: u64,
 }
 
 /// Buffers as they grew, and as they would have under another policy. Bytes copied are of the whole run; bytes held are

@@ -19,7 +19,8 @@
 //!
 //! Not here: counting (phases.rs).
 
-use crate::model::{Confidence, Finding, FindingKind, Leaving, Zombie};
+use crate::claims::Leaving;
+use crate::model::{Confidence, Finding, FindingKind, Zombie};
 use crate::passes::wording::{bytes, count, thousands};
 
 /// A finding needs this much: less than a kernel page gives nothing back.

@@ -56,7 +56,11 @@ fn the_peak_is_the_fullest_moment_of_a_plateau() {
     has_an_edge(&bench, index);
     assert!(kinds(&report).contains(&"retained"), "{:?}", kinds(&report));
     let screen = bench.tool(["report", "main.sft"]);
-    assert!(screen.stdout.contains("most kept 3"), "{}", screen.stdout);
+    assert!(
+        screen.stdout.contains("the allocator kept most, 3"),
+        "{}",
+        screen.stdout
+    );
 }
 
 #[test]
