@@ -17,6 +17,8 @@ __attribute__((noinline)) static void extend(struct buffer *to, size_t more)
             room *= 2;
 #elif defined HALF
         size_t room = to->room ? to->room + to->room / 2 : 2 * STEP;
+        while (room < to->length + more)
+            room += room / 2;
 #elif defined PAGES
         size_t room = (to->length + more + STEP - 1) / STEP * STEP;
 #else
