@@ -38,8 +38,8 @@ pub struct Report {
     /// Counts over the whole run.
     pub totals: Totals,
     /// The moments for which there are figures. Always holds the end; holds the peak where resident
-    /// memory was sampled; then the largest live heap, then the marks; last, if there is one, the moment
-    /// after the largest fall.
+    /// memory was sampled; then the largest live heap, then the marks; last, where there are such, the moment
+    /// after the largest fall and the one at which the allocator keeps most.
     pub instants: Vec<Instant>,
     /// Index of the instant that the report is about (`--at`); sites, sizes and findings are as of it.
     pub at: usize,

@@ -117,6 +117,12 @@ impl Startup {
             .unwrap_or(core::ptr::null_mut())
     }
 
+    /// The first function of a name, if it is another one than ours: of a program that brings its own.
+    pub fn in_front_of(&self, name: &CStr, ours: *mut c_void) -> Option<*mut c_void> {
+        let first = self.first(name, false);
+        (!first.is_null() && first != ours).then_some(first)
+    }
+
     /// Whether the object with this dynamic section is one of them.
     pub fn has(&self, dynamic: u64) -> bool {
         self.each(self.first)

@@ -61,18 +61,14 @@ pub fn startup() -> Option<Startup> {
 /// `realloc` of a program that brings its own, exported, and so stands in front of us: blocks are its allocator's then,
 /// and what is behind us must not see them.
 pub fn realloc_in_front() -> Option<*mut c_void> {
-    let first = startup()?.first(c"realloc", false);
     let ours = crate::hooks::exports::realloc as *mut c_void;
-    (!first.is_null() && first != ours).then_some(first)
+    startup()?.in_front_of(c"realloc", ours)
 }
 
-/// Whether the program brings a `malloc` that stands in front of us.
+/// Whether the program brings a `malloc` that stands in front of us, or may bring one: a guest does not know.
 pub fn malloc_in_front() -> bool {
     let ours = crate::hooks::exports::malloc as *mut c_void;
-    startup().is_none_or(|objects| {
-        let first = objects.first(c"malloc", false);
-        !first.is_null() && first != ours
-    })
+    startup().is_none_or(|objects| objects.in_front_of(c"malloc", ours).is_some())
 }
 
 /// The real function of a name: behind us, or, for a guest, the first in the program.

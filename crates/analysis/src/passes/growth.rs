@@ -103,7 +103,7 @@ struct Hand {
 /// Buffers that live at the instant.
 #[derive(Clone, Default)]
 struct Resting {
-    /// Those that grew by a factor (G6).
+    /// Chains that grew by a factor (G6).
     blocks: u64,
     held: u64,
     unused_at_most: u64,

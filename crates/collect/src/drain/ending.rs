@@ -95,9 +95,13 @@ impl Draining {
         let gave_up = header.gave_up.load(Ordering::Relaxed) != 0;
         self.lost += lost;
         if nested > 0 {
+            let (calls, were) = match nested {
+                1 => ("call", "was"),
+                _ => ("calls", "were"),
+            };
             self.notes.push(format!(
-                "{nested} calls came from inside the allocator or from signal handlers that \
-                 interrupted it, and were not recorded"
+                "{nested} {calls} came from inside the allocator or from signal handlers that \
+                 interrupted it, and {were} not recorded"
             ));
         }
         if unserved > 0 {
