@@ -4,12 +4,14 @@
 //   summit layers   vectors of vectors: grown by doubling, moved, destroyed layer by layer
 //   summit tree     a tree of nodes, freed in another order than it was made
 //   summit rounds   five heaps, each larger than the one before, each freed before the next begins
-//   summit crowd    four threads that fill at the same time and free at the same time
+//   summit crowd    four threads that fill at the same time, and free at the same time once all are full
 //
 //   live      ▁▂▄▆█▇▅▃▂▁        resident  ▁▂▄▆██████
 //
 // S1  Nothing rests at the top: from the last block made to the first one freed are microseconds.
 // S2  Each prints how much it made, so that it cannot be left out, and nothing else.
+#include <pthread.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -89,12 +91,13 @@ std::size_t tree() {
     return made;
 }
 
-void fill_and_free(std::size_t count, std::size_t size) {
+void fill_and_free(std::size_t count, std::size_t size, pthread_barrier_t *all_full = nullptr) {
     std::vector<std::unique_ptr<char[]>> blocks;
     for (std::size_t number = 0; number < count; number++) {
         blocks.emplace_back(new char[size]);
         std::memset(blocks.back().get(), static_cast<int>(number), size);
     }
+    if (all_full) pthread_barrier_wait(all_full);
 }
 
 std::size_t rounds() {
@@ -103,9 +106,13 @@ std::size_t rounds() {
 }
 
 std::size_t crowd() {
+    pthread_barrier_t all_full;
+    pthread_barrier_init(&all_full, nullptr, 4);
     std::vector<std::thread> threads;
-    for (int number = 0; number < 4; number++) threads.emplace_back(fill_and_free, 60000, 100 + number * 16);
+    for (int number = 0; number < 4; number++)
+        threads.emplace_back(fill_and_free, 60000, 100 + number * 16, &all_full);
     for (auto &thread : threads) thread.join();
+    pthread_barrier_destroy(&all_full);
     return 4 * 60000;
 }
 

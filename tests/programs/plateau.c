@@ -1,10 +1,11 @@
 /*
- * plateau.c [exit]: resident memory that stays when its blocks are gone, and grows by a little.
+ * plateau.c [exit | unmarked]: resident memory that stays when its blocks are gone, and grows by a little.
  *
  * 40,000 x 1000 are taken and written, then one block that keeps the top of the heap; mark "full".
  * The 40,000 are freed: glibc keeps their pages. 50 pages (200 KiB, half a percent) are mapped and
  * written, so that most is resident now; mark "freed". Without an argument 4,000 x 1000 are taken and
- * written again, in the same pages: the program goes on; with "exit" it ends.
+ * written again, in the same pages: the program goes on; with "exit" it ends. With "unmarked" there are no
+ * marks: nothing stops it between the last block that it takes and the first that it frees.
  */
 #include "check.h"
 #include "skinflint.h"
@@ -25,15 +26,18 @@ int main(int argc, char **argv)
 {
     size_t more = 50 * 4096;
     int ends = argc > 1 && strcmp(argv[1], "exit") == 0;
+    int marks = argc <= 1 || strcmp(argv[1], "unmarked") != 0;
     fill(40000);
     memset(must_malloc(5000), 1, 5000);
-    skinflint_mark("full");
+    if (marks)
+        skinflint_mark("full");
     for (int i = 0; i < 40000; i++)
         free(blocks[i]);
     char *page = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(page != MAP_FAILED);
     memset(page, 1, more);
-    skinflint_mark("freed");
+    if (marks)
+        skinflint_mark("freed");
     if (!ends)
         fill(4000);
     say("plateau: %s\n", ends ? "exit" : "on");

@@ -125,6 +125,7 @@ mod tests {
                 ticket: 1,
                 cause: SnapshotCause::Peak,
                 took_ns: 0,
+                counted_bytes: None,
                 mappings: vec![Mapping {
                     rss_bytes: full,
                     ..Mapping::default()

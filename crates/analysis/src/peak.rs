@@ -6,16 +6,20 @@
 //! ```
 //!
 //! K1  The plateau is every snapshot within a fiftieth of the greatest resident memory. Which of them has
-//!     a few pages more than the others is chance, and most often it is the last one.
+//!     a few pages more than the others is chance, and most often it is the last one. Pages of code do not count, nor the
+//!     recorder's: a program that ends touches pages of its libraries that it never saw before.
 //! K2  Of those the one with most live bytes given; the first of several. What is asked about the peak is
 //!     what holds the memory, and nothing does after everything was freed.
-//! K3  Without a reading of the events the first of the plateau stands for it: memory is filled before it is
+//! K3  Where the recorder counted what lived, it is taken at its word: it is right to some 16 KiB a thread, and a
+//!     reading of the events takes as long as the rest of the analysis.
+//! K4  Without a reading of the events the first of the plateau stands for it: memory is filled before it is
 //!     freed.
 //!
 //! Not here: the largest live heap, exact to the event (`ledger.rs`); the moment at which most could go
 //! back (`waste.rs`).
 
-use skinflint_trace::Snapshot;
+use rustc_hash::FxHashSet;
+use skinflint_trace::{Mapping, MappingKind, Snapshot};
 
 use crate::ledger::Ledger;
 
@@ -28,21 +32,52 @@ pub fn resident_bytes(snapshot: &Snapshot) -> u64 {
     each.fold(0, u64::saturating_add)
 }
 
+/// Resident memory of a snapshot without the recorder's, and without pages of programs and libraries that were never
+/// written (K1).
+fn own_bytes(snapshot: &Snapshot) -> u64 {
+    let is_code = |one: &&Mapping| one.kind == MappingKind::File && one.perms.contains('x');
+    let code: FxHashSet<&str> = snapshot
+        .mappings
+        .iter()
+        .filter(is_code)
+        .map(|one| one.name.as_str())
+        .collect();
+    let each = snapshot.mappings.iter().map(|one| match one.kind {
+        MappingKind::Recorder => 0,
+        MappingKind::File if code.contains(one.name.as_str()) => one.anon_bytes,
+        _ => one.rss_bytes,
+    });
+    each.fold(0, u64::saturating_add)
+}
+
 /// The snapshots of the plateau by ticket: (ticket, index) (K1).
 fn plateau(snapshots: &[Snapshot]) -> Vec<(u64, usize)> {
-    let most = snapshots.iter().map(resident_bytes).max().unwrap_or(0);
-    let is_high = |one: &Snapshot| resident_bytes(one) >= most - most / PART;
+    let own: Vec<u64> = snapshots.iter().map(own_bytes).collect();
+    let most = own.iter().copied().max().unwrap_or(0);
     let high = snapshots
         .iter()
+        .zip(own)
         .enumerate()
-        .filter(|(_, one)| is_high(one))
-        .map(|(index, one)| (one.ticket, index));
+        .filter(|(_, (_, bytes))| *bytes >= most - most / PART)
+        .map(|(index, (one, _))| (one.ticket, index));
     let mut high: Vec<(u64, usize)> = high.collect();
     high.sort_unstable();
     high
 }
 
-/// The peak without a reading of the events (K3): the index of a snapshot.
+/// The peak by the recorder's own count (K3), if it counted at each snapshot that it may be.
+fn counted(snapshots: &[Snapshot]) -> Option<usize> {
+    let mut most: Option<(i64, usize)> = None;
+    for (_, index) in plateau(snapshots) {
+        let counted = snapshots[index].counted_bytes?;
+        if most.is_none_or(|(bytes, _)| counted > bytes) {
+            most = Some((counted, index));
+        }
+    }
+    most.map(|(_, index)| index)
+}
+
+/// The peak without a reading of the events (K4): the index of a snapshot.
 pub(crate) fn first(snapshots: &[Snapshot]) -> Option<usize> {
     plateau(snapshots).first().map(|(_, index)| *index)
 }
@@ -59,14 +94,15 @@ pub struct PeakSearch {
 impl PeakSearch {
     /// Over these snapshots.
     pub fn new(snapshots: &[Snapshot]) -> PeakSearch {
+        let found = counted(snapshots);
         PeakSearch {
-            plateau: plateau(snapshots),
+            plateau: found.map_or_else(|| plateau(snapshots), |_| Vec::new()),
             next: 0,
-            found: None,
+            found: found.map(|index| (0, index)),
         }
     }
 
-    /// Whether events must be read to tell: several snapshots are of the plateau.
+    /// Whether events must be read to tell: several snapshots are of the plateau, and what lived then was not counted.
     pub fn is_open(&self) -> bool {
         self.plateau.len() > 1
     }
@@ -109,6 +145,7 @@ mod tests {
             ticket,
             cause: SnapshotCause::Periodic,
             took_ns: 0,
+            counted_bytes: None,
             mappings: vec![Mapping {
                 rss_bytes,
                 ..Mapping::default()
@@ -156,8 +193,41 @@ mod tests {
     }
 
     #[test]
+    fn code_that_is_touched_at_the_end_makes_no_peak() {
+        // 30 of 1,030 are pages of a library that only the last snapshot has.
+        let mut all = snapshots(&[(970, 1), (1000, 2), (1030, 4)]);
+        let code = |rss_bytes, perms: &str| Mapping {
+            rss_bytes,
+            perms: perms.into(),
+            name: "/lib/libc.so.6".into(),
+            kind: MappingKind::File,
+            ..Mapping::default()
+        };
+        all[2].mappings[0].rss_bytes = 1000;
+        all[2].mappings.extend([code(20, "r-xp"), code(10, "r--p")]);
+        assert_eq!(found(&all), Some(1));
+        // A file that is no code counts.
+        all[2].mappings[1].perms = "r--p".into();
+        assert_eq!(found(&all), Some(2));
+    }
+
+    #[test]
     fn what_lies_below_the_plateau_is_none_however_full() {
         let all = snapshots(&[(979, 2), (990, 3), (1000, 4)]);
+        assert_eq!(found(&all), Some(1));
+    }
+
+    #[test]
+    fn what_the_recorder_counted_is_taken_at_its_word() {
+        let mut all = snapshots(&[(500, 1), (980, 2), (990, 3), (1000, 4)]);
+        for (snapshot, counted) in all.iter_mut().zip([9000, -5, 70, 70]) {
+            snapshot.counted_bytes = Some(counted);
+        }
+        assert!(!PeakSearch::new(&all).is_open());
+        assert_eq!(found(&all), Some(2));
+        // One that it did not count, and the events tell.
+        all[3].counted_bytes = None;
+        assert!(PeakSearch::new(&all).is_open());
         assert_eq!(found(&all), Some(1));
     }
 

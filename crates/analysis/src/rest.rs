@@ -183,6 +183,7 @@ mod tests {
             ticket: 9,
             cause: SnapshotCause::Exit,
             took_ns: 0,
+            counted_bytes: None,
             mappings: Vec::new(),
         };
         facts.snapshots = vec![exit(240 * MS)];

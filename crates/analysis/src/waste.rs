@@ -138,6 +138,7 @@ mod tests {
             ticket: 0,
             cause,
             took_ns: 0,
+            counted_bytes: None,
             mappings: vec![
                 mapping(64 * MIB, MappingKind::Heap, heap),
                 mapping(256 * MIB, MappingKind::File, 8 * MIB),

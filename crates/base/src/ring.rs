@@ -53,7 +53,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 6;
+pub const LAYOUT: u32 = 7;
 
 /// First bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -204,7 +204,16 @@ pub struct ProcessHeader {
     pub in_use_before: AtomicU64,
     /// The same, asked again right after that snapshot.
     pub in_use_after: AtomicU64,
+    /// Snapshots asked for because the live heap is about to fall from its greatest; the recorder raises it.
+    pub turn_asked: AtomicU32,
+    /// Those that were answered; the collector raises it to what was asked, and wakes.
+    pub turn_done: AtomicU32,
+    /// Live bytes given, as the recorder counts them, above [`COUNTED_FROM`]; 0 while it does not.
+    pub counted: AtomicU64,
 }
+
+/// What the recorder's count of live bytes begins at: blocks may be older than the recording, and be released.
+pub const COUNTED_FROM: u64 = 1 << 62;
 
 /// Cause of a snapshot at exit.
 pub const SNAPSHOT_EXIT: u32 = u32::MAX;

@@ -83,6 +83,7 @@ struct Draining {
     threads: Vec<Thread>,
     marks_from_outside: Vec<(u32, String)>,
     snapshots_asked: u32,
+    turns_asked: u32,
     /// The program said that it was about to end.
     exit_asked: bool,
     /// The newest mark of its own that has been decoded: number and name.
@@ -259,6 +260,7 @@ impl Drain {
             threads: Vec::new(),
             marks_from_outside: Vec::new(),
             snapshots_asked: 0,
+            turns_asked: 0,
             exit_asked: false,
             newest_mark: None,
             outside: None,
@@ -673,6 +675,12 @@ impl Draining {
         watched: Option<&(Watched, Sender<Held>)>,
     ) {
         let header = self.process.first.header();
+        // ORDER: Acquire; pairs with the recorder's AcqRel: what the heap was is older.
+        let turns = header.turn_asked.load(Ordering::Acquire);
+        if turns != self.turns_asked {
+            self.turns_asked = turns;
+            let _ = sampler.send(Ask::Turn(Arc::clone(&self.process), turns));
+        }
         // ORDER: Acquire; pairs with the recorder's AcqRel: the cause was written before.
         let asked = header.snapshot_asked.load(Ordering::Acquire);
         if asked == self.snapshots_asked {

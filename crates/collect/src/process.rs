@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use skinflint_base::ring::SLOTS;
+use skinflint_base::ring::{COUNTED_FROM, SLOTS};
 use skinflint_trace::ProcessInfo;
 
 use crate::memory::Region;
@@ -62,6 +62,13 @@ impl Process {
             .map(|slot| slot.ticket.load(Ordering::Acquire))
             .max()
             .unwrap_or(0)
+    }
+
+    /// Live bytes given as its recorder counts them, if it does.
+    pub fn counted_bytes(&self) -> Option<i64> {
+        // ORDER: Relaxed; a figure that is rough anyway.
+        let counted = self.first.header().counted.load(Ordering::Relaxed);
+        (counted != 0).then(|| counted.wrapping_sub(COUNTED_FROM) as i64)
     }
 
     /// Its kernel id as it sees that itself: another one in another number space.

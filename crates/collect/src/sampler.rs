@@ -1,6 +1,7 @@
 //! The sampler thread: resident memory over time, and snapshots of all mappings.
 //!
-//! P1  Snapshots that the program waits for come first.
+//! P1  Snapshots that the program waits for come first: marks, its exit, and the turn of its live heap
+//!     (`record-so/turn.rs`).
 //! P2  Reading takes at most about a tenth of the time while memory rises: the pause after a snapshot is that many times
 //!     what it cost.
 //! P3  Of a rising peak only the newest snapshot is kept; it is written once a second, when memory
@@ -10,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,8 @@ pub enum Ask {
     /// The program waits for a snapshot: the number to answer with. Whoever else waits holds the other end of the
     /// last, and learns of it by the sender's end.
     Snapshot(Arc<Process>, SnapshotCause, u32, Option<Sender<()>>),
+    /// Its live heap is about to fall from its greatest, and it waits: the number to answer with.
+    Turn(Arc<Process>, u32),
     /// Its end begins, and it waits: what points where is looked at, and the number is answered with. Whoever else
     /// waits holds the other end.
     Look(Arc<Process>, u32, Option<Sender<()>>),
@@ -166,13 +169,19 @@ fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output, look
                 }
                 asked_snapshot(watched, cause, output);
             }
-            let_go_on(&process, number);
+            let_go_on(&process.first.header().snapshot_done, number);
+        }
+        Ask::Turn(process, number) => {
+            if let Some(watched) = watched.get_mut(&process.index) {
+                turned(watched, output);
+            }
+            let_go_on(&process.first.header().turn_done, number);
         }
         Ask::Look(process, number, _waiting) => {
             if let Some(watched) = watched.get_mut(&process.index).filter(|_| looks) {
                 take_look(watched, LookCause::End, output);
             }
-            let_go_on(&process, number);
+            let_go_on(&process.first.header().snapshot_done, number);
         }
         Ask::End(process, done) => {
             if let Some(mut watched) = watched.remove(&process.index) {
@@ -184,11 +193,10 @@ fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output, look
 }
 
 /// Answers a process that waits for this number.
-fn let_go_on(process: &Process, number: u32) {
-    let header = process.first.header();
+fn let_go_on(answered: &AtomicU32, number: u32) {
     // ORDER: Release; pairs with the recorder's Acquire, though only the number matters.
-    header.snapshot_done.store(number, Ordering::Release);
-    sys::futex_wake(&header.snapshot_done);
+    answered.store(number, Ordering::Release);
+    sys::futex_wake(answered);
 }
 
 /// Looks at marks of one process, at most; the end has one more.
@@ -310,6 +318,21 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
     }
 }
 
+/// A snapshot of the greatest live heap. What was held back shows less of the same rise.
+fn turned(watched: &mut Watched, output: &Output) {
+    let now = Instant::now();
+    let Some(sample) = sample(watched, output) else {
+        return;
+    };
+    let process = Arc::clone(&watched.process);
+    if let Some(snapshot) = snapshot(&process, SnapshotCause::Peak, &mut watched.ends) {
+        watched.let_go(output);
+        output.send(process.index, Job::Snapshot(Box::new(snapshot)));
+        watched.peak_bytes = watched.peak_bytes.max(sample.rss_bytes);
+        watched.next_snapshot = Instant::now() + now.elapsed() * PAUSE_FACTOR;
+    }
+}
+
 /// Readings of a process whose memory changes between the sizes of its mappings and their pages.
 const TRIES: u32 = 3;
 /// A reading is of one moment if its pages lack no more than this part of the sizes.
@@ -367,6 +390,7 @@ fn read_snapshot(
     let begun = Instant::now();
     let ticket = process.newest_ticket();
     let time_ns = process.now_ns();
+    let counted_bytes = process.counted_bytes();
     let mut mappings = proc::smaps(process.pid)?;
     modules::cut_bss(process.pid, &mut mappings, ends);
     let pages = PageMap::open(process.pid);
@@ -413,6 +437,7 @@ fn read_snapshot(
         ticket,
         cause,
         took_ns,
+        counted_bytes,
         mappings: done,
     };
     Some((snapshot, is_torn))

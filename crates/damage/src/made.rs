@@ -204,6 +204,7 @@ impl Made {
             ticket: self.ticket,
             cause,
             took_ns: 70_000,
+            counted_bytes: None,
             mappings: vec![heap, file],
         }
     }

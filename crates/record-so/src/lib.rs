@@ -19,7 +19,7 @@
 //!     every kind of fork is noticed, whatever function made it.
 //!
 //! What it needs of the caller's stack, beyond what the real functions need themselves (painted
-//! stacks, 2026-11-21, glibc 2.36): `free` 50 bytes; `malloc` 400 on the thread's own stack and 720 on
+//! stacks, 2026-11-21, glibc 2.36): `free` 50 bytes, and more only on the thread's own stack ([`turn`]); `malloc` 400 on the thread's own stack and 720 on
 //! any other (signal stack, fibre); the first pass through a call site, whose unwind table is then
 //! read, up to 2,200. A signal stack of `MINSIGSTKSZ` (2,048) whose handler allocates must leave that
 //! much; one of `SIGSTKSZ` does.
@@ -43,6 +43,7 @@ mod real;
 mod thread;
 mod tls;
 mod totals;
+mod turn;
 
 /// A panic has no way out of someone's `malloc`: say where, and stop.
 #[panic_handler]

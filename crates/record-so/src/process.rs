@@ -19,7 +19,7 @@ use skinflint_base::ring::{
 };
 use skinflint_base::sys;
 
-use crate::{notices, thread, totals};
+use crate::{notices, thread, totals, turn};
 
 /// On a page of its own that the kernel zeroes in children.
 #[repr(C)]
@@ -130,6 +130,7 @@ pub fn link() -> bool {
     }
     // ORDER: Relaxed; there is one thread.
     TICKET.store(0, Ordering::Relaxed);
+    turn::begin();
     set_epoch();
     true
 }
@@ -249,6 +250,33 @@ pub fn publish_own_bytes() {
     }
 }
 
+/// Asks for a snapshot of the greatest live heap, and waits for it, within bounds (O1).
+#[cold]
+pub fn turn() {
+    // ORDER: Relaxed; only a flag.
+    if OFF.load(Ordering::Relaxed) {
+        return;
+    }
+    if let Some(header) = header() {
+        // ORDER: AcqRel; what the heap was is older than the number.
+        let wanted = header.turn_asked.fetch_add(1, Ordering::AcqRel) + 1;
+        wait_for(&header.turn_done, wanted, SNAPSHOT_WAIT_NS);
+    }
+}
+
+/// Waits for the snapshot that another thread has asked for by [`turn`], if it is still to be taken.
+#[cold]
+pub fn same_turn() {
+    // ORDER: Relaxed; only a flag.
+    if !OFF.load(Ordering::Relaxed)
+        && let Some(header) = header()
+    {
+        // ORDER: Acquire; as for the answer.
+        let wanted = header.turn_asked.load(Ordering::Acquire);
+        wait_for(&header.turn_done, wanted, SNAPSHOT_WAIT_NS);
+    }
+}
+
 /// How long a thread waits for a snapshot at most.
 const SNAPSHOT_WAIT_NS: u64 = 400_000_000;
 
@@ -297,12 +325,19 @@ extern "C" fn snapshot_asked(cause: u32, stack: u64) {
 fn ask_and_wait(header: &ProcessHeader, session: &SessionPage) {
     // ORDER: AcqRel publishes the cause, Acquire for the answer.
     let wanted = header.snapshot_asked.fetch_add(1, Ordering::AcqRel) + 1;
-    ring_the_bell();
     // ORDER: Relaxed; a figure, set before the program began.
     let patience_ns = u64::from(session.patience_ms.load(Ordering::Relaxed)) * 1_000_000;
-    let until = sys::monotonic_ns() + SNAPSHOT_WAIT_NS.max(patience_ns.min(LONGEST_WAIT_NS));
+    let longest_ns = SNAPSHOT_WAIT_NS.max(patience_ns.min(LONGEST_WAIT_NS));
+    wait_for(&header.snapshot_done, wanted, longest_ns);
+}
+
+/// Wakes the collector, and waits until it has raised `answered` to `wanted`.
+fn wait_for(answered: &AtomicU32, wanted: u32, longest_ns: u64) {
+    ring_the_bell();
+    let until = sys::monotonic_ns() + longest_ns;
     loop {
-        let done = header.snapshot_done.load(Ordering::Acquire);
+        // ORDER: Acquire; pairs with the collector's Release: it has looked.
+        let done = answered.load(Ordering::Acquire);
         if done.wrapping_sub(wanted) < u32::MAX / 2 {
             return;
         }
@@ -310,7 +345,7 @@ fn ask_and_wait(header: &ProcessHeader, session: &SessionPage) {
         if now >= until {
             return;
         }
-        sys::futex_wait(&header.snapshot_done, done, until - now);
+        sys::futex_wait(answered, done, until - now);
     }
 }
 

@@ -55,6 +55,8 @@ pub struct ThreadState {
     pub rules_seen: u64,
     /// Frames of the stack as the ring has it.
     pub depth: usize,
+    /// Bytes gained since they were last added to those of all threads (`turn`).
+    pub gained: i64,
     /// A mark asked for by a signal that came while busy.
     pub pending_marks: u32,
     /// The attach that it belongs to ([`GENERATION`]).

@@ -60,6 +60,7 @@ fn snapshot((ticket, rss_bytes): (u64, u64)) -> Snapshot {
         ticket,
         cause: SnapshotCause::Periodic,
         took_ns: 0,
+        counted_bytes: None,
         mappings: vec![Mapping {
             rss_bytes,
             ..Mapping::default()

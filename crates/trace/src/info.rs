@@ -154,6 +154,9 @@ pub struct Snapshot {
     pub cause: SnapshotCause,
     /// How long it took to read, nanoseconds: the program may have gone on meanwhile.
     pub took_ns: u64,
+    /// Live bytes given, as the recorder itself counted them: to some 16 KiB a thread, and from a start that is below 0
+    /// where blocks are older than the recording. `None` where it could not, and in traces of before 1.3.
+    pub counted_bytes: Option<i64>,
     /// The mappings, by address.
     pub mappings: Vec<Mapping>,
 }

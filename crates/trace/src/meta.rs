@@ -14,7 +14,7 @@
 
 use crate::event::ThreadId;
 use crate::info::*;
-use crate::varint::{Cursor, Malformed, put, put_bytes, put_signed};
+use crate::varint::{Cursor, Malformed, put, put_bytes, put_signed, unzigzag, zigzag};
 
 type Read<T> = Result<T, Malformed>;
 
@@ -305,6 +305,7 @@ pub(crate) fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot, with_runs: bo
             SnapshotCause::Exit => put(out, 3),
         }
         put(out, snapshot.took_ns);
+        put_option(out, snapshot.counted_bytes.map(zigzag));
     });
     put(out, snapshot.mappings.len() as u64);
     let mut last = 0;
@@ -376,6 +377,11 @@ pub(crate) fn get_snapshot(from: &mut Cursor<'_>) -> Read<Snapshot> {
         _ => SnapshotCause::Periodic,
     };
     let took_ns = record.get()?;
+    let counted_bytes = if record.is_empty() {
+        None
+    } else {
+        get_option(&mut record)?.map(unzigzag)
+    };
     let mut mappings = Vec::new();
     let mut last = 0;
     for _ in 0..from.get_count(1)? {
@@ -386,6 +392,7 @@ pub(crate) fn get_snapshot(from: &mut Cursor<'_>) -> Read<Snapshot> {
         ticket,
         cause,
         took_ns,
+        counted_bytes,
         mappings,
     })
 }

@@ -71,6 +71,7 @@ fn snapshot(cause: SnapshotCause) -> Snapshot {
         ticket: 6,
         cause,
         took_ns: 7,
+        counted_bytes: Some(-3),
         mappings,
     }
 }

@@ -212,6 +212,7 @@ mod tests {
             time_ns: 1_000_000_000,
             cause: SnapshotCause::Periodic,
             took_ns: 0,
+            counted_bytes: None,
             ticket,
             mappings: vec![Mapping {
                 start: BASE,

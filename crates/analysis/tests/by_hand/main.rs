@@ -129,6 +129,7 @@ fn snapshot(ticket: u64, cause: SnapshotCause, mappings: Vec<Mapping>) -> Snapsh
         ticket,
         cause,
         took_ns: 500,
+        counted_bytes: None,
         mappings,
     }
 }

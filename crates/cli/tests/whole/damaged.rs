@@ -63,7 +63,11 @@ fn damage(one: &str, other: &str, first_seed: u64) {
         }
     }
     println!("{read} read, {refused} refused");
-    assert!(read > COPIES / 2 && refused > 0);
+    assert!(read > COPIES / 2);
+    // Which blow falls on the header is chance: lengths differ from run to run. This one always does.
+    let headless = whole(&one[..10]);
+    assert!(matches!(headless, Outcome::Refused(_)));
+    by_the_tool(&bench, &one[..10], 0, "cut in its header", true);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Which moment a report is about, and what its process began with, whatever command asks.
 //!
 //! W1  The peak is the fullest moment of those with about as much resident memory, for every command.
+//!     A program that is full for an instant only is stopped there.
 //! W2  What a copy began with is known to any depth.
 //!
 //! Predicted in the heads of plateau.c and lineage.c.
@@ -61,6 +62,23 @@ fn the_peak_is_the_fullest_moment_of_a_plateau() {
         "{}",
         screen.stdout
     );
+}
+
+#[test]
+fn the_turn_from_growth_to_fall_is_seen() {
+    let report = plateau(&Bench::new(), &["unmarked"]);
+    let instants = report.list("instants");
+    let peak = &instants[report.number("at") as usize];
+    assert_eq!(text(peak, "kind"), "peak");
+    let greatest = instants
+        .iter()
+        .find(|one| text(one, "kind") == "heap_peak")
+        .expect("the greatest live heap");
+    let (there, most) = (
+        number(peak, "live_usable_bytes"),
+        number(greatest, "live_usable_bytes"),
+    );
+    assert!(there * 100 >= most * 95, "{there} of {most}");
 }
 
 #[test]

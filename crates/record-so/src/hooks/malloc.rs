@@ -8,7 +8,7 @@ use skinflint_base::ring::tag;
 use super::{call, exported};
 use crate::emit::{self, Caller};
 use crate::thread::{self, INSIDE, RECORDING, ThreadState};
-use crate::{process, real};
+use crate::{process, real, turn};
 
 /// Function codes, as `trace::AllocFn`.
 pub mod func {
@@ -53,6 +53,12 @@ unsafe fn usable_size(block: *mut c_void) -> u64 {
     }
     // SAFETY: as the caller promises.
     unsafe { usable_size_slow(block) }
+}
+
+/// Whether usable sizes are told by the allocator: known once a block was acquired.
+pub fn tells_sizes() -> bool {
+    // ORDER: Relaxed; as in `usable_size`.
+    matches!(USABLE.load(Ordering::Relaxed), BY_HEADER | BY_CALL)
 }
 
 #[cold]
@@ -103,6 +109,7 @@ pub unsafe fn acquired(
         } else if !block.is_null() {
             thread::set_busy(state, RECORDING);
             let usable = usable_size(block).max(size as u64);
+            turn::gained(state, usable);
             emit::acquired(state, kind, func, block as u64, size as u64, usable, caller);
         }
         thread::leave(state);
@@ -167,6 +174,7 @@ unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_vo
         if !process::wants_releases() {
             return;
         }
+        turn::loses(state, usable_size(block), kind == tag::FREE);
         thread::set_busy(state, RECORDING);
         emit::short(state, kind, func, block as u64);
         thread::set_busy(state, INSIDE);

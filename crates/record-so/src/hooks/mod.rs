@@ -9,7 +9,7 @@
 //! N2  Every exported function behaves as the one beneath, errno included.
 
 mod loading;
-mod malloc;
+pub mod malloc;
 mod maps;
 mod operators;
 mod process_ends;

@@ -25,6 +25,7 @@ fn snapshot(ticket: u64, runs: &[(u64, u64)], runs_known: bool) -> Snapshot {
         ticket,
         cause: SnapshotCause::Periodic,
         took_ns: 0,
+        counted_bytes: None,
         mappings: vec![mapping],
     }
 }
