@@ -1,0 +1,32 @@
+"""Packets of a capture are looked at; each is cut out of it as bytes, which copies it.
+Mended: a memoryview, which cuts without a copy."""
+import dice
+
+
+def capture(packets):
+    out = bytearray()
+    for number in range(packets):
+        size = 700 + number * 37 % 800
+        out += size.to_bytes(4, "big") + bytes([number % 256]) * size
+    return bytes(out)
+
+
+def packets_of(data):
+    data = memoryview(data) if dice.MENDED else data
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at:at + 4], "big")
+        yield data[at + 4:at + 4 + size]
+        at += 4 + size
+
+
+def main():
+    data = capture(8000)
+    total = 0
+    for wanted in range(6):
+        for packet in packets_of(data):
+            total += packet[wanted] * len(packet)
+    print(total)
+
+
+main()
