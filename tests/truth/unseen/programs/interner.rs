@@ -7,7 +7,6 @@ use dice::Dice;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-#[derive(Default)]
 struct Interner {
     numbers: HashMap<Rc<str>, u32>,
     spelled: [u8; 160],
@@ -32,6 +31,7 @@ impl Interner {
 
 struct Corpus {
     text: Vec<u32>,
+    #[allow(dead_code)]
     interner: Option<Interner>,
 }
 
@@ -52,5 +52,5 @@ fn main() {
         sum += corpus.text.windows(64).map(|near| u64::from(near[0] == near[distance])).sum::<u64>();
     }
     dice::mark("counted");
-    println!("{sum} {}", corpus.text.len() + corpus.interner.map_or(0, |one| one.numbers.len() % 1));
+    println!("{sum} {}", corpus.text.len());
 }

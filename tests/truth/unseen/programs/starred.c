@@ -1,4 +1,4 @@
-/* Mails are fetched, shown and dropped; of one in fifty a short line stays, which lies between the mails that have gone. All
+/* Mails are fetched, shown and dropped; of one in twenty-five a short line stays, which lies between the mails that have gone. All
  * that is free is given back, and next to no page of it is free as a whole.
  * Mended: the lines lie side by side in an array of their own. */
 #include <malloc.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include "dice.h"
 
-enum { MAILS = 300000, EVERY = 50, STARRED = MAILS / EVERY };
+enum { MAILS = 300000, EVERY = 25, STARRED = MAILS / EVERY };
 struct star { unsigned mail; char subject[52]; };
 static char *mails[MAILS];
 static struct star *stars[STARRED];
