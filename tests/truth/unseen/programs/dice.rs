@@ -23,7 +23,7 @@ pub fn mark(name: &str) {
     let text = CString::new(name).expect("a name without zeros");
     // SAFETY: null means every loaded object; what is found takes a text that ends in a zero and copies it.
     unsafe {
-        let found = dlsym(std::ptr::null_mut(), c"skinflint_mark".as_ptr());
+        let found = dlsym(std::ptr::null_mut(), b"skinflint_mark\0".as_ptr().cast());
         if !found.is_null() {
             std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char)>(found)(text.as_ptr());
         }

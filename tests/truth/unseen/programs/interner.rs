@@ -4,11 +4,11 @@
 #[path = "dice.rs"]
 mod dice;
 use dice::Dice;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 struct Interner {
-    numbers: HashMap<Rc<str>, u32>,
+    numbers: BTreeMap<Rc<str>, u32>,
     spelled: [u8; 160],
 }
 
@@ -37,11 +37,10 @@ struct Corpus {
 
 fn read(words: usize) -> Corpus {
     let mut dice = Dice(12);
-    let mut interner = Interner { numbers: HashMap::with_capacity(60_000), spelled: [0; 160] };
+    let mut interner = Interner { numbers: BTreeMap::new(), spelled: [0; 160] };
     let text = (0..words).map(|_| interner.intern(dice.roll(50_000))).collect();
     Corpus { text, interner: if cfg!(mended) { None } else { Some(interner) } }
 }
-
 
 fn main() {
     dice::mark("read begin");

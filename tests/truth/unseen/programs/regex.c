@@ -1,11 +1,11 @@
-/* A pattern is looked for in lines of text by stepping a set of states along each line; each step asks for a new set.
+/* A pattern is looked for at the beginning of each line by stepping a set of states along it; each step asks for a new set.
  * Mended: two sets are made once and change places. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "dice.h"
 
-enum { STATES = 9, LINES = 9000, LONG = 120, TEXT = LINES * LONG };
+enum { STATES = 9, LINES = 9000, WIDE = 960, LONG = 120 };
 struct set { int count; int state[STATES + 1]; };
 static const char pattern[] = "ab*c.d*ea"; /* `*` counts as "any number of the letter before" */
 static char *text;
@@ -66,11 +66,11 @@ static int search(const char *line)
 int main(void)
 {
     int found = 0;
-    text = malloc(8 * TEXT);
-    for (int i = 0; i < 8 * TEXT; i++)
+    text = malloc(LINES * WIDE);
+    for (int i = 0; i < LINES * WIDE; i++)
         text[i] = 'a' + roll(5);
     for (int i = 0; i < LINES; i++)
-        found += search(text + i * LONG * 8);
+        found += search(text + i * WIDE);
     printf("%d\n", found);
     free(text);
     return 0;

@@ -1,11 +1,11 @@
 /* Jobs that wait: a record of 1,060 to 1,200 bytes each, and each a block of its own, which the allocator rounds up.
- * Mended: records lie one behind the other in pages of 64 KiB. */
+ * Mended: records lie one behind the other in pages of 1 MiB. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "dice.h"
 
-enum { JOBS = 14000, PAGE = 65536 };
+enum { JOBS = 14000, PAGE = 1 << 20 };
 struct record { unsigned job, length; unsigned char body[]; };
 static struct record *queue[JOBS];
 #ifdef MENDED
