@@ -1,4 +1,4 @@
-//! Words of a text become numbers. The table that finds a word's number is only of use while the text is read, and stays.
+//! Names of genes, 120 letters each, become numbers. The table that finds a name's number is only of use while the text is read, and stays.
 //! Mended: it goes with the reader.
 
 #[path = "dice.rs"]
@@ -15,7 +15,7 @@ struct Interner {
 impl Interner {
     #[inline(never)]
     fn intern(&mut self, word: u64) -> u32 {
-        let length = 100 + (word % 50) as usize;
+        let length = 120;
         for (i, letter) in self.spelled[..length].iter_mut().enumerate() {
             *letter = b'a' + ((word >> (i % 16)) + i as u64) as u8 % 26;
         }

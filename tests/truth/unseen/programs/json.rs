@@ -31,12 +31,12 @@ impl Parser<'_> {
 }
 
 fn main() {
-    const VALUES: usize = 40_000;
+    const VALUES: usize = 10_000;
     let mut dice = Dice(3);
-    let mut source = String::with_capacity(VALUES * 170);
+    let mut source = String::with_capacity(VALUES * 620);
     for _ in 0..VALUES {
         source.push('"');
-        for _ in 0..132 + dice.roll(20) {
+        for _ in 0..532 + dice.roll(80) {
             source.push((b'a' + dice.roll(26) as u8) as char);
         }
         source.push_str("\\n\",");

@@ -8,12 +8,12 @@ use dice::Dice;
 struct Particle {
     place: [f64; 3],
     speed: [f64; 3],
-    trail: [f32; 28],
+    trail: [f32; 30],
 }
 
 fn born(dice: &mut Dice) -> Box<Particle> {
     let mut any = || dice.roll(1000) as f64 / 100.0;
-    Box::new(Particle { place: [any(), any(), any()], speed: [any(), any(), any()], trail: [0.0; 28] })
+    Box::new(Particle { place: [any(), any(), any()], speed: [any(), any(), any()], trail: [0.0; 30] })
 }
 
 fn main() {

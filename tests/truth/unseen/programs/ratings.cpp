@@ -6,7 +6,7 @@
 #include <vector>
 #include "dice.h"
 
-struct Rating { double value = 1500, doubt = 350; unsigned games = 0; unsigned recent[8] = {}; };
+struct Rating { double value = 1500, doubt = 350; unsigned games = 0; unsigned recent[10] = {}; };
 
 class Ratings {
 public:
@@ -14,7 +14,7 @@ public:
     {
         Rating &r = table[player];
         r.value += result * 8;
-        r.recent[r.games++ % 8] = result;
+        r.recent[r.games++ % 10] = result;
     }
 
     double rating_of(unsigned player)

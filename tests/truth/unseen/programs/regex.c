@@ -1,5 +1,5 @@
 /* A pattern is looked for at the beginning of each line by stepping a set of states along it; each step asks for a new set.
- * Mended: two sets are made once and change places. */
+ * Mended: two sets are made for each line, and change places. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

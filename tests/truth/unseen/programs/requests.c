@@ -5,15 +5,15 @@
 #include <string.h>
 #include "dice.h"
 
-enum { REQUESTS = 60000, ROUTES = 4000 };
-struct request { unsigned length, said; char body[]; };
+enum { REQUESTS = 60000, ROUTES = 4000, ROOM = 1008 };
+struct request { unsigned length, said; char body[ROOM]; };
 static unsigned served, refused;
 static unsigned char *pages[ROUTES];
 
 static struct request *receive(void)
 {
     unsigned length = 300 + roll(700);
-    struct request *r = malloc(sizeof *r + length);
+    struct request *r = malloc(sizeof *r);
     r->length = length;
     r->said = roll(5) ? length : length + 1;
     memset(r->body, 'x', length);

@@ -1,4 +1,4 @@
-/* A resolver's cache of names. When the time of a record is over, the answer that replaces it is hung into its place, and
+/* A resolver's cache of names. A record keeps the packet that it came in. When its time is over, the answer that replaces it is hung into its place, and
  * nobody releases the old one.
  * Mended: whoever replaces a record releases it. */
 #include <stdio.h>
@@ -6,26 +6,26 @@
 #include <string.h>
 #include "dice.h"
 
-enum { NAMES = 6000, HOURS = 20, ASKED = 9000 };
-struct record { unsigned name, expires; unsigned short length; unsigned char data[]; };
+enum { NAMES = 1000, HOURS = 20, ASKED = 1500, PACKET = 1004 };
+struct record { unsigned name, expires, length; unsigned char packet[PACKET]; };
 typedef void (*answer_fn)(void *context, struct record *);
 static struct record *cache[NAMES];
 static unsigned now;
 
-static struct record *record_new(unsigned name, unsigned short length)
+static struct record *record_new(unsigned name, unsigned length)
 {
-    struct record *r = malloc(sizeof *r + length);
+    struct record *r = malloc(sizeof *r);
     r->name = name;
     r->expires = now + 1;
     r->length = length;
-    for (int i = 0; i < length; i++)
-        r->data[i] = name * 7 + i;
+    for (unsigned i = 0; i < PACKET; i++)
+        r->packet[i] = i < length ? name * 7 + i : 0;
     return r;
 }
 
 static void upstream(unsigned name, answer_fn answer, void *context)
 {
-    answer(context, record_new(name, 80 + (name * 2654435761u >> 20) % 60));
+    answer(context, record_new(name, 80 + (name * 2654435761u >> 20) % 900));
 }
 
 static void keep(void *context, struct record *r)
@@ -42,7 +42,7 @@ static unsigned resolve(unsigned name)
     struct record **place = &cache[name];
     if (!*place || (*place)->expires <= now)
         upstream(name, keep, place);
-    return (*place)->data[name % (*place)->length];
+    return (*place)->packet[name % (*place)->length];
 }
 
 int main(void)

@@ -12,7 +12,7 @@ struct Node {
     #[cfg(mended)]
     parent: RefCell<Weak<Node>>,
     children: RefCell<Vec<Rc<Node>>>,
-    place: [f32; 16],
+    paint: [f32; 238],
 }
 
 impl Node {
@@ -21,7 +21,7 @@ impl Node {
         let parent = self.parent.borrow().clone();
         #[cfg(mended)]
         let parent = self.parent.borrow().upgrade();
-        self.place[0] + parent.map_or(0.0, |parent| parent.lift())
+        self.paint[0] + parent.map_or(0.0, |parent| parent.lift())
     }
 }
 
@@ -30,7 +30,7 @@ fn add_node(parent: Option<&Rc<Node>>, place: f32, children: usize) -> Rc<Node> 
     let node = Rc::new(Node {
         parent: RefCell::new(Default::default()),
         children: RefCell::new(Vec::with_capacity(children)),
-        place: [place; 16],
+        paint: [place; 238],
     });
     if let Some(parent) = parent {
         #[cfg(not(mended))]
@@ -43,11 +43,11 @@ fn add_node(parent: Option<&Rc<Node>>, place: f32, children: usize) -> Rc<Node> 
 }
 
 fn show(seed: f32) -> f32 {
-    let root = add_node(None, seed, 8);
+    let root = add_node(None, seed, 4);
     let mut sum = 0.0;
-    for i in 0..8 {
-        let group = add_node(Some(&root), i as f32, 16);
-        for k in 0..16 {
+    for i in 0..4 {
+        let group = add_node(Some(&root), i as f32, 6);
+        for k in 0..6 {
             sum += add_node(Some(&group), k as f32, 0).lift();
         }
     }

@@ -1,11 +1,11 @@
-//! A spreadsheet's columns in chunks: a count in front of 64 numbers, together a little more than 512 bytes.
-//! Mended: 63 numbers a chunk.
+//! A spreadsheet's columns in chunks: a count in front of 96 numbers, together 8 bytes more than 768.
+//! Mended: 95 numbers a chunk.
 
 #[path = "dice.rs"]
 mod dice;
 use dice::Dice;
 
-const CELLS: usize = if cfg!(mended) { 63 } else { 64 };
+const CELLS: usize = if cfg!(mended) { 95 } else { 96 };
 
 struct Chunk {
     used: u64,

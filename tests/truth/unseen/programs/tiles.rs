@@ -5,17 +5,26 @@
 mod dice;
 use dice::Dice;
 use std::collections::HashMap;
+#[cfg(not(mended))]
+use std::fmt::Write;
 
 #[cfg(mended)]
 type Key = (u8, u32, u32);
 #[cfg(not(mended))]
 type Key = String;
 
-fn key(level: u8, column: u32, row: u32) -> Key {
-    #[cfg(mended)]
-    return (level, column, row);
-    #[cfg(not(mended))]
-    return format!("{level:02}/{column:08}/{row:08}.png");
+macro_rules! key {
+    ($level:expr, $column:expr, $row:expr) => {{
+        #[cfg(mended)]
+        let key = ($level, $column, $row);
+        #[cfg(not(mended))]
+        let key = {
+            let mut text = String::with_capacity(24);
+            let _ = write!(text, "{:02}/{:08}/{:08}.png", $level, $column, $row);
+            text
+        };
+        key
+    }};
 }
 
 struct Server {
@@ -25,11 +34,7 @@ struct Server {
 impl Server {
     #[inline(never)]
     fn lookup(&self, level: u8, column: u32, row: u32) -> Option<u8> {
-        #[cfg(mended)]
-        let key = (level, column, row);
-        #[cfg(not(mended))]
-        let key = format!("{level:02}/{column:08}/{row:08}.png");
-        self.tiles.get(&key).map(|tile| tile[(column + row) as usize % tile.len()])
+        self.tiles.get(&key!(level, column, row)).map(|tile| tile[(column + row) as usize % tile.len()])
     }
 }
 
@@ -39,7 +44,7 @@ fn main() {
     let mut server = Server { tiles: HashMap::with_capacity((SIDE * SIDE) as usize) };
     for column in 0..SIDE {
         for row in 0..SIDE {
-            server.tiles.insert(key(7, column, row), vec![(column ^ row) as u8; 1024].into_boxed_slice());
+            server.tiles.insert(key!(7u8, column, row), vec![(column ^ row) as u8; 1024].into_boxed_slice());
         }
     }
     let mut sum = 0u64;
