@@ -496,7 +496,8 @@ class Judging(unittest.TestCase):
 
     def test_a_set_does_not_hide_the_misses_of_another(self):
         good, bad = self.judged(FAULT, [finding()]), self.judged(FAULT, [])
-        known, fresh, unseen = ((dict(FAULT, set=name), "glibc", result) for name, result in zip(SETS, (good, bad, good)))
+        results = zip(SETS, (good, bad, good))
+        known, fresh, unseen = ((dict(FAULT, set=name), "glibc", result) for name, result in results)
         rows = [known] * 98 + [fresh, unseen]
         self.assertEqual(missed(figures(rows)), [])
         got = apart(rows)

@@ -1,4 +1,5 @@
-//! Names of genes, 120 letters each, become numbers. The table that finds a name's number is only of use while the text is read, and stays.
+//! Names of genes, 120 letters each, become numbers. The table that finds a name's number is only of use while
+//! the text is read, and stays.
 //! Mended: it goes with the reader.
 
 #[path = "dice.rs"]

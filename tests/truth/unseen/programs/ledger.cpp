@@ -22,7 +22,8 @@ static std::vector<std::unique_ptr<std::string>> year()
         a.months[i % 12] += ++a.bookings;
     }
     for (int i = 0; i < 40; i++)
-        lines.push_back(std::make_unique<std::string>("account " + std::to_string(i) + " has in all " + std::to_string((*accounts)[i].balance)));
+        lines.push_back(std::make_unique<std::string>(
+            "account " + std::to_string(i) + " has in all " + std::to_string((*accounts)[i].balance)));
     return lines;
 }
 

@@ -1,5 +1,5 @@
-/* A resolver's cache of names. A record keeps the packet that it came in. When its time is over, the answer that replaces it is hung into its place, and
- * nobody releases the old one.
+/* A resolver's cache of names. A record keeps the packet that it came in. When its time is over, the answer that replaces it is
+ * hung into its place, and nobody releases the old one.
  * Mended: whoever replaces a record releases it. */
 #include <stdio.h>
 #include <stdlib.h>

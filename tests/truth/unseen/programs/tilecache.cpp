@@ -1,5 +1,5 @@
-// Tiles of 32 by 32 pixels, 3,072 bytes, under shared pointers: make_shared puts its counters in front of the pixels, and the whole falls into the
-// next class.
+// Tiles of 32 by 32 pixels, 3,072 bytes, under shared pointers: make_shared puts its counters in front of the pixels, and the
+// whole falls into the next class.
 // Mended: a tile and its counters are blocks of their own.
 #include <array>
 #include <cstdio>
