@@ -503,7 +503,8 @@ class Judging(unittest.TestCase):
         got = apart(rows)
         self.assertEqual([got[name]["found"] for name in got], [(98, 98), (0, 1), (1, 1), (99, 100)])
         self.assertIn("fresh: faults found: 0 of 1, at least 95%", missed_by_set(got))
-        self.assertEqual(summary(got)[2].split("95%")[1].split(), "98 of 98 (100%) 0 of 1 (0%) 1 of 1 (100%) 99 of 100 (99%)".split())
+        shares = "98 of 98 (100%) 0 of 1 (0%) 1 of 1 (100%) 99 of 100 (99%)"
+        self.assertEqual(summary(got)[2].split("95%")[1].split(), shares.split())
 
     def test_names_are_apart_and_no_program_is_without_an_expectation(self):
         cases = [(program["name"], under) for program, under in suite("")]
