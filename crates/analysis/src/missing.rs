@@ -358,8 +358,8 @@ impl Known<'_> {
             // The recorder was there to the end: what it did not see, did not pass through malloc.
             Some(ending) if ending.exit != Exit::Unknown => {
                 return "Nothing was recorded: the program made no heap call that could be seen. Small \
-                        programs make none; others bring an allocator of their own that does not export \
-                        malloc."
+                        programs make none; others bring an allocator of their own, whose calls do not \
+                        come to the recorder."
                     .into();
             }
             None => {
@@ -375,8 +375,8 @@ impl Known<'_> {
         }
         text.push_str(
             "the program may be statically linked or setuid (LD_PRELOAD cannot see it), may bring an \
-             allocator of its own that does not export malloc, or may have ended before its first \
-             allocation.",
+             allocator of its own, whose calls do not come to the recorder, or may have ended before its \
+             first allocation.",
         );
         match self.process.exe.as_str() {
             "" => text.push_str(" Check that skinflint started the program that you meant."),

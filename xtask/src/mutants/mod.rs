@@ -109,7 +109,7 @@ const STAGES: &[(&str, &[Above])] = &[
             ),
         ],
     ),
-    ("cache", &[("viewer", &["--test", "host"])]),
+    ("cache", &[("viewer", &["--test", "host", "--features", "host"])]),
     (
         "trace",
         &[
