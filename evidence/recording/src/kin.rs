@@ -15,7 +15,14 @@ use std::path::{Path, PathBuf};
 use skinflint_trace::Trace;
 
 /// Files of a folder that are looked at, at most.
-const LOOKED_AT: usize = 2000;
+const LOOKED_AT: usize = 20_000;
+
+/// Whether a trace's name ends with a process id: `run.4711.sft`.
+fn has_number(name: &str) -> bool {
+    let stem = name.strip_suffix(".sft").unwrap_or(name);
+    let number = stem.rsplit_once('.').map(|(_, number)| number);
+    number.is_some_and(|number| number.bytes().all(|letter| letter.is_ascii_digit()))
+}
 
 /// Traces by identity.
 #[derive(Clone, Debug, Default)]
@@ -60,12 +67,13 @@ impl Kin {
                 .filter(|trace| trace.process.uid == uid);
         }
         let likely = format!(".{pid}.");
-        let is_likely = |file: &Path| {
-            let name = file.file_name();
-            name.is_some_and(|name| name.to_string_lossy().contains(&likely))
+        let likelihood = |file: &Path| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            // The first process of a recording has no number in its name.
+            (name.contains(&likely), !has_number(&name))
         };
         // From the end, so that what was looked at can be taken off.
-        self.rest.sort_by_key(|file| is_likely(file));
+        self.rest.sort_by_cached_key(|file| likelihood(file));
         while self.looked_at < LOOKED_AT
             && let Some(path) = self.rest.pop()
         {
@@ -79,5 +87,35 @@ impl Kin {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skinflint_trace::{Ending, ProcessInfo, Writer};
+
+    use super::*;
+
+    #[test]
+    fn the_first_process_of_a_recording_is_found_among_many_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, uid: &str| {
+            let path = folder.path().join(name);
+            let process = ProcessInfo {
+                uid: uid.into(),
+                ..ProcessInfo::default()
+            };
+            let mut writer = Writer::create(&path, &process).expect("a trace");
+            writer.ending(&Ending::default()).expect("its end");
+            path
+        };
+        let first = write("all.sft", "first");
+        for pid in 100..150 {
+            write(&format!("skinflint.run.{pid}.sft"), &format!("of {pid}"));
+        }
+        let mut kin = Kin::beside(&first);
+        assert!(kin.find("of 120", 120).is_some());
+        assert!(kin.find("first", 7).is_some());
+        assert_eq!(kin.looked_at, 2, "files opened");
     }
 }
