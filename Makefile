@@ -70,19 +70,19 @@ test-deps: deps
 	  npm ci --prefix $(CONSUMERS) --ignore-scripts --no-audit --no-fund --loglevel=error
 
 # What reads exported files in the tests (versions and hashes pinned).
-CONSUMERS = crates/cli/tests/export/consumers
+CONSUMERS = faces/cli/tests/export/consumers
 DUCKDB = target/consumers/python
 
 parquet-deps: deps
 	@sh bench/need.sh pip3:python3-pip
 	@test -d $(DUCKDB)/duckdb || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
-	  --target $(DUCKDB) -r crates/export/tests/requirements.txt
+	  --target $(DUCKDB) -r faces/export/tests/requirements.txt
 
 # What reads OpenMetrics in the tests: Prometheus' own parser.
 metrics-deps: deps
 	@sh bench/need.sh pip3:python3-pip
 	@test -d $(DUCKDB)/prometheus_client || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
-	  --target $(DUCKDB) -r crates/report/tests/requirements.txt
+	  --target $(DUCKDB) -r ground/report/tests/requirements.txt
 
 # Exported files in the programs that have no other door than a window: Firefox and, in Chromium, speedscope.
 consumers-deps: test-deps
@@ -222,7 +222,7 @@ compare: deps build
 # The page in a real browser: no errors, no requests, by keyboard, dark, 400 columns wide, hostile names; its
 # figures against the JSON, the brush, the time to open. Its one dependency (playwright-core, version and hash
 # pinned) is installed into the checkout.
-BROWSER = crates/view/tests/browser
+BROWSER = evidence/view/tests/browser
 browser-deps: deps
 	@sh bench/need.sh chromium:chromium node:nodejs npm:npm make:make
 	@test -d $(BROWSER)/node_modules/playwright-core || npm ci --prefix $(BROWSER) --no-audit --no-fund --loglevel=error
@@ -238,7 +238,7 @@ browser-test: browser-deps build
 	timeout 300 node $(BROWSER)/brush.mjs target/browser/churn.html target/browser/shots
 	timeout 300 node $(BROWSER)/opening.mjs target/browser/churn.html
 	$(CARGO) run --quiet --locked -p skinflint-gc --example snapshot -- 50000 target/browser/heap.heapsnapshot > target/browser/heap.json
-	timeout 300 node crates/gc/tests/browser/devtools.mjs target/browser/heap.heapsnapshot target/browser/heap.json
+	timeout 300 node engines/gc/tests/browser/devtools.mjs target/browser/heap.heapsnapshot target/browser/heap.json
 	$(MAKE) --silent -C tests/reporters OUT=../../target/reporter-programs all
 	timeout 300 node $(BROWSER)/memory.mjs $(RELEASE)/skinflint target/reporter-programs/cache $(RELEASE)/libskinflint_report.so target/browser/shots
 

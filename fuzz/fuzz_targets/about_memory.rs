@@ -1,7 +1,7 @@
 //! From bytes to trees and a difference: files of about:memory, packed or not.
 //!
 //! What must hold: nothing panics, an error names a byte, and a difference with itself is nothing. The stable toolchain
-//! plays the same steps on seeded damage (crates/report/tests/files.rs).
+//! plays the same steps on seeded damage (ground/report/tests/files.rs).
 //!
 //! Not here: traces (report.rs).
 #![no_main]

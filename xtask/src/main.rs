@@ -17,6 +17,7 @@
 //! Not here: formatting and lints (`make check` calls rustfmt and clippy), what benchmarks measure (`bench/`).
 
 mod bench;
+mod floors;
 mod mutants;
 mod proofs;
 mod quick;

@@ -316,8 +316,8 @@ mod tests {
         let test = |name: &str| json!({"name": name, "kind": ["test"]});
         let tabs = json!({"name": "tabs", "kind": ["test"], "required-features": ["browsers"]});
         json!({"workspace_root": "/r", "packages": [
-            {"name": "skinflint-trace", "manifest_path": "/r/crates/trace/Cargo.toml", "targets": [test("damage")]},
-            {"name": "skinflint-cli", "manifest_path": "/r/crates/cli/Cargo.toml",
+            {"name": "skinflint-trace", "manifest_path": "/r/ground/trace/Cargo.toml", "targets": [test("damage")]},
+            {"name": "skinflint-cli", "manifest_path": "/r/faces/cli/Cargo.toml",
              "targets": [test("heap"), test("whole"), tabs]},
         ]})
     }
@@ -329,16 +329,16 @@ mod tests {
     #[test]
     fn files_belong_to_the_crate_of_their_folder_or_to_one_that_claims_them() {
         let files = [
-            "crates/trace/src/lib.rs",
+            "ground/trace/src/lib.rs",
             "tests/programs/a.c",
             "tests/programs.md",
-            "crates/tracer/x",
+            "ground/tracer/x",
             "include/x.h",
         ];
         let folders = folders(&metadata()).expect("folders");
         let (crates, others) = sorted(&files.map(str::to_owned), &folders, &map());
         assert_eq!(crates, set(&["cli", "trace"]));
-        assert_eq!(others, set(&["crates/tracer/x", "tests/programs.md"]));
+        assert_eq!(others, set(&["ground/tracer/x", "tests/programs.md"]));
         let (crates, _) = sorted(&[], &folders, &map());
         assert!(crates.is_empty());
     }

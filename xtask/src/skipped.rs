@@ -7,7 +7,7 @@
 //! S1  A test that ran twice without what it needs counts once.
 //! S2  What is in the file and not in the form is counted as well, and shown whole: nothing is lost here.
 //!
-//! Not here: who writes the lines (crates/test-support/src/need.rs).
+//! Not here: who writes the lines (ground/test-support/src/need.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

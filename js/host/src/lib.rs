@@ -9,7 +9,7 @@
 //! The programs around it (`js/stock`, `js/skinflint`) choose the heap and the allocator; `skinflint js` starts
 //! the right one.
 //!
-//! Not here: the command's own part (`crates/cli`), benchmarks (`bench/gc`).
+//! Not here: the command's own part (`faces/cli`), benchmarks (`bench/gc`).
 
 pub mod args;
 mod clock;

@@ -37,6 +37,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::floors::{self, FLOORS};
 use build::Mutated;
 use copy::Copy;
 use judge::{Place, Verdict};
@@ -52,7 +53,7 @@ const NAMED_MAY_LIVE: usize = 5;
 /// Options.
 #[derive(Args)]
 pub struct Options {
-    /// The crate to mutate: a folder of crates/.
+    /// The crate to mutate, by the name of its folder
     #[arg(
         long = "crate",
         value_name = "CRATE",
@@ -206,13 +207,12 @@ impl Session<'_> {
 
     fn judge_draw(&self) -> Result<Outcome> {
         let name = self.options.krate.as_deref().unwrap_or_default();
-        let dir = Path::new("crates").join(name);
-        if !self.copy.root.join(&dir).join("Cargo.toml").exists() {
+        let Some(dir) = floors::folder(&self.copy.root, name) else {
             bail!(
-                "no crate {}; --crate takes the name of a folder there",
-                dir.display()
+                "no crate {name} in {}; --crate takes the name of a folder there",
+                FLOORS.join(", ")
             );
-        }
+        };
         let plan = self.plan_draw(&dir)?;
         let above = STAGES
             .iter()
@@ -414,7 +414,7 @@ impl Session<'_> {
         if self.options.again || self.options.above {
             keep(&mut outcome, &file, self.options.above)?;
         }
-        if self.copy.root.join("crates").join(DROP_IN).exists() {
+        if floors::folder(&self.copy.root, DROP_IN).is_some() {
             self.build(&[DROP_IN])?;
         }
         if !self.options.above {
@@ -552,7 +552,8 @@ fn keep(outcome: &mut Outcome, file: &Path, all: bool) -> Result<()> {
 
 fn own_arguments(name: &str) -> Vec<String> {
     let mut arguments = vec!["--lib".to_owned(), "--tests".into()];
-    arguments.extend(features_of(&Path::new("crates").join(name)));
+    let folder = floors::folder(Path::new("."), name);
+    arguments.extend(folder.iter().flat_map(|folder| features_of(folder)));
     arguments
 }
 

@@ -145,16 +145,16 @@ fn repository(root: &Path) {
     let package = "[package]\nname = \"skinflint-tiny\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[features]\nabsent = []\n";
     write(
         "Cargo.toml",
-        "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n",
+        "[workspace]\nresolver = \"3\"\nmembers = [\"ground/*\"]\n",
     );
     write(
         "Cargo.lock",
         "version = 4\n\n[[package]]\nname = \"skinflint-tiny\"\nversion = \"0.1.0\"\n",
     );
-    write("crates/tiny/Cargo.toml", package);
-    write("crates/tiny/src/lib.rs", LIB);
-    write("crates/tiny/src/below.rs", BELOW);
-    write("crates/tiny/src/tests.rs", TESTS);
+    write("ground/tiny/Cargo.toml", package);
+    write("ground/tiny/src/lib.rs", LIB);
+    write("ground/tiny/src/below.rs", BELOW);
+    write("ground/tiny/src/tests.rs", TESTS);
     write(".gitignore", "/target\n");
     let made = Command::new("git")
         .args(["init", "--quiet"])
@@ -256,7 +256,7 @@ fn each_mutant_of_a_small_crate_ends_as_it_must() {
     assert_eq!(total, outcome.drawn);
 
     // A test at the edge is written: what lived is asked again, the draw is the same, nothing else runs anew.
-    let tests = folder.path().join("crates/tiny/src/tests.rs");
+    let tests = folder.path().join("ground/tiny/src/tests.rs");
     let more = "\n#[test]\nfn edge() {\n    assert!(is_large(BASE) && never(2) == 6);\n}\n";
     std::fs::write(&tests, TESTS.to_owned() + more).expect("written");
     options.again = true;
@@ -300,17 +300,21 @@ fn the_named_mutants_are_a_list_of_edits_whose_code_stands() {
             entry.file.display()
         );
         assert!(entry.old != entry.new, "{}", entry.name);
-        assert!(entry.file.starts_with("crates"), "{}", entry.name);
+        assert!(
+            crate::floors::crate_of(&entry.file.to_string_lossy()).is_some(),
+            "{}",
+            entry.name
+        );
     }
 }
 
 #[test]
 fn a_named_mutant_is_found_by_its_text_wherever_that_moved() {
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir_all(folder.path().join("crates/a/src")).expect("made");
-    let file = folder.path().join("crates/a/src/lib.rs");
+    std::fs::create_dir_all(folder.path().join("ground/a/src")).expect("made");
+    let file = folder.path().join("ground/a/src/lib.rs");
     let list = named::list(
-        "[[mutant]]\nname = \"n\"\nfile = \"crates/a/src/lib.rs\"\nform = \"expression\"\n\
+        "[[mutant]]\nname = \"n\"\nfile = \"ground/a/src/lib.rs\"\nform = \"expression\"\n\
          around = \"f(a < b)\"\nold = \"a < b\"\nnew = \"true\"\n",
     )
     .expect("a list");

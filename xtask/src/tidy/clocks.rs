@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn test(content: &str) -> Vec<(&'static str, usize)> {
-        rules("crates/x/tests/a.rs", content)
+        rules("ground/x/tests/a.rs", content)
     }
 
     #[test]
@@ -259,13 +259,13 @@ mod tests {
     #[test]
     fn what_is_no_test_may_sleep() {
         let sleeps = "fn f() {\n    thread::sleep(TEN);\n}\n";
-        assert!(rules("crates/x/src/a.rs", sleeps).is_empty());
+        assert!(rules("ground/x/src/a.rs", sleeps).is_empty());
         let inside = format!("{sleeps}#[cfg(test)]\nmod tests {{\n    {sleeps}}}\n{sleeps}");
-        assert_eq!(rules("crates/x/src/a.rs", &inside), [("sleep-in-test", 7)]);
+        assert_eq!(rules("ground/x/src/a.rs", &inside), [("sleep-in-test", 7)]);
         let loom = inside.replace("cfg(test)", "cfg(all(test, not(loom)))");
-        assert_eq!(rules("crates/x/src/a.rs", &loom), [("sleep-in-test", 7)]);
+        assert_eq!(rules("ground/x/src/a.rs", &loom), [("sleep-in-test", 7)]);
         assert_eq!(
-            rules("crates/x/src/a_tests.rs", sleeps),
+            rules("ground/x/src/a_tests.rs", sleeps),
             [("sleep-in-test", 2)]
         );
     }

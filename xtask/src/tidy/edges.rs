@@ -1,17 +1,16 @@
-//! Which crate may depend on which: the floors of the design, as a table.
+//! Which crate may depend on which: a table, and the floors that the folders are.
 //!
-//! ```text
-//!   ground    base   sizes   unwind
-//!   evidence  trace ◄── symbols      trace, sizes ◄── analysis ◄── view
-//!   edges     record-so ──► base, unwind      collect ──► base, trace      cli ──► all but record-so
-//!             compare ──► evidence, view, replay's script      export ──► trace, analysis, view
-//! ```
-//!
-//! D1  A crate that is not in the table is a fault: the table is extended on purpose, not by default.
+//! D1  A crate that is not in the table is a fault, and so is a row without a crate: the table is extended on purpose,
+//!     not by default. An edge that the table allows and no crate uses is one as well.
 //! D2  Nothing depends on `record-so`, not even a test: what exports `malloc` is linked into nothing.
-//! D3  Test-only edges are free otherwise, since they do not ship.
+//! D3  A crate depends on its own floor and on those below ([`crate::floors`]).
+//! D4  Test-only edges are free otherwise, since they do not ship.
 //!
 //! Not here: dependencies on crates of other people.
+
+use std::collections::BTreeMap;
+
+use crate::floors;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -23,9 +22,9 @@ const PREFIX: &str = "skinflint-";
 const RECORD_SO: &str = "record-so";
 
 /// Crate, and the crates of ours that it may depend on.
-const FLOORS: &[(&str, &[&str])] = &[
+const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
-    ("sizes", &["base"]),
+    ("sizes", &[]),
     ("pages", &["base"]),
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
@@ -56,18 +55,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     // Counts calls between a program and the allocator under test; linked into nothing, as the recorder.
     ("probe-so", &["base"]),
     // `view`: figures and the page's look are those of every other output.
-    (
-        "compare",
-        &[
-            "base",
-            "sizes",
-            "trace",
-            "analysis",
-            "recording",
-            "view",
-            "replay",
-        ],
-    ),
+    ("compare", &["base", "trace", "recording", "view", "replay"]),
     // The only crate that draws on a terminal by itself.
     (
         "top",
@@ -80,7 +68,6 @@ const FLOORS: &[(&str, &[&str])] = &[
         &[
             "base",
             "sizes",
-            "unwind",
             "trace",
             "symbols",
             "analysis",
@@ -110,32 +97,101 @@ fn short(name: &str) -> &str {
     name.strip_prefix(PREFIX).unwrap_or(name)
 }
 
-/// Checks `cargo metadata --no-deps` against the table.
-///
-/// # Errors
-/// If the JSON is not what cargo prints.
-pub fn check(metadata: &Value) -> Result<Vec<Fault>> {
+/// A crate of the workspace, as cargo tells of it.
+struct Package<'a> {
+    /// Where its manifest is; tests have none.
+    manifest: Option<&'a str>,
+    /// Crates of ours, and whether only tests need them.
+    needs: Vec<(&'a str, bool)>,
+}
+
+impl Package<'_> {
+    fn height(&self) -> Option<usize> {
+        floors::height(self.manifest?)
+    }
+}
+
+fn packages(metadata: &Value) -> Result<BTreeMap<&str, Package<'_>>> {
     let packages = metadata["packages"]
         .as_array()
         .context("cargo metadata: no \"packages\"")?;
     let ours: Vec<&str> = packages.iter().filter_map(|p| p["name"].as_str()).collect();
-    let mut faults = Vec::new();
+    let mut all = BTreeMap::new();
     for package in packages {
         let name = package["name"].as_str().context("package with no name")?;
-        let file = format!("{} (Cargo.toml)", short(name));
-        let Some((_, allowed)) = FLOORS.iter().find(|(floor, _)| *floor == short(name)) else {
-            let what = format!("crate `{name}` is on no floor: add it to the table in edges.rs");
-            faults.push(Fault::new(&file, 0, RULE, what));
+        let needs = package["dependencies"].as_array().into_iter().flatten();
+        let needs = needs.filter_map(|one| {
+            let target = one["name"].as_str().filter(|name| ours.contains(name))?;
+            Some((short(target), one["kind"].as_str() == Some("dev")))
+        });
+        let one = Package {
+            manifest: package["manifest_path"].as_str(),
+            needs: needs.collect(),
+        };
+        all.insert(short(name), one);
+    }
+    Ok(all)
+}
+
+/// Checks `cargo metadata --no-deps` against the table and the floors.
+///
+/// # Errors
+/// If the JSON is not what cargo prints.
+pub fn check(metadata: &Value) -> Result<Vec<Fault>> {
+    let all = packages(metadata)?;
+    let mut faults = Vec::new();
+    let mut fault = |name: &str, what: String| {
+        faults.push(Fault::new(&format!("{name} (Cargo.toml)"), 0, RULE, what));
+    };
+    for (name, package) in &all {
+        let Some((_, allowed)) = EDGES.iter().find(|(row, _)| row == name) else {
+            fault(
+                name,
+                format!("crate `{name}` is not in the table of edges.rs: add it"),
+            );
             continue;
         };
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let Some(target) = dependency["name"].as_str().filter(|n| ours.contains(n)) else {
-                continue;
-            };
-            let test_only = dependency["kind"].as_str() == Some("dev");
-            if let Some(what) = judge(short(name), short(target), allowed, test_only) {
-                faults.push(Fault::new(&file, 0, RULE, what));
+        for (target, test_only) in &package.needs {
+            if let Some(what) = judge(name, target, allowed, *test_only) {
+                fault(name, what);
             }
+            let heights = (package.height(), all.get(target).and_then(Package::height));
+            if !test_only && matches!(heights, (Some(own), Some(its)) if its > own) {
+                fault(
+                    name,
+                    format!("`{name}` depends on `{target}`, which is on a floor above it"),
+                );
+            }
+        }
+    }
+    Ok(faults)
+}
+
+/// What the table has and the workspace has not (D1).
+///
+/// # Errors
+/// As [`check`].
+pub fn check_unused(metadata: &Value) -> Result<Vec<Fault>> {
+    let all = packages(metadata)?;
+    let mut faults = Vec::new();
+    for (name, allowed) in EDGES {
+        let Some(package) = all.get(name) else {
+            let what = format!("the table has `{name}`, and there is no such crate");
+            faults.push(Fault::new("edges.rs", 0, RULE, what));
+            continue;
+        };
+        let is_used = |target: &str| {
+            let mut needs = package.needs.iter();
+            needs.any(|(one, test_only)| *one == target && !test_only)
+        };
+        for target in allowed.iter().filter(|target| !is_used(target)) {
+            let what = format!("the table lets `{name}` depend on `{target}`, and it does not");
+            faults.push(Fault::new("edges.rs", 0, RULE, what));
+        }
+        let is_outside = package.manifest.is_some() && package.height().is_none();
+        if is_outside && *name != "xtask" {
+            let what = format!("crate `{name}` lies on no floor");
+            faults.push(Fault::new("edges.rs", 0, RULE, what));
         }
     }
     Ok(faults)
@@ -207,6 +263,49 @@ mod tests {
         assert_eq!(
             faults("skinflint-cli", "skinflint-record-so", json!(null)),
             1
+        );
+    }
+
+    #[test]
+    fn a_floor_above_fires_whatever_the_table_says() {
+        let placed = |analysis: &str, trace: &str| {
+            json!({"packages": [
+                {"name": "skinflint-analysis", "manifest_path": analysis,
+                 "dependencies": [{"name": "skinflint-trace", "kind": null}]},
+                {"name": "skinflint-trace", "manifest_path": trace, "dependencies": []},
+            ]})
+        };
+        let ground = "/r/ground/trace/Cargo.toml";
+        let down = placed("/r/evidence/analysis/Cargo.toml", ground);
+        assert!(check(&down).unwrap().is_empty());
+        let up = placed("/r/ground/analysis/Cargo.toml", "/r/lab/trace/Cargo.toml");
+        assert_eq!(check(&up).unwrap().len(), 1);
+        let outside = placed("/r/attic/analysis/Cargo.toml", ground);
+        let said = check_unused(&outside).unwrap();
+        assert!(said.iter().any(|fault| fault.what.contains("no floor")));
+    }
+
+    #[test]
+    fn an_edge_that_is_not_used_fires() {
+        let said = check_unused(&workspace(
+            "skinflint-symbols",
+            "skinflint-trace",
+            json!("dev"),
+        ));
+        let said = said.unwrap();
+        let told = |what: &str| said.iter().any(|fault| fault.what.contains(what));
+        assert!(told("lets `symbols` depend on `trace`"));
+        assert!(told("the table has `view`"));
+        let used = check_unused(&workspace(
+            "skinflint-symbols",
+            "skinflint-trace",
+            json!(null),
+        ));
+        let used = used.unwrap();
+        assert!(
+            !used
+                .iter()
+                .any(|fault| fault.what.contains("lets `symbols`"))
         );
     }
 

@@ -94,6 +94,7 @@ pub fn run(root: &Path) -> Result<Vec<Fault>> {
     }
     let metadata = workspace_metadata(root)?;
     faults.extend(edges::check(&metadata)?);
+    faults.extend(edges::check_unused(&metadata)?);
     faults.extend(crate::proofs::check(root, &metadata)?);
     faults.sort();
     Ok(faults)

@@ -16,6 +16,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::floors::crate_of;
+
 use super::Fault;
 use super::rust::{NEAR, names_one_of, words};
 use super::source::Source;
@@ -40,14 +42,9 @@ const REASONS: &[&str] = &[
     "winner",
 ];
 
-/// The crate of a file, and its path within.
-fn place(file: &str) -> Option<(&str, &str)> {
-    file.strip_prefix("crates/")?.split_once('/')
-}
-
 /// The crate whose models a file holds.
 pub fn models_of(file: &str) -> Option<&str> {
-    let (name, path) = place(file)?;
+    let (name, path) = crate_of(file)?;
     let stem = path.strip_prefix("tests/")?.strip_suffix(".rs")?;
     (stem == "models" || stem.ends_with("_model")).then_some(name)
 }
@@ -69,8 +66,8 @@ pub fn check(file: &str, content: &str, models: &BTreeSet<String>) -> Vec<Fault>
     if models_of(file).is_some() {
         models_file(file, &Source::new(content), content, &mut faults);
     }
-    let judged =
-        place(file).is_some_and(|(name, path)| JUDGED.contains(&name) && path.starts_with("src/"));
+    let judged = crate_of(file)
+        .is_some_and(|(name, path)| JUDGED.contains(&name) && path.starts_with("src/"));
     if !judged {
         return faults;
     }
@@ -123,7 +120,7 @@ fn models_file(file: &str, source: &Source, content: &str, faults: &mut Vec<Faul
 }
 
 fn imports_the_crate(file: &str, code: &str) -> bool {
-    let Some((name, _)) = place(file) else {
+    let Some((name, _)) = crate_of(file) else {
         return false;
     };
     code.trim_start().starts_with("use ")
@@ -191,7 +188,7 @@ mod tests {
     }
 
     fn engine(body: &str) -> usize {
-        whats("crates/alloc/src/a.rs", body).len()
+        whats("engines/alloc/src/a.rs", body).len()
     }
 
     #[test]
@@ -215,12 +212,12 @@ mod tests {
     #[test]
     fn what_is_named_exists() {
         let model = whats(
-            "crates/gc/src/a.rs",
+            "engines/gc/src/a.rs",
             "x.load(Acquire); // ORDER: [model: met]",
         );
         assert!(model[0].contains("`met` is no test"), "{model:?}");
         let reason = whats(
-            "crates/gc/src/a.rs",
+            "engines/gc/src/a.rs",
             "x.load(Acquire); // ORDER: [reason: why not]",
         );
         assert!(reason[0].contains("one of compiler"), "{reason:?}");
@@ -243,15 +240,15 @@ mod tests {
 
     #[test]
     fn other_crates_and_tests_are_not_judged() {
-        assert!(whats("crates/view/src/a.rs", "x.load(Ordering::Acquire);").is_empty());
-        assert!(whats("crates/alloc/tests/a.rs", "x.load(Ordering::Acquire);").is_empty());
+        assert!(whats("evidence/view/src/a.rs", "x.load(Ordering::Acquire);").is_empty());
+        assert!(whats("engines/alloc/tests/a.rs", "x.load(Ordering::Acquire);").is_empty());
     }
 
     const GOOD: &str = "use skinflint_interleave::check;\n#[path = \"../src/a.rs\"]\nmod a;\n#[test]\nfn meets() {}\n";
 
     #[test]
     fn models_take_their_steps_from_the_crate() {
-        let file = "crates/cache/tests/models.rs";
+        let file = "engines/cache/tests/models.rs";
         assert!(whats(file, GOOD).is_empty());
         assert_eq!(tests(GOOD), ["meets"]);
         assert_eq!(
@@ -271,14 +268,14 @@ mod tests {
         assert_eq!(whats(file, "use skinflint_cache::store;").len(), 1);
         assert!(
             whats(
-                "crates/base/tests/ring_model.rs",
+                "ground/base/tests/ring_model.rs",
                 "use skinflint_base::ring;\nuse skinflint_interleave::check;"
             )
             .is_empty()
         );
         assert!(
             whats(
-                "crates/base/tests/ring_threads.rs",
+                "ground/base/tests/ring_threads.rs",
                 "x.load(Ordering::Relaxed);"
             )
             .is_empty()

@@ -195,7 +195,7 @@ mod tests {
 
     /// Rules broken by a file with a header and this body.
     fn rules(body: &str) -> Vec<&'static str> {
-        let faults = check("crates/x/src/a.rs", &format!("//! A.\n{body}\n"));
+        let faults = check("ground/x/src/a.rs", &format!("//! A.\n{body}\n"));
         faults.iter().map(|fault| fault.rule).collect()
     }
 

@@ -7,7 +7,7 @@
 //! O1  A slice that ends a few objects at an allocation is an event from 0.1 ms on; of the shorter ones the sum is told
 //!     ([`slices`]).
 //!
-//! Not here: how it works (`shims/boa_gc`, `crates/gc`).
+//! Not here: how it works (`shims/boa_gc`, `engines/gc`).
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

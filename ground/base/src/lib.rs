@@ -1,0 +1,32 @@
+//! What may run while `malloc` is running.
+//!
+//! ```text
+//!   sys   raw system calls: never touch errno, never allocate
+//!   ring  the shared memory between a recorded program and the collector
+//!   sync  its atomics, which the model checker can swap
+//!   env   every environment variable that Skinflint reads, in one table
+//!   probe the page of counted calls
+//!   hook  who can tell how large a block is
+//!   loader  names and tables of loaded objects, without dlsym
+//! ```
+//!
+//! B1  Nothing here allocates, panics, formats, takes a lock of the standard library, or touches a
+//!     thread-local with a destructor.
+//! B2  Nothing here changes `errno`: system calls are made by hand.
+//! B3  What is preloaded names libc.so.6 itself, so that its calls are bound to versions of symbols: the link below.
+//!
+//! Not here: anything that a program outside of `malloc` could get from the standard library.
+#![cfg_attr(not(any(test, loom)), no_std)]
+
+// The crate `libc` leaves linking to `std` when its `std` feature is on, as it is wherever another package of the same
+// build asks for it; libraries without `std` were then linked with nothing (faces/cli/tests/dropin/symbols.rs).
+#[link(name = "c")]
+unsafe extern "C" {}
+
+pub mod env;
+pub mod hook;
+pub mod loader;
+pub mod probe;
+pub mod ring;
+pub mod sync;
+pub mod sys;

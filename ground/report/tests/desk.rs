@@ -1,0 +1,340 @@
+//! The socket: who is answered, and with what; stale ones, slow ones, nonsense.
+//!
+//! ```text
+//!   Desk::open_in(folder) ◄── ask │ garbage │ silence
+//! ```
+//!
+//! T1  Every wait has a bound, and a client that misbehaves does not keep the next one from its answer.
+//!
+//! `alone` is no test by itself: it is the process that others ask.
+//!
+//! Not here: the drop-in's socket and the command (faces/cli/tests/memory).
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use skinflint_report::desk::{self, Answer, Desk};
+use skinflint_report::tree::{Builder, Presence};
+use skinflint_report::{Action, Registry, Sink, file};
+use skinflint_test_support::need;
+
+fn registry() -> &'static Registry {
+    let registry: &'static Registry =
+        Box::leak(Box::new(Registry::with_deadline(Duration::from_secs(60))));
+    let images = |out: &mut Sink<'_>| {
+        out.heap("explicit/caches/images", 4096, "Images.");
+    };
+    registry.add("images", images).keep();
+    registry
+        .add("bad\none", |_: &mut Sink<'_>| panic!("no luck"))
+        .keep();
+    registry
+        .on(Action::Gc, "tab 1", || "freed 5 cells".into())
+        .keep();
+    registry
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).expect("mode");
+    folder
+}
+
+#[test]
+fn a_report_over_the_socket() {
+    let folder = folder();
+    let desk = Desk::open_in(folder.path(), registry()).expect("a desk");
+    let me = std::process::id();
+    let Answer::Report { faults, json } = desk::ask(desk.path(), me, "measure").expect("it") else {
+        panic!("no report");
+    };
+    assert_eq!(
+        faults,
+        ["reporter \"bad\\none\" left out: it panicked: no luck"]
+    );
+    let mut builder = Builder::new();
+    file::read(&json[..], |entry, _| builder.add(entry, Presence::Both)).expect("a file");
+    let processes = builder.finish();
+    assert_eq!(processes.len(), 1);
+    assert!(
+        processes[0].name.ends_with(&format!("(pid {me})")),
+        "{}",
+        processes[0].name
+    );
+    assert_eq!(processes[0].amount("explicit/caches/images"), 4096);
+    assert!(processes[0].amount("heap-allocated") > 4096);
+    assert_eq!(
+        processes[0].amount("resident"),
+        processes[0].amount("resident-by-kind")
+    );
+    assert!(desk::sockets_of(me).contains(&desk.path().to_owned()));
+    assert!(desk::listening().contains(&(me, desk.path().to_owned())));
+    // S4.
+    let other = desk::ask(desk.path(), me + 1, "measure").expect_err("another process");
+    assert!(other.to_string().contains("in the place of"), "{other}");
+    for (request, wanted) in [
+        ("gc", "done: tab 1: freed 5 cells"),
+        ("cc", "no: the program offers no cc"),
+        ("minimize", "done: the allocator: "),
+        ("jump", "no: a request is measure"),
+    ] {
+        let said = match desk::ask(desk.path(), me, request).expect("an answer") {
+            Answer::Done(said) => format!("done: {said}"),
+            Answer::No(said) => format!("no: {said}"),
+            other => panic!("{other:?}"),
+        };
+        assert!(said.starts_with(wanted), "{said}");
+    }
+    let path = desk.path().to_owned();
+    drop(desk);
+    assert!(!path.exists());
+}
+
+#[test]
+fn clients_that_misbehave() {
+    let folder = folder();
+    let desk = Desk::open_in(folder.path(), registry()).expect("a desk");
+    let mut garbage = UnixStream::connect(desk.path()).expect("it");
+    garbage.write_all(&[0xff; 4096]).expect("sent");
+    let silent = UnixStream::connect(desk.path()).expect("it");
+    // Asks, and does not read the answer.
+    let mut deaf = UnixStream::connect(desk.path()).expect("it");
+    deaf.write_all(b"measure\n").expect("sent");
+    // It is waited for with a bound, which one of the three that is waited for without one would exceed.
+    let answer = desk::ask(desk.path(), 0, "gc").expect("an answer");
+    assert!(matches!(answer, Answer::Done(_)));
+    drop((garbage, silent, deaf));
+}
+
+#[test]
+fn folders_and_sockets_that_were_there() {
+    let open = folder();
+    std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).expect("mode");
+    let error = Desk::open_in(open.path(), registry())
+        .err()
+        .expect("open to others");
+    assert!(error.to_string().contains("mode 0700"), "{error}");
+    let real = folder();
+    let link = open.path().join("link");
+    std::os::unix::fs::symlink(real.path(), &link).expect("a link");
+    assert!(Desk::open_in(&link, registry()).is_err());
+    // Stale: bound once, listened on by nobody.
+    let name = real.path().join(format!("{}.report", std::process::id()));
+    drop(UnixListener::bind(&name).expect("a socket"));
+    assert!(name.exists());
+    let desk = Desk::open_in(real.path(), registry()).expect("in place of the stale one");
+    // And one that answers is not replaced.
+    assert!(Desk::open_in(real.path(), registry()).is_err());
+    assert!(desk::ask(desk.path(), 0, "gc").is_ok());
+    let nobody = desk::ask(&real.path().join("none"), 0, "gc").expect_err("nobody");
+    assert_eq!(nobody.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn an_answer_that_is_none() {
+    let folder = folder();
+    let path = folder.path().join("fake");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let fake = std::thread::spawn(move || {
+        for reply in [&b""[..], b"report\nfault x", b"what\n"] {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut request = [0; 8];
+            stream.read_exact(&mut request).expect("a request");
+            stream.write_all(reply).expect("sent");
+        }
+    });
+    for _ in 0..3 {
+        let error = desk::ask(&path, 0, "measure").expect_err("no answer");
+        assert!(error.to_string().contains("hung up"), "{error}");
+    }
+    fake.join().expect("it ends");
+}
+
+/// A process of its own with a desk in a folder: this test binary again, as `alone`. Its path, and the folder that it
+/// would take by itself.
+fn other(mut command: Command, folder: &Path) -> (Child, PathBuf, PathBuf) {
+    command
+        .args(["--exact", "alone", "--nocapture", "--test-threads=1"])
+        .env("SKINFLINT_ALONE", folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().expect("this test");
+    let mut output = BufReader::new(child.stdout.take().expect("its output"));
+    let mut said = || loop {
+        let mut line = String::new();
+        assert_ne!(output.read_line(&mut line).expect("text"), 0, "it ended");
+        // The harness writes its own words before it.
+        if let Some(at) = line.find("DESK ") {
+            return PathBuf::from(line[at + 5..].trim_end());
+        }
+    };
+    let (path, usual) = (said(), said());
+    child.stdout = Some(output.into_inner());
+    (child, path, usual)
+}
+
+#[test]
+fn alone() {
+    let Some(folder) = std::env::var_os("SKINFLINT_ALONE") else {
+        return;
+    };
+    let desk = Desk::open_in(Path::new(&folder), registry()).expect("a desk");
+    println!("DESK {}", desk.path().display());
+    println!("DESK {}", desk::folder().display());
+    // Until the test has done with it, or is gone.
+    std::io::stdin()
+        .read_to_end(&mut Vec::new())
+        .expect("an end");
+}
+
+fn this() -> Command {
+    Command::new(std::env::current_exe().expect("this test"))
+}
+
+#[test]
+fn a_process_in_a_namespace_of_its_own_has_the_number_that_it_has_here() {
+    if !need::root("unshare --pid") {
+        return;
+    }
+    let folder = folder();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--"]);
+    command.arg(std::env::current_exe().expect("this test"));
+    let (mut child, path, _) = other(command, folder.path());
+    // It is the first one there.
+    assert_eq!(path, folder.path().join("1.report"));
+    let pid = desk::listening()
+        .into_iter()
+        .find_map(|(pid, socket)| (socket == path).then_some(pid))
+        .expect("it can be asked");
+    assert_ne!(pid, 1);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it");
+    assert!(status.contains(&format!("NSpid:\t{pid}\t1")), "{status}");
+    assert_eq!(desk::sockets_of(pid), std::slice::from_ref(&path));
+    assert!(!desk::sockets_of(1).contains(&path));
+    assert!(desk::ask(&path, pid, "gc").is_ok());
+    drop(child.stdin.take());
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn one_that_is_stopped_is_named_and_not_waited_for() {
+    let folder = folder();
+    let (mut child, path, _) = other(this(), folder.path());
+    let pid = child.id();
+    // SAFETY: no memory is involved.
+    assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
+    // Who was waited for to the end is said to be late, not stopped.
+    let error = desk::ask(&path, pid, "measure").expect_err("it is stopped");
+    let said = error.to_string();
+    assert!(
+        said.contains(&format!("process {pid} is stopped")),
+        "{said}"
+    );
+    assert!(said.contains("kill -CONT"), "{said}");
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGCONT) }, 0);
+    assert!(desk::ask(&path, pid, "gc").is_ok());
+    drop(child.stdin.take());
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn a_runtime_folder_that_is_missing_is_none() {
+    let folder = folder();
+    // SAFETY: no memory is involved.
+    let usual = PathBuf::from(format!("/tmp/skinflint-{}", unsafe { libc::geteuid() }));
+    for (runtime, wanted) in [
+        (folder.path().join("missing"), usual.clone()),
+        (PathBuf::from("relative"), usual),
+        (folder.path().to_owned(), folder.path().join("skinflint")),
+    ] {
+        let mut command = this();
+        command.env("XDG_RUNTIME_DIR", runtime);
+        let (mut child, _, found) = other(command, folder.path());
+        assert_eq!(found, wanted);
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+    }
+    // What cannot be made is named.
+    let missing = folder.path().join("none/skinflint");
+    let error = Desk::open_in(&missing, registry())
+        .err()
+        .expect("no folder");
+    let said = error.to_string();
+    assert!(said.contains(&missing.display().to_string()), "{said}");
+}
+
+/// Answers once, as told, and then waits until the client is gone.
+fn answers(
+    folder: &Path,
+    name: &str,
+    say: impl FnOnce(&mut UnixStream) + Send + 'static,
+) -> PathBuf {
+    let path = folder.join(name);
+    let listener = UnixListener::bind(&path).expect("a socket");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        say(&mut stream);
+    });
+    path
+}
+
+#[test]
+fn an_answer_without_end() {
+    let folder = folder();
+    // More than words ever are, and in a hurry.
+    let flood = answers(folder.path(), "flood", |stream| {
+        while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+    });
+    let error = desk::ask(&flood, 0, "gc").expect_err("a flood");
+    assert!(error.to_string().contains("more than 1 MiB"), "{error}");
+    // A little, again and again: each read succeeds, and the whole is never there.
+    let drip = answers(folder.path(), "drip", |stream| {
+        while stream.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(10)); // CLOCK: how slowly it drips; nobody waits for it
+        }
+    });
+    let error = desk::ask_within(&drip, 0, "gc", Duration::from_millis(300)).expect_err("a drip");
+    assert!(error.to_string().contains("within 0.3 s"), "{error}");
+}
+
+#[test]
+fn who_closes_waits_for_the_answer_that_is_under_way() {
+    let folder = folder();
+    let registry = Registry::with_deadline(Duration::from_secs(60));
+    let registry: &'static Registry = Box::leak(Box::new(registry));
+    let socket = folder.path().join(format!("{}.report", std::process::id()));
+    let (began, begins) = std::sync::mpsc::channel();
+    let ended: Arc<AtomicBool> = Arc::default();
+    let (began, ends) = (Mutex::new(began), Arc::clone(&ended));
+    let slow = move |out: &mut Sink<'_>| {
+        began.lock().expect("it").send(()).expect("the test");
+        // Closing takes the name away, and then waits.
+        let end = Instant::now() + Duration::from_secs(60);
+        while socket.exists() && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        ends.store(true, Ordering::Release); // ORDER: Release: meets the test's Acquire
+        out.heap("explicit/slow", 5, "Slow.");
+    };
+    registry.add("slow", slow).keep();
+    let desk = Desk::open_in(folder.path(), registry).expect("a desk");
+    let path = desk.path().to_owned();
+    let asked = std::thread::spawn(move || desk::ask(&path, 0, "measure"));
+    begins
+        .recv_timeout(Duration::from_secs(60))
+        .expect("it begins");
+    let path = desk.path().to_owned();
+    drop(desk);
+    assert!(ended.load(Ordering::Acquire), "closed in the midst of it"); // ORDER: Acquire: as above
+    assert!(registry.settle(Duration::ZERO));
+    assert!(asked.join().expect("it ends").is_ok());
+    assert!(!path.exists());
+}

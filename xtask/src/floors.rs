@@ -1,0 +1,49 @@
+//! The floors: folders of crates at the root of the repository, from the ground up.
+//!
+//! ```text
+//!   faces ─► lab ─► evidence ─► record ─► engines ─► ground        a crate depends on its own floor and on those below
+//! ```
+//!
+//! Not here: which crate may depend on which (tidy/edges.rs).
+
+use std::path::{Path, PathBuf};
+
+/// Their names, the lowest first.
+pub const FLOORS: &[&str] = &["ground", "engines", "record", "evidence", "lab", "faces"];
+
+/// The crate of a file, and the file's path within it.
+pub fn crate_of(file: &str) -> Option<(&str, &str)> {
+    let (floor, rest) = file.split_once('/')?;
+    FLOORS.contains(&floor).then(|| rest.split_once('/'))?
+}
+
+/// The folder of a crate, relative to the root.
+pub fn folder(root: &Path, name: &str) -> Option<PathBuf> {
+    let mut all = FLOORS.iter().map(|floor| Path::new(floor).join(name));
+    all.find(|folder| root.join(folder).join("Cargo.toml").exists())
+}
+
+/// How high the floor of a crate is, by where its manifest lies.
+pub fn height(manifest: &str) -> Option<usize> {
+    let floor = Path::new(manifest).parent()?.parent()?.file_name()?;
+    FLOORS.iter().position(|name| floor == *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_of_the_crate_beneath_a_floor() {
+        assert_eq!(crate_of("engines/gc/src/a.rs"), Some(("gc", "src/a.rs")));
+        assert_eq!(crate_of("attic/gc/src/a.rs"), None);
+        assert_eq!(crate_of("engines/README"), None);
+    }
+
+    #[test]
+    fn heights_rise_from_the_ground() {
+        assert_eq!(height("/r/ground/base/Cargo.toml"), Some(0));
+        assert_eq!(height("/r/faces/cli/Cargo.toml"), Some(5));
+        assert_eq!(height("/r/xtask/Cargo.toml"), None);
+    }
+}
