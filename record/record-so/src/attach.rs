@@ -21,6 +21,9 @@
 //!     us, to the function that we stand in front of. Only modules that were not there at the start are touched, the
 //!     flag stays as the program passed it, and what a constructor of theirs does before is not seen.
 //!
+//! A7  The same is done where jemalloc is loaded with the program, for the functions of its own (`hooks/extended.rs`),
+//!     in every module: we do not export them.
+//!
 //! Not here: how the debugger does it (the tool's `attach`).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -28,12 +31,14 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 
 use skinflint_base::loader::{self, Module, Startup};
 
-use crate::hooks::{self, exports};
+use crate::hooks::{self, exports, extended};
 use crate::{link, process, real, thread};
 
 /// A function that we stand in for.
 struct Hook {
     name: &'static CStr,
+    /// We export the name, so that who is loaded with us finds it by itself.
+    is_exported: bool,
     ours: unsafe extern "C" fn(),
     real: AtomicPtr<c_void>,
 }
@@ -52,10 +57,11 @@ impl Hook {
 }
 
 macro_rules! hooks {
-    ($($name:literal: $path:path;)*) => {
+    ($($name:literal: $path:path, $is_exported:literal;)*) => {
         const COUNT: usize = [$($name),*].len();
         static HOOKS: [Hook; COUNT] = [$(Hook {
             name: $name,
+            is_exported: $is_exported,
             // SAFETY: only the address is used; it is called under its own type by whoever calls the name.
             ours: unsafe { core::mem::transmute::<*const (), unsafe extern "C" fn()>($path as *const ()) },
             real: AtomicPtr::new(core::ptr::null_mut()),
@@ -64,34 +70,39 @@ macro_rules! hooks {
 }
 
 hooks! {
-    c"malloc": exports::malloc;
-    c"calloc": exports::calloc;
-    c"realloc": exports::realloc;
-    c"reallocarray": exports::reallocarray;
-    c"free": exports::free;
-    c"free_sized": exports::free_sized;
-    c"free_aligned_sized": exports::free_aligned_sized;
-    c"memalign": exports::memalign;
-    c"aligned_alloc": exports::aligned_alloc;
-    c"posix_memalign": exports::posix_memalign;
-    c"valloc": exports::valloc;
-    c"pvalloc": exports::pvalloc;
-    c"mmap": exports::mmap;
-    c"mmap64": exports::mmap64;
-    c"munmap": exports::munmap;
-    c"mremap": exports::mremap;
-    c"madvise": exports::madvise;
-    c"brk": exports::brk;
-    c"sbrk": exports::sbrk;
-    c"pthread_create": exports::pthread_create;
-    c"fork": exports::fork;
-    c"dlclose": exports::dlclose;
-    c"_exit": exports::_exit;
-    c"_Exit": exports::_Exit;
-    c"quick_exit": exports::quick_exit;
-    c"abort": exports::abort;
-    c"dlsym": exports::dlsym;
-    c"dlopen": exports::dlopen;
+    c"malloc": exports::malloc, true;
+    c"calloc": exports::calloc, true;
+    c"realloc": exports::realloc, true;
+    c"reallocarray": exports::reallocarray, true;
+    c"free": exports::free, true;
+    c"free_sized": exports::free_sized, true;
+    c"free_aligned_sized": exports::free_aligned_sized, true;
+    c"memalign": exports::memalign, true;
+    c"aligned_alloc": exports::aligned_alloc, true;
+    c"posix_memalign": exports::posix_memalign, true;
+    c"valloc": exports::valloc, true;
+    c"pvalloc": exports::pvalloc, true;
+    c"mmap": exports::mmap, true;
+    c"mmap64": exports::mmap64, true;
+    c"munmap": exports::munmap, true;
+    c"mremap": exports::mremap, true;
+    c"madvise": exports::madvise, true;
+    c"brk": exports::brk, true;
+    c"sbrk": exports::sbrk, true;
+    c"pthread_create": exports::pthread_create, true;
+    c"fork": exports::fork, true;
+    c"dlclose": exports::dlclose, true;
+    c"_exit": exports::_exit, true;
+    c"_Exit": exports::_Exit, true;
+    c"quick_exit": exports::quick_exit, true;
+    c"abort": exports::abort, true;
+    c"dlsym": exports::dlsym, true;
+    c"dlopen": exports::dlopen, true;
+    c"mallocx": exports::mallocx, false;
+    c"rallocx": exports::rallocx, false;
+    c"xallocx": exports::xallocx, false;
+    c"dallocx": exports::dallocx, false;
+    c"sdallocx": exports::sdallocx, false;
 }
 
 /// Recording was begun by [`skinflint_attach`] and not ended since.
@@ -187,7 +198,7 @@ fn change_all(whom: Whom, to_ours: bool) -> usize {
     // The loader's lock is held while a module is shown, so no two threads change entries (A4).
     let added = loader::each_module(&mut |module, _| {
         let ours = module.holds(is_in_front as *const () as u64);
-        if !ours && whom.means(module) {
+        if !ours {
             changed += change_tables(module, to_ours, whom);
         }
         true
@@ -202,25 +213,33 @@ fn change_all(whom: Whom, to_ours: bool) -> usize {
 enum Whom {
     /// Everybody's: we came later than they.
     All,
-    /// Theirs who were not there when the program was started, and looked past us (A6).
+    /// Theirs who were not there when the program was started, and looked past us (A6); of the others what we do not
+    /// export (A7).
     Late(Startup),
 }
 
 impl Whom {
-    fn means(&self, module: &Module) -> bool {
-        match self {
-            Whom::All => true,
-            Whom::Late(startup) => !startup.has(module.dynamic),
-        }
+    /// Whether an entry of this name in a module of theirs is to be changed.
+    fn means(&self, hook: &Hook, is_late: bool) -> bool {
+        // Where one of jemalloc's functions is not there, none of them can be called from ours.
+        let can_be_called = hook.is_exported || extended::are_there();
+        can_be_called && (matches!(self, Whom::All) || is_late || !hook.is_exported)
+    }
+
+    /// Whether a module was not there when the program was started.
+    fn is_late(&self, module: &Module) -> bool {
+        matches!(self, Whom::Late(startup) if !startup.has(module.dynamic))
     }
 }
 
 fn change_tables(module: &Module, to_ours: bool, whom: Whom) -> usize {
     let mut changed = 0;
+    let is_late = whom.is_late(module);
     // SAFETY: the module stays loaded while it is shown.
     unsafe {
         module.entries(|entry| {
-            let Some(hook) = HOOKS.iter().find(|hook| hook.name == entry.name) else {
+            let hook = HOOKS.iter().find(|hook| hook.name == entry.name);
+            let Some(hook) = hook.filter(|hook| whom.means(hook, is_late)) else {
                 return;
             };
             let ours = hook.ours as usize as u64;
@@ -256,6 +275,16 @@ impl Whom {
 pub fn opened_deep() {
     DEEP.store(true, Ordering::Relaxed); // ORDER: Relaxed; a flag that is never taken back.
     WATCHED.store(true, Ordering::Relaxed); // ORDER: as above.
+}
+
+/// Where jemalloc was loaded with the program: its own functions are recorded from now on, in modules of later, too (A7).
+pub fn stand_in_for_extended() {
+    if extended::are_there()
+        && let Some(startup) = real::startup()
+    {
+        opened_deep();
+        change_all(Whom::Late(startup), true);
+    }
 }
 
 /// Whether modules were loaded since the last look: then their tables are changed too (A3, A6).

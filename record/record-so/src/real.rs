@@ -149,6 +149,12 @@ real_functions! {
     malloc_usable_size: "malloc_usable_size";
     mallinfo2: "mallinfo2";
     mallctl: "mallctl";
+    mallocx: "mallocx";
+    rallocx: "rallocx";
+    xallocx: "xallocx";
+    sallocx: "sallocx";
+    dallocx: "dallocx";
+    sdallocx: "sdallocx";
     free_sized: "free_sized";
     free_aligned_sized: "free_aligned_sized";
     mmap: "mmap";
@@ -275,6 +281,18 @@ pub type Mallinfo2 = unsafe extern "C" fn() -> libc::mallinfo2;
 /// `mallctl`
 pub type Mallctl =
     unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;
+/// `mallocx`
+pub type Mallocx = unsafe extern "C" fn(usize, c_int) -> *mut c_void;
+/// `rallocx`
+pub type Rallocx = unsafe extern "C" fn(*mut c_void, usize, c_int) -> *mut c_void;
+/// `xallocx`
+pub type Xallocx = unsafe extern "C" fn(*mut c_void, usize, usize, c_int) -> usize;
+/// `sallocx`
+pub type Sallocx = unsafe extern "C" fn(*const c_void, c_int) -> usize;
+/// `dallocx`
+pub type Dallocx = unsafe extern "C" fn(*mut c_void, c_int);
+/// `sdallocx`
+pub type Sdallocx = unsafe extern "C" fn(*mut c_void, usize, c_int);
 /// `mmap`
 pub type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
 /// `munmap`

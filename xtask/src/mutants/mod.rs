@@ -110,7 +110,10 @@ const STAGES: &[(&str, &[Above])] = &[
             ),
         ],
     ),
-    ("cache", &[("viewer", &["--test", "host", "--features", "host"])]),
+    (
+        "cache",
+        &[("viewer", &["--test", "host", "--features", "host"])],
+    ),
     (
         "trace",
         &[

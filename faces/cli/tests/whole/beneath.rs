@@ -151,3 +151,23 @@ fn threads_and_remote_frees() {
         assert!(remote >= 25_000, "{library}: {remote}");
     });
 }
+
+#[test]
+fn jemallocs_own_functions_are_recorded_and_not_made_up() {
+    let bench = Bench::new();
+    let done = bench.record([program("extended")]);
+    assert_eq!(done.stdout, crate::tool::expected("extended"), "{done:#?}");
+    if !need::library("libjemalloc.so.2") {
+        return;
+    }
+    let bench = Bench::new();
+    let library = ["--preload", "libjemalloc.so.2"];
+    let done = run(bench.recording(&library, [program("extended")]));
+    assert_eq!(done.stdout, "extended: 133184\n", "{done:#?}");
+    let report = bench.report_at("main.sft", "end");
+    assert_eq!(report.number("completeness.unknown_frees"), 0);
+    for (size, blocks) in [(250, (1000, 499)), (5000, (1, 1)), (300, (1, 1))] {
+        assert_eq!(report.blocks_of(size), blocks, "{size}");
+    }
+    assert_eq!(number(report.size(250), "usable"), 256);
+}

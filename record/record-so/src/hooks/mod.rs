@@ -8,6 +8,7 @@
 //!     the first frame of a recorded stack is the caller, and no frame of ours has to be unwound.
 //! N2  Every exported function behaves as the one beneath, errno included.
 
+pub mod extended;
 mod loading;
 pub mod malloc;
 mod maps;
@@ -18,6 +19,7 @@ mod threads;
 
 /// What we export under the names of the real functions, for who puts them there by hand (attach.rs).
 pub mod exports {
+    pub use super::extended::{dallocx, mallocx, rallocx, sdallocx, xallocx};
     pub use super::loading::{dlclose, dlopen, dlsym};
     pub use super::malloc::{
         aligned_alloc, calloc, free, free_aligned_sized, free_sized, malloc, memalign,

@@ -31,6 +31,9 @@ extern "C" fn at_start() {
         // SAFETY: of `enter`.
         unsafe { thread::leave(state) };
     }
+    if attach::is_in_front() {
+        attach::stand_in_for_extended();
+    }
     watch_the_end();
 }
 

@@ -1,0 +1,269 @@
+//! jemalloc's own functions beside malloc: `mallocx`, `rallocx`, `xallocx`, `dallocx`, `sdallocx`.
+//!
+//! X1  They are not exported: a program may ask whether `mallocx` is there to learn whether it runs on jemalloc.
+//!     Where jemalloc is loaded at the start, its entries in the tables of all modules lead to these instead
+//!     (`attach.rs`).
+//! X2  Sizes come from `sallocx`, so that `malloc` may be another allocator's.
+
+use core::ffi::{c_int, c_void};
+
+use skinflint_base::ring::tag;
+
+use super::call;
+use super::malloc::{free_func, func};
+use crate::emit::{self, Caller};
+use crate::real::{self, REAL};
+use crate::thread::{self, INSIDE, RECORDING, ThreadState};
+use crate::{process, turn};
+
+/// A function that jumps to `$recorded` with the stack pointer and the frame pointer of its entry as two further
+/// arguments (N1), under a name that nobody looks up (X1).
+macro_rules! entry {
+    ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:literal, $bp:literal, $recorded:path) => {
+        #[doc = concat!("`", stringify!($name), "`, recorded.")]
+        ///
+        /// # Safety
+        /// As for the function beneath.
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
+            core::arch::naked_asm!(
+                concat!("mov ", $sp, ", rsp"),
+                concat!("mov ", $bp, ", rbp"),
+                "jmp {recorded}",
+                recorded = sym $recorded,
+            )
+        }
+    };
+}
+
+/// Whether the functions are there: all of them, or none is stood in for.
+pub fn are_there() -> bool {
+    let all = [
+        &REAL.mallocx,
+        &REAL.rallocx,
+        &REAL.xallocx,
+        &REAL.dallocx,
+        &REAL.sdallocx,
+        &REAL.sallocx,
+    ];
+    all.iter().all(|one| !one.get().is_null())
+}
+
+/// Usable size of a live block (X2).
+///
+/// # Safety
+/// The functions are there, and `block` is a live block of theirs.
+unsafe fn usable_size(block: *mut c_void) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe { call!(sallocx as Sallocx)(block, 0) as u64 }
+}
+
+/// Records that a block was acquired; the state stays entered.
+///
+/// # Safety
+/// Between `enter` and `leave`; the block was acquired just now.
+unsafe fn acquired(
+    state: *mut ThreadState,
+    kind: u8,
+    func: u8,
+    block: *mut c_void,
+    size: usize,
+    caller: Caller,
+) {
+    // SAFETY: as the caller promises; H1.
+    unsafe {
+        if kind == tag::ALLOC && !process::wants_acquisitions() {
+            return emit::unseen(state);
+        }
+        let usable = usable_size(block).max(size as u64);
+        turn::gained(state, usable);
+        thread::set_busy(state, RECORDING);
+        emit::acquired(state, kind, func, block as u64, size as u64, usable, caller);
+        thread::set_busy(state, INSIDE);
+    }
+}
+
+/// Records that a block is about to be released.
+///
+/// # Safety
+/// Between `enter` and `leave`.
+unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
+    // SAFETY: as the caller promises; H1.
+    unsafe {
+        if !process::wants_releases() {
+            return;
+        }
+        turn::loses(state, usable_size(block), kind == tag::FREE);
+        thread::set_busy(state, RECORDING);
+        emit::short(state, kind, func, block as u64);
+        thread::set_busy(state, INSIDE);
+    }
+}
+
+unsafe extern "C" fn mallocx_recorded(size: usize, flags: c_int, sp: u64, bp: u64) -> *mut c_void {
+    let state = thread::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        let block = call!(mallocx as Mallocx)(size, flags);
+        if !state.is_null() {
+            if !block.is_null() {
+                acquired(
+                    state,
+                    tag::ALLOC,
+                    func::MALLOC,
+                    block,
+                    size,
+                    Caller { sp, bp },
+                );
+            }
+            thread::leave(state);
+        }
+        block
+    }
+}
+entry!(mallocx(size: usize, flags: c_int) -> *mut c_void, "rdx", "rcx", mallocx_recorded);
+
+/// Records a step of a block from one size to another around the call that makes it; `stays` says of its answer
+/// whether the block is what it was, else where it is now.
+///
+/// # Safety
+/// `state` is what `enter` returned, not null; `old` is a live block.
+unsafe fn regrown<T: Copy>(
+    state: *mut ThreadState,
+    (old, size): (*mut c_void, usize),
+    caller: Caller,
+    step: impl FnOnce() -> T,
+    becomes: impl FnOnce(T) -> Option<(*mut c_void, usize)>,
+) -> T {
+    // SAFETY: as the caller promises; H1.
+    unsafe {
+        let is_recorded = process::wants_acquisitions();
+        if is_recorded {
+            released(state, tag::REALLOC_RELEASE, 0, old);
+        } else {
+            released(state, tag::FREE, free_func::REALLOC, old);
+        }
+        let before = usable_size(old);
+        let answer = step();
+        match becomes(answer) {
+            Some((new, now)) if is_recorded => {
+                acquired(state, tag::REALLOC_ACQUIRE, func::REALLOC, new, now, caller);
+            }
+            Some((new, now)) => acquired(state, tag::ALLOC, func::REALLOC, new, now, caller),
+            None if is_recorded => {
+                turn::gained(state, before);
+                thread::set_busy(state, RECORDING);
+                emit::short(state, tag::REALLOC_CANCEL, 0, old as u64);
+                thread::set_busy(state, INSIDE);
+            }
+            // It lives on, and its release was recorded: it is known anew.
+            None => acquired(
+                state,
+                tag::ALLOC,
+                func::REALLOC,
+                old,
+                size.min(before as usize),
+                caller,
+            ),
+        }
+        thread::leave(state);
+        answer
+    }
+}
+
+unsafe extern "C" fn rallocx_recorded(
+    old: *mut c_void,
+    size: usize,
+    flags: c_int,
+    sp: u64,
+    bp: u64,
+) -> *mut c_void {
+    let state = thread::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        if state.is_null() {
+            return call!(rallocx as Rallocx)(old, size, flags);
+        }
+        regrown(
+            state,
+            (old, size),
+            Caller { sp, bp },
+            || call!(rallocx as Rallocx)(old, size, flags),
+            |new| (!new.is_null()).then_some((new, size)),
+        )
+    }
+}
+entry!(rallocx(old: *mut c_void, size: usize, flags: c_int) -> *mut c_void, "rcx", "r8", rallocx_recorded);
+
+unsafe extern "C" fn xallocx_recorded(
+    block: *mut c_void,
+    size: usize,
+    extra: usize,
+    flags: c_int,
+    sp: u64,
+    bp: u64,
+) -> usize {
+    let state = thread::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        if state.is_null() {
+            return call!(xallocx as Xallocx)(block, size, extra, flags);
+        }
+        let before = usable_size(block) as usize;
+        regrown(
+            state,
+            (block, size),
+            Caller { sp, bp },
+            || call!(xallocx as Xallocx)(block, size, extra, flags),
+            // It stays where it is, and as it is where there is no room.
+            |now| (now != before).then_some((block, size.min(now))),
+        )
+    }
+}
+entry!(xallocx(block: *mut c_void, size: usize, extra: usize, flags: c_int) -> usize, "r8", "r9", xallocx_recorded);
+
+/// `dallocx`, recorded.
+///
+/// # Safety
+/// As for the function beneath.
+pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
+    // SAFETY: the program's own call.
+    unsafe {
+        release(block, free_func::FREE, |block| {
+            call!(dallocx as Dallocx)(block, flags)
+        })
+    }
+}
+
+/// `sdallocx`, recorded.
+///
+/// # Safety
+/// As for the function beneath.
+pub unsafe extern "C" fn sdallocx(block: *mut c_void, size: usize, flags: c_int) {
+    // SAFETY: the program's own call.
+    unsafe {
+        release(block, free_func::FREE_SIZED, |block| {
+            call!(sdallocx as Sdallocx)(block, size, flags)
+        });
+    }
+}
+
+/// A release through `real`.
+///
+/// # Safety
+/// As for `dallocx`.
+unsafe fn release(block: *mut c_void, func: u8, real: impl FnOnce(*mut c_void)) {
+    if block.is_null() || real::is_of_arena(block) {
+        return;
+    }
+    let state = thread::enter();
+    // SAFETY: H1.
+    unsafe {
+        if state.is_null() {
+            return real(block);
+        }
+        released(state, tag::FREE, func, block);
+        real(block);
+        thread::leave(state);
+    }
+}
