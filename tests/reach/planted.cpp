@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <pthread.h>
+#include <signal.h>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -187,6 +188,15 @@ APART static void keep_realloc() { kept_realloc(); }
 static void *returning(void *) { void **all = (void **)kept_alloc(N * 8); for (int i = 0; i < N; i++) all[i] = kept_alloc(48); pthread_barrier_wait(&g_barrier); return all; }
 APART static void keep_result() { start_holder(returning); usleep(50000); } // ended, not joined: its result is the C library's
 
+APART static void keep_signal_stack() { // the kernel alone knows where the stack for handlers is
+    stack_t stack = {};
+    stack.ss_size = 65536;
+    stack.ss_sp = kept_alloc(stack.ss_size);
+    for (int i = 0; i < N; i++) ((void **)stack.ss_sp)[i] = kept_alloc(96);
+    sigaltstack(&stack, nullptr);
+    memset((void *)&stack, 0, sizeof stack);
+}
+
 struct Case { const char *name; void (*run)(); };
 static const Case CASES[] = {
 #define CASE(name) {#name, name}
@@ -197,7 +207,7 @@ static const Case CASES[] = {
     CASE(keep_list), CASE(keep_ring), CASE(keep_interior), CASE(keep_tagged), CASE(keep_high), CASE(keep_tls),
     CASE(keep_stack), CASE(keep_thread_tls), CASE(keep_specific), CASE(keep_mapping), CASE(keep_shared_mapping),
     CASE(keep_map), CASE(keep_hash), CASE(keep_static_local), CASE(keep_shared_cycle), CASE(keep_second_base),
-    CASE(keep_large), CASE(keep_atexit_main), CASE(keep_realloc), CASE(keep_result),
+    CASE(keep_large), CASE(keep_atexit_main), CASE(keep_realloc), CASE(keep_result), CASE(keep_signal_stack),
 };
 
 int main(int argc, char **argv) {

@@ -248,6 +248,8 @@ pub struct SlotHeader {
     pub waiting: AtomicU32,
     /// Acquisitions of the slot's threads while recording was stopped; only the owner raises it.
     pub unseen: AtomicU64,
+    /// Lowest address of the thread's alternate signal stack, which the kernel alone may know of; 0 for none.
+    pub alternate_stack: AtomicU64,
     _line: [u64; 0],
     /// Words read since the slot was made (R1).
     pub head: Reader,
@@ -273,6 +275,7 @@ impl SlotHeader {
             owner: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
             unseen: AtomicU64::new(0),
+            alternate_stack: AtomicU64::new(0),
             _line: [],
             head: Reader {
                 words: AtomicU64::new(0),

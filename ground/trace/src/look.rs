@@ -104,9 +104,25 @@ pub struct LookRegister {
 }
 
 /// Names of the registers by number.
-pub const REGISTERS: [&str; 16] = [
-    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
-    "r14", "r15",
+pub const REGISTERS: [&str; 17] = [
+    "rax",
+    "rbx",
+    "rcx",
+    "rdx",
+    "rsi",
+    "rdi",
+    "rbp",
+    "rsp",
+    "r8",
+    "r9",
+    "r10",
+    "r11",
+    "r12",
+    "r13",
+    "r14",
+    "r15",
+    // No register: where the kernel puts the frames of signal handlers.
+    "sigaltstack",
 ];
 
 /// Raw bytes after which a block of pointers is full.

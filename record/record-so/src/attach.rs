@@ -91,6 +91,7 @@ hooks! {
     c"sbrk": exports::sbrk, true;
     c"pthread_create": exports::pthread_create, true;
     c"fork": exports::fork, true;
+    c"sigaltstack": exports::sigaltstack, true;
     c"dlclose": exports::dlclose, true;
     c"_exit": exports::_exit, true;
     c"_Exit": exports::_Exit, true;

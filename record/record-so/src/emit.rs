@@ -390,6 +390,22 @@ pub unsafe fn note(state: *mut ThreadState, first: u64, rest: &[u64]) {
     }
 }
 
+/// Where this thread's alternate signal stack begins, if it has one and pointers are looked at; else 0.
+fn alternate_stack() -> u64 {
+    // ORDER: Relaxed; set before the program began.
+    if process::session().is_none_or(|page| page.looks.load(Ordering::Relaxed) == 0) {
+        return 0;
+    }
+    // SAFETY: the kernel writes what there is now, and changes nothing.
+    unsafe {
+        let mut now: libc::stack_t = core::mem::zeroed();
+        let none = core::ptr::null::<libc::stack_t>();
+        let answer = libc::syscall(libc::SYS_sigaltstack, none, &raw mut now);
+        let is_on = answer == 0 && now.ss_flags & libc::SS_DISABLE == 0;
+        if is_on { now.ss_sp as u64 } else { 0 }
+    }
+}
+
 /// Says who writes to this ring from here on.
 ///
 /// # Safety
@@ -398,6 +414,9 @@ pub unsafe fn thread_begins(state: *mut ThreadState) {
     let now = sys::monotonic_ns();
     // SAFETY: H1.
     unsafe {
+        // ORDER: Relaxed; read while the thread stands.
+        let known = &(*state).ring.header().alternate_stack;
+        known.store(alternate_stack(), Ordering::Relaxed);
         let (low, high) = (*state).stack_bounds;
         let first = word(tag::THREAD, 0, u64::from(sys::gettid()));
         note(state, first, &[low, high, now]);

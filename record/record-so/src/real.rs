@@ -165,6 +165,7 @@ real_functions! {
     madvise: "madvise";
     pthread_create: "pthread_create";
     fork: "fork";
+    sigaltstack: "sigaltstack";
     dlclose: "dlclose";
     cxa_atexit: "__cxa_atexit";
     quick_exit: "quick_exit";
@@ -308,6 +309,8 @@ pub type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
 pub type Madvise = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
 /// `fork`
 pub type Fork = unsafe extern "C" fn() -> c_int;
+/// `sigaltstack`
+pub type Sigaltstack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
 /// `dlclose`
 pub type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// `dlopen`

@@ -103,6 +103,7 @@ fn what_is_held_in_any_way_is_not_called_leaked() {
         "keep_thread_tls",
         "keep_mapping",
         "keep_map",
+        "keep_signal_stack",
     ] {
         let report = recorded(&bench, "planted", &[case], &[]);
         let sum = field(reach(&report), "unreached");

@@ -15,8 +15,10 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use skinflint_base::ring::{SLOTS, SlotHeader};
 use skinflint_trace::{
     Look, LookRegion, LookRegister, Mapping, MappingKind, PointerEncoder, RegionKind,
 };
@@ -35,6 +37,8 @@ const CONTROL_BYTES: u64 = 2304;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 const ADDRESS_BITS: u64 = (1 << 48) - 1;
+/// Its number among the registers.
+const ALTERNATE_STACK: u32 = 16;
 
 /// Reads everything that may hold pointers.
 pub(super) fn read(
@@ -149,6 +153,7 @@ impl Plan {
             if ours.is_none() {
                 registers.extend(registers_of(thread));
             }
+            registers.extend(alternate_stack(process, thread.tid));
             let mapping = mappings
                 .iter()
                 .find(|one| (one.start..one.end).contains(&sp));
@@ -181,8 +186,24 @@ impl Plan {
 fn look_stack(process: &Process) -> Option<u64> {
     let header = process.first.header();
     // ORDER: Relaxed; its thread stands, and wrote it before it asked.
-    let from = header.look_stack.load(std::sync::atomic::Ordering::Relaxed);
+    let from = header.look_stack.load(Ordering::Relaxed);
     (from != 0).then_some(from)
+}
+
+/// The pointer to its alternate signal stack that the kernel keeps for a thread.
+fn alternate_stack(process: &Process, tid: u32) -> Option<LookRegister> {
+    let regions = lock(&process.regions);
+    let mut slots = regions
+        .iter()
+        .flat_map(|region| (0..SLOTS).map(move |index| region.slot(index)));
+    // ORDER: Relaxed for both; their thread stands.
+    let is_its = |slot: &&SlotHeader| slot.owner.load(Ordering::Relaxed) as u32 == tid;
+    let start = slots.find(is_its)?.alternate_stack.load(Ordering::Relaxed);
+    (start != 0).then_some(LookRegister {
+        tid,
+        number: ALTERNATE_STACK,
+        value: start,
+    })
 }
 
 /// Stacks whose threads have ended, less their ends (M2). Memory that became something else has no guard below it.

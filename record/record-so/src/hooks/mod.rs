@@ -27,7 +27,7 @@ pub mod exports {
     };
     pub use super::maps::{brk, madvise, mmap, mmap64, mremap, munmap, sbrk};
     pub use super::process_ends::{_Exit, _exit, abort, quick_exit};
-    pub use super::threads::{fork, pthread_create};
+    pub use super::threads::{fork, pthread_create, sigaltstack};
 }
 
 use core::sync::atomic::Ordering;

@@ -27,6 +27,33 @@ pub unsafe extern "C" fn pthread_create(
     unsafe { call!(pthread_create as PthreadCreate)(thread, attributes, start, argument) }
 }
 
+/// `sigaltstack`: the kernel may be the only one who keeps the pointer, so whoever looks for pointers is told.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
+    let state = thread::enter();
+    // SAFETY: the program's own call; H1.
+    unsafe {
+        let answer = call!(sigaltstack as Sigaltstack)(new, old);
+        if !state.is_null() {
+            if answer == 0 && !new.is_null() {
+                let is_off = (*new).ss_flags & libc::SS_DISABLE != 0;
+                let start = if is_off { 0 } else { (*new).ss_sp as u64 };
+                // ORDER: Relaxed; read while the thread stands.
+                (*state)
+                    .ring
+                    .header()
+                    .alternate_stack
+                    .store(start, Ordering::Relaxed);
+            }
+            thread::leave(state);
+        }
+        answer
+    }
+}
+
 /// `fork`: the parent records the child's id. The child finds out by itself (O5).
 ///
 /// # Safety
