@@ -97,6 +97,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
             .unwrap_or_default()
     };
     if let Some((most, around)) = evidence.wasteful {
+        let around = seen_later(report, evidence, most, around);
         let then = retained(&most.instant, evidence.facts, most.giveback, around);
         if kept(&then) > kept(&all) {
             all.retain(|one| one.kind != FindingKind::Retained);
@@ -124,6 +125,46 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     ));
     all.extend(at_exit(report, evidence.facts));
     report.findings.extend(all);
+}
+
+/// What is known of a moment's free memory by a later look (D6): at the report's own moment, if no more lives there, whatever
+/// is not free any more has gone.
+fn seen_later(
+    report: &Report,
+    evidence: &Evidence<'_>,
+    most: &Wasteful,
+    mut around: Around,
+) -> Around {
+    let look = |instant: &Instant, giveback: GiveBack| Look {
+        time_ns: instant.time_ns,
+        live_bytes: instant.live_usable_bytes,
+        whole_bytes: giveback.whole_bytes,
+    };
+    if let (Some(own), Some(closed)) = (report.instants.get(report.at), evidence.closed) {
+        let then = look(&most.instant, most.giveback);
+        let gone = then.gone_by(look(own, closed.giveback));
+        around.then.gone_bytes = around.then.gone_bytes.max(gone);
+    }
+    around
+}
+
+/// What a look at all pages of a moment says.
+#[derive(Clone, Copy)]
+struct Look {
+    time_ns: u64,
+    live_bytes: u64,
+    /// On pages without a live byte.
+    whole_bytes: u64,
+}
+
+impl Look {
+    /// Free pages that have gone by another look: nothing, if that comes before this one, or if more lives then.
+    fn gone_by(self, later: Look) -> u64 {
+        match later.time_ns > self.time_ns && later.live_bytes <= self.live_bytes {
+            true => self.whole_bytes.saturating_sub(later.whole_bytes),
+            false => 0,
+        }
+    }
 }
 
 /// Takes the promise out of a finding on free memory that may be in use (D4).
@@ -511,4 +552,27 @@ fn untouched(report: &Report, untouched: &[Untouched]) -> Vec<Finding> {
 
 fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_pages_that_a_later_look_does_not_find_have_gone() {
+        let look = |time_ns, live_bytes, whole_bytes| Look {
+            time_ns,
+            live_bytes,
+            whole_bytes,
+        };
+        let most = look(10, 5000, 7000);
+        assert_eq!(most.gone_by(look(20, 5000, 1000)), 6000);
+        assert_eq!(most.gone_by(look(20, 5000, 9000)), 0);
+        assert_eq!(
+            most.gone_by(look(20, 5001, 1000)),
+            0,
+            "some were taken again"
+        );
+        assert_eq!(most.gone_by(look(10, 5000, 1000)), 0, "not later");
+    }
 }

@@ -14,6 +14,8 @@
 //!     What is not resident is taken out as slop's is, and what saves no resident memory is `Possible`.
 //! W4  Only a size at which the stack's requests pile up is one (spread.rs): strings of 1,030 to 1,229 bytes
 //!     lie above 1,024 because they are as long as they are, and there is nothing to round.
+//! W5  What was added may have to be kept elsewhere, and costs its own bytes there. The saving is certain only where they
+//!     are at most an eighth of it.
 //!
 //! Which c is small: beside a power of two of at least 256, at most an eighth of it. A header that
 //! was added to a buffer of 2^k is as a rule under 64 bytes, but SQLite's page buffers are 4,096 + 272
@@ -43,6 +45,8 @@ use crate::passes::wording::{bytes, count, thousands};
 const MIN_BASE: u64 = 256;
 /// Largest extra beside a class, and for W3.
 const SMALL_EXTRA: u64 = 64;
+/// What was added is much if the saving is less than so many times as large (W5).
+const HEAVY: u64 = 8;
 /// A finding needs this much waste at the instant: less than a kernel page gives nothing back.
 const MIN_NOW_BYTES: u64 = 4096;
 /// Or this much over the run: memory that was written for nothing, if not kept.
@@ -163,6 +167,8 @@ struct Group {
     /// Of what would be saved, bytes that are not resident; and whether that is most of some size.
     now_absent: u64,
     absent: bool,
+    /// Whether what was added to some size is itself much beside the saving (W5).
+    heavy: bool,
     run_wasted: u64,
     run_saved: u64,
     now_elsewhere: u64,
@@ -184,6 +190,7 @@ impl Group {
         self.now_saved += there;
         self.now_absent += count.absent_tail_bytes.min(now);
         self.absent |= there == 0 && now > 0;
+        self.heavy |= shoe.extra * HEAVY > saved;
         self.run_wasted += waste * count.total;
         self.run_saved += saved * count.total;
         self.now_elsewhere += elsewhere(key.size).1 * count.at_instant;
@@ -286,10 +293,10 @@ fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
         saved_cumulative_bytes: group.run_saved,
         saved_allocations: 0,
         blocks: group.now_blocks,
-        confidence: if real && !group.absent {
-            Confidence::Certain
-        } else {
-            Confidence::Possible
+        confidence: match (real && !group.absent, group.heavy) {
+            (true, false) => Confidence::Certain,
+            (true, true) => Confidence::Likely,
+            (false, _) => Confidence::Possible,
         },
         node: Some(node),
         claims: group.claims,

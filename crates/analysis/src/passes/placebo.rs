@@ -22,6 +22,9 @@
 //!     differ by half at most, from [`MIN_HELD`] to [`MAX_TURNING`] live, always about as many, while it goes on making
 //!     others. Data of which the latest are kept look the same, so nothing is promised of these.
 //!
+//! B5  A buffer that comes to a size by growing is live there, and none that was made: the next one of its size is the same
+//!     buffer on its way, or another that grows, and no pool is asked for either.
+//!
 //! What it cannot show: whether anything reads the held blocks. Long-lived data whose stack also makes
 //! short-lived blocks of the same size looks the same, and so does a pool that is too small for its
 //! bursts (all of it was in use whenever a new one was made), which is why it is `Possible` and small blocks
@@ -85,10 +88,14 @@ struct Turn {
 }
 
 impl Turn {
-    fn acquire(&mut self, key: &CellKey) {
+    fn came(&mut self, key: &CellKey) {
         self.live += 1;
         self.live_bytes = self.live_bytes.saturating_add(key.usable);
         self.most = self.most.max(self.live);
+    }
+
+    fn acquire(&mut self, key: &CellKey) {
+        self.came(key);
         self.acquired += 1;
         let smallest = match self.sizes.0 {
             0 => key.size,
@@ -197,6 +204,16 @@ impl Placebo {
         }
     }
 
+    /// A buffer has come to this size by growing (B5).
+    fn came(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
+        if key.size >= MIN_SIZE {
+            slot(&mut self.cells, block.cell).live += 1;
+            if key.size >= MIN_TURNING_SIZE {
+                self.turn(context, block.cell).came(key);
+            }
+        }
+    }
+
     #[inline]
     fn released(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
@@ -221,7 +238,7 @@ impl Pass for Placebo {
             Act::Release { block, .. } => self.released(context, &context.key, block),
             Act::Regrow { old, new } => {
                 self.released(context, &context.cell(old.cell), old);
-                self.acquired(context, &context.key, new);
+                self.came(context, &context.key, new);
             }
             Act::Mark { .. } => {}
         }
