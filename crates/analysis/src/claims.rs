@@ -46,6 +46,10 @@ pub struct Leaving {
     pub live: u64,
     /// See `live`.
     pub alike: u64,
+    /// Usable bytes of what all of them left, and what live memory rose by from the first round's end to the last one's.
+    pub left_bytes: u64,
+    /// See `left_bytes`.
+    pub rise_bytes: u64,
     /// How many each round left, of each stack (`together.rs`).
     pub prints: Vec<Print>,
 }
@@ -64,6 +68,7 @@ impl Leaving {
     /// The same rounds left these, too.
     pub(crate) fn add(&mut self, other: &Leaving) {
         self.blocks = self.blocks.saturating_add(other.blocks);
+        self.left_bytes = self.left_bytes.saturating_add(other.left_bytes);
         self.live = self.live.saturating_add(other.live);
         self.alike = self.alike.saturating_add(other.alike);
         let room = MOST_PRINTS.saturating_sub(self.prints.len());

@@ -17,6 +17,8 @@
 //! D6  What is taken again, or has gone, a span of time later counts not (`rest.rs`), nor what an exit frees, nor
 //!     less than a tenth of resident memory: that is the working stock of a program between two rounds. Where
 //!     nothing is left of a saving, the finding stays and says why.
+//! D7  What a stack holds more at one mark than at another is promised where marks of one name come again and again: marks
+//!     of different names are stages of a program, which may need more each, and one step is no trend.
 //!
 //! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
 //! (`grouping.rs`).
@@ -352,7 +354,11 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
         let intervals = steps.len() as u64 - 1;
         let mark = |level: &MarkLevel| &evidence.facts.marks[level.mark];
         let age = ages.get(index).copied().flatten();
-        let saved_bytes = grown.min(row.live_usable_bytes);
+        let promised = intervals >= 2 && mark(first).name == mark(last).name;
+        let saved_bytes = match promised {
+            true => grown.min(row.live_usable_bytes),
+            false => 0,
+        };
         grew.insert(index, (found.len(), saved_bytes, row.live_usable_bytes));
         found.push(Finding {
             kind: FindingKind::Leak,

@@ -306,7 +306,12 @@ pub(crate) fn absorb(into: &mut Finding, other: &Finding) {
     };
     let parts = sizes(into).into_iter().zip(sizes(other));
     if parts.into_iter().any(|(into, other)| other > into / 8) {
-        into.confidence = into.confidence.max(other.confidence);
+        // Which of a function's temporaries can be spared, no trace shows.
+        let least = match into.kind {
+            FindingKind::Churn => Confidence::Likely,
+            _ => other.confidence,
+        };
+        into.confidence = into.confidence.max(other.confidence).max(least);
     }
     into.now_bytes = into.now_bytes.saturating_add(other.now_bytes);
     into.saved_bytes = into.saved_bytes.saturating_add(other.saved_bytes);
@@ -658,20 +663,26 @@ mod tests {
 
     #[test]
     fn the_least_sure_part_that_matters_decides() {
-        let of = |second: u64| {
+        let of = |kind, second: u64, confidence| {
             let mut one = report();
+            let part = |node, saved, confidence| Finding {
+                confidence,
+                ..finding(kind, node, saved, "64")
+            };
             one.findings = vec![
-                Finding {
-                    confidence: Confidence::Certain,
-                    ..finding(FindingKind::Slop, 2, 800, "64")
-                },
-                finding(FindingKind::Slop, 3, second, "64"),
+                part(2, 800, Confidence::Certain),
+                part(3, second, confidence),
             ];
             settle(&mut one, &Limits::default(), None);
             one.findings[0].confidence
         };
-        assert_eq!(of(100), Confidence::Certain);
-        assert_eq!(of(101), Confidence::Possible);
+        let (sure, possible) = (Confidence::Certain, Confidence::Possible);
+        assert_eq!(of(FindingKind::Slop, 100, possible), sure);
+        assert_eq!(of(FindingKind::Slop, 101, possible), possible);
+        assert_eq!(of(FindingKind::Slop, 101, sure), sure);
+        // Which temporaries of a function can be spared is not known.
+        assert_eq!(of(FindingKind::Churn, 100, sure), sure);
+        assert_eq!(of(FindingKind::Churn, 101, sure), Confidence::Likely);
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! T3  The finding is named by the function that makes objects, that is blocks of one size, and of several by the one with
 //!     most bytes: an object of one size refers to texts of any length, not the other way round. What the others left is
 //!     said.
-//! T4  A leak is certain only if it is seven eighths of what the same rounds leave: the rest may be part of it.
+//! T4  A leak is certain only if it is what live memory rose by from the first round's end to the last one's, to an eighth:
+//!     what else came may be part of it (the table that holds it), and what went its price.
 //!
 //! Not here: one function's stacks (`grouping.rs`), what is a leak (`passes/phases_rounds.rs`).
 
@@ -46,16 +47,17 @@ pub(crate) fn put_together(
         let parts: Vec<Finding> = group.iter().map(|&at| left[at].clone()).collect();
         all.push(one_of(report, naming, parts));
     }
-    let saved = |of: &Finding| {
-        let same = all.iter().filter(|one| rounds_of(one) == rounds_of(of));
-        same.map(|one| one.saved_bytes).sum::<u64>()
-    };
-    let part = |one: &Finding| is_left(one) && one.saved_bytes < saved(one) / 8 * 7;
-    let parts: Vec<bool> = all.iter().map(part).collect();
-    for (one, _) in all.iter_mut().zip(parts).filter(|(_, part)| *part) {
-        one.confidence = one.confidence.max(Confidence::Likely);
+    for one in all.iter_mut() {
+        if one.leaving.as_ref().is_some_and(|of| !is_the_rise(of)) {
+            one.confidence = one.confidence.max(Confidence::Likely);
+        }
     }
     all
+}
+
+/// T4.
+fn is_the_rise(leaving: &Leaving) -> bool {
+    leaving.left_bytes.abs_diff(leaving.rise_bytes) <= leaving.rise_bytes / 8
 }
 
 fn rounds_of(finding: &Finding) -> Option<&str> {
@@ -177,6 +179,8 @@ mod tests {
                 rounds: 3,
                 of: "3 rounds of 'r'".into(),
                 blocks: print.blocks,
+                left_bytes: saved_bytes,
+                rise_bytes: 0,
                 live: 10,
                 alike,
                 prints: vec![print],
@@ -185,7 +189,11 @@ mod tests {
         }
     }
 
-    fn together(leaks: Vec<Finding>) -> Vec<(Option<u32>, u64, Confidence)> {
+    /// Of rounds in which live memory rose by so much.
+    fn together(rise_bytes: u64, mut leaks: Vec<Finding>) -> Vec<(Option<u32>, u64, Confidence)> {
+        for leaving in leaks.iter_mut().filter_map(|one| one.leaving.as_mut()) {
+            leaving.rise_bytes = rise_bytes;
+        }
         let report = report();
         let mut found = put_together(&report, &Naming::of(&report), leaks);
         found.sort_by_key(|one| one.node);
@@ -198,7 +206,7 @@ mod tests {
     #[test]
     fn an_object_and_its_texts_are_one_leak() {
         let (object, text) = (leak(1, 4000, [6, 9, 7], 10), leak(2, 9000, [12, 18, 14], 1));
-        let one = together(vec![object.clone(), text.clone()]);
+        let one = together(14_000, vec![object.clone(), text.clone()]);
         assert_eq!(one, [(Some(1), 13_000, Confidence::Certain)]);
         // As many, in other rounds: two, of which none is nearly all.
         let other = leak(2, 9000, [18, 12, 14], 1);
@@ -206,10 +214,10 @@ mod tests {
             (Some(1), 4000, Confidence::Likely),
             (Some(2), 9000, Confidence::Likely),
         ];
-        assert_eq!(together(vec![object, other]), two);
+        assert_eq!(together(14_000, vec![object, other]), two);
         // Always as many proves nothing.
         let steady = |node, saved| leak(node, saved, [3, 3, 3], 10);
-        let apart = together(vec![steady(1, 14_000), steady(2, 2000)]);
+        let apart = together(16_000, vec![steady(1, 14_000), steady(2, 2000)]);
         assert_eq!(
             apart[0],
             (Some(1), 14_000, Confidence::Certain),
@@ -219,10 +227,28 @@ mod tests {
     }
 
     #[test]
+    fn a_leak_is_certain_if_it_is_what_live_memory_rose_by() {
+        let of = |rise| together(rise, vec![leak(1, 8000, [6, 9, 7], 10)])[0].2;
+        let rises = [7111, 7112, 9142, 9143].map(of);
+        let (sure, not) = (Confidence::Certain, Confidence::Likely);
+        assert_eq!(
+            rises,
+            [not, sure, sure, not],
+            "7,112 and its eighth; 9,142 less its eighth"
+        );
+    }
+
+    #[test]
     fn an_interpreters_functions_say_nothing_of_a_leak() {
-        let python = together(vec![leak(5, 100, [1, 1, 1], 1), leak(6, 300, [2, 2, 2], 1)]);
+        let python = together(
+            400,
+            vec![leak(5, 100, [1, 1, 1], 1), leak(6, 300, [2, 2, 2], 1)],
+        );
         assert_eq!(python, [(Some(6), 400, Confidence::Certain)]);
-        let mixed = together(vec![leak(4, 100, [1, 1, 1], 1), leak(6, 300, [2, 2, 2], 1)]);
+        let mixed = together(
+            400,
+            vec![leak(4, 100, [1, 1, 1], 1), leak(6, 300, [2, 2, 2], 1)],
+        );
         assert_eq!(mixed.len(), 2);
     }
 

@@ -23,10 +23,10 @@
 //! G7  The blocks at rest of a buffer that grew twice or more have the size of the moment, not one to be changed by
 //!     some bytes: they are claimed (`../claims.rs`), by the stack's finding or, where it has none, by no finding.
 //!
-//! G8  What doubling copies depends on whether its steps stay in place. The saving is certain where that is at most an
-//!     eighth of what was copied; or a quarter, where the allocator made none of these blocks longer where it was: then
-//!     doubling's steps move, too. By hand the chains must be long, as no trace shows a copy: scratch buffers that are
-//!     replaced by larger ones are so as often as a record is broken, and of a million sizes fourteen break one.
+//! G8  What doubling copies depends on where it begins and whether its steps stay in place, and a buffer that is asked for
+//!     at once is not copied at all. The saving is certain where all of that is at most a seventh of what was copied. By
+//!     hand the chains must be long, too, as no trace shows a copy: scratch buffers that are replaced by larger ones are
+//!     so as often as a record is broken, and of a million sizes fourteen break one.
 //!
 //! Idea: Nethercote, "Please grow your buffers exponentially".
 //! Not here: the shape of a chain (growth_shape.rs); what the last block holds for nothing (growth_resting.rs); runtimes whose growth is their own (grouping.rs).
@@ -59,10 +59,8 @@ const GROWING: u32 = 8;
 /// The same where nothing is in doubt, and mean steps of a chain (G8).
 const SURELY_GROWING: u32 = 64;
 const SURE_HAND_STEPS: u64 = 16;
-/// What doubling copies is at most one of so many bytes copied (G8); where no block was ever made longer where it is,
-/// doubling's steps move, too.
-const DOUBT: u64 = 8;
-const DOUBT_IF_ALL_MOVE: u64 = 4;
+/// What doubling copies is at most one of so many bytes copied (G8).
+const DOUBT: u64 = 7;
 /// See the head of the file.
 #[derive(Default)]
 pub struct GrowthPass {
@@ -111,7 +109,6 @@ struct Sum {
     chains: u64,
     steps: u64,
     in_place: u64,
-    extended: u64,
     largest: u64,
     allocated: u64,
     anew: u64,
@@ -131,7 +128,6 @@ impl Sum {
         self.chains += 1;
         self.steps += steps;
         self.in_place += u64::from(chain.in_place);
-        self.extended += u64::from(chain.extended);
         self.largest = self.largest.max(chain.last);
         self.allocated = self.allocated.saturating_add(chain.allocated);
         self.anew = self.anew.saturating_add(chain.anew);
@@ -160,11 +156,7 @@ impl Sum {
 
     /// Whether it is known what doubling copies (G8).
     fn is_exact(&self) -> bool {
-        let doubt = match self.extended {
-            0 => DOUBT_IF_ALL_MOVE,
-            _ => DOUBT,
-        };
-        self.doubling.copied <= self.copied / doubt
+        self.doubling.copied <= self.copied / DOUBT
     }
 
     fn pattern(&self) -> GrowthPattern {

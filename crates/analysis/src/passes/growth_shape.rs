@@ -84,8 +84,6 @@ pub(super) struct Chain {
     pub before: u64,
     pub steps: u32,
     pub in_place: u32,
-    /// Of these, steps for which the block itself was made longer.
-    pub extended: u32,
     /// Bytes of the blocks that were copied from.
     pub copied: u64,
     pub allocated: u64,
@@ -118,7 +116,6 @@ impl Chain {
         self.before = old;
         self.steps = self.steps.saturating_add(1);
         self.in_place += u32::from(in_place);
-        self.extended += u32::from(in_place && usable.0 != usable.1);
         if !in_place {
             self.copied = self.copied.saturating_add(old);
         }

@@ -11,15 +11,15 @@
 //! R1  A leak needs [`MIN_REPEATS`] rounds; most of what they leave is left for good, of the first half as well as of the
 //!     second. Nearly each round leaves something; or a part of them does, of each eighth of the rounds alike. Live
 //!     memory rose from end mark to end mark, or over all rounds by most of what was left.
-//! R2  One round proves nothing: what is loaded in a phase is as a rule meant to stay. Nor does a store that is
-//!     bounded. Such findings save nothing.
+//! R2  One round proves nothing, nor do fewer than [`MIN_REPEATS`]: what is loaded in a phase is as a rule meant to stay.
+//!     Nor does a store that is bounded. Such findings save nothing.
 //! R3  What a finding saves and holds is counted once, over all phases.
 //! R4  Rounds are counted by stack, whatever the sizes of its blocks. Left is what lived before the program's exit
 //!     (phases_exit.rs): what destructors release then, no round released.
 //! R5  A leak is certain if no block of all that were left was released before the exit, each eighth of the rounds left as
 //!     much as the others, live memory rose from mark to mark, and the rounds are what the program does: they take half of
 //!     the time from the first one's end to the end of the run. A store with a bound would have released some; what is
-//!     loaded piece by piece is used afterwards. That what is left is most of what the rounds leave, `together.rs` asks.
+//!     loaded piece by piece is used afterwards. Whether it is all that the rounds leave, `together.rs` asks.
 //!
 //! Not here: counting (phases.rs).
 
@@ -248,7 +248,8 @@ pub(super) fn finding(
         _ => outlives(family, sum, at),
     };
     let all = sums.last().map(|((_, rounds), _)| rounds)?;
-    let bounded = kind == FindingKind::Zombie && all.is_bounded(whole);
+    let few = all.ended < MIN_REPEATS;
+    let bounded = kind == FindingKind::Zombie && (few || all.is_bounded(whole));
     found.node = Some(node);
     found.now_bytes = whole.now_usable;
     found.saved_bytes = if bounded { 0 } else { whole.now_usable };
@@ -295,6 +296,8 @@ fn leaks((name, rounds): &Family<'_>, sum: &Sum, end_ns: u64) -> Finding {
         rounds: rounds.ended,
         of,
         blocks: sum.left_blocks(),
+        left_bytes: sum.left_usable,
+        rise_bytes: rounds.last_end.saturating_sub(rounds.first_end),
         prints: vec![sum.seen.print(rounds.ended)],
         ..Leaving::default()
     };

@@ -18,7 +18,7 @@
 //!     there. Where more than half is absent nothing is promised.
 //! P6  A size that is a multiple of four may be that of a type whose members are all in use, and half of all types lie
 //!     just above a class: that one of them could be smaller, no trace shows. So what the change would save is told in
-//!     words, and nothing is promised. Any other size is a length that was computed, and what lies above the class was
+//!     words, and nothing is promised, nor is it certain that there is a change to make. Any other size is a length that was computed, and what lies above the class was
 //!     added to it.
 //!
 //! Not here: whether the owner of a stack chose its size or a library did (`../owner.rs`): the rows by size (`report.sizes`, `counts`), free memory of the allocator.
@@ -252,7 +252,8 @@ fn stack_finding(node: u32, sum: Sum, classes: &Classes) -> Finding {
     let (size, usable, part) = sum.top;
     // One size that loses a field: the arithmetic is all there is to it.
     let certain = trimmed(size, classes).is_some_and(|below| size - below <= TRIM_BYTES)
-        && part * 10 >= sum.slop * 9;
+        && part * 10 >= sum.slop * 9
+        && !is_of_a_type(size);
     Finding {
         kind: FindingKind::Slop,
         title: format!(
