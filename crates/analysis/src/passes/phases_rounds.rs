@@ -11,8 +11,9 @@
 //! R1  A leak needs [`MIN_REPEATS`] rounds; most of what they leave is left for good, of the first half as well as of the
 //!     second. Nearly each round leaves something; or a part of them does, of each eighth of the rounds alike. Live
 //!     memory rose from end mark to end mark, or over all rounds by most of what was left.
-//! R2  One round proves nothing, nor do fewer than [`MIN_REPEATS`]: what is loaded in a phase is as a rule meant to stay.
-//!     Nor does a store that is bounded. Such findings save nothing.
+//! R2  One round proves nothing: what is loaded in a phase is as a rule meant to stay. Nor do a few, if the program goes on
+//!     with it for longer than they took; nor a few phases of different names, which are stages of a start; nor a store
+//!     that is bounded. Such findings save nothing.
 //! R3  What a finding saves and holds is counted once, over all phases.
 //! R4  Rounds are counted by stack, whatever the sizes of its blocks. Left is what lived before the program's exit
 //!     (phases_exit.rs): what destructors release then, no round released.
@@ -31,6 +32,8 @@ use crate::passes::wording::{bytes, count, thousands};
 const MIN_BYTES: u64 = 4096;
 /// Repetitions from which growth can be called steady.
 const MIN_REPEATS: u64 = 4;
+/// Phases of different names that are rounds, and no stages (R2).
+const MIN_MIXED: u64 = 16;
 /// Rounds that left something from which a part of the rounds can be called steady: fewer are in one place by chance.
 const MIN_SPARSE: u64 = 32;
 /// Parts of the rounds.
@@ -193,14 +196,27 @@ impl Rounds {
             && self.rose(sum)
     }
 
+    /// Whether they are what a program that ended then did: they took half of the time from the first one's end.
+    fn go_on(&self, end_ns: u64) -> bool {
+        let took = self.last_ns.saturating_sub(self.first_ns);
+        took >= end_ns.saturating_sub(self.first_ns) / 2
+    }
+
+    /// R2, of rounds of different names or of one, in a run that ended then.
+    fn prove(&self, are_mixed: bool, end_ns: u64) -> bool {
+        let least = match are_mixed {
+            true => MIN_MIXED,
+            false => MIN_REPEATS,
+        };
+        self.ended >= MIN_SPARSE || (self.ended >= least && self.go_on(end_ns))
+    }
+
     /// R5, of a leak in a run that ended then.
     fn is_sure(&self, sum: &Sum, end_ns: u64) -> bool {
-        let took = self.last_ns.saturating_sub(self.first_ns);
-        let of = end_ns.saturating_sub(self.first_ns);
         sum.left == sum.made
             && sum.seen.is_even()
             && self.rises * 4 >= (self.ended - 1) * 3
-            && took >= of / 2
+            && self.go_on(end_ns)
     }
 
     /// Whether live memory rose with what a stack left.
@@ -247,12 +263,14 @@ pub(super) fn finding(
         FindingKind::Leak => leaks(family, sum, end_ns),
         _ => outlives(family, sum, at),
     };
-    let all = sums.last().map(|((_, rounds), _)| rounds)?;
-    let few = all.ended < MIN_REPEATS;
-    let bounded = kind == FindingKind::Zombie && (few || all.is_bounded(whole));
+    let ((all_name, all), _) = sums.last()?;
+    let promised = match kind {
+        FindingKind::Leak => family.1.prove(family.0.is_none(), end_ns),
+        _ => all.prove(all_name.is_none(), end_ns) && !all.is_bounded(whole),
+    };
     found.node = Some(node);
     found.now_bytes = whole.now_usable;
-    found.saved_bytes = if bounded { 0 } else { whole.now_usable };
+    found.saved_bytes = if promised { whole.now_usable } else { 0 };
     found.blocks = whole.now_blocks;
     Some(found)
 }
