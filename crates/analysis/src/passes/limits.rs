@@ -192,6 +192,26 @@ fn a_leak_is_certain_if_nothing_of_it_was_ever_released() {
 }
 
 #[test]
+fn what_live_memory_rose_by_is_of_all_phases() {
+    let names: Vec<&str> = (0..64)
+        .flat_map(|round| match round % 2 {
+            0 => ["load begin", "load end"],
+            _ => ["draw begin", "draw end"],
+        })
+        .collect();
+    let mut driver = Driver::new(Phases::new(&marks(&names)), glibc);
+    for round in 0..64 {
+        driver.mark(2 * round);
+        driver.keep(1, 1000);
+        driver.mark(2 * round + 1);
+    }
+    let found = driver.finish().findings;
+    let leaving = found[0].leaving.as_ref().expect("a leak");
+    // From the first end of 'load' to the last one 62 rounds were over, and 64 left a block.
+    assert_eq!((leaving.left_bytes, leaving.rise_bytes), (64_000, 62_000));
+}
+
+#[test]
 fn what_rounds_leave_in_proportion_has_the_same_print() {
     let found = left_by(40, 0, |driver, round| {
         for one in 0..1 + round * 7 % 5 {

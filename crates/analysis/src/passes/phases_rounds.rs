@@ -272,6 +272,10 @@ pub(super) fn finding(
     found.now_bytes = whole.now_usable;
     found.saved_bytes = if promised { whole.now_usable } else { 0 };
     found.blocks = whole.now_blocks;
+    if let Some(leaving) = &mut found.leaving {
+        // Live memory rose by what phases of other names left, too.
+        leaving.left_bytes = whole.left_usable;
+    }
     Some(found)
 }
 
@@ -314,7 +318,6 @@ fn leaks((name, rounds): &Family<'_>, sum: &Sum, end_ns: u64) -> Finding {
         rounds: rounds.ended,
         of,
         blocks: sum.left_blocks(),
-        left_bytes: sum.left_usable,
         rise_bytes: rounds.last_end.saturating_sub(rounds.first_end),
         prints: vec![sum.seen.print(rounds.ended)],
         ..Leaving::default()
