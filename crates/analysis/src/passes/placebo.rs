@@ -34,6 +34,7 @@
 
 use rustc_hash::FxHashSet;
 
+use crate::claims::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::pass::{Act, Block, CellId, CellKey, Context, Pass};
 use crate::passes::cells::{Sites, slot};
@@ -329,6 +330,11 @@ fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
         blocks: idle,
         confidence: Confidence::Possible,
         node: Some(key.node.0),
+        claims: vec![Claim {
+            key,
+            blocks: idle,
+            bytes: 0,
+        }],
         ..Finding::default()
     }
 }
@@ -364,7 +370,11 @@ mod tests {
         );
         // Layers of a picture and a scratch of their size look the same: nothing is promised.
         assert_eq!((found[0].now_bytes, found[0].saved_bytes), (10 * 4104, 0));
-        assert!(found[0].claims.is_empty());
+        // Nor are they told to be smaller: of a pool that is dropped nothing is left to be.
+        assert_eq!(
+            (found[0].claims[0].blocks, found[0].claims[0].bytes),
+            (10, 0)
+        );
         assert!(
             found[0].saved_allocations > 1500,
             "{}",
