@@ -5,12 +5,14 @@
 
 python3 tests/truth/truth.py [--only TEXT] [--jobs N] [--keep] [--verbose] [--selftest]
 
-T1  A claim is a finding that promises at least a hundredth of resident memory (or, over the run, of what was asked for).
+T1  A claim is a finding that promises at least a hundredth of resident memory (of live memory, where no page was looked at;
+    or, over the run, of what was asked for).
     It pays if it is of the planted kind and function and the twin saves at least half of it; free memory that the fault
     has left behind (retained, or pinned by the planted function) pays if the twin's resident memory is smaller by at
     least half of the claim. A control has none to make.
 T2  A fault is found if a finding of its kind names its function: the innermost frame that only passes on is none.
-T3  Real is the difference of the twins by the report's own moment, in the measure that expect.toml names.
+T3  Real is the difference of the twins by the report's own moment, in the measure that expect.toml names. Resident is without
+    pages of files and without the recorder's own, which are as large as it happens.
 T4  A prediction holds if it is within 15 % of what is real.
 T5  What is called certain and does not pay, or does not hold, is wrong.
 T6  No byte is promised twice: what findings save of live blocks is together no more than the blocks hold, of the
@@ -124,9 +126,23 @@ def function_of(report, finding):
     return re.split(r"::|\.", name.split(".constprop")[0].split(".isra")[0])[-1].strip()
 
 
+# What no change to a program's allocations saves: pages of files as they are touched, and what the recorder itself takes.
+NOT_THE_HEAPS = ("mapped-files", "recorder")
+
+
 def resident(report):
+    """Of the program: resident bytes that its allocations may be the cause of."""
     books = report["instants"][report["at"]].get("books")
-    return books["resident_bytes"] if books else 0
+    if not books:
+        return 0
+    return books["resident_bytes"] - sum(row["bytes"] for row in books["rows"] if row["id"] in NOT_THE_HEAPS)
+
+
+def size_of(report):
+    """What a claim is measured by (T1): resident memory, or live memory where no page was looked at."""
+    instant = report["instants"][report["at"]]
+    books = instant.get("books")
+    return books["resident_bytes"] if books else instant["live_usable_bytes"]
 
 
 def measure(report, by):
@@ -200,7 +216,7 @@ def judge(program, planted, mended):
         named = function_of(planted, finding)
         meant = program.get("function") in (named, ANY)
         planned = fault and finding["kind"] == program["kind"] and meant
-        claims = is_claim(finding, resident(planted), planted["totals"]["requested_bytes"])
+        claims = is_claim(finding, size_of(planted), planted["totals"]["requested_bytes"])
         if planned and finding["kind"] != "holder" and result["found"] is None:
             # The first is the largest; of leaks the one that lives at exit names whoever holds most.
             if finding["kind"] == "leak" and finding["title"].endswith("still live at exit"):
@@ -437,6 +453,21 @@ class Judging(unittest.TestCase):
         result = self.judged(CONTROL, [finding(saved=200, confidence="possible")])
         self.assertEqual(len(result["claims"]), 1)
         self.assertIn("claims in controls", self.bars((FAULT, self.judged(FAULT, [finding()])), (CONTROL, result)))
+
+    def test_without_a_look_at_pages_a_claim_is_a_hundredth_of_what_lives(self):
+        for saved, claims in ((99, 0), (100, 1)):
+            control = made_up([finding(saved=saved)])
+            del control["instants"][0]["books"]
+            self.assertEqual(len(judge(CONTROL, control, control)["claims"]), claims)
+
+    def test_what_the_recorder_takes_is_not_saved(self):
+        planted, mended = made_up([finding()]), made_up([])
+        books = mended["instants"][0]["books"]
+        books["resident_bytes"] -= 1000 + 500
+        for part in NOT_THE_HEAPS:
+            planted["instants"][0]["books"]["rows"].append({"id": part, "bytes": 700})
+            books["rows"].append({"id": part, "bytes": 450})
+        self.assertEqual(judge(dict(FAULT, by="resident"), planted, mended)["real"], 1000)
 
     def test_half_must_be_certain(self):
         sure, unsure = (self.judged(FAULT, [finding(confidence=how)]) for how in ("certain", "likely"))

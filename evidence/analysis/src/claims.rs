@@ -30,6 +30,9 @@ use crate::passes::wording::{bytes as size, count};
 /// What is left of a finding that lost something must be worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
+/// Stacks of one function that are compared with others'.
+const MOST_PRINTS: usize = 16;
+
 /// Blocks that rounds leave behind.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Leaving {
@@ -39,6 +42,50 @@ pub struct Leaving {
     pub of: String,
     /// Blocks that all of them left.
     pub blocks: u64,
+    /// Of those that live at the instant: how many, and how many of the most frequent size.
+    pub live: u64,
+    /// See `live`.
+    pub alike: u64,
+    /// Usable bytes of what all of them left, and what live memory rose by from the first round's end to the last one's.
+    pub left_bytes: u64,
+    /// See `left_bytes`.
+    pub rise_bytes: u64,
+    /// How many each round left, of each stack (`together.rs`).
+    pub prints: Vec<Print>,
+}
+
+impl Leaving {
+    /// Counts the sizes of the blocks that live.
+    pub(crate) fn count_sizes(&mut self, claims: &[Claim]) {
+        let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
+        for claim in claims {
+            *sizes.entry(claim.key.size).or_default() += claim.blocks;
+        }
+        self.live = sizes.values().sum();
+        self.alike = sizes.values().copied().max().unwrap_or(0);
+    }
+
+    /// The same rounds left these, too.
+    pub(crate) fn add(&mut self, other: &Leaving) {
+        self.blocks = self.blocks.saturating_add(other.blocks);
+        self.left_bytes = self.left_bytes.saturating_add(other.left_bytes);
+        self.live = self.live.saturating_add(other.live);
+        self.alike = self.alike.saturating_add(other.alike);
+        let room = MOST_PRINTS.saturating_sub(self.prints.len());
+        self.prints.extend(other.prints.iter().take(room));
+    }
+}
+
+/// A sum over rounds of the blocks that a stack left in each, weighted by a number of the round's own: of stacks that leave
+/// so many for each one of another's, these sums are as their blocks are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Print {
+    /// The sum, modulo 2^64.
+    pub sum: u64,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Whether each round left as many: then any other such stack is in proportion, and it proves nothing.
+    pub steady: bool,
 }
 
 /// Blocks of one cell that a finding tells of.
@@ -167,6 +214,9 @@ fn keep(finding: &mut Finding, lost: &Lost, titles: &[String]) -> bool {
         Some(title) => format!("are also in “{title}”"),
         None => "are buffers that grow, and will have another size".to_owned(),
     };
+    if finding.kind == FindingKind::Growth && finding.saved_bytes < WORTH_BYTES {
+        finding.saved_bytes = 0;
+    }
     if effect(finding.kind) == Effect::Smaller {
         if finding.saved_bytes < WORTH_BYTES {
             return false;
@@ -251,6 +301,22 @@ mod tests {
             claims,
             ..Finding::default()
         }
+    }
+
+    #[test]
+    fn what_is_left_of_a_growth_must_be_worth_a_line() {
+        let cell = key(1000, 1000);
+        let of = |each| {
+            let leak = finding(FindingKind::Leak, vec![claim(cell, 50, 1000)]);
+            let growth = finding(FindingKind::Growth, vec![claim(cell, 100, each)]);
+            settled(vec![leak, growth], &[])[1].1
+        };
+        assert_eq!(
+            of(2 * WORTH_BYTES / 100),
+            0,
+            "a little less than half is left"
+        );
+        assert_eq!(of(4 * WORTH_BYTES / 100), 50 * (4 * WORTH_BYTES / 100));
     }
 
     fn settled(mut findings: Vec<Finding>, in_growth: &[Claim]) -> Vec<(FindingKind, u64, u64)> {

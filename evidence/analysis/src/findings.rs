@@ -17,6 +17,8 @@
 //! D6  What is taken again, or has gone, a span of time later counts not (`rest.rs`), nor what an exit frees, nor
 //!     less than a tenth of resident memory: that is the working stock of a program between two rounds. Where
 //!     nothing is left of a saving, the finding stays and says why.
+//! D7  What a stack holds more at one mark than at another is promised where marks of one name come again and again: marks
+//!     of different names are stages of a program, which may need more each, and one step is no trend.
 //!
 //! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
 //! (`grouping.rs`).
@@ -97,6 +99,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
             .unwrap_or_default()
     };
     if let Some((most, around)) = evidence.wasteful {
+        let around = seen_later(report, evidence, most, around);
         let then = retained(&most.instant, evidence.facts, most.giveback, around);
         if kept(&then) > kept(&all) {
             all.retain(|one| one.kind != FindingKind::Retained);
@@ -124,6 +127,46 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     ));
     all.extend(at_exit(report, evidence.facts));
     report.findings.extend(all);
+}
+
+/// What is known of a moment's free memory by a later look (D6): at the report's own moment, if no more lives there, whatever
+/// is not free any more has gone.
+fn seen_later(
+    report: &Report,
+    evidence: &Evidence<'_>,
+    most: &Wasteful,
+    mut around: Around,
+) -> Around {
+    let look = |instant: &Instant, giveback: GiveBack| Look {
+        time_ns: instant.time_ns,
+        live_bytes: instant.live_usable_bytes,
+        whole_bytes: giveback.whole_bytes,
+    };
+    if let (Some(own), Some(closed)) = (report.instants.get(report.at), evidence.closed) {
+        let then = look(&most.instant, most.giveback);
+        let gone = then.gone_by(look(own, closed.giveback));
+        around.then.gone_bytes = around.then.gone_bytes.max(gone);
+    }
+    around
+}
+
+/// What a look at all pages of a moment says.
+#[derive(Clone, Copy)]
+struct Look {
+    time_ns: u64,
+    live_bytes: u64,
+    /// On pages without a live byte.
+    whole_bytes: u64,
+}
+
+impl Look {
+    /// Free pages that have gone by another look: nothing, if that comes before this one, or if more lives then.
+    fn gone_by(self, later: Look) -> u64 {
+        match later.time_ns > self.time_ns && later.live_bytes <= self.live_bytes {
+            true => self.whole_bytes.saturating_sub(later.whole_bytes),
+            false => 0,
+        }
+    }
 }
 
 /// Takes the promise out of a finding on free memory that may be in use (D4).
@@ -311,7 +354,11 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
         let intervals = steps.len() as u64 - 1;
         let mark = |level: &MarkLevel| &evidence.facts.marks[level.mark];
         let age = ages.get(index).copied().flatten();
-        let saved_bytes = grown.min(row.live_usable_bytes);
+        let promised = intervals >= 2 && mark(first).name == mark(last).name;
+        let saved_bytes = match promised {
+            true => grown.min(row.live_usable_bytes),
+            false => 0,
+        };
         grew.insert(index, (found.len(), saved_bytes, row.live_usable_bytes));
         found.push(Finding {
             kind: FindingKind::Leak,
@@ -511,4 +558,27 @@ fn untouched(report: &Report, untouched: &[Untouched]) -> Vec<Finding> {
 
 fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_pages_that_a_later_look_does_not_find_have_gone() {
+        let look = |time_ns, live_bytes, whole_bytes| Look {
+            time_ns,
+            live_bytes,
+            whole_bytes,
+        };
+        let most = look(10, 5000, 7000);
+        assert_eq!(most.gone_by(look(20, 5000, 1000)), 6000);
+        assert_eq!(most.gone_by(look(20, 5000, 9000)), 0);
+        assert_eq!(
+            most.gone_by(look(20, 5001, 1000)),
+            0,
+            "some were taken again"
+        );
+        assert_eq!(most.gone_by(look(10, 5000, 1000)), 0, "not later");
+    }
 }

@@ -12,6 +12,7 @@
 //! U4  Advice is for those who can follow it: a runtime that is known to grow its buffers well is not told to
 //!     double, what a library of the system allocates for itself is not called churn, and sizes that a library or
 //!     runtime chose (`owner.rs`) are not told to be smaller.
+//!     Nor are a script's objects told to be put elsewhere.
 //! U5  A holder that another finding would shrink by half or more is not told twice.
 //! U6  What pins free memory in the program's exit stays a row, and is no advice: all of it goes a moment later.
 //!
@@ -32,7 +33,7 @@ use crate::passes::phases_rounds::leaving_title;
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::Naming;
-use crate::through;
+use crate::{through, together};
 
 /// Stacks that a finding lists.
 const MORE_NODES: usize = 50;
@@ -72,13 +73,16 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     {
         leave_to_runtime(report, &naming, growth);
     }
-    report.findings = merge(report, &naming, found);
+    let found = merge(report, &naming, found);
+    report.findings = together::put_together(report, &naming, found);
     if let Some(pinned) = pinned {
         let found = fragments::functions::add(report, &naming, pinned.renamed, pinned.kept);
         // U6.
-        report
-            .findings
-            .extend(found.into_iter().filter(|_| !pinned.in_exit));
+        let found = found.into_iter().filter(|_| !pinned.in_exit);
+        let found: Vec<Finding> = found
+            .map(|one| leave_to_interpreter(report, &naming, one))
+            .collect();
+        report.findings.extend(found);
     }
     drop_shoes_of_growth(report, &naming);
     let mut held = holders(report, &naming);
@@ -132,7 +136,7 @@ const SYSTEM: [&str; 8] = [
 ];
 
 /// Frames of a node from the innermost to the one that names it.
-fn inner_frames<'a>(
+pub(crate) fn inner_frames<'a>(
     report: &'a Report,
     naming: &Naming,
     node: u32,
@@ -191,7 +195,7 @@ fn leave_to_libraries(
     if finding.kind != FindingKind::Slop || finding.more_nodes.is_empty() {
         return true;
     }
-    let promised = finding.saved_bytes;
+    let told = finding.blocks;
     let elsewhere =
         |node: u32| is_sized_elsewhere(report, naming, FindingKind::Slop, renamed.of(node));
     finding.claims.retain(|claim| {
@@ -202,7 +206,7 @@ fn leave_to_libraries(
         }
         stays
     });
-    finding.saved_bytes * 2 >= promised
+    finding.blocks * 2 >= told
 }
 
 /// U4: what a runtime does well is left to it.
@@ -212,7 +216,29 @@ fn leave_to_runtime(report: &Report, naming: &Naming, growth: &mut Finding) {
             "{words}, and no program can change that. Where the final length is known, ask for it at once."
         );
         growth.confidence = Confidence::Possible;
+        (growth.saved_cumulative_bytes, growth.saved_allocations) = (0, 0);
+        growth.growth_what_if = None;
     }
+}
+
+/// Whether an interpreter's own function names a finding: the script's are on no stack.
+pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Finding) -> bool {
+    let named = finding
+        .node
+        .and_then(|node| inner_frames(report, naming, node).last());
+    named.is_some_and(|frame| owner::is_interpreter(&frame.module))
+}
+
+/// U4: where an interpreter's objects lie, no script decides.
+fn leave_to_interpreter(report: &Report, naming: &Naming, mut pinned: Finding) -> Finding {
+    if is_interpreters(report, naming, &pinned) {
+        pinned.saved_bytes = 0;
+        pinned.confidence = Confidence::Possible;
+        pinned.change = "Nothing to move: the interpreter decides where its objects lie. Make what is to stay before what \
+                         is soon gone, or keep it in few large objects."
+            .into();
+    }
+    pinned
 }
 
 /// One finding for each kind, function and cause (U1).
@@ -265,7 +291,28 @@ fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Findin
     merged
 }
 
-fn absorb(into: &mut Finding, other: &Finding) {
+/// Adds a finding of the same cause. It is as sure as the least sure part that is an eighth of it.
+pub(crate) fn absorb(into: &mut Finding, other: &Finding) {
+    let sizes = |one: &Finding| {
+        let saved = [
+            one.saved_bytes,
+            one.saved_cumulative_bytes,
+            one.saved_allocations,
+        ];
+        match saved {
+            [0, 0, 0] => [one.now_bytes, 0, 0],
+            saved => saved,
+        }
+    };
+    let parts = sizes(into).into_iter().zip(sizes(other));
+    if parts.into_iter().any(|(into, other)| other > into / 8) {
+        // Which of a function's temporaries can be spared, no trace shows.
+        let least = match into.kind {
+            FindingKind::Churn => Confidence::Likely,
+            _ => other.confidence,
+        };
+        into.confidence = into.confidence.max(other.confidence).max(least);
+    }
     into.now_bytes = into.now_bytes.saturating_add(other.now_bytes);
     into.saved_bytes = into.saved_bytes.saturating_add(other.saved_bytes);
     into.saved_cumulative_bytes = into
@@ -279,7 +326,7 @@ fn absorb(into: &mut Finding, other: &Finding) {
         into.add(other);
     }
     if let (Some(into), Some(other)) = (&mut into.leaving, &other.leaving) {
-        into.blocks = into.blocks.saturating_add(other.blocks);
+        into.add(other);
     }
     if let Some(leaving) = &into.leaving {
         into.title = leaving_title(leaving);
@@ -612,6 +659,62 @@ mod tests {
             one.findings[0].what,
             "From 2 stacks together; of the largest: Seen."
         );
+    }
+
+    #[test]
+    fn the_least_sure_part_that_matters_decides() {
+        let of = |kind, second: u64, confidence| {
+            let mut one = report();
+            let part = |node, saved, confidence| Finding {
+                confidence,
+                ..finding(kind, node, saved, "64")
+            };
+            one.findings = vec![
+                part(2, 800, Confidence::Certain),
+                part(3, second, confidence),
+            ];
+            settle(&mut one, &Limits::default(), None);
+            one.findings[0].confidence
+        };
+        let (sure, possible) = (Confidence::Certain, Confidence::Possible);
+        assert_eq!(of(FindingKind::Slop, 100, possible), sure);
+        assert_eq!(of(FindingKind::Slop, 101, possible), possible);
+        assert_eq!(of(FindingKind::Slop, 101, sure), sure);
+        // Which temporaries of a function can be spared is not known.
+        assert_eq!(of(FindingKind::Churn, 100, sure), sure);
+        assert_eq!(of(FindingKind::Churn, 101, sure), Confidence::Likely);
+    }
+
+    #[test]
+    fn what_a_runtime_grows_is_not_promised() {
+        let mut one = report();
+        one.frames[2].module = "it".into();
+        let mut grown = finding(FindingKind::Growth, 2, 0, "grows");
+        (grown.saved_cumulative_bytes, grown.saved_allocations) = (1 << 20, 100);
+        let mut script = one.clone();
+        script.frames[2].function = "PyByteArray_Resize".into();
+        script.frames[2].module = "python3.11".into();
+        let saved = |mut one: Report| {
+            one.findings = vec![grown.clone()];
+            settle(&mut one, &Limits::default(), None);
+            let found = &one.findings[0];
+            (found.saved_cumulative_bytes, found.saved_allocations)
+        };
+        assert_eq!(saved(one), (1 << 20, 100));
+        assert_eq!(saved(script), (0, 0));
+    }
+
+    #[test]
+    fn a_script_cannot_move_its_objects() {
+        let mut one = report();
+        let naming = Naming::of(&one);
+        let pinned = finding(FindingKind::Pinned, 2, 1000, "pins");
+        assert_eq!(
+            leave_to_interpreter(&one, &naming, pinned.clone()).saved_bytes,
+            1000
+        );
+        one.frames[2].module = "python3.11".into();
+        assert_eq!(leave_to_interpreter(&one, &naming, pinned).saved_bytes, 0);
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod rest;
 mod schedule;
 mod through;
 mod timeline;
+mod together;
 mod totals;
 mod waste;
 pub mod whatif;

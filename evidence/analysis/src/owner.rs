@@ -141,7 +141,7 @@ fn of_type(name: &str) -> &str {
 }
 
 /// `python3.11` and `libruby-3.1.so.3`, not `pythonic`.
-fn is_interpreter(module: &str) -> bool {
+pub(crate) fn is_interpreter(module: &str) -> bool {
     INTERPRETERS.iter().any(|of| {
         let rest = module.strip_prefix(of);
         rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphabetic()))

@@ -107,6 +107,11 @@ impl<'a> Rest<'a> {
         false
     }
 
+    /// Whether the program ends within a span after a moment.
+    pub fn ends_after(&self, time_ns: u64) -> bool {
+        time_ns.saturating_add(self.span_ns) > self.end_ns
+    }
+
     /// What becomes, within a span, of memory that is free at a moment with so much live (E4).
     pub fn then(&self, time_ns: u64, live_bytes: u64) -> Then {
         let to_ns = time_ns.saturating_add(self.span_ns).min(self.end_ns);

@@ -12,8 +12,9 @@
 //! O3  A snapshot at exit is no candidate: it is the end.
 //! O4  A moment lies in the exit of a program that ended by itself if nothing to speak of is acquired after it
 //!     (a hundredth of what lives at the largest heap) and the program does not rest any more (`rest.rs`):
-//!     destructors free, and the kernel takes the pages a moment later. One that was killed did not exit: that is
-//!     how daemons end.
+//!     destructors free, and the kernel takes the pages a moment later. Nor is anything kept for long that is free
+//!     less than a span of time (`rest.rs` E1) before the end, whatever is acquired meanwhile. One that was killed did
+//!     not exit: that is how daemons end.
 //! O5  Where more has been asked for since than half of what was kept, that was taken again, and as much kept
 //!     later counts anew: so a program that rests after its last round is looked at there. Such looks lie a
 //!     quarter of the time apart, so that even a long run has few.
@@ -111,7 +112,8 @@ pub(crate) fn is_in_exit(
         facts.ending.as_ref().map(|one| one.exit),
         Some(Exit::Exited(_))
     );
-    by_itself && later_bytes <= peak_bytes / 100 && !rest.rests(time_ns)
+    let clears_up = later_bytes <= peak_bytes / 100 && !rest.rests(time_ns);
+    by_itself && (clears_up || rest.ends_after(time_ns))
 }
 
 #[cfg(test)]
@@ -233,7 +235,8 @@ mod tests {
         };
         // A span is a tenth: 200 ms.
         assert!(judged(&own, 100, 150));
-        assert!(!judged(&own, 101, 150), "it goes on acquiring");
+        assert!(judged(&own, 101, 150), "less than a span is left");
+        assert!(!judged(&own, 101, 210), "it goes on acquiring");
         assert!(!judged(&own, 0, 390), "it idles");
         for other in [Exit::Signal(9), Exit::Exec, Exit::Unknown] {
             assert!(!judged(&ended(other), 0, 0));

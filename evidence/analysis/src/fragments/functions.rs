@@ -80,6 +80,7 @@ pub(crate) fn add(
         group.name = naming.function_name(report, group.node);
     }
     let ordered: Vec<&Group> = order.iter().map(|&group| &groups[group as usize]).collect();
+    let glibc = report.program.allocator.starts_with("glibc");
     let instant = report.instants.get_mut(report.at);
     let Some((label, books, fragments)) = instant.and_then(|one| {
         let (label, books) = (one.label.clone(), one.books.as_ref()?);
@@ -103,6 +104,7 @@ pub(crate) fn add(
         heap_bytes: fragments.resident_bytes,
         least: (books.0 / 50).max(LEAST_BYTES),
         late: books.1 > 10_000_000,
+        glibc,
         renamed,
         kept,
     };
@@ -205,6 +207,8 @@ struct Telling<'a> {
     least: u64,
     /// Pages were read at another moment than blocks.
     late: bool,
+    /// Whether free pages go back only when asked for.
+    glibc: bool,
     renamed: &'a Renamed,
     kept: &'a Kept,
 }
@@ -315,7 +319,7 @@ impl Telling<'_> {
                 size(row.live_bytes / row.live_blocks.max(1)),
                 size(row.free_bytes),
             ),
-            change: change(&group.tally).into(),
+            change: self.change(&group.tally),
             what,
             now_bytes: row.free_bytes,
             saved_bytes: saved.min(row.free_bytes),
@@ -359,7 +363,7 @@ impl Telling<'_> {
                 size(sum.free_bytes),
             ),
             what,
-            change: change(&sum).into(),
+            change: self.change(&sum),
             now_bytes: sum.free_bytes,
             saved_bytes: saved.min(sum.free_bytes),
             blocks: sum.blocks,
@@ -369,6 +373,17 @@ impl Telling<'_> {
             stacks: groups.iter().map(|group| group.sites.len() as u64).sum(),
             ..Finding::default()
         }
+    }
+
+    /// What to do, and what this allocator needs then.
+    fn change(&self, tally: &Tally) -> String {
+        let then = match self.glibc {
+            true => {
+                " Then call malloc_trim(0): by itself glibc gives back nothing that lies between blocks."
+            }
+            false => "",
+        };
+        format!("{}{then}", change(tally))
     }
 
     /// The bytes are counted; that the blocks can be put elsewhere is for the reader to judge.

@@ -19,24 +19,28 @@
 //!     acquired is not known (the chain begins one later).
 //! G5  Saved is what was copied less what doubling could copy at most, buffer by buffer. That doubling
 //!     holds more than what is needed is said beside it ([`GrowthWhatIf`]).
-//! G6  A buffer that grew by a factor was full one step before: of its last block half of what came then is
-//!     unused on average. Where a stack has many such buffers at rest, of several sizes, that is what reserving
-//!     would save; where all have one size, they may all be full, and only the bound is told.
+//! G6  What buffers at rest have left unused: growth_resting.rs.
 //! G7  The blocks at rest of a buffer that grew twice or more have the size of the moment, not one to be changed by
 //!     some bytes: they are claimed (`../claims.rs`), by the stack's finding or, where it has none, by no finding.
 //!
+//! G8  What doubling copies depends on where it begins and whether its steps stay in place, and a buffer that is asked for
+//!     at once is not copied at all. The saving is certain where all of that is at most a seventh of what was copied. By
+//!     hand the chains must be long, too, as no trace shows a copy: scratch buffers that are replaced by larger ones are
+//!     so as often as a record is broken, and of a million sizes fourteen break one.
+//!
 //! Idea: Nethercote, "Please grow your buffers exponentially".
-//! Not here: the shape of a chain (growth_shape.rs); runtimes whose growth is their own (grouping.rs).
+//! Not here: the shape of a chain (growth_shape.rs); what the last block holds for nothing (growth_resting.rs); runtimes whose growth is their own (grouping.rs).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use skinflint_trace::ThreadId;
 
-use crate::claims::Claim;
 use crate::model::{
     Confidence, Finding, FindingKind, Growth, GrowthPattern, GrowthPolicy, GrowthWhatIf, Report,
 };
 use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::{Sites, slot};
+use crate::passes::classes::Classes;
+use crate::passes::growth_resting::{Resting, reserve};
 use crate::passes::growth_shape::{Chain, Factored, by_factor};
 use crate::passes::ranking::push_ranked;
 use crate::passes::wording::{bytes, count, percent};
@@ -52,17 +56,16 @@ const MIN_CPU_PERCENT: u64 = 1;
 const MIN_HAND_STEPS: u32 = 3;
 /// By hand, one pair that does not grow for so many that do (G4).
 const GROWING: u32 = 8;
-/// Buffers at rest from which on their unused ends are averages (G6), and how much these must hold.
-const MIN_RESTING: u64 = 16;
-const MIN_UNUSED_BYTES: u64 = 64 << 10;
-/// Buffers are of several sizes if one of so many is not of the most frequent one (G6).
-const VARIED: u64 = 8;
-/// Beyond this the end of a block that was never written has no pages (G6).
-const LARGE_BYTES: u64 = 128 << 10;
-
+/// The same where nothing is in doubt, and mean steps of a chain (G8).
+const SURELY_GROWING: u32 = 64;
+const SURE_HAND_STEPS: u64 = 16;
+/// What doubling copies is at most one of so many bytes copied (G8).
+const DOUBT: u64 = 7;
 /// See the head of the file.
 #[derive(Default)]
 pub struct GrowthPass {
+    /// As recorded.
+    allocator: String,
     /// A bit by cell: whether any block of it is the end of a chain, which spares most releases the
     /// map. 32 KiB for 256 thousand cells: it stays in the cache.
     chained: Vec<u64>,
@@ -100,59 +103,6 @@ struct Hand {
     other: u32,
 }
 
-/// Buffers that live at the instant.
-#[derive(Clone, Default)]
-struct Resting {
-    /// Chains that grew by a factor (G6).
-    blocks: u64,
-    held: u64,
-    unused_at_most: u64,
-    steps: u64,
-    copied: u64,
-    /// Blocks of the most frequent size.
-    alike: u64,
-    /// What chains of any shape ask for, and what they would if they doubled.
-    all_held: u64,
-    all_doubled: u64,
-    /// Their last blocks by cell: how many (G7), and what reserving would save of them at most.
-    cells: FxHashMap<CellId, (u64, u64)>,
-}
-
-impl Resting {
-    /// Steps of a chain from which on its block's size is that of the moment (G7).
-    const MIN_STEPS: u32 = 2;
-
-    fn add(&mut self, linked: &Linked) {
-        let chain = &linked.chain;
-        self.all_held = self.all_held.saturating_add(chain.last);
-        let doubled = by_factor(chain.first, chain.last, (2, 1)).last;
-        self.all_doubled = self.all_doubled.saturating_add(doubled);
-        let unused = chain.unused_at_most().filter(|_| chain.last < LARGE_BYTES);
-        if chain.steps >= Resting::MIN_STEPS {
-            let (blocks, most) = self.cells.entry(linked.cell).or_default();
-            *blocks += 1;
-            *most += unused.unwrap_or(0);
-        }
-        if let Some(unused) = unused {
-            self.blocks += 1;
-            self.held += chain.last;
-            self.unused_at_most += unused;
-            self.steps += u64::from(chain.steps);
-            self.copied = self.copied.saturating_add(chain.copied);
-        }
-    }
-
-    /// Its blocks, of whose unused ends `part` in a hundred would be saved.
-    fn claims(&self, context: &Context<'_>, part: u64) -> Vec<Claim> {
-        let claim = |(cell, (blocks, most)): (&CellId, &(u64, u64))| Claim {
-            key: context.cell(*cell),
-            blocks: *blocks,
-            bytes: most / 100 * part + most % 100 * part / 100,
-        };
-        self.cells.iter().map(claim).collect()
-    }
-}
-
 /// All chains of a stack, of one kind.
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -182,7 +132,7 @@ impl Sum {
         self.allocated = self.allocated.saturating_add(chain.allocated);
         self.anew = self.anew.saturating_add(chain.anew);
         self.copied = self.copied.saturating_add(chain.copied);
-        let doubled = by_factor(chain.first, chain.last, (2, 1));
+        let doubled = chain.doubled();
         self.doubling.asked = self.doubling.asked.saturating_add(doubled.asked);
         self.doubling.steps += doubled.steps;
         // G5: a buffer that doubling would copy more often is left as it is.
@@ -204,6 +154,11 @@ impl Sum {
         }
     }
 
+    /// Whether it is known what doubling copies (G8).
+    fn is_exact(&self) -> bool {
+        self.doubling.copied <= self.copied / DOUBT
+    }
+
     fn pattern(&self) -> GrowthPattern {
         let [just, fixed, factor] = self.votes;
         let most = just.max(fixed).max(factor);
@@ -220,9 +175,12 @@ impl Sum {
 }
 
 impl GrowthPass {
-    /// An empty one.
-    pub fn new() -> Self {
-        Self::default()
+    /// An empty one. `allocator` as recorded: [`skinflint_trace::ProcessInfo::allocator`].
+    pub fn new(allocator: &str) -> Self {
+        Self {
+            allocator: allocator.to_owned(),
+            ..Self::default()
+        }
     }
 
     #[inline]
@@ -268,10 +226,13 @@ impl GrowthPass {
             }
         });
         if to.size > from.size {
-            let moved = old.addr != new.addr
-                && !(is_glibc_mapping(old.addr, from.usable)
-                    && is_glibc_mapping(new.addr, to.usable));
+            let by_kernel =
+                is_glibc_mapping(old.addr, from.usable) && is_glibc_mapping(new.addr, to.usable);
+            let moved = old.addr != new.addr && !by_kernel;
             linked.chain.step(to.size, (from.usable, to.usable), !moved);
+            if by_kernel {
+                linked.chain.moved_by_kernel(from.size);
+            }
         }
         self.chain(new.cell, new.serial, linked);
     }
@@ -348,6 +309,12 @@ impl GrowthPass {
         let hand = self.hands.get(site as usize).copied().unwrap_or_default();
         hand.grew / GROWING >= hand.other
     }
+
+    /// Whether it is one beyond doubt (G8).
+    fn surely_by_hand(&self, site: u32, sum: &Sum) -> bool {
+        let hand = self.hands.get(site as usize).copied().unwrap_or_default();
+        hand.grew / SURELY_GROWING >= hand.other && sum.steps / SURE_HAND_STEPS >= sum.chains
+    }
 }
 
 /// Whether a block is a mapping of its own under glibc, which realloc moves without copying: its header of 16
@@ -367,7 +334,8 @@ impl Pass for GrowthPass {
         }
     }
 
-    fn at_instant(&mut self, _context: &Context<'_>) {
+    fn at_instant(&mut self, context: &Context<'_>) {
+        let classes = Classes::learn(&self.allocator, context.cells.iter().map(|key| key.usable));
         let mut alike: FxHashMap<(u32, bool, u64), u64> = FxHashMap::default();
         for linked in self.chains.values() {
             let fewest = if linked.by_hand { MIN_HAND_STEPS } else { 1 };
@@ -377,7 +345,7 @@ impl Pass for GrowthPass {
             let kind = (linked.site, linked.by_hand);
             let resting = self.resting.entry(kind).or_default();
             let before = resting.blocks;
-            resting.add(linked);
+            resting.add(linked.cell, &linked.chain, context, &classes);
             if resting.blocks > before {
                 let same = alike.entry((kind.0, kind.1, linked.chain.last));
                 let same = same.or_default();
@@ -406,10 +374,11 @@ impl Pass for GrowthPass {
             let row = row(self.sites.node(*site as usize).0, *by_hand, sum);
             let none = Resting::default();
             let resting = self.resting.get(&(*site, *by_hand)).unwrap_or(&none);
-            if let Some(found) = finding(&row, sum, resting, cpu_ns) {
+            let is_sure = !by_hand || self.surely_by_hand(*site, sum);
+            if let Some(found) = finding(&row, sum, resting, (cpu_ns, is_sure)) {
                 told.insert((*site, *by_hand));
                 findings.push(Finding {
-                    claims: resting.claims(context, 0),
+                    claims: resting.claims(context, false),
                     ..found
                 });
             }
@@ -428,11 +397,11 @@ impl Pass for GrowthPass {
                 continue;
             }
             match reserve(self.sites.node(site as usize).0, resting) {
-                Some((found, part)) => findings.push(Finding {
-                    claims: resting.claims(context, part),
+                Some((found, promised)) => findings.push(Finding {
+                    claims: resting.claims(context, promised),
                     ..found
                 }),
-                None => report.in_growth.extend(resting.claims(context, 0)),
+                None => report.in_growth.extend(resting.claims(context, false)),
             }
         }
         push_ranked(report, findings);
@@ -464,7 +433,13 @@ fn is_felt(saved: u64, calls: u64, cpu_ns: u64) -> bool {
     saved >= MIN_SAVED_BYTES && ns >= cpu_ns / 100 * MIN_CPU_PERCENT
 }
 
-fn finding(row: &Growth, sum: &Sum, resting: &Resting, cpu_ns: u64) -> Option<Finding> {
+/// `is_sure`: whether the buffers are what they look like.
+fn finding(
+    row: &Growth,
+    sum: &Sum,
+    resting: &Resting,
+    (cpu_ns, is_sure): (u64, bool),
+) -> Option<Finding> {
     let how = match row.pattern {
         GrowthPattern::JustEnough => "by just enough".to_owned(),
         GrowthPattern::FixedStep(step) => format!("by {} each time", bytes(step)),
@@ -503,11 +478,9 @@ fn finding(row: &Growth, sum: &Sum, resting: &Resting, cpu_ns: u64) -> Option<Fi
         saved_cumulative_bytes: saved,
         saved_allocations: row.steps.saturating_sub(sum.doubling.steps),
         blocks: row.steps,
-        // That a block made by hand was copied into is a guess; a realloc that moves copies.
-        confidence: if row.by_hand {
-            Confidence::Likely
-        } else {
-            Confidence::Certain
+        confidence: match is_sure && sum.is_exact() {
+            true => Confidence::Certain,
+            false => Confidence::Likely,
         },
         node: Some(row.node),
         growth_what_if: Some(GrowthWhatIf {
@@ -521,57 +494,6 @@ fn finding(row: &Growth, sum: &Sum, resting: &Resting, cpu_ns: u64) -> Option<Fi
     })
 }
 
-/// Buffers at rest whose last step left room (G6); and of how many in a hundred unused bytes the saving is.
-fn reserve(node: u32, resting: &Resting) -> Option<(Finding, u64)> {
-    let half = resting.unused_at_most / 2;
-    if resting.blocks < MIN_RESTING || half < MIN_UNUSED_BYTES {
-        return None;
-    }
-    let varied = resting.alike * VARIED <= resting.blocks * (VARIED - 1);
-    let (saved, part) = if varied { (half, 50) } else { (0, 0) };
-    let fill = match varied {
-        true => {
-            "As their sizes differ, any fill is as likely, and half of that is taken to be unused."
-        }
-        false => {
-            "As all of them are of one size, they may also be full, so that no saving is promised."
-        }
-    };
-    let found = Finding {
-        kind: FindingKind::Growth,
-        title: format!(
-            "{} left with room to grow: of {}, at most {} are unused",
-            count(resting.blocks, "buffer"),
-            bytes(resting.held),
-            bytes(resting.unused_at_most),
-        ),
-        what: format!(
-            "{} of this stack live at the instant with {}, each come to by steps of a factor ({} in all). The last step was taken when the block before was full, so at most {} of it are unused. {fill}",
-            count(resting.blocks, "buffer"),
-            bytes(resting.held),
-            count(resting.steps, "step"),
-            bytes(resting.unused_at_most),
-        ),
-        change: "Reserve the final size where it is known before the buffer is filled, or shrink it to fit when it is complete."
-            .to_owned(),
-        now_bytes: resting.held,
-        saved_bytes: saved,
-        saved_allocations: resting.steps,
-        blocks: resting.blocks,
-        confidence: Confidence::Possible,
-        node: Some(node),
-        growth_what_if: Some(GrowthWhatIf {
-            policy: GrowthPolicy::Reserving,
-            copied_bytes: resting.copied,
-            then_copied_bytes: 0,
-            held_bytes: resting.held,
-            then_held_bytes: resting.held - saved,
-        }),
-        ..Finding::default()
-    };
-    Some((found, part))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -581,7 +503,7 @@ mod tests {
 
     /// One buffer through these sizes by realloc at stack 7, then released.
     fn realloc(usable: fn(u64) -> u64, sizes: impl IntoIterator<Item = u64>) -> Report {
-        let mut driver = Driver::new(GrowthPass::new(), usable);
+        let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), usable);
         let mut sizes = sizes.into_iter();
         let mut block = driver.alloc(7, sizes.next().expect("a first size"));
         for size in sizes {
@@ -593,7 +515,7 @@ mod tests {
 
     /// The same by allocating, copying, releasing.
     fn by_hand(sizes: impl IntoIterator<Item = u64>) -> Report {
-        let mut driver = Driver::new(GrowthPass::new(), glibc);
+        let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
         let mut sizes = sizes.into_iter();
         let mut block = driver.alloc(7, sizes.next().expect("a first size"));
         for size in sizes {
@@ -680,7 +602,7 @@ mod tests {
 
     #[test]
     fn two_buffers_one_after_the_other_are_two_chains() {
-        let mut d = Driver::new(GrowthPass::new(), glibc);
+        let mut d = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
         for _ in 0..2 {
             let mut block = d.alloc(7, 100);
             for size in [200, 400, 800] {
@@ -698,7 +620,7 @@ mod tests {
 
     #[test]
     fn what_is_no_chain_by_hand() {
-        let mut driver = Driver::new(GrowthPass::new(), glibc);
+        let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
         // Rising sizes, each released before the next is acquired.
         (1..100).for_each(|i| {
             let block = driver.alloc(1, 100 * i);
@@ -729,7 +651,7 @@ mod tests {
 
     #[test]
     fn a_shrink_ends_a_chain_and_the_end_of_the_run_does_too() {
-        let mut driver = Driver::new(GrowthPass::new(), glibc);
+        let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
         let mut block = driver.alloc(1, 100);
         for size in [200, 400, 800, 50, 100, 200] {
             block = driver.regrow(block, 1, size);

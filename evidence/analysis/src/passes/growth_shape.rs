@@ -88,6 +88,8 @@ pub(super) struct Chain {
     pub copied: u64,
     pub allocated: u64,
     pub anew: u64,
+    /// Size from which on the kernel moved its blocks, which costs no copy: mappings of their own; 0 if none was seen.
+    moved_from: u64,
     last_step: u64,
     common_step: u64,
     same_steps: u32,
@@ -133,6 +135,23 @@ impl Chain {
         self.last = size;
     }
 
+    /// A step from a block of so many bytes was one of a mapping, which the kernel moves.
+    #[inline]
+    pub fn moved_by_kernel(&mut self, from: u64) {
+        if self.moved_from == 0 || from < self.moved_from {
+            self.moved_from = from;
+        }
+    }
+
+    /// What doubling would have taken, under the allocator that ran: blocks that the kernel moves are not copied.
+    pub fn doubled(&self) -> Factored {
+        let moved_from = match self.moved_from {
+            0 => u64::MAX,
+            from => from,
+        };
+        by_factor_up_to(self.first, self.last, (2, 1), moved_from)
+    }
+
     /// Bytes of the last block that may never have been used: the step to it was taken when the one before
     /// was full. `None` where the buffer does not grow by a factor.
     pub fn unused_at_most(&self) -> Option<u64> {
@@ -176,13 +195,20 @@ pub(super) struct Factored {
 
 /// Growth by `factor` (numerator, denominator) from `first` to at least `last` bytes. Saturates.
 pub(super) fn by_factor(first: u64, last: u64, factor: (u64, u64)) -> Factored {
+    by_factor_up_to(first, last, factor, u64::MAX)
+}
+
+/// The same where blocks from `moved_from` bytes on are not copied.
+fn by_factor_up_to(first: u64, last: u64, factor: (u64, u64), moved_from: u64) -> Factored {
     let mut all = Factored {
         asked: first.max(1),
         last: first.max(1),
         ..Factored::default()
     };
     while all.last < last && all.last < u64::MAX / 4 {
-        all.copied = all.copied.saturating_add(all.last);
+        if all.last < moved_from {
+            all.copied = all.copied.saturating_add(all.last);
+        }
         all.last = (all.last * factor.0 / factor.1).max(all.last + 1);
         all.asked = all.asked.saturating_add(all.last);
         all.steps += 1;
@@ -272,6 +298,21 @@ mod tests {
         assert_eq!(of(8, 27, (3, 2)), (8 + 12 + 18 + 27, 3, 8 + 12 + 18, 27));
         assert_eq!(of(0, 0, (2, 1)), (1, 0, 0, 1));
         assert!(by_factor(1, u64::MAX, (3, 2)).steps < 200, "ends");
+    }
+
+    #[test]
+    fn what_the_kernel_moves_doubling_does_not_copy() {
+        // By 4,096 to 819,200, from 131,072 on as mappings: doubling copies 4,096 · (1 + 2 + 4 + 8 + 16).
+        let mut grown = chain([4096]);
+        for pages in 2..=200u64 {
+            grown.step(pages * 4096, ((pages - 1) * 4096, pages * 4096), false);
+            if pages > 32 {
+                grown.moved_by_kernel((pages - 1) * 4096);
+            }
+        }
+        assert_eq!(grown.doubled().copied, 4096 * 31);
+        assert_eq!(by_factor(4096, 200 * 4096, (2, 1)).copied, 4096 * 255);
+        assert_eq!(grown.doubled().last, 4096 * 256);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod cells;
 pub(crate) mod classes;
 #[cfg(test)]
 mod driver;
+mod growth_resting;
 mod growth_shape;
 #[cfg(test)]
 mod limits;
@@ -43,7 +44,7 @@ pub fn all(facts: &Facts, _options: &Options) -> Vec<Box<dyn Pass>> {
     let (allocator, marks) = (&facts.process.allocator, &facts.marks);
     vec![
         Box::new(rounding::Rounding::new(allocator)),
-        Box::new(growth::GrowthPass::new()),
+        Box::new(growth::GrowthPass::new(allocator)),
         Box::new(churn::Churn::new(marks)),
         Box::new(placebo::Placebo::new()),
         Box::new(phases::Phases::new(marks)),

@@ -388,6 +388,7 @@ impl Pass for Phases {
             .map_or_else(FxHashMap::default, |all| all.claims(context));
         let at = report.instants.get(report.at);
         let at = at.map_or("the report's moment", |one| one.label.as_str());
+        let end_ns = report.program.duration_ns.max(context.time_ns);
         let findings = stacks.iter().filter_map(|(node, sums)| {
             let of = |number: &u32| {
                 let name = &self.names[*number as usize];
@@ -398,9 +399,12 @@ impl Pass for Phases {
                 .iter()
                 .map(|(number, sum)| (of(number), *sum))
                 .collect();
-            let mut found = phases_rounds::finding(*node, &sums, at)?;
+            let mut found = phases_rounds::finding(*node, &sums, (at, end_ns))?;
             if found.saved_bytes > 0 {
                 found.claims = claims.remove(node).unwrap_or_default();
+            }
+            if let Some(leaving) = &mut found.leaving {
+                leaving.count_sizes(&found.claims);
             }
             Some(found)
         });

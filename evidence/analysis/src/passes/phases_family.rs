@@ -102,16 +102,20 @@ impl Name {
         let open = self.open.remove(at);
         // What was born since a later one began is that one's.
         let past = self.open.get(at).map_or(next, |later| later.first);
-        let half = self.rounds.end(live_usable);
+        let half = self.rounds.end(live_usable, context.time_ns);
         self.add_span(open.first, past, half);
         let mut cells = Vec::new();
+        let mut by_stack: FxHashMap<u32, u64> = FxHashMap::default();
         for (cell, blocks) in open.born.into_iter().filter(|(_, blocks)| *blocks > 0) {
             let tomb = self.zombies.entry(cell).or_default();
             tomb.made[usize::from(half)] += blocks;
             *tomb.live.change(turn, half) += blocks;
-            let seen = self.seen.entry(context.cell(cell).node.0).or_default();
-            seen.add(&self.rounds);
+            *by_stack.entry(context.cell(cell).node.0).or_default() += blocks;
             cells.push(cell);
+        }
+        for (node, blocks) in by_stack {
+            let seen = self.seen.entry(node).or_default();
+            seen.add(&self.rounds, blocks);
         }
         cells
     }

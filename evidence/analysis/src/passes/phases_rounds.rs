@@ -11,15 +11,20 @@
 //! R1  A leak needs [`MIN_REPEATS`] rounds; most of what they leave is left for good, of the first half as well as of the
 //!     second. Nearly each round leaves something; or a part of them does, of each eighth of the rounds alike. Live
 //!     memory rose from end mark to end mark, or over all rounds by most of what was left.
-//! R2  One round proves nothing: what is loaded in a phase is as a rule meant to stay. Nor does a store that is
-//!     bounded. Such findings save nothing.
+//! R2  One round proves nothing: what is loaded in a phase is as a rule meant to stay. Nor do a few, if the program goes on
+//!     with it for longer than they took; nor a few phases of different names, which are stages of a start; nor a store
+//!     that is bounded. Such findings save nothing.
 //! R3  What a finding saves and holds is counted once, over all phases.
 //! R4  Rounds are counted by stack, whatever the sizes of its blocks. Left is what lived before the program's exit
 //!     (phases_exit.rs): what destructors release then, no round released.
+//! R5  A leak is certain if no block of all that were left was released before the exit, each eighth of the rounds left as
+//!     much as the others, live memory rose from mark to mark, and the rounds are what the program does: they take half of
+//!     the time from the first one's end to the end of the run. A store with a bound would have released some; what is
+//!     loaded piece by piece is used afterwards. Whether it is all that the rounds leave, `together.rs` asks.
 //!
 //! Not here: counting (phases.rs).
 
-use crate::claims::Leaving;
+use crate::claims::{Leaving, Print};
 use crate::model::{Confidence, Finding, FindingKind, Zombie};
 use crate::passes::wording::{bytes, count, thousands};
 
@@ -27,6 +32,8 @@ use crate::passes::wording::{bytes, count, thousands};
 const MIN_BYTES: u64 = 4096;
 /// Repetitions from which growth can be called steady.
 const MIN_REPEATS: u64 = 4;
+/// Phases of different names that are rounds, and no stages (R2).
+const MIN_MIXED: u64 = 16;
 /// Rounds that left something from which a part of the rounds can be called steady: fewer are in one place by chance.
 const MIN_SPARSE: u64 = 32;
 /// Parts of the rounds.
@@ -36,22 +43,39 @@ const PARTS: usize = 8;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     rounds: u64,
-    /// The last of them, by number from 1 on.
-    last: u64,
     by_part: [u32; PARTS],
+    /// Blocks in all, and the least and the most of a round.
+    blocks: u64,
+    fewest: u64,
+    most: u64,
+    /// See [`Print`].
+    print: u64,
 }
 
 impl Seen {
-    /// It did in the round that has just ended.
-    pub fn add(&mut self, rounds: &Rounds) {
-        if self.last == rounds.ended {
-            return;
-        }
-        self.last = rounds.ended;
+    /// It left so many blocks in the round that has just ended.
+    pub fn add(&mut self, rounds: &Rounds, blocks: u64) {
+        self.fewest = match self.rounds {
+            0 => blocks,
+            _ => self.fewest.min(blocks),
+        };
+        self.most = self.most.max(blocks);
+        self.blocks += blocks;
+        let own = weight(rounds.ended).wrapping_mul(blocks);
+        self.print = self.print.wrapping_add(own);
         self.rounds += 1;
         let part = (rounds.ended - 1) * PARTS as u64 / rounds.planned.max(1);
         let part = &mut self.by_part[(part as usize).min(PARTS - 1)];
         *part = part.saturating_add(1);
+    }
+
+    /// What tells it from other stacks, of so many rounds.
+    fn print(&self, ended: u64) -> Print {
+        Print {
+            sum: self.print,
+            blocks: self.blocks,
+            steady: self.fewest == self.most && self.rounds == ended,
+        }
     }
 
     /// Whether each part of the rounds has at least half and at most twice its share.
@@ -60,6 +84,14 @@ impl Seen {
         let fair = |one| share(one) * 2 >= self.rounds && share(one) <= self.rounds * 2;
         self.rounds >= MIN_SPARSE && self.by_part.iter().all(fair)
     }
+}
+
+/// A number of a round's own, as good as drawn (the finalizer of SplitMix64).
+fn weight(round: u64) -> u64 {
+    let mut mixed = round.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
 }
 
 /// Zombies of one family and stack.
@@ -115,6 +147,9 @@ pub(super) struct Rounds {
     first_end: u64,
     last_end: u64,
     rises: u64,
+    /// When the first ended, and the last.
+    first_ns: u64,
+    last_ns: u64,
 }
 
 impl Rounds {
@@ -137,8 +172,10 @@ impl Rounds {
     }
 
     /// One ends; says of which half of the rounds it is.
-    pub fn end(&mut self, live_usable: u64) -> u8 {
+    pub fn end(&mut self, live_usable: u64, time_ns: u64) -> u8 {
+        self.last_ns = time_ns;
         if self.ended == 0 {
+            self.first_ns = time_ns;
             self.first_end = live_usable;
         } else {
             self.rises += u64::from(live_usable > self.last_end);
@@ -157,6 +194,29 @@ impl Rounds {
             && sum.left[0] * 4 >= sum.made[0] * 3
             && sum.made[1] * 2 >= sum.made[0]
             && self.rose(sum)
+    }
+
+    /// Whether they are what a program that ended then did: they took half of the time from the first one's end.
+    fn go_on(&self, end_ns: u64) -> bool {
+        let took = self.last_ns.saturating_sub(self.first_ns);
+        took >= end_ns.saturating_sub(self.first_ns) / 2
+    }
+
+    /// R2, of rounds of different names or of one, in a run that ended then.
+    fn prove(&self, are_mixed: bool, end_ns: u64) -> bool {
+        let least = match are_mixed {
+            true => MIN_MIXED,
+            false => MIN_REPEATS,
+        };
+        self.ended >= MIN_SPARSE || (self.ended >= least && self.go_on(end_ns))
+    }
+
+    /// R5, of a leak in a run that ended then.
+    fn is_sure(&self, sum: &Sum, end_ns: u64) -> bool {
+        sum.left == sum.made
+            && sum.seen.is_even()
+            && self.rises * 4 >= (self.ended - 1) * 3
+            && self.go_on(end_ns)
     }
 
     /// Whether live memory rose with what a stack left.
@@ -179,7 +239,12 @@ type Family<'a> = (Option<&'a str>, &'a Rounds);
 
 /// The finding of a stack, of its sums by family. The last is that of all phases where there are several.
 /// `at` is the name of the report's moment.
-pub(super) fn finding(node: u32, sums: &[(Family<'_>, Sum)], at: &str) -> Option<Finding> {
+/// The run ended at `end_ns`.
+pub(super) fn finding(
+    node: u32,
+    sums: &[(Family<'_>, Sum)],
+    (at, end_ns): (&str, u64),
+) -> Option<Finding> {
     let (_, whole) = sums.last()?;
     if whole.left_usable < MIN_BYTES {
         return None;
@@ -195,15 +260,22 @@ pub(super) fn finding(node: u32, sums: &[(Family<'_>, Sum)], at: &str) -> Option
         }
     };
     let mut found = match kind {
-        FindingKind::Leak => leaks(family, sum),
+        FindingKind::Leak => leaks(family, sum, end_ns),
         _ => outlives(family, sum, at),
     };
-    let all = sums.last().map(|((_, rounds), _)| rounds)?;
-    let bounded = kind == FindingKind::Zombie && all.is_bounded(whole);
+    let ((all_name, all), _) = sums.last()?;
+    let promised = match kind {
+        FindingKind::Leak => family.1.prove(family.0.is_none(), end_ns),
+        _ => all.prove(all_name.is_none(), end_ns) && !all.is_bounded(whole),
+    };
     found.node = Some(node);
     found.now_bytes = whole.now_usable;
-    found.saved_bytes = if bounded { 0 } else { whole.now_usable };
+    found.saved_bytes = if promised { whole.now_usable } else { 0 };
     found.blocks = whole.now_blocks;
+    if let Some(leaving) = &mut found.leaving {
+        // Live memory rose by what phases of other names left, too.
+        leaving.left_bytes = whole.left_usable;
+    }
     Some(found)
 }
 
@@ -231,7 +303,7 @@ pub(crate) fn leaving_title(leaving: &Leaving) -> String {
     format!("Leaves {left} a round, in {}", leaving.of)
 }
 
-fn leaks((name, rounds): &Family<'_>, sum: &Sum) -> Finding {
+fn leaks((name, rounds): &Family<'_>, sum: &Sum, end_ns: u64) -> Finding {
     let of = phases_of(*name, rounds);
     let what = format!(
         "About {} each time. {} of this stack were born in {of} and outlived their end mark; {} {}. Live memory at the end marks went from {} to {}.",
@@ -246,6 +318,9 @@ fn leaks((name, rounds): &Family<'_>, sum: &Sum) -> Finding {
         rounds: rounds.ended,
         of,
         blocks: sum.left_blocks(),
+        rise_bytes: rounds.last_end.saturating_sub(rounds.first_end),
+        prints: vec![sum.seen.print(rounds.ended)],
+        ..Leaving::default()
     };
     Finding {
         kind: FindingKind::Leak,
@@ -254,7 +329,10 @@ fn leaks((name, rounds): &Family<'_>, sum: &Sum) -> Finding {
         leaving: Some(leaving),
         change: "Release these blocks when the round ends, or drop what still refers to them."
             .to_owned(),
-        confidence: Confidence::Likely,
+        confidence: match rounds.is_sure(sum, end_ns) {
+            true => Confidence::Certain,
+            false => Confidence::Likely,
+        },
         ..Finding::default()
     }
 }

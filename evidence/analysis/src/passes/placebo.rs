@@ -22,10 +22,13 @@
 //!     differ by half at most, from [`MIN_HELD`] to [`MAX_TURNING`] live, always about as many, while it goes on making
 //!     others. Data of which the latest are kept look the same, so nothing is promised of these.
 //!
+//! B5  A buffer that comes to a size by growing is live there, and none that was made: the next one of its size is the same
+//!     buffer on its way, or another that grows, and no pool is asked for either.
+//!
 //! What it cannot show: whether anything reads the held blocks. Long-lived data whose stack also makes
 //! short-lived blocks of the same size looks the same, and so does a pool that is too small for its
-//! bursts (all of it was in use whenever a new one was made), which is why it is `Possible` and small blocks
-//! (nodes, strings) are left out; a pool without a bound looks like a leak, and is not found here.
+//! bursts (all of it was in use whenever a new one was made), which is why it is `Possible`, nothing is promised of the
+//! held blocks, and small ones (nodes, strings) are left out; a pool without a bound looks like a leak, and is not found here.
 //!
 //! Not here: leaks (phases.rs), blocks idle since they were written.
 
@@ -85,10 +88,14 @@ struct Turn {
 }
 
 impl Turn {
-    fn acquire(&mut self, key: &CellKey) {
+    fn came(&mut self, key: &CellKey) {
         self.live += 1;
         self.live_bytes = self.live_bytes.saturating_add(key.usable);
         self.most = self.most.max(self.live);
+    }
+
+    fn acquire(&mut self, key: &CellKey) {
+        self.came(key);
         self.acquired += 1;
         let smallest = match self.sizes.0 {
             0 => key.size,
@@ -197,6 +204,16 @@ impl Placebo {
         }
     }
 
+    /// A buffer has come to this size by growing (B5).
+    fn came(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
+        if key.size >= MIN_SIZE {
+            slot(&mut self.cells, block.cell).live += 1;
+            if key.size >= MIN_TURNING_SIZE {
+                self.turn(context, block.cell).came(key);
+            }
+        }
+    }
+
     #[inline]
     fn released(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
@@ -221,7 +238,7 @@ impl Pass for Placebo {
             Act::Release { block, .. } => self.released(context, &context.key, block),
             Act::Regrow { old, new } => {
                 self.released(context, &context.cell(old.cell), old);
-                self.acquired(context, &context.key, new);
+                self.came(context, &context.key, new);
             }
             Act::Mark { .. } => {}
         }
@@ -309,8 +326,6 @@ fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
         ),
         change: "If this is a pool, take from it before allocating, or drop it.".to_owned(),
         now_bytes: now,
-        saved_bytes: now,
-        saved_cumulative_bytes: watch.reusable.saturating_mul(key.size),
         saved_allocations: watch.reusable,
         blocks: idle,
         confidence: Confidence::Possible,
@@ -318,7 +333,7 @@ fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
         claims: vec![Claim {
             key,
             blocks: idle,
-            bytes: now,
+            bytes: 0,
         }],
         ..Finding::default()
     }
@@ -353,7 +368,13 @@ mod tests {
             (found[0].node, found[0].blocks, found[0].confidence),
             (Some(1), 10, Confidence::Possible)
         );
-        assert_eq!(found[0].now_bytes, 10 * 4104);
+        // Layers of a picture and a scratch of their size look the same: nothing is promised.
+        assert_eq!((found[0].now_bytes, found[0].saved_bytes), (10 * 4104, 0));
+        // Nor are they told to be smaller: of a pool that is dropped nothing is left to be.
+        assert_eq!(
+            (found[0].claims[0].blocks, found[0].claims[0].bytes),
+            (10, 0)
+        );
         assert!(
             found[0].saved_allocations > 1500,
             "{}",

@@ -16,6 +16,10 @@
 //!     is large beside the request, that counts, too, however little is unused: glibc's 80 need 96, and 72 need 80.
 //! P5  What is not resident costs no memory (`books/tails.rs`): it is taken out, of what is promised and of what is
 //!     there. Where more than half is absent nothing is promised.
+//! P6  A size that is a multiple of four may be that of a type whose members are all in use, and half of all types lie
+//!     just above a class: that one of them could be smaller, no trace shows. So what the change would save is told in
+//!     words, and nothing is promised, nor is it certain that there is a change to make. Any other size is a length that was computed, and what lies above the class was
+//!     added to it.
 //!
 //! Not here: whether the owner of a stack chose its size or a library did (`../owner.rs`): the rows by size (`report.sizes`, `counts`), free memory of the allocator.
 
@@ -45,6 +49,8 @@ const FEW_PART: u64 = 8;
 const TRIM_BYTES: u64 = 16;
 const TRIM_PART: u64 = 16;
 const TRIM_MOST: u64 = 64;
+/// A type with a number in it is a multiple of so many bytes long (P6).
+const TYPE_BYTES: u64 = 4;
 /// Several are kept in one block up to this size: larger ones are buffers, not elements.
 const ELEMENT_MAX: u64 = 1024;
 
@@ -54,6 +60,8 @@ struct Sum {
     blocks: u64,
     requested: u64,
     slop: u64,
+    /// What the change would save, and how much of that is promised (P6).
+    would: u64,
     saved: u64,
     /// Slop, or what the step costs where few bytes make it.
     stepped: u64,
@@ -69,17 +77,20 @@ impl Sum {
         let all = (key.usable - key.size) * count.at_instant;
         let slop = all.saturating_sub(count.absent_tail_bytes);
         let each = saved_each(key, classes);
-        let saved = resident_part(each * count.at_instant, count);
+        let would = resident_part(each * count.at_instant, count);
+        let promised = !is_of_a_type(key.size);
+        let saved = if promised { would } else { 0 };
         self.blocks += count.at_instant;
         self.requested += key.size * count.at_instant;
         self.slop += slop;
+        self.would += would;
         self.saved += saved;
         if steps(key, classes) {
-            self.stepped += saved;
+            self.stepped += would;
         } else {
             self.stepped += slop;
         }
-        self.total_saved += each * count.total;
+        self.total_saved += if promised { each * count.total } else { 0 };
         self.top = self.top.max_by_slop((key.size, key.usable, slop));
         self.parts.push((slop, key.node.0));
         self.claims.push(Claim {
@@ -99,6 +110,11 @@ impl Sum {
 pub(super) fn resident_part(saved: u64, count: &CellBlocks) -> u64 {
     let there = saved.saturating_sub(count.absent_tail_bytes);
     if there * 2 >= saved { there } else { 0 }
+}
+
+/// Whether a type may have this size (P6).
+fn is_of_a_type(size: u64) -> bool {
+    size.is_multiple_of(TYPE_BYTES)
 }
 
 /// Whether few bytes too many cost a step to the next class (P4).
@@ -211,8 +227,14 @@ fn saved_each(key: &CellKey, classes: &Classes) -> u64 {
 }
 
 /// What to do about requests of one size that are given much more.
-fn trim(size: u64, usable: u64, classes: &Classes) -> String {
+fn trim((size, usable): (u64, u64), would: u64, classes: &Classes) -> String {
     let fit = match trimmed(size, classes) {
+        Some(class) if is_of_a_type(size) => format!(
+            "If {} of each can go (padding, a member of a smaller type), the rest fits the class below, and {} are \
+             saved. Or keep",
+            bytes(size - class),
+            bytes(would)
+        ),
         Some(class) => format!(
             "Make them {} smaller: requests of {} fit the class below. Or keep",
             bytes(size - class),
@@ -230,7 +252,8 @@ fn stack_finding(node: u32, sum: Sum, classes: &Classes) -> Finding {
     let (size, usable, part) = sum.top;
     // One size that loses a field: the arithmetic is all there is to it.
     let certain = trimmed(size, classes).is_some_and(|below| size - below <= TRIM_BYTES)
-        && part * 10 >= sum.slop * 9;
+        && part * 10 >= sum.slop * 9
+        && !is_of_a_type(size);
     Finding {
         kind: FindingKind::Slop,
         title: format!(
@@ -248,8 +271,8 @@ fn stack_finding(node: u32, sum: Sum, classes: &Classes) -> Finding {
             bytes(usable),
             bytes(part),
         ),
-        change: trim(size, usable, classes),
-        now_bytes: sum.slop.max(sum.saved),
+        change: trim((size, usable), sum.would, classes),
+        now_bytes: sum.slop.max(sum.would),
         saved_bytes: sum.saved,
         saved_cumulative_bytes: sum.total_saved,
         blocks: sum.blocks,
@@ -281,9 +304,9 @@ fn size_finding(size: u64, mut sum: Sum, classes: &Classes) -> Finding {
             bytes(size),
             bytes(sum.top.1)
         ),
-        change: trim(size, sum.top.1, classes),
+        change: trim((size, sum.top.1), sum.would, classes),
         stacks: nodes.len() as u64,
-        now_bytes: sum.slop.max(sum.saved),
+        now_bytes: sum.slop.max(sum.would),
         saved_bytes: sum.saved,
         saved_cumulative_bytes: sum.total_saved,
         blocks: sum.blocks,
@@ -319,19 +342,19 @@ mod tests {
             .filter(|f| f.kind == FindingKind::Slop)
             .collect();
         assert_eq!(found.len(), 2, "{found:#?}");
-        assert_eq!(
-            (found[0].node, found[0].now_bytes, found[0].blocks),
-            (Some(2), 160_000, 5000)
-        );
-        // 16 fit the class below: 16 bytes less each.
-        assert_eq!((found[1].now_bytes, found[1].blocks), (128_000, 8000));
-        assert_eq!(found[1].more_nodes.len(), 50);
+        // 16 fit the class below: 16 bytes less each. What is promised comes first.
+        assert_eq!((found[0].now_bytes, found[0].blocks), (128_000, 8000));
+        assert_eq!(found[0].more_nodes.len(), 50);
         assert!(
-            found[1]
+            found[0]
                 .title
                 .contains("17 bytes are given 32, from 80 stacks"),
             "{}",
-            found[1].title
+            found[0].title
+        );
+        assert_eq!(
+            (found[1].node, found[1].now_bytes, found[1].blocks),
+            (Some(2), 160_000, 5000)
         );
     }
 
@@ -355,9 +378,9 @@ mod tests {
         // 80 are given 88 in 96; 72 are in 80. 144 = 136 + 8 lose 16 of 144, 11 %: too small a share.
         let found = slop_of("glibc 2.36", glibc, &[(1, 80, 10_000), (2, 144, 10_000)]);
         assert_eq!(found.len(), 1, "{found:#?}");
-        assert_eq!((found[0].node, found[0].saved_bytes), (Some(1), 160_000));
+        assert_eq!((found[0].node, found[0].now_bytes), (Some(1), 160_000));
         assert!(
-            found[0].change.contains("8 bytes smaller"),
+            found[0].change.contains("If 8 bytes of each can go"),
             "{}",
             found[0].change
         );
@@ -382,8 +405,8 @@ mod tests {
     fn what_is_not_resident_is_not_promised() {
         let of = |absent| {
             let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
-            (0..100_100).for_each(|_| driver.keep(1, 168));
-            driver.absent(1, 168, absent);
+            (0..100_100).for_each(|_| driver.keep(1, 161));
+            driver.absent(1, 161, absent);
             let found = driver.finish().findings;
             found.first().map_or(0, |one| one.saved_bytes)
         };

@@ -110,7 +110,8 @@ fn a_clownshoe_is_a_size_that_piles_up() {
     let shoes = of(&report, FindingKind::Clownshoes);
     assert_eq!(shoes.len(), 1, "{shoes:#?}");
     assert_eq!(function(&report, shoes[0]), "f2");
-    assert_eq!(shoes[0].saved_bytes, 4000 * 256);
+    // 750 slabs more, of which jemalloc keeps 128 bytes each.
+    assert_eq!(shoes[0].saved_bytes, 4000 * 256 - 750 * 128);
     assert_eq!(shoes[0].confidence, Confidence::Certain);
 }
 
@@ -132,18 +133,27 @@ fn a_quarter_of_the_blocks_piles_up() {
     assert_eq!([shoes(130), shoes(131)], [0, 1]);
 }
 
-/// glibc's chunk of a request of 32 has 48 bytes, of 24 it has 32: 16 less, though 8 were unused.
+/// glibc's chunk of a request of 25 has 48 bytes, of 24 it has 32: 16 less, though 15 were unused. One of 32 costs as much,
+/// but may be of a type that needs all of it.
 #[test]
 fn savings_of_sizes_are_by_chunks() {
-    let mut script = Script::new();
-    for _ in 0..20_000 {
-        script.alloc(1, 32, 40);
-    }
-    let report = script.report(facts());
-    let slop = of(&report, FindingKind::Slop);
-    assert_eq!(slop.len(), 1, "{slop:#?}");
-    assert_eq!(slop[0].saved_bytes, 20_000 * 16);
-    assert!(slop[0].change.starts_with("Make them 8 bytes smaller"));
+    let told = |size: u64| {
+        let mut script = Script::new();
+        for _ in 0..20_000 {
+            script.alloc(1, size, 40);
+        }
+        let report = script.report(facts());
+        let slop = of(&report, FindingKind::Slop);
+        assert_eq!(slop.len(), 1, "{slop:#?}");
+        (slop[0].saved_bytes, slop[0].change.clone())
+    };
+    let (saved, change) = told(25);
+    assert_eq!(saved, 20_000 * 16);
+    assert!(change.starts_with("Make them 1 byte smaller"), "{change}");
+    let (saved, change) = told(32);
+    assert_eq!(saved, 0);
+    assert!(change.starts_with("If 8 bytes of each can go"), "{change}");
+    assert!(change.contains("313 KiB are saved"), "{change}");
 }
 
 /// 20,000 steps, of which each thousandth moves.
@@ -254,8 +264,9 @@ fn what_doubling_leaves_unused_is_told_with_its_bound() {
     assert_eq!(vectors(&mut script, 100, 11), Some((0, 200, possible)));
     // 28 of 228 are less than an eighth of another size, 29 of 229 are more.
     assert_eq!(vectors(&mut script, 28, 10), Some((0, 228, possible)));
-    let half = (200 * 1023 + 29 * 511) / 2;
-    assert_eq!(vectors(&mut script, 1, 10), Some((half, 229, possible)));
+    // Eight fills from 1,089 to 1,985 are given 1,544 on average, 512 less than 2,056; those of 1,024 are given 256 less.
+    let saved = 200 * 512 + 29 * 256;
+    assert_eq!(vectors(&mut script, 1, 10), Some((saved, 229, possible)));
 }
 
 /// Names with `rounds` phases each, whose stack 1 leaves 5,000 bytes; stack 2 has a store of three; stack 3
@@ -436,7 +447,7 @@ fn what_only_grows_is_told_without_marks() {
 #[test]
 fn nothing_is_trimmed_in_an_exit() {
     const MIB: u64 = 1 << 20;
-    let trims = |goes_on: bool| {
+    let trims = |goes_on: bool, end_ms: u64| {
         let heap = mapping(MappingKind::Heap, HEAP, 1024, "[heap]", 4 * MIB);
         let mut facts = facts();
         facts.snapshots = vec![snapshot(
@@ -454,7 +465,7 @@ fn nothing_is_trimmed_in_an_exit() {
         }
         facts.ending = Some(Ending {
             exit: Exit::Exited(0),
-            time_ns: 5_000_000,
+            time_ns: end_ms * 1_000_000,
             ..Ending::default()
         });
         let report = analyse(facts, Options::default(), &events);
@@ -463,7 +474,13 @@ fn nothing_is_trimmed_in_an_exit() {
         let ends = retained[0].change.contains("the program ends right after");
         (retained[0].saved_bytes > 0, ends)
     };
-    assert_eq!([trims(false), trims(true)], [(false, true), (true, false)]);
+    assert_eq!(trims(false, 5), (false, true));
+    assert_eq!(trims(true, 500), (true, false));
+    assert_eq!(
+        trims(true, 5),
+        (false, true),
+        "it works on, for less than a span"
+    );
 }
 
 /// A heap of 4 MiB with 3 MiB free, at a mark so long before the end; and the level of live memory then, in

@@ -104,6 +104,38 @@ fn growth_between_marks_is_told_from_holding() {
     assert_eq!((row.live_blocks, row.live_usable_bytes), (4, 4 * K128));
 }
 
+/// f1 takes 128 KiB more before each mark: that is promised of rounds of one name, not of stages, nor of one step.
+#[test]
+fn stages_of_a_program_may_need_more_each() {
+    const K128: u64 = 128 << 10;
+    let of = |names: &[&str]| {
+        let mut facts = facts();
+        let at = |number: usize| 10 * number as u64 + 10;
+        let named: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| (*name, at(i)))
+            .collect();
+        facts.marks = marks(&named);
+        let mut events = Vec::new();
+        for round in 0..names.len() {
+            let block = MAP + round as u64 * K128;
+            events.push(alloc(at(round) - 5, 1, block, K128, K128));
+            let mark = EventKind::Mark { mark: round as u32 };
+            events.push(event(at(round), mark));
+        }
+        let report = analyse(facts, Options::default(), &events);
+        let held = report
+            .findings
+            .iter()
+            .find(|one| one.title.starts_with("Holds more"));
+        held.map(|one| one.saved_bytes)
+    };
+    assert_eq!(of(&["round", "round", "round"]), Some(2 * K128));
+    assert_eq!(of(&["round", "round"]), Some(0));
+    assert_eq!(of(&["loaded", "searched", "saved"]), Some(0));
+}
+
 /// What the allocator keeps is a finding with advice for that allocator; holders save nothing.
 #[test]
 fn retained_memory_and_holders() {
