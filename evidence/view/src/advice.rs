@@ -10,6 +10,7 @@
 //! A2  A change is shown in whole sentences or not at all: half of an advice is none.
 //! A3  As many lines as there is room for: first the change of each finding, from the largest down,
 //!     then more frames. What is not listed is counted and summed.
+//!     The first finding, which is the largest, always has its change.
 //! A4  Savings of less than a five-hundredth of resident memory, or of what was ever asked for, are
 //!     summed up, not listed.
 //! A5  Every finding is in a section: what promises no saving is listed by the bytes that it is about. Only blocks
@@ -22,7 +23,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use skinflint_analysis::model::{
-    Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, Report,
+    Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, RELEASED_IN_THE_END, Report,
 };
 
 use crate::screen::{Ink, Line, columns, cut_middle, left, right, wrap};
@@ -264,7 +265,7 @@ fn to_look_at<'a>(
             && !allocates_less(f)
             && match f.kind {
                 FindingKind::Holder | FindingKind::Retained => false,
-                FindingKind::Leak => all && !grows(f),
+                FindingKind::Leak => (all && !grows(f)) || f.title == RELEASED_IN_THE_END,
                 _ => true,
             }
     };
@@ -300,10 +301,7 @@ fn nothing_to_change(report: &Report) -> String {
 /// Lines that the sections take at least.
 pub(crate) fn fewest_lines(report: &Report, style: &Style, width: usize) -> usize {
     let sections = sections(report, style);
-    let detail: Vec<Vec<Detail>> = sections
-        .iter()
-        .map(|section| vec![Detail::Line; section.shown])
-        .collect();
+    let detail = least(&sections, Detail::Line);
     blocks(report, &sections, &detail, width).len().max(2)
 }
 
@@ -329,7 +327,7 @@ pub(crate) fn findings(
     } else {
         Detail::Line
     };
-    let mut detail: Vec<Vec<Detail>> = sections.iter().map(|s| vec![start; s.shown]).collect();
+    let mut detail = least(&sections, start);
     if !style.full_stacks {
         for level in [Detail::Short, Detail::Full] {
             upgrade(&mut detail, level, |detail| count_of(detail) <= room);
@@ -338,10 +336,23 @@ pub(crate) fn findings(
     lines.extend(blocks(report, &sections, &detail, width));
 }
 
+/// The least that is shown of each: of the first one the change as well (A3).
+fn least(sections: &[Section<'_>], usual: Detail) -> Vec<Vec<Detail>> {
+    let all = sections.iter().map(|section| vec![usual; section.shown]);
+    let mut detail: Vec<Vec<Detail>> = all.collect();
+    if let Some(first) = detail.first_mut().and_then(|section| section.first_mut()) {
+        *first = (*first).max(Detail::Short);
+    }
+    detail
+}
+
 /// Raises findings to `level` in order, leaving out those that do not fit.
 fn upgrade(detail: &mut [Vec<Detail>], level: Detail, fits: impl Fn(&[Vec<Detail>]) -> bool) {
     for section in 0..detail.len() {
         for index in 0..detail[section].len() {
+            if detail[section][index] >= level {
+                continue;
+            }
             let before = std::mem::replace(&mut detail[section][index], level);
             if !fits(detail) {
                 detail[section][index] = before;
@@ -365,10 +376,7 @@ fn blocks(
             one_finding(report, finding, (&figure, *detail), width, &mut lines);
         }
         let beyond = section.findings.iter().skip(section.shown);
-        // A sum of the rest stands for as many as it has stacks.
-        let hidden: u64 = beyond
-            .map(|f| if f.is_rest() { f.stacks.max(1) } else { 1 })
-            .sum();
+        let hidden: u64 = beyond.map(|f| findings_in(f)).sum();
         if hidden > 0 {
             let lead = if section.shown == 0 {
                 "nothing of weight;"
@@ -383,6 +391,13 @@ fn blocks(
         }
     }
     lines
+}
+
+/// How many findings one stands for: a sum of the rest begins with their number, and its stacks are more.
+fn findings_in(finding: &Finding) -> u64 {
+    let said = finding.title.split_once(" smaller finding");
+    let many = said.and_then(|(many, _)| many.replace(',', "").parse().ok());
+    many.filter(|_| finding.is_rest()).unwrap_or(1)
 }
 
 /// What the findings that are not shown come to.
@@ -519,7 +534,17 @@ fn one_finding(
             lines.push(Line::of(Ink::Plain, format!("{pad}{arrow}{piece}")));
         }
     }
+    if let Some(moment) = moment(finding).filter(|_| detail != Detail::Whole) {
+        lines.push(Line::of(Ink::Faint, format!("{pad}{moment}")));
+    }
     frames(report, finding, detail, width, lines);
+}
+
+/// When free memory was seen, as its finding begins to say: "At peak (1.000 s) the allocator …".
+fn moment(finding: &Finding) -> Option<&str> {
+    let (when, _) = finding.what.split_once(" the allocator (")?;
+    let is_moment = finding.kind == FindingKind::Retained && when.starts_with("At ");
+    is_moment.then_some(when)
 }
 
 /// What another policy of growth would do, in a sentence.

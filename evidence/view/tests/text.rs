@@ -415,6 +415,26 @@ fn calls_that_passed_unrecorded_are_in_the_headline() {
     );
 }
 
+/// However low the screen, the largest finding has its change; and a sum of the rest counts findings, not stacks.
+#[test]
+fn the_largest_finding_has_its_advice_on_any_screen() {
+    let mut report = small();
+    report.findings.push(Finding {
+        title: "26 smaller findings like those above, from 42,378 stacks".into(),
+        saved_bytes: MIB,
+        stacks: 42_378,
+        more_nodes: vec![3],
+        ..Finding::default()
+    });
+    let style = Style {
+        height: 5,
+        ..Style::default()
+    };
+    let text = render(&report, &style);
+    assert!(text.contains("→ Double it."), "{text}");
+    assert!(text.contains("… and 26 smaller, 1.00 MiB in all"), "{text}");
+}
+
 #[test]
 fn shortened_lists_say_what_is_left_out() {
     let mut report = small();
