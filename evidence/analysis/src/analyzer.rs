@@ -17,7 +17,6 @@
 //! Not here: arithmetic on blocks (`ledger.rs`), pages (`books.rs`), advice (`findings.rs`).
 
 mod about;
-
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -25,6 +24,7 @@ use skinflint_trace::{Event, NodeId, OriginKind, Snapshot, SnapshotCause};
 
 use crate::ahead::AHEAD;
 use crate::books::{self, Bounds, Closed};
+use crate::covered::Covered;
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::falls::Falls;
 use crate::findings::{self, Around, Evidence};
@@ -66,15 +66,15 @@ pub struct Analyzer {
     last_ticket: u64,
     /// Live blocks by cell at the report's instant; `None` until it has come.
     at_live: Option<Vec<u32>>,
-    /// When the blocks that live then were born.
     births: Option<Births>,
     /// Bytes that the program has mapped itself then, by stack.
     at_mapped: BTreeMap<NodeId, u64>,
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
-    /// Beside the books of the report's instant.
+    /// Beside the books of the report's instant, and what was mapped past the recorder then.
     closed: Option<Closed>,
+    past_bytes: u64,
     falls: Falls,
     /// The moment after the largest fall so far.
     after_free: Option<Instant>,
@@ -83,14 +83,14 @@ pub struct Analyzer {
     wasteful: Option<Wasteful>,
     /// What lived when the allocator was asked what is in use.
     at_exit: Option<Live>,
-    /// Bytes asked for until the report's instant, and the largest live heap by then.
+    /// Bytes asked for until then, and the largest live heap.
     requested_at: u64,
     highest_at: u64,
     /// The snapshot that was looked at last, and the instant whose books it closed.
     closed_last: Option<(usize, usize)>,
     /// Figures for windows, where they are wanted; begins with the first event of our own.
     windows: Option<Recorder>,
-    /// The first event later than this has something to do before it.
+    /// Later events have something to do before them.
     stop_ns: u64,
 }
 
@@ -129,8 +129,13 @@ impl Analyzer {
                 ..MarkRow::default()
             })
             .collect();
+        let mut ledger = Ledger::new(options.limits.timeline_points);
+        let known = facts.known(0);
+        if !known.is_from_birth() {
+            ledger.watch(Covered::new(known.was_paused()));
+        }
         Ok(Analyzer {
-            ledger: Ledger::new(options.limits.timeline_points),
+            ledger,
             due_ticket: plan.due.first().map_or(u64::MAX, |due| due.0),
             stop_ns: plan.at_time_ns,
             windows: None,
@@ -150,6 +155,7 @@ impl Analyzer {
             mark_levels: Vec::new(),
             at_mark_before: Counts::default(),
             closed: None,
+            past_bytes: 0,
             falls: Falls::default(),
             after_free: None,
             waste: Waste::default(),
@@ -290,6 +296,8 @@ impl Analyzer {
                 self.plan.instants[instant] = at;
                 self.closed_last = Some((snapshot, instant));
                 if reports_own {
+                    let books = self.plan.instants[instant].books.as_mut();
+                    self.past_bytes = books.map_or(0, books::mapped_past);
                     self.closed = Some(closed);
                 }
             }
@@ -434,6 +442,7 @@ impl Analyzer {
             asked_later_bytes: self.ledger.counts().requested_bytes - requested,
             then: rest.then(instant.time_ns, instant.live_usable_bytes),
             span_ns: rest.span_ns(),
+            gone_at_rest_bytes: rest.falls_until_rest(instant.time_ns, instant.live_usable_bytes),
             in_exit: self.is_in_exit(requested, instant.time_ns, rest),
         }
     }

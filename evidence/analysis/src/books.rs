@@ -31,7 +31,8 @@ use crate::giveback::{self, Extent, GiveBack, Span};
 use crate::ledger::Ledger;
 use crate::model::{BookPart, BookRow, Books, Fragments};
 use crate::passes::classes::Classes;
-use rows::{GLIBC_METADATA, OTHER_METADATA, ROWS, Row};
+pub(crate) use rows::mapped_past;
+use rows::{FREE_OR_BEFORE, GLIBC_METADATA, OTHER_METADATA, ROWS, Row};
 
 /// Header of a chunk of glibc's heaps, bytes.
 const GLIBC_HEADER: u64 = 8;
@@ -502,7 +503,7 @@ impl Closing<'_> {
             begin: block.begin,
             end: block.end,
         });
-        giveback::measure(heap, extents, self.glibc)
+        giveback::measure(heap, extents, self.glibc, self.ledger.covered())
     }
 
     fn fragments(&self, heap: &[Span], bounds: Bounds) -> (Option<Fragments>, Option<Kept>) {
@@ -638,7 +639,12 @@ impl Closing<'_> {
             let meaning = match row {
                 Row::Metadata if self.glibc => GLIBC_METADATA,
                 Row::Metadata => OTHER_METADATA,
+                Row::Free if self.ledger.covered().is_some() => FREE_OR_BEFORE.1,
                 _ => meaning,
+            };
+            let label = match row {
+                Row::Free if self.ledger.covered().is_some() => FREE_OR_BEFORE.0,
+                _ => label,
             };
             let all: Vec<BookPart> = self
                 .totals

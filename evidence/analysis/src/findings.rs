@@ -12,6 +12,8 @@
 //! D3  Blocks that live when a program exits are not called a leak.
 //! D4  Free memory is free as far as the recording goes: where blocks may live that no event told of
 //!     (`missing.rs` M2), nothing is promised.
+//!     Of a process that was not recorded from its birth, only pages that are known from end to end (`covered.rs`)
+//!     count as saved.
 //! D5  Of free pages as much counts as saved as live memory had fallen, or as is not asked for again later if
 //!     that is more: the pages of a heap that goes on growing are its own next ones.
 //! D6  What is taken again, or has gone, a span of time later counts not (`rest.rs`), nor what an exit frees, nor
@@ -77,6 +79,8 @@ pub(crate) struct Around {
     pub then: Then,
     /// The span.
     pub span_ns: u64,
+    /// Live memory that has gone, at most, where the program rests afterwards.
+    pub gone_at_rest_bytes: u64,
     /// Whether the moment lies in the program's exit: what is free then goes anyway.
     pub in_exit: bool,
 }
@@ -122,7 +126,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     all.extend(grows::only_grow(
         report,
         evidence.ledger,
-        evidence.births,
+        (evidence.births, evidence.around.gone_at_rest_bytes),
         &marked,
     ));
     all.extend(at_exit(report, evidence.facts));
@@ -212,6 +216,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         size(giveback.whole_bytes + giveback.tops_bytes),
         size(instant.fragments.as_ref().map_or(0, |all| all.pinned_bytes)),
     );
+    let unknown = giveback.whole_bytes - giveback.known_bytes;
     what += &match giveback.tops_bytes {
         0 => ".".to_owned(),
         tops => format!(
@@ -219,6 +224,13 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
             size(tops)
         ),
     };
+    if unknown > 0 {
+        what += &format!(
+            " Of the pages without a live byte {} are known to be free; the others may hold blocks that the \
+             recording does not know, as it does not have all of the process's life.",
+            size(giveback.known_bytes)
+        );
+    }
     if books.skew_ns > 10_000_000 {
         what += &format!(
             " Pages were read up to {:.0} ms away from the counts of live blocks.",
@@ -241,14 +253,20 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         let title = "Free pages that the allocator keeps, without a live byte on them";
         let mut whole = process(title, giveback.whole_bytes, give_back_advice(allocator));
         let kept = kept(giveback.whole_bytes, instant, around);
-        whole.saved_bytes = whole.saved_bytes.min(kept);
+        whole.saved_bytes = whole.saved_bytes.min(kept).min(giveback.known_bytes);
         let worth = (books.resident_bytes / STOCK).max(least);
         if around.in_exit || whole.saved_bytes < worth {
             whole.saved_bytes = 0;
-            (whole.title, whole.change) = not_advised(around);
+            (whole.title, whole.change) = match unknown > 0 && !around.in_exit {
+                true => not_known(),
+                false => not_advised(around),
+            };
+        }
+        if unknown > 0 {
+            whole.confidence = Confidence::Possible;
         }
         // What malloc_trim gives back is known to the page, where nothing moved while pages were read.
-        if allocator.starts_with("glibc") && books.skew_ns == 0 {
+        if allocator.starts_with("glibc") && books.skew_ns == 0 && unknown == 0 {
             whole.confidence = Confidence::Certain;
         }
         found.push(whole);
@@ -295,6 +313,16 @@ fn not_advised(around: Around) -> (String, String) {
             ),
         ),
     }
+}
+
+/// Title and words where free pages cannot be told from blocks that the recording does not know.
+fn not_known() -> (String, String) {
+    (
+        "Heap pages without a recorded block: free, or of blocks from before the recording".into(),
+        "Nothing that this recording can tell: it does not have all of the process's life. Record the program from \
+         its start to see what is free."
+            .into(),
+    )
 }
 
 /// What makes this allocator give whole pages back.

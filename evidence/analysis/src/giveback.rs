@@ -12,9 +12,14 @@
 //!     begins on stays. It never gives back what lies behind the last block of a thread's arena
 //!     (`tops`), only the arena's next blocks use it.
 //!
+//! B3  Of a process that was not recorded from its birth a page is only known to be free if it is known from end to
+//!     end (`covered.rs`): what else looks free may be blocks from before the recording.
+//!
 //! Checked against `malloc_trim(0)` itself by bench/trim.py: the figure is exact but for blocks in
 //! thread caches, which look free to us and live to glibc. Not here: what pins the rest (`fragments/`), what to do
 //! about it (`findings.rs`).
+
+use crate::covered::Covered;
 
 const PAGE: u64 = 4096;
 /// Bytes of a free chunk of glibc that stay: its six words, less the one shared with the block before.
@@ -43,6 +48,8 @@ pub(crate) struct Extent {
 pub struct GiveBack {
     /// On pages without a live byte, which the allocator can give back when asked.
     pub whole_bytes: u64,
+    /// Of these, known to be free (B3): all of them in a process recorded from its birth.
+    pub known_bytes: u64,
     /// Behind the last blocks of arenas (B2).
     pub tops_bytes: u64,
 }
@@ -52,18 +59,20 @@ pub(crate) fn measure(
     spans: &[Span],
     extents: impl Iterator<Item = Extent>,
     glibc: bool,
+    covered: Option<&Covered>,
 ) -> GiveBack {
     let lead = if glibc { GLIBC_CHUNK_LEFT } else { 0 };
-    let (whole_bytes, tops_bytes) = gaps(spans, extents, lead);
-    GiveBack {
-        whole_bytes,
-        tops_bytes,
-    }
+    gaps(spans, extents, lead, covered)
 }
 
 /// Whole pages between blocks, and behind the last ones of arenas.
-fn gaps(spans: &[Span], extents: impl Iterator<Item = Extent>, lead: u64) -> (u64, u64) {
-    let (mut whole, mut tops) = (0, 0);
+fn gaps(
+    spans: &[Span],
+    extents: impl Iterator<Item = Extent>,
+    lead: u64,
+    covered: Option<&Covered>,
+) -> GiveBack {
+    let mut all = GiveBack::default();
     let mut extents = extents.peekable();
     let mut used_to = 0u64;
     for span in spans {
@@ -81,9 +90,11 @@ fn gaps(spans: &[Span], extents: impl Iterator<Item = Extent>, lead: u64) -> (u6
             if next_begin > used_to {
                 let bytes = to.saturating_sub(from);
                 if next_begin >= span.piece_end && !span.top_goes {
-                    tops += bytes;
-                } else {
-                    whole += bytes;
+                    all.tops_bytes += bytes;
+                } else if bytes > 0 {
+                    all.whole_bytes += bytes;
+                    let known = covered.map(|covered| covered.known_bytes(from, to));
+                    all.known_bytes += known.unwrap_or(bytes);
                 }
             }
             match next {
@@ -98,7 +109,7 @@ fn gaps(spans: &[Span], extents: impl Iterator<Item = Extent>, lead: u64) -> (u6
             }
         }
     }
-    (whole, tops)
+    all
 }
 
 #[cfg(test)]
@@ -126,7 +137,7 @@ mod tests {
     }
 
     fn run(spans: &[Span], blocks: &[Extent], glibc: bool) -> GiveBack {
-        measure(spans, blocks.iter().copied(), glibc)
+        measure(spans, blocks.iter().copied(), glibc, None)
     }
 
     #[test]
@@ -163,6 +174,18 @@ mod tests {
         assert_eq!((got.whole_bytes, got.tops_bytes), (0, 3 * PAGE));
         let all = run(&[span(4, true)], &[block(0, 64)], true);
         assert_eq!((all.whole_bytes, all.tops_bytes), (3 * PAGE, 0));
+    }
+
+    #[test]
+    fn of_a_process_met_alive_pages_are_free_that_are_known_from_end_to_end() {
+        let mut covered = Covered::new(false);
+        covered.cover(BASE + PAGE, PAGE + 100);
+        let blocks = [block(0, 96)];
+        let spans = [span(4, true)];
+        let got = measure(&spans, blocks.into_iter(), false, Some(&covered));
+        assert_eq!((got.whole_bytes, got.known_bytes), (3 * PAGE, PAGE));
+        let born = run(&spans, &blocks, false);
+        assert_eq!((born.whole_bytes, born.known_bytes), (3 * PAGE, 3 * PAGE));
     }
 
     #[test]

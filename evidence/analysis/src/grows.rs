@@ -13,7 +13,10 @@
 //!     table looks the same: so it is said who grows, and no saving is promised.
 //! O3  What marks have told of a stack is more exact, and stays alone.
 //! O4  Blocks are those of the report's moment, if at most half a slice of acquisitions comes after it: a program that
-//!     clears up before it ends has none at its end. Else those of the end.
+//!     clears up before it ends has none at its end. Else those of the end, and so where the program rests after that
+//!     moment when more than half of a stack's blocks may have gone: what is released before a rest did not only grow.
+//! O6  What most blocks of were released until the end is told with that, and as a thing to look at: tables that are
+//!     loaded all along and cleared up in the end are born as a leak is.
 //! O5  They were born along the time, too: a quarter in its second half, and some in its last quarter. What a program
 //!     acquires in one burst, to work on it until the end, is all that it acquires.
 //!
@@ -23,7 +26,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::facts::INHERITED;
 use crate::ledger::Ledger;
-use crate::model::{Confidence, Finding, FindingKind, Report, Site};
+use crate::model::{Confidence, Finding, FindingKind, RELEASED_IN_THE_END, Report, Site};
 use crate::passes::wording::{bytes, count};
 
 /// Slices of the run.
@@ -78,11 +81,12 @@ impl Births {
     }
 }
 
-/// The stacks of which `told` does not know yet. `at` is the report's moment.
+/// The stacks of which `told` does not know yet. `at` is the report's moment, and how much has gone, at most, where the
+/// program rests afterwards.
 pub(crate) fn only_grow(
     report: &Report,
     ledger: &Ledger,
-    at: Option<&Births>,
+    (at, gone_bytes): (Option<&Births>, u64),
     told: &FxHashSet<u32>,
 ) -> Vec<Finding> {
     let allocations = ledger.counts().allocations;
@@ -93,23 +97,33 @@ pub(crate) fn only_grow(
     let later = |one: &&Births| allocations.saturating_sub(one.allocations);
     let at = at.filter(|one| later(one) <= allocations / (2 * SLICES as u64));
     let label = report.instants.get(report.at).map(|one| &one.label);
-    let (own, when) = match (at, label) {
-        (Some(_), Some(label)) => (None, format!("at '{label}'")),
-        _ => (Some(Births::now(ledger)), "at the end".to_owned()),
+    let end = Births::now(ledger);
+    let of_end = even(ledger, &end);
+    let (of_moment, when) = match (at, label) {
+        (Some(at), Some(label)) => (even(ledger, at), format!("at '{label}'")),
+        _ => Default::default(),
     };
-    let Some(births) = own.as_ref().or(at) else {
-        return Vec::new();
-    };
+    let still = |born: &&&Born| gone_bytes <= born.usable_bytes / 2;
+    let rows = report.sites.iter();
+    let rows = rows.filter(|row| row.node != INHERITED.0 && !told.contains(&row.node));
+    rows.filter_map(|row| {
+        let moment = of_moment.get(&row.node).filter(still);
+        match moment {
+            Some(born) => Some(finding(row, born, &when)),
+            None => Some(finding(row, of_end.get(&row.node)?, "at the end")),
+        }
+    })
+    .collect()
+}
+
+/// Stacks whose blocks were born all along (O2, O5).
+fn even<'a>(ledger: &Ledger, births: &'a Births) -> FxHashMap<u32, &'a Born> {
     let least = (births.usable_bytes / PART).max(WORTH_BYTES);
     let sites = ledger.cells().sites().iter().zip(&births.sites);
     let even = sites.filter(|(_, born)| {
         born.usable_bytes >= least && is_even(&born.by_serial) && goes_on(&born.by_time)
     });
-    let even: FxHashMap<u32, &Born> = even.map(|(site, born)| (site.node.0, born)).collect();
-    let rows = report.sites.iter();
-    let rows = rows.filter(|row| row.node != INHERITED.0 && !told.contains(&row.node));
-    rows.filter_map(|row| Some(finding(row, even.get(&row.node)?, &when)))
-        .collect()
+    even.map(|(site, born)| (site.node.0, born)).collect()
 }
 
 /// O2.
@@ -139,7 +153,7 @@ fn listed(slices: &[String]) -> String {
 fn finding(row: &Site, born: &Born, when: &str) -> Finding {
     let blocks: u64 = born.by_serial.iter().sum();
     let slices: Vec<String> = born.by_serial.iter().map(u64::to_string).collect();
-    Finding {
+    let mut found = Finding {
         kind: FindingKind::Leak,
         // Without a count: findings of one function and title are put together.
         title: "Only grows, from the beginning of the run to its end".to_owned(),
@@ -158,5 +172,21 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
         confidence: Confidence::Likely,
         node: Some(row.node),
         ..Finding::default()
+    };
+    // O6.
+    if row.end_blocks < blocks / 2 {
+        found.title = RELEASED_IN_THE_END.to_owned();
+        found.what += &format!(
+            " Of all its blocks {} at the very end: the program released most of them before it ended.",
+            match row.end_blocks {
+                1 => "1 lives".to_owned(),
+                many => format!("{many} live"),
+            }
+        );
+        found.change = "Nothing, if the program needs all of them until then, or the run does nothing else than make \
+                        them. In a program that runs for longer: see whether what holds them has a limit."
+            .to_owned();
+        found.confidence = Confidence::Possible;
     }
+    found
 }

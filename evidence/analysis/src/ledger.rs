@@ -22,6 +22,7 @@ use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 use crate::ahead::NO_HINT;
 use crate::blocks::BlockMap;
 use crate::cells::Cells;
+use crate::covered::Covered;
 use crate::facts::INHERITED;
 use crate::maps::{Granules, Intervals, Owner};
 use crate::pass::{Act, Block, CellId, CellKey, Context, NO_KEY};
@@ -134,6 +135,8 @@ pub struct Ledger {
     pub(crate) curve: Curve,
     intervals: Intervals,
     granules: Granules,
+    /// Of a process that was not recorded from its birth.
+    covered: Option<Box<Covered>>,
     /// The parent's reallocs under way, while its events are read; `None` once our own began.
     inheriting: Option<FxHashMap<ThreadId, Parked>>,
     now_ns: u64,
@@ -154,6 +157,7 @@ impl Ledger {
             curve: Curve::new(timeline_points),
             intervals: Intervals::default(),
             granules: Granules::default(),
+            covered: None,
             inheriting: Some(FxHashMap::default()),
             now_ns: 0,
             hint: NO_HINT,
@@ -277,6 +281,9 @@ impl Ledger {
     #[inline]
     fn count_acquired(&mut self, event: &Event, block: &Block, key: &CellKey) {
         self.granules.touch(block.addr);
+        if let Some(covered) = &mut self.covered {
+            covered.cover(block.addr, key.usable);
+        }
         self.cells.acquire(block.cell, block.serial, event.time_ns);
         self.counts.allocations += 1;
         self.counts.requested_bytes = self.counts.requested_bytes.wrapping_add(key.size);
@@ -447,12 +454,12 @@ impl Ledger {
                     },
                 );
                 if !by_allocator {
-                    self.granules.forget(addr, len);
+                    self.forget_blocks(addr, len);
                 }
             }
             EventKind::Unmap { addr, len, .. } => {
                 self.intervals.unmap(addr, len);
-                self.granules.forget(addr, len);
+                self.forget_blocks(addr, len);
             }
             EventKind::Remap {
                 node,
@@ -613,6 +620,23 @@ impl Ledger {
     /// What the program mapped.
     pub fn intervals(&self) -> &Intervals {
         &self.intervals
+    }
+
+    /// The process was not recorded from its birth: pages are watched from now on.
+    pub(crate) fn watch(&mut self, covered: Covered) {
+        self.covered = Some(Box::new(covered));
+    }
+
+    /// Which pages are known from end to end; `None` where all are.
+    pub(crate) fn covered(&self) -> Option<&Covered> {
+        self.covered.as_deref()
+    }
+
+    fn forget_blocks(&mut self, addr: u64, len: u64) {
+        self.granules.forget(addr, len);
+        if let Some(covered) = &mut self.covered {
+            covered.forget(addr, len);
+        }
     }
 
     /// Where blocks have been.

@@ -21,6 +21,7 @@ pub mod books;
 pub mod cells;
 pub mod claims;
 pub mod counts;
+mod covered;
 pub mod facts;
 pub mod falls;
 mod findings;

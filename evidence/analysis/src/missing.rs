@@ -75,6 +75,11 @@ pub enum Missing {
         /// What is live by the events.
         known_bytes: u64,
     },
+    /// Mappings that no event told of, in a process recorded from its birth.
+    Mapped {
+        /// Resident bytes of them at the report's moment.
+        resident_bytes: u64,
+    },
     /// The trace of a process that this one is a copy of.
     Ancestor {
         /// Its process id.
@@ -104,6 +109,7 @@ impl Missing {
             // What is missing here would make blocks live that do not, or lies behind every instant.
             Missing::End
             | Missing::Program(_)
+            | Missing::Mapped { .. }
             | Missing::Releases(_)
             | Missing::HalfReallocs(_)
             | Missing::Impossible(_)
@@ -175,6 +181,12 @@ impl fmt::Display for Missing {
                      recorder, and {follows}."
                 )
             }
+            Missing::Mapped { resident_bytes } => write!(
+                f,
+                "{} of anonymous memory was mapped past the recorder, by system calls of the program's own: it stands \
+                 in 'other mappings', without a stack, and what lives in it is not known.",
+                bytes(*resident_bytes)
+            ),
             Missing::Ancestor { pid, generations } => {
                 let whose = match generations {
                     0 => "parent",
@@ -222,7 +234,12 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
     let unread = known.unread();
     let forked = matches!(&known.process.origin, Some(origin) if origin.how == OriginKind::Fork);
     // The recorder is in a child of fork if it was in the parent: one that allocates nothing is whole.
-    if counts.allocations == 0 && !forked && unread == 0 && !known.made_nothing() {
+    if counts.allocations == 0
+        && !forked
+        && unread == 0
+        && !known.made_nothing()
+        && !known.was_quiet()
+    {
         all.push(Missing::Everything(known.nothing_recorded()));
     }
     match known.ending {
@@ -329,6 +346,21 @@ pub fn why(why: LostWhy) -> &'static str {
 }
 
 impl Known<'_> {
+    /// Attached for a while in which the program acquired nothing: that is no fault.
+    pub(crate) fn was_quiet(&self) -> bool {
+        self.is_attached() && self.damage.is_empty()
+    }
+
+    /// Calls that are known to have passed unrecorded, by what the collector noted.
+    pub(crate) fn unrecorded_calls(&self) -> u64 {
+        let notes = self.ending.iter().flat_map(|ending| &ending.notes);
+        let of = notes.filter(|note| {
+            note.contains("from inside the allocator") || note.contains("recording was stopped")
+        });
+        let calls = of.filter_map(|note| note.split_whitespace().next()?.parse::<u64>().ok());
+        calls.fold(0, u64::saturating_add)
+    }
+
     /// Events that were recorded and cannot be read.
     pub(crate) fn unread(&self) -> u64 {
         let said = self.ending.map_or(0, |ending| ending.events);
@@ -346,15 +378,37 @@ impl Known<'_> {
             && self.damage.is_empty()
     }
 
+    fn says(&self, words: &str) -> bool {
+        let mut notes = self.ending.iter().flat_map(|ending| &ending.notes);
+        notes.any(|note| note.contains(words))
+    }
+
+    /// Whether the recorder came to the process while it ran.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.says("(attached)")
+    }
+
+    /// Whether acquisitions were missed while the recorder was there: recording had not begun, or was stopped.
+    pub(crate) fn was_paused(&self) -> bool {
+        self.says("recording was stopped")
+    }
+
     /// Whether the recorder saw the process from its first call on: it was neither attached to nor paused.
     pub(crate) fn is_from_birth(&self) -> bool {
-        let mut notes = self.ending.iter().flat_map(|ending| &ending.notes);
-        !notes.any(|note| note.contains("(attached)") || note.contains("recording was stopped"))
+        !self.is_attached() && !self.was_paused()
     }
 
     /// Why there may be nothing (M3).
     pub(crate) fn nothing_recorded(&self) -> String {
         match self.ending {
+            Some(_) if self.was_quiet() => {
+                return match self.events {
+                    0 => {
+                        "Nothing was recorded: no heap call was made while it was recorded.".into()
+                    }
+                    _ => "No block was acquired while it was recorded.".into(),
+                };
+            }
             // The recorder was there to the end: what it did not see, did not pass through malloc.
             Some(ending) if ending.exit != Exit::Unknown => {
                 return "Nothing was recorded: the program made no heap call that could be seen. Small \
@@ -371,10 +425,12 @@ impl Known<'_> {
         }
         let mut text = String::from("Nothing was recorded: ");
         if self.events > 0 {
-            text.push_str("there are events, but no allocation among them. ");
+            text.push_str("there are events, but no allocation among them. The");
+        } else {
+            text.push_str("the");
         }
         text.push_str(
-            "the program may be statically linked or setuid (LD_PRELOAD cannot see it), may bring an \
+            " program may be statically linked or setuid (LD_PRELOAD cannot see it), may bring an \
              allocator of its own, whose calls do not come to the recorder, or may have ended before its \
              first allocation.",
         );

@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::Claim;
 
-pub use finding::{Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf};
+pub use finding::{
+    Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, RELEASED_IN_THE_END,
+};
 pub use reachability::{ReachSum, Reachability, UnreachedRow};
 
 /// Version of this schema; a reader refuses another major version.
@@ -138,6 +140,10 @@ pub struct Completeness {
     pub truncated_stacks: u64,
     /// Releases of addresses that were never seen acquired (before recording began, inherited).
     pub unknown_frees: u64,
+    /// Calls that went by while recording was off, or from inside the allocator: they are in no figure.
+    pub unrecorded_calls: u64,
+    /// The recording does not begin with the process, or had a pause: blocks of before are unknown.
+    pub began_late: bool,
     /// One sentence for each thing that is missing or odd.
     pub notes: Vec<String>,
 }

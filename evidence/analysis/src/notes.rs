@@ -10,9 +10,9 @@ use crate::missing::{self, Known};
 use crate::peak::resident_bytes;
 
 /// What the reader should know although nothing is missing.
-pub(crate) fn odd(facts: &Facts, known: &Known<'_>) -> Vec<String> {
+pub(crate) fn odd(facts: &Facts, known: &Known<'_>, allocations: u64) -> Vec<String> {
     let mut notes = Vec::new();
-    if known.made_nothing() {
+    if known.made_nothing() || (known.was_quiet() && allocations == 0) {
         notes.push(known.nothing_recorded());
     }
     notes.extend(missing::children(&facts.lost));

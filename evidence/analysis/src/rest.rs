@@ -89,22 +89,34 @@ impl<'a> Rest<'a> {
 
     /// Whether the program rests after a moment (E2).
     pub fn rests(&self, time_ns: u64) -> bool {
+        self.resting_levels(time_ns).next().is_some()
+    }
+
+    /// The levels at which it rests after a moment (E2).
+    fn resting_levels(&self, time_ns: u64) -> impl Iterator<Item = u64> {
+        let ends = &self.timeline.heap_t_ns;
         let peak = self.timeline.live_usable_bytes.iter().max().copied();
         let may_fall = peak.unwrap_or(0) / FALL;
         let first = self.interval(time_ns);
-        let mut from_ns = time_ns;
-        for interval in first..self.timeline.heap_t_ns.len() {
+        (first..ends.len()).filter_map(move |interval| {
+            let from_ns = match interval == first {
+                true => time_ns,
+                false => ends[interval - 1],
+            };
             let to_ns = from_ns.saturating_add(self.span_ns);
-            if to_ns > self.end_ns {
-                return false;
-            }
+            let then = self.level(self.interval(to_ns));
             // An interval's level is its highest: of the first one that may be from before the moment.
-            if self.level(interval) <= self.level(self.interval(to_ns)) + may_fall {
-                return true;
-            }
-            from_ns = self.timeline.heap_t_ns[interval];
-        }
-        false
+            let rests = to_ns <= self.end_ns && self.level(interval) <= then + may_fall;
+            rests.then_some(then)
+        })
+    }
+
+    /// How far the live memory of a moment has fallen, at most, where the program rests afterwards; nothing, if it does
+    /// not rest any more.
+    pub fn falls_until_rest(&self, time_ns: u64, live_bytes: u64) -> u64 {
+        let levels = self.resting_levels(time_ns);
+        let lowest = levels.min().unwrap_or(live_bytes);
+        live_bytes.saturating_sub(lowest)
     }
 
     /// Whether the program ends within a span after a moment.
@@ -195,6 +207,18 @@ mod tests {
         assert!(rest(&facts, &line).rests(130 * MS));
         facts.snapshots = vec![exit(220 * MS)];
         assert!(!rest(&facts, &line).rests(130 * MS), "90 ms are no span");
+    }
+
+    #[test]
+    fn what_has_gone_by_a_later_rest_is_known() {
+        let facts = Facts::default();
+        let falls =
+            |line: &Timeline, at_ms: u64| rest(&facts, line).falls_until_rest(at_ms * MS, 10_000);
+        assert_eq!(falls(&run(2, 50, 40), 95), 9_950);
+        assert_eq!(falls(&run(2, 50, 8), 95), 0, "it ends at once");
+        assert_eq!(falls(&run(80, 0, 0), 95), 0, "a slow exit");
+        let kept = [vec![10_000; 50], run(8, 0, 0).live_usable_bytes].concat();
+        assert_eq!(falls(&curve(&kept), 95), 0, "it rests, and clears up then");
     }
 
     #[test]

@@ -88,7 +88,10 @@ pub fn render(report: &Report, style: &Style) -> String {
 }
 
 fn nothing_recorded(report: &Report) -> bool {
-    report.completeness.events == 0 && report.totals.allocations == 0 && report.totals.maps == 0
+    let (c, totals) = (&report.completeness, &report.totals);
+    // Attached to a program that made no call meanwhile: its resident memory is known all the same.
+    let was_quiet = c.complete && c.began_late && !report.instants.is_empty();
+    c.events == 0 && totals.allocations == 0 && totals.maps == 0 && !was_quiet
 }
 
 fn program_line(program: &Program) -> Line {
@@ -114,7 +117,7 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
     let events = format!("{} events", count(c.events));
     if c.complete {
         lines.push(
-            Line::of(Ink::Good, "complete").with(Ink::Plain, format!(": {events}, none lost")),
+            Line::of(Ink::Good, "complete").with(Ink::Plain, format!(": {events}, {}", passed(c))),
         );
     } else {
         let mut text = format!(": {events} read");
@@ -156,6 +159,14 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
             Ink::Faint,
             format!("  … and {} more notes: see --json", also.len() - shown),
         ));
+    }
+}
+
+/// Whether calls passed unrecorded: then it is not said that none was lost.
+fn passed(c: &Completeness) -> String {
+    match c.unrecorded_calls {
+        0 => "none lost".to_owned(),
+        calls => format!("and {} passed unrecorded", plural(calls, "call")),
     }
 }
 

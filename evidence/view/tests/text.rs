@@ -402,6 +402,19 @@ fn colour_is_only_there_when_asked_for() {
     assert_eq!(trimmed, render(&report, &Style::default()));
 }
 
+/// Calls from inside the allocator are in no event: it is not said that nothing was lost.
+#[test]
+fn calls_that_passed_unrecorded_are_in_the_headline() {
+    let mut report = small();
+    report.completeness.unrecorded_calls = 4568;
+    let text = render(&report, &Style::default());
+    let headline = text.lines().nth(1).unwrap();
+    assert_eq!(
+        headline,
+        "complete: 1,000 events, and 4,568 calls passed unrecorded"
+    );
+}
+
 #[test]
 fn shortened_lists_say_what_is_left_out() {
     let mut report = small();

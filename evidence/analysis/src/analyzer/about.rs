@@ -7,6 +7,7 @@ use crate::facts::At;
 use crate::missing::{self, Missing};
 use crate::model::{Completeness, Program, ThreadRow};
 use crate::notes;
+use crate::passes::wording::bytes;
 use crate::totals::contradiction;
 
 impl Analyzer {
@@ -55,8 +56,16 @@ impl Analyzer {
         let counts = self.ledger.counts();
         let known = self.facts.known(counts.events);
         let mut all = missing::missing(&known, &counts, self.ledger.parked_blocks());
+        let is_orphan = all
+            .iter()
+            .any(|one| matches!(one, Missing::Ancestor { .. }));
+        if self.past_bytes > 0 && known.is_from_birth() && !is_orphan {
+            let resident_bytes = self.past_bytes;
+            all.insert(0, Missing::Mapped { resident_bytes });
+        }
         // What is missing already may be the difference.
-        let live = self.at_exit.filter(|_| all.is_empty());
+        let others = all.iter().all(|one| matches!(one, Missing::Mapped { .. }));
+        let live = self.at_exit.filter(|_| others);
         all.extend(live.and_then(|live| contradiction(&known, &live, self.facts.threads.len())));
         all
     }
@@ -66,7 +75,14 @@ impl Analyzer {
         let known = self.facts.known(counts.events);
         let mut all: Vec<String> = self.not_there().iter().map(ToString::to_string).collect();
         let complete = all.is_empty();
-        all.extend(notes::odd(&self.facts, &known));
+        all.extend(notes::odd(&self.facts, &known, counts.allocations));
+        if self.past_bytes > 0 && !known.is_from_birth() {
+            all.push(format!(
+                "{} of anonymous memory stands in 'other mappings', without a stack: older mappings, or made by system \
+                 calls of the program's own.",
+                bytes(self.past_bytes)
+            ));
+        }
         all.extend(self.plan.notes.iter().cloned());
         if self.options.at == Some(At::HeapPeak) && self.options.heap_peak_ticket.is_none() {
             all.push(
@@ -90,6 +106,8 @@ impl Analyzer {
                 .as_ref()
                 .map_or(0, |one| one.truncated_stacks),
             unknown_frees: counts.unknown_frees,
+            unrecorded_calls: known.unrecorded_calls(),
+            began_late: !known.is_from_birth(),
             notes: all,
         }
     }

@@ -13,7 +13,7 @@
 use skinflint_trace::Mapping;
 
 use super::largest_parts;
-use crate::model::{BookPart, BookRow};
+use crate::model::{BookPart, BookRow, Books};
 
 /// What a mapping is called.
 pub(super) fn mapping_name(mapping: &Mapping) -> &str {
@@ -133,7 +133,7 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 11] = [
         Row::Other,
         "other-mappings",
         "other mappings",
-        "Resident memory of mappings that nobody was seen to map and in which no block was ever seen: the loader's, libc's, the kernel's.",
+        "Resident memory of mappings that nobody was seen to map and in which no block was ever seen: the loader's, libc's, the kernel's, and what was mapped before the recording.",
     ),
     (
         Row::Recorder,
@@ -148,6 +148,35 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 11] = [
         "Resident by the kernel's count, but not among the pages that it listed a moment earlier or later.",
     ),
 ];
+/// Label and meaning of the free row where the recording does not begin with the process.
+pub(super) const FREE_OR_BEFORE: (&str, &str) = (
+    "free, or not recorded",
+    "Resident bytes of heap mappings ([heap], mapped by the allocator, or seen to hold blocks) in which no recorded block lives. The recording does not have all of the process's life: blocks that it does not know are in here, beside free memory.",
+);
+/// What other mappings are where most of them are anonymous memory that no event told of.
+pub(super) const PAST: &str = "Resident memory of mappings that no event told of and in which no block was ever seen: here for the most part anonymous memory that the program mapped by system calls of its own, or before the recording.";
 pub(super) const GLIBC_METADATA: &str = "Chunk headers of glibc, on resident pages: 8 bytes before each live block, 16 before a block that has a mapping of its own. Arena headers and the headers of free chunks are in allocator-free.";
 pub(super) const OTHER_METADATA: &str =
     "Resident bytes of what the allocator mapped and where no block was ever seen.";
+
+/// Least anonymous memory that was mapped past the recorder, and part of resident memory, which make a difference.
+const MUCH_PAST: (u64, u64) = (8 << 20, 10);
+
+/// Anonymous memory that no event told of, if it is much: the row says then what it is.
+pub(crate) fn mapped_past(books: &mut Books) -> u64 {
+    let resident = books.resident_bytes;
+    let other = books.rows.iter_mut().find(|row| row.id == "other-mappings");
+    let Some(row) = other else { return 0 };
+    let anonymous = |part: &&BookPart| part.name.starts_with("[anon");
+    let past: u64 = row
+        .parts
+        .iter()
+        .filter(anonymous)
+        .map(|part| part.bytes)
+        .sum();
+    if past < MUCH_PAST.0 || past < resident / MUCH_PAST.1 {
+        return 0;
+    }
+    row.meaning = PAST.into();
+    past
+}

@@ -108,9 +108,20 @@ pub(crate) fn add(
         renamed,
         kept,
     };
-    let found = telling.findings(&ordered, &rows, &masks);
+    let mut found = telling.findings(&ordered, &rows, &masks);
+    if kept.began_late {
+        found.iter_mut().for_each(not_known);
+    }
     fragments.functions = rows;
     found
+}
+
+/// Takes the promise out of a finding where the recording does not have all of the process's life.
+fn not_known(finding: &mut Finding) {
+    finding.saved_bytes = 0;
+    finding.confidence = Confidence::Possible;
+    finding.what += " Nothing is promised: the recording does not have all of the process's life, and what looks \
+                     free beside these blocks may be blocks that it does not know.";
 }
 
 /// Sites by the function that names them; and the group of each site.

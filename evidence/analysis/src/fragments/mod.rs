@@ -16,6 +16,8 @@
 //! R3  Everything is by address, whatever allocator ran; spans only where addresses tell them (`layout.rs`).
 //! R4  Memory: 16 bytes for a live block while pages are swept, 8 for a pinning one (its age), 88 for a
 //!     stack. What is kept until the end is of the report's instant only.
+//! R5  Of a process that was not recorded from its birth what looks free beside blocks may be blocks from before:
+//!     nothing is promised of it.
 //!
 //! The idea of charging free bytes to the survivors beside them: the fragmentation profile of Google's
 //! tcmalloc, which samples, and spans instead of pages. Not here: advice (`functions.rs`), whole free pages
@@ -123,6 +125,8 @@ pub(crate) struct Kept {
     /// Pages with blocks of several stacks: free bytes, how many stacks, their sites; and so on.
     shared: Vec<u32>,
     ages: Ages,
+    /// The recording does not have all of the process's life (R5).
+    began_late: bool,
 }
 
 /// Measures it over the resident addresses of heaps. `rows` bounds the stacks that are listed; `keep`
@@ -191,6 +195,7 @@ pub(crate) fn measure(
             .collect(),
         shared: swept.shared,
         ages,
+        began_late: ledger.covered().is_some(),
     });
     (all, kept)
 }

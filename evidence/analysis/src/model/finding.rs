@@ -130,6 +130,9 @@ pub enum GrowthPolicy {
     Reserving,
 }
 
+/// Title of what grew all along and was released before the end: a thing to look at, and no leak.
+pub const RELEASED_IN_THE_END: &str = "Grew all along, and was released before the program ended";
+
 impl Finding {
     /// Whether it sums up the smaller findings of its kind: it comes after all others.
     pub fn is_rest(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Advice judged by what it saves: what is found, what it claims, and what is left alone.
 
 use super::*;
-use skinflint_analysis::model::Finding;
+use skinflint_analysis::model::{Finding, RELEASED_IN_THE_END};
 
 /// Events of a program, one after another, at addresses that never come twice.
 pub(super) struct Script {
@@ -667,7 +667,7 @@ fn what_only_grew_is_told_at_a_moment_before_the_exit() {
         let report = analyzer.finish(&mut Names);
         let all = of(&report, FindingKind::Leak).into_iter();
         let grows: Vec<_> = all
-            .filter(|one| one.title.starts_with("Only grows"))
+            .filter(|one| one.title == RELEASED_IN_THE_END)
             .map(|one| (one.blocks, one.now_bytes, one.saved_bytes))
             .collect();
         grows
@@ -675,6 +675,41 @@ fn what_only_grew_is_told_at_a_moment_before_the_exit() {
     assert_eq!(told(0), [(2000, 2000 * 104, 0)]);
     assert_eq!(told(250), [(2000, 2000 * 104, 0)]);
     assert_eq!(told(1000), [], "it went on, and kept nothing");
+}
+
+/// The same program, which lets go of all of it and idles then: what it kept is no growth, at any moment before. What it lets
+/// go of as it ends is told with that.
+#[test]
+fn what_was_released_before_a_rest_did_not_only_grow() {
+    let told = |idle_ms: u64| {
+        let mut script = Script::new();
+        let kept: Vec<u64> = (0..2000).map(|_| script.alloc(1, 100, 104)).collect();
+        let planned = script.events.len() as u64;
+        kept.into_iter().for_each(|block| script.free(block));
+        // The releases take next to no time.
+        let then_ns = planned * 1_000_000;
+        let released = script.events[planned as usize..].iter_mut();
+        released.for_each(|event| event.time_ns = then_ns + 1);
+        let last = script.alloc(4, 64, 72);
+        script.free(last);
+        let events = script.events.len();
+        for event in &mut script.events[events - 2..] {
+            event.time_ns = then_ns + 1 + idle_ms * 1_000_000;
+        }
+        let options = Options {
+            at: Some(At::Time(then_ns)),
+            ..Options::default()
+        };
+        let mut analyzer = Analyzer::new(facts(), options).unwrap();
+        script.events.iter().for_each(|event| analyzer.event(event));
+        let report = analyzer.finish(&mut Names);
+        let all = of(&report, FindingKind::Leak).into_iter();
+        all.map(|one| (one.title.clone(), one.confidence, one.blocks))
+            .collect::<Vec<_>>()
+    };
+    let ended = [(RELEASED_IN_THE_END.to_owned(), Confidence::Possible, 2000)];
+    assert_eq!(told(10), ended);
+    assert_eq!(told(4000), [], "it idled for two thirds of its run");
 }
 
 /// All that a program acquires, it acquires at first, to work on it: with the same serials as what grows all along.

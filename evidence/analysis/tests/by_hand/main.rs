@@ -24,6 +24,7 @@ mod advice;
 mod books;
 mod findings;
 mod fragments;
+mod late;
 mod ledger;
 mod limits;
 mod owners;

@@ -28,7 +28,7 @@ function renderHeader(report, place) {
     { class: "status" + (c.complete ? "" : " warn"), role: "status" },
     el("b", {}, c.complete ? "Complete" : "Incomplete"),
     c.complete
-      ? `: ${figures.count(c.events)} events, none lost`
+      ? `: ${figures.count(c.events)} events, ${c.unrecorded_calls ? `and ${figures.count(c.unrecorded_calls)} calls passed unrecorded` : "none lost"}`
       : c.lost_events + (c.unread_events || 0)
         ? `: ${figures.count(c.events)} events read, ${figures.count(c.lost_events + (c.unread_events || 0))} lost or not readable — figures may be too small`
         : `: ${figures.count(c.events)} events read; what is missing:`,

@@ -117,15 +117,15 @@ impl Draining {
         let unseen: u64 = slots.map(|slot| slot.unseen.load(Ordering::Relaxed)).sum();
         if self.process.attached {
             self.notes.push(
-                "recorded from a moment of its life on (attached): blocks acquired before are unknown, and their \
-                 memory stands as free, kept by the allocator"
+                "recorded from a moment of its life on (attached): blocks acquired before are unknown; their \
+                 memory stands as free, or in other mappings"
                     .into(),
             );
         }
         if unseen > 0 {
             self.notes.push(format!(
                 "{unseen} acquisitions were not recorded, because recording was stopped or had not begun; those \
-                 blocks are unknown, and their memory stands in no stack's row"
+                 blocks are unknown; their memory stands as free, or in other mappings"
             ));
         }
         if gave_up {
