@@ -87,6 +87,15 @@ fn an_arena_gives_every_chunk_back_when_it_ends_and_all_but_one_when_it_is_reset
 }
 
 #[test]
+fn an_arena_that_is_reset_before_its_first_value_has_none() {
+    let mut arena = Arena::new();
+    arena.reset();
+    assert_eq!((arena.chunks(), arena.used_bytes()), (0, 0));
+    arena.copy_slice(&[1u8; 30]);
+    assert_eq!((arena.chunks(), arena.used_bytes()), (1, 30));
+}
+
+#[test]
 fn values_of_an_arena_lie_apart_and_where_their_alignment_wants_them() {
     let arena = Arena::new();
     let mut places = Vec::new();
@@ -386,12 +395,33 @@ fn forms_that_are_there_are_measured_and_reported() {
 }
 
 #[test]
+fn an_item_that_ends_takes_its_decoded_form_along() {
+    let set = Discards::new("ending", Duration::from_secs(3), Clock::by_hand());
+    let (kept, ending) = (
+        set.add(&[10], Hundreds(&DECODED)),
+        set.add(&[20], Hundreds(&DECODED)),
+    );
+    drop(kept.pin());
+    let of_one = set.stats().decoded_bytes;
+    drop(ending.pin());
+    assert!(set.stats().decoded_bytes >= of_one + 2_000);
+    drop(ending);
+    let stats = set.stats();
+    assert_eq!((stats.items, stats.decoded_bytes), (1, of_one));
+    assert_eq!(stats.discarded, 0, "it went with its item");
+    drop(kept);
+    assert_eq!(set.stats().decoded_bytes, 0);
+}
+
+#[test]
 fn a_cache_that_is_walked_says_what_its_entries_have() {
     let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("walked").limit_bytes(1 << 20).build();
     for key in 0..10 {
         cache.insert(key, entry(1_000), Duration::from_millis(2));
     }
-    cache.get(&1);
+    for key in [1, 20, 30, 40] {
+        cache.get(&key);
+    }
     let registry = Registry::new();
     registry
         .add_shared("walked", Arc::clone(&cache) as Arc<_>)
@@ -407,6 +437,11 @@ fn a_cache_that_is_walked_says_what_its_entries_have() {
         assert_eq!(measured.sum("cache/walked/made-us"), 20_000);
         assert_eq!(measured.sum("cache/walked/saved-us"), 2_000);
         assert_eq!(measured.sum("cache/walked/inserted"), 10);
+        assert_eq!(
+            measured.sum("cache-hits/walked"),
+            2_500,
+            "a quarter, in hundredths of a percent"
+        );
     }
 }
 

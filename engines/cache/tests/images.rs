@@ -119,6 +119,61 @@ fn what_is_no_image_is_an_error_that_says_why() {
     }
 }
 
+/// The first bytes of a PNG that claims to have so many pixels, and has none.
+fn claims(width: u32, height: u32) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Rgba);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_chunk(png::chunk::IDAT, &[0x78]).unwrap();
+    std::mem::forget(writer);
+    file
+}
+
+#[test]
+fn a_limit_is_met_to_the_byte_and_is_a_quarter_of_a_gibibyte_unless_said() {
+    let says = |source: &[u8], still: Still| still.decode(source).unwrap_err().to_string();
+    // 8,192 x 8,192 pixels of four bytes: what is missing then is their data.
+    let within = says(&claims(8_192, 8_192), Still::default());
+    assert!(!within.contains("limit"), "{within}");
+    let beyond = says(&claims(8_192, 8_193), Still::default());
+    assert!(beyond.contains("8192 x 8193"), "{beyond}");
+    let mut jpeg = Vec::new();
+    let image = image::RgbImage::from_pixel(24, 16, image::Rgb([90, 120, 200]));
+    image
+        .write_to(
+            &mut std::io::Cursor::new(&mut jpeg),
+            image::ImageFormat::Jpeg,
+        )
+        .unwrap();
+    let of = |limit_bytes| Still { limit_bytes };
+    assert_eq!(of(1_536).decode(&jpeg).unwrap().pixels.len(), 1_536);
+    assert!(says(&jpeg, of(1_535)).contains("24 x 16"));
+}
+
+#[test]
+fn what_no_frame_covers_is_clear_again_after_going_back() {
+    let palette = [0, 0, 0, 255, 0, 0, 0, 255, 0];
+    let mut file = Vec::new();
+    let mut encoder = gif::Encoder::new(&mut file, 4, 4, &palette).unwrap();
+    for (at, colour) in [(0, 1), (2, 2)] {
+        let mut frame = gif::Frame::from_indexed_pixels(2, 2, [colour; 4], None);
+        (frame.left, frame.top) = (at, at);
+        encoder.write_frame(&frame).unwrap();
+    }
+    drop(encoder);
+    let animation = Moving::default().decode(&file).unwrap();
+    let mut player = Player::new(&animation);
+    let first = player.show(0).unwrap().to_vec();
+    let of = |canvas: &[u8], x: usize, y: usize| canvas[(y * 4 + x) * 4..][..4].to_vec();
+    assert_eq!(of(&first, 1, 1), [255, 0, 0, 255]);
+    assert_eq!(of(&first, 2, 2), [0; 4]);
+    let second = player.show(1).unwrap().to_vec();
+    assert_eq!(of(&second, 1, 1), [255, 0, 0, 255]);
+    assert_eq!(of(&second, 3, 3), [0, 255, 0, 255]);
+    assert_eq!(player.show(0).unwrap(), first);
+}
+
 /// A GIF whose frames have transparency, rectangles of their own and all ways of going.
 fn animation(width: usize, height: usize, frames: usize) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();

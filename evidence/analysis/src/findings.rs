@@ -217,26 +217,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         size(instant.fragments.as_ref().map_or(0, |all| all.pinned_bytes)),
     );
     let unknown = giveback.whole_bytes - giveback.known_bytes;
-    what += &match giveback.tops_bytes {
-        0 => ".".to_owned(),
-        tops => format!(
-            "; {} lie behind the last blocks of threads' arenas.",
-            size(tops)
-        ),
-    };
-    if unknown > 0 {
-        what += &format!(
-            " Of the pages without a live byte {} are known to be free; the others may hold blocks that the \
-             recording does not know, as it does not have all of the process's life.",
-            size(giveback.known_bytes)
-        );
-    }
-    if books.skew_ns > 10_000_000 {
-        what += &format!(
-            " Pages were read up to {:.0} ms away from the counts of live blocks.",
-            books.skew_ns as f64 / 1e6
-        );
-    }
+    what += &qualified(giveback, unknown, books.skew_ns);
     let process = |title: &str, bytes: u64, change: &str| Finding {
         kind: FindingKind::Retained,
         title: title.into(),
@@ -283,6 +264,32 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         found.push(ends);
     }
     found
+}
+
+/// What qualifies the figures of free memory: ends of arenas, pages that are not known to be free, and the distance of
+/// the two readings.
+fn qualified(giveback: GiveBack, unknown: u64, skew_ns: u64) -> String {
+    let mut said = match giveback.tops_bytes {
+        0 => ".".to_owned(),
+        tops => format!(
+            "; {} lie behind the last blocks of threads' arenas.",
+            size(tops)
+        ),
+    };
+    if unknown > 0 {
+        said += &format!(
+            " Of the pages without a live byte {} are known to be free; the others may hold blocks that the \
+             recording does not know, as it does not have all of the process's life.",
+            size(giveback.known_bytes)
+        );
+    }
+    if skew_ns > 10_000_000 {
+        said += &format!(
+            " Pages were read up to {:.0} ms away from the counts of live blocks.",
+            skew_ns as f64 / 1e6
+        );
+    }
+    said
 }
 
 /// Of so many free bytes at a moment, what stays unused (D5, D6).

@@ -323,3 +323,7 @@ fn register(dir: &Path, name: &str, argument: &str) -> io::Result<OwnedFd> {
         .write_all(text.as_bytes())?;
     Ok(event)
 }
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

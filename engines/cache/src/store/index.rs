@@ -147,4 +147,41 @@ mod tests {
             }
         }
     }
+
+    /// An index of so many slots; the hash of a slot is its number's.
+    fn of(slots: u32) -> Index {
+        let mut index = Index::default();
+        (0..slots).for_each(|slot| index.add(hash_of(slot), slot, hash_of));
+        index
+    }
+
+    fn hash_of(slot: u32) -> u64 {
+        u64::from(slot) << 20
+    }
+
+    #[test]
+    fn three_quarters_of_the_places_are_used_before_there_are_more() {
+        for (slots, places) in [(1, 16), (12, 16), (13, 32), (24, 32), (25, 64), (96, 128)] {
+            assert_eq!(of(slots).places.len(), places, "{slots} slots");
+        }
+    }
+
+    #[test]
+    fn places_that_are_not_needed_are_given_back_and_others_stay_where_they_are() {
+        let mut index = of(97);
+        let full = index.bytes();
+        assert_eq!(index.places.len(), 256);
+        // 97 need as many as there are: not even moved.
+        let block = index.places.as_ptr();
+        index.shrink(hash_of);
+        assert_eq!((index.places.as_ptr(), index.places.len()), (block, 256));
+        for slot in 64..97 {
+            index.remove(hash_of(slot), slot, hash_of);
+        }
+        index.shrink(hash_of);
+        assert_eq!(index.places.len(), 128, "twice as many as are used");
+        assert!(index.bytes() < full, "{} of {full}", index.bytes());
+        let found = |slot| index.find(hash_of(slot), |other| other == slot);
+        assert!((0..97).all(|slot| found(slot).is_some() == (slot < 64)));
+    }
 }

@@ -175,4 +175,24 @@ mod tests {
         }
         assert!(sketch.count(7) < 15);
     }
+
+    /// Words that many keys share would have all of them seem to be asked for often.
+    #[test]
+    fn keys_are_spread_over_all_words_in_each_row() {
+        let mut sketch = Sketch::default();
+        sketch.reserve(32);
+        assert_eq!(sketch.words.len(), 64);
+        for row in 0..4 {
+            let mut keys = [0u32; 64];
+            for key in 1..=64_000u64 {
+                // Not by `mixed`: that is what is judged.
+                let hash = key.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+                keys[sketch.place(hash ^ hash >> 29, row).0] += 1;
+            }
+            assert!(
+                keys.iter().all(|count| (700..1_300).contains(count)),
+                "row {row}: {keys:?}"
+            );
+        }
+    }
 }

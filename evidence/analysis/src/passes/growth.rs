@@ -54,6 +54,8 @@ const CALL_NS: u64 = 40;
 const MIN_CPU_PERCENT: u64 = 1;
 /// Fewest steps of a chain by hand (G4).
 const MIN_HAND_STEPS: u32 = 3;
+/// Pairs that do not grow from which on a stack may be a queue (G4).
+const QUEUE_PAIRS: u32 = 256;
 /// By hand, one pair that does not grow for so many that do (G4).
 const GROWING: u32 = 8;
 /// The same where nothing is in doubt, and mean steps of a chain (G8).
@@ -101,6 +103,14 @@ struct Hand {
     /// Pairs of an acquisition and a release: those that grow, and the others.
     grew: u32,
     other: u32,
+}
+
+impl Hand {
+    /// Whether the stack has shown that it grows no buffer (G4): chains of it would never be told, and cost a fifth of
+    /// the pass. One whose pairs grow later on is looked at again.
+    fn is_queue(&self) -> bool {
+        self.other >= QUEUE_PAIRS && self.other > self.grew / 2
+    }
 }
 
 /// All chains of a stack, of one kind.
@@ -280,6 +290,9 @@ impl GrowthPass {
             return;
         }
         hand.grew = hand.grew.saturating_add(1);
+        if known.is_none() && hand.is_queue() {
+            return;
+        }
         let (cell, serial) = (hand.cell, hand.serial);
         debug_assert_ne!(serial, old.serial);
         let mut linked = known.unwrap_or_else(|| {
