@@ -3,7 +3,8 @@
  *
  * 40,000 x 1000 are taken and written, then one block that keeps the top of the heap; mark "full".
  * The 40,000 are freed: glibc keeps their pages. 50 pages (200 KiB, half a percent) are mapped and
- * written, so that most is resident now; mark "freed". Without an argument 4,000 x 1000 are taken and
+ * written, so that most is resident now; mark "freed". Without an argument the program rests for half of the
+ * time that it took so far and 200 ms, so that what it keeps is not on its way out; then 4,000 x 1000 are taken and
  * written again, in the same pages: the program goes on; with "exit" it ends. With "unmarked" there are no
  * marks: nothing stops it between the last block that it takes and the first that it frees.
  */
@@ -11,6 +12,7 @@
 #include "skinflint.h"
 
 #include <sys/mman.h>
+#include <time.h>
 
 static char *blocks[40000];
 
@@ -22,8 +24,21 @@ NOINLINE static void fill(int count)
     }
 }
 
+/* Rests for half of the time since `start`, and 200 ms. */
+static void rest_since(const struct timespec *start)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long ms = (now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000;
+    ms = ms / 2 + 200;
+    struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&rest, NULL);
+}
+
 int main(int argc, char **argv)
 {
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
     size_t more = 50 * 4096;
     int ends = argc > 1 && strcmp(argv[1], "exit") == 0;
     int marks = argc <= 1 || strcmp(argv[1], "unmarked") != 0;
@@ -38,8 +53,10 @@ int main(int argc, char **argv)
     memset(page, 1, more);
     if (marks)
         skinflint_mark("freed");
-    if (!ends)
+    if (!ends) {
+        rest_since(&start);
         fill(4000);
+    }
     say("plateau: %s\n", ends ? "exit" : "on");
     return 0;
 }
