@@ -32,7 +32,7 @@ static void rest_since(const struct timespec *start)
     long ms = (now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000;
     ms = ms / 2 + 200;
     struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&rest, NULL);
+    nanosleep(&rest, NULL); // CLOCK: the program rests, longer than the report takes for its end; nothing waits for it
 }
 
 int main(int argc, char **argv)

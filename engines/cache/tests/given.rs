@@ -106,7 +106,7 @@ fn a_block_that_is_given_in_full_is_not_asked_for_twice() {
     let full = full.expect("a size of the allocator's");
     let (buf, count) = calls(|| Buf::<u8>::with_capacity(full));
     assert_eq!((buf.capacity(), count), (full, 1));
-    // One that is not is asked for the rest of it.
+    // A size that is not the allocator's own: the buffer takes the rest of the block as well.
     let (buf, count) = calls(|| Buf::<u8>::with_capacity(full + 1));
     assert_eq!((buf.slop_bytes(), count), (0, 2));
     // Of a large one the rest of a page is left.

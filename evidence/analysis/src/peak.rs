@@ -225,7 +225,7 @@ mod tests {
         }
         assert!(!PeakSearch::new(&all).is_open());
         assert_eq!(found(&all), Some(2));
-        // One that it did not count, and the events tell.
+        // A snapshot without a count: the events tell.
         all[3].counted_bytes = None;
         assert!(PeakSearch::new(&all).is_open());
         assert_eq!(found(&all), Some(1));

@@ -206,7 +206,7 @@ pub struct ProcessHeader {
     pub in_use_after: AtomicU64,
     /// Snapshots asked for because the live heap is about to fall from its greatest; the recorder raises it.
     pub turn_asked: AtomicU32,
-    /// Those that were answered; the collector raises it to what was asked, and wakes.
+    /// Turns answered so far; the collector raises the count to [`ProcessHeader::turn_asked`], and wakes.
     pub turn_done: AtomicU32,
     /// Live bytes given, as the recorder counts them, above [`COUNTED_FROM`]; 0 while it does not.
     pub counted: AtomicU64,

@@ -178,7 +178,7 @@ fn a_leak_is_certain_if_nothing_of_it_was_ever_released() {
     // A round takes three steps, from the first's end 93 in all; the program goes on for as long, or longer.
     assert_eq!(plain(32, 93 / 2), Confidence::Certain);
     assert_eq!(plain(32, 93 / 2 + 2), Confidence::Likely, "it was loaded");
-    // One of forty is released in a later round.
+    // A later round releases one block of forty.
     let kept = std::cell::Cell::new(None);
     let found = left_by(40, 0, |driver, round| match round {
         5 => kept.set(Some(driver.alloc(1, 1000))),
