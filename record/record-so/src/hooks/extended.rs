@@ -130,7 +130,7 @@ entry!(mallocx(size: usize, flags: c_int) -> *mut c_void, "rdx", "rcx", mallocx_
 /// `state` is what `enter` returned, not null; `old` is a live block.
 unsafe fn regrown<T: Copy>(
     state: *mut ThreadState,
-    (old, size): (*mut c_void, usize),
+    old: *mut c_void,
     caller: Caller,
     step: impl FnOnce() -> T,
     becomes: impl FnOnce(T) -> Option<(*mut c_void, usize)>,
@@ -156,15 +156,22 @@ unsafe fn regrown<T: Copy>(
                 emit::short(state, tag::REALLOC_CANCEL, 0, old as u64);
                 thread::set_busy(state, INSIDE);
             }
-            // It lives on, and its release was recorded: it is known anew.
-            None => acquired(
-                state,
-                tag::ALLOC,
-                func::REALLOC,
-                old,
-                size.min(before as usize),
-                caller,
-            ),
+            // It lives on, and its release was recorded: it is known anew, though nothing else is recorded now.
+            None if process::wants_releases() => {
+                turn::gained(state, before);
+                thread::set_busy(state, RECORDING);
+                emit::acquired(
+                    state,
+                    tag::ALLOC,
+                    func::REALLOC,
+                    old as u64,
+                    before,
+                    before,
+                    caller,
+                );
+                thread::set_busy(state, INSIDE);
+            }
+            None => {}
         }
         thread::leave(state);
         answer
@@ -186,7 +193,7 @@ unsafe extern "C" fn rallocx_recorded(
         }
         regrown(
             state,
-            (old, size),
+            old,
             Caller { sp, bp },
             || call!(rallocx as Rallocx)(old, size, flags),
             |new| (!new.is_null()).then_some((new, size)),
@@ -212,7 +219,7 @@ unsafe extern "C" fn xallocx_recorded(
         let before = usable_size(block) as usize;
         regrown(
             state,
-            (block, size),
+            block,
             Caller { sp, bp },
             || call!(xallocx as Xallocx)(block, size, extra, flags),
             // It stays where it is, and as it is where there is no room.
