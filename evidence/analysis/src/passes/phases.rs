@@ -326,14 +326,12 @@ impl Pass for Phases {
                 self.born(block.cell, block.serial);
             }
             Act::Release { block, .. } => {
-                self.live_usable = self
-                    .live_usable
-                    .saturating_sub(context.cell(block.cell).usable);
+                self.live_usable = self.live_usable.saturating_sub(context.key.usable);
                 let birth = self.birth_of(block);
                 self.died(block.cell, birth);
             }
             Act::Regrow { old, new } => {
-                let (from, to) = (context.cell(old.cell).usable, context.cell(new.cell).usable);
+                let (from, to) = (context.cell(old.cell).usable, context.key.usable);
                 self.live_usable = (self.live_usable + to).saturating_sub(from);
                 self.tail.asked(context.key.size, self.live_usable);
                 self.next_serial = new.serial.wrapping_add(1);
