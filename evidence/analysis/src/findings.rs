@@ -88,8 +88,11 @@ pub(crate) struct Around {
 /// Adds the ledger's findings.
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
+    // Without a single known block nothing tells free memory from another allocator's blocks.
+    let ledger = evidence.ledger;
+    let knows_blocks = ledger.counts().allocations > 0 || ledger.live().blocks > 0;
     if let Some(closed) = evidence.closed {
-        if let Some(instant) = report.instants.get(report.at) {
+        if let Some(instant) = report.instants.get(report.at).filter(|_| knows_blocks) {
             let (giveback, around) = (closed.giveback, evidence.around);
             all.extend(retained(instant, evidence.facts, giveback, around));
         }
@@ -102,7 +105,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
             .max()
             .unwrap_or_default()
     };
-    if let Some((most, around)) = evidence.wasteful {
+    if let Some((most, around)) = evidence.wasteful.filter(|_| knows_blocks) {
         let around = seen_later(report, evidence, most, around);
         let then = retained(&most.instant, evidence.facts, most.giveback, around);
         if kept(&then) > kept(&all) {
@@ -334,11 +337,17 @@ fn not_known() -> (String, String) {
 
 /// What makes this allocator give whole pages back.
 fn give_back_advice(allocator: &str) -> &'static str {
+    const {
+        assert!(
+            crate::rest::JEMALLOC_DECAY_MS == 500,
+            "the advice names another"
+        )
+    };
     if allocator.starts_with("glibc") {
         "Call malloc_trim(0) after large releases, or from time to time when idle. Or run the \
          program on an allocator that gives pages back by itself."
     } else if allocator.contains("jemalloc") {
-        "MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0. With many threads \
+        "MALLOC_CONF=background_thread:true,dirty_decay_ms:500,muzzy_decay_ms:0. With many threads \
          also narenas:2."
     } else if allocator.contains("mimalloc") {
         "MIMALLOC_PURGE_DELAY=0, or mi_collect(true) after large releases."

@@ -367,14 +367,21 @@ impl Known<'_> {
         said.saturating_sub(self.events)
     }
 
-    /// A small program that made no call and ended by itself: the recorder was there, and there was nothing.
+    /// The recorder was there to the end, and no block was acquired by a call that it sees: a small program, or one with an
+    /// allocator of its own, which is seen where it maps memory. Of one that was killed, and of which nothing came,
+    /// that is not known.
     pub(crate) fn made_nothing(&self) -> bool {
-        let is_end = |ending: &Ending| matches!(ending.exit, Exit::Exited(_) | Exit::Exec);
         let (events, lost) = self
             .ending
             .map_or((0, 0), |one| (one.events, one.lost_events));
-        self.ending.is_some_and(is_end)
-            && self.events + events + lost == 0
+        let was_there = |ending: &Ending| match ending.exit {
+            Exit::Exited(_) | Exit::Exec => true,
+            Exit::Unknown => false,
+            Exit::Signal(_) => self.events > 0,
+        };
+        self.ending.is_some_and(was_there)
+            && lost == 0
+            && self.events >= events
             && self.damage.is_empty()
     }
 
@@ -408,6 +415,12 @@ impl Known<'_> {
                     }
                     _ => "No block was acquired while it was recorded.".into(),
                 };
+            }
+            Some(_) if self.made_nothing() && self.events > 0 => {
+                return "No heap call came by: the program makes none, or brings an allocator of its own. What \
+                        such an allocator has mapped stands in 'mapped by the program', by stack; which blocks \
+                        lie in it is not known."
+                    .into();
             }
             // The recorder was there to the end: what it did not see, did not pass through malloc.
             Some(ending) if ending.exit != Exit::Unknown => {

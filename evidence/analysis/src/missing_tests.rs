@@ -64,13 +64,23 @@ fn a_program_without_a_call_is_whole_and_one_that_cannot_be_read_is_not() {
             of: 3987
         }]
     );
-    // Calls of mmap alone: its own allocator may have made them.
-    let mapped = ended(2);
+    // Calls of mmap alone, of its own allocator, say: they are all there, however it ended.
     let maps = Counts {
         events: 2,
         ..Counts::default()
     };
-    let all = missing(&known(&process, Some(&mapped), 2), &maps, 0);
+    for exit in [Exit::Exited(0), Exit::Signal(15)] {
+        let mapped = Ending { exit, ..ended(2) };
+        let whole = known(&process, Some(&mapped), 2);
+        assert_eq!(missing(&whole, &maps, 0), [], "{exit:?}");
+        assert!(whole.nothing_recorded().starts_with("No heap call came by"));
+    }
+    // Killed before anything came: whether it made calls is not known.
+    let killed = Ending {
+        exit: Exit::Signal(9),
+        ..ended(0)
+    };
+    let all = missing(&known(&process, Some(&killed), 0), &nothing, 0);
     assert!(matches!(&all[..], [Missing::Everything(_)]), "{all:?}");
 }
 

@@ -12,7 +12,10 @@ use crate::peak::resident_bytes;
 /// What the reader should know although nothing is missing.
 pub(crate) fn odd(facts: &Facts, known: &Known<'_>, allocations: u64) -> Vec<String> {
     let mut notes = Vec::new();
-    if known.made_nothing() || (known.was_quiet() && allocations == 0) {
+    let forked = matches!(&known.process.origin, Some(origin) if origin.how == OriginKind::Fork);
+    // A copy lives by what its parent had: one that acquires nothing is as usual.
+    let made_nothing = known.made_nothing() && (known.events == 0 || !forked);
+    if allocations == 0 && (made_nothing || known.was_quiet()) {
         notes.push(known.nothing_recorded());
     }
     notes.extend(missing::children(&facts.lost));

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! E1  A span is a tenth of the run, at least 100 ms and at most a second; in a run so long that the curve has no
-//!     such detail, four of its intervals.
+//!     such detail, four of its intervals. Under jemalloc it is at least the decay that is advised: free pages go back
+//!     after that time, so what is free for less would not go.
 //! E2  A program rests after a moment if somewhere between it and the end there is a span over which live memory
 //!     ends no more than a hundredth of its peak lower than it begins. Destructors at the end of a program do
 //!     nothing else than lower it; a daemon's release is followed by time. How much it acquires says nothing: a
@@ -28,6 +29,8 @@ use crate::model::Timeline;
 
 const SHORTEST_NS: u64 = 100_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
+/// The decay that findings advise for jemalloc.
+pub(crate) const JEMALLOC_DECAY_MS: u64 = 500;
 /// Part of the run that is a span (E1).
 const PART: u64 = 10;
 /// Intervals of the curve that a span has at least.
@@ -62,7 +65,11 @@ impl<'a> Rest<'a> {
             .map(|one| one.time_ns)
             .next();
         let interval = timeline.heap_t_ns.first().copied().unwrap_or(0);
-        let span_ns = (end_ns / PART).clamp(SHORTEST_NS, LONGEST_NS);
+        let shortest = match facts.process.allocator.contains("jemalloc") {
+            true => JEMALLOC_DECAY_MS * 1_000_000,
+            false => SHORTEST_NS,
+        };
+        let span_ns = (end_ns / PART).clamp(shortest, LONGEST_NS);
         Rest {
             timeline,
             end_ns: exit.unwrap_or(end_ns).min(end_ns),
@@ -235,6 +242,18 @@ mod tests {
         let fine = curve(&[1, 1]);
         let spans = [500, 3_000, 60_000].map(|end| of(&fine, end));
         assert_eq!(spans, [100, 300, 1_000]);
+        let facts = Facts {
+            process: skinflint_trace::ProcessInfo {
+                allocator: "jemalloc 5.3.0".into(),
+                ..Default::default()
+            },
+            ..Facts::default()
+        };
+        let of = |end_ms: u64| Rest::of(&facts, &fine, end_ms * MS).span_ns() / MS;
+        assert_eq!([500, 3_000, 60_000].map(of), [500, 500, 1_000], "its decay");
+        let of = |line: &Timeline, end_ms: u64| {
+            Rest::of(&Facts::default(), line, end_ms * MS).span_ns() / MS
+        };
         let coarse = Timeline {
             heap_t_ns: vec![4_000 * MS],
             live_usable_bytes: vec![1],

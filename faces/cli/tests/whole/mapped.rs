@@ -120,3 +120,26 @@ fn stacks_go_through_the_trampolines_of_python_and_bear_its_names() {
         ]
     );
 }
+
+/// M1 for `syscall`: the figures of the head of bynumber.c. Nothing is missing, though no heap call came by.
+#[test]
+fn what_is_mapped_by_number_has_stacks() {
+    let bench = Bench::new();
+    let report = crate::programs::recorded(&bench, "bynumber");
+    report.is_complete();
+    let report = bench.report_at("main.sft", "end");
+    let mapped = |function: &str| -> (u64, u64) {
+        let mappers = report.list("mappers").iter();
+        let by = mappers.filter(|one| report.functions(number(one, "node")).contains(&function));
+        by.fold((0, 0), |sum, one| {
+            let (all, resident) = (number(one, "mapped_bytes"), number(one, "resident_bytes"));
+            (sum.0 + all, sum.1 + resident)
+        })
+    };
+    assert_eq!(mapped("kept"), (8 * MIB, 8 * MIB));
+    assert_eq!(mapped("grown"), (2 * MIB, MIB));
+    assert_eq!(mapped("gone"), (0, 0));
+    assert_eq!(mapped("advised"), (4 * MIB, 2 * MIB));
+    let said = bench.tool(["report", "main.sft"]).stdout;
+    assert!(said.contains("No heap call came by"), "{said}");
+}

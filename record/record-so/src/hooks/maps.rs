@@ -1,6 +1,6 @@
 //! Mappings: `mmap`, `munmap`, `mremap`, `brk`, `sbrk`, `madvise`, where they are called through the
 //! dynamic linker. glibc's own allocator calls them inside libc, unseen; others are seen, and marked
-//! as the allocator's.
+//! as the allocator's. Some programs ask for them by number (mozjemalloc of Firefox does): `syscall` is for these.
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
@@ -24,9 +24,8 @@ enum By {
     Nobody,
 }
 
-/// A mapping call by the kernel itself, with libc's way of reporting errors: while the table of real
-/// functions is not complete (real.rs, L2).
-#[cold]
+/// A mapping call by the kernel itself, with libc's way of reporting errors: while the table of real functions is not
+/// complete (real.rs, L2), and for calls by number, as what stands beneath may itself be made of such (tcmalloc's `mmap`).
 fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
     // SAFETY: the program's own call.
     let result = unsafe { sys::syscall(number, args) };
@@ -83,7 +82,7 @@ impl By {
     }
 }
 
-unsafe extern "C" fn mmap_recorded(
+unsafe extern "C" fn mmap_recorded<const BY_NUMBER: bool>(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -94,21 +93,23 @@ unsafe extern "C" fn mmap_recorded(
     bp: u64,
 ) -> *mut c_void {
     let by = By::enter();
+    let args = [
+        addr as u64,
+        len as u64,
+        prot as u64,
+        flags as u64,
+        fd as u64,
+        offset as u64,
+    ];
     if !real::is_resolved() {
-        let (prot, flags) = (prot as u64, flags as u64);
-        let args = [
-            addr as u64,
-            len as u64,
-            prot,
-            flags,
-            fd as u64,
-            offset as u64,
-        ];
         return by_kernel(libc::SYS_mmap, args) as *mut c_void;
     }
     // SAFETY: the program's own call; H1.
     unsafe {
-        let result = call!(mmap as Mmap)(addr, len, prot, flags, fd, offset);
+        let result = match BY_NUMBER {
+            true => by_kernel(libc::SYS_mmap, args) as *mut c_void,
+            false => call!(mmap as Mmap)(addr, len, prot, flags, fd, offset),
+        };
         if let Some(state) = by.state()
             && result != libc::MAP_FAILED
             && emit::stack(state, Caller { sp, bp })
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn mmap(
         "call {recorded}",
         "add rsp, 24",
         "ret",
-        recorded = sym mmap_recorded,
+        recorded = sym mmap_recorded::<false>,
     )
 }
 
@@ -171,13 +172,21 @@ pub unsafe extern "C" fn mmap64(
 /// As for the function beneath.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+    // SAFETY: as for this function.
+    unsafe { munmap_recorded::<false>(addr, len) as c_int }
+}
+
+unsafe extern "C" fn munmap_recorded<const BY_NUMBER: bool>(addr: *mut c_void, len: usize) -> i64 {
     let by = By::enter();
+    let args = [addr as u64, len as u64, 0, 0, 0, 0];
     if !real::is_resolved() {
-        return by_kernel(libc::SYS_munmap, [addr as u64, len as u64, 0, 0, 0, 0]) as c_int;
+        return by_kernel(libc::SYS_munmap, args);
     }
     // SAFETY: the program's own call; H1.
     unsafe {
-        if let Some(state) = by.state() {
+        // The kernel refuses any other, and nothing is unmapped then.
+        let is_sound = (addr as u64).is_multiple_of(PAGE) && len != 0;
+        if let Some(state) = by.state().filter(|_| is_sound) {
             emit::long(
                 state,
                 word(tag::UNMAP, by.flag(), addr as u64),
@@ -185,13 +194,16 @@ pub unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
             );
         }
         modules::unmapping(addr as u64, len as u64);
-        let result = call!(munmap as Munmap)(addr, len);
+        let result = match BY_NUMBER {
+            true => by_kernel(libc::SYS_munmap, args),
+            false => i64::from(call!(munmap as Munmap)(addr, len)),
+        };
         by.leave();
         result
     }
 }
 
-unsafe extern "C" fn mremap_recorded(
+unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
     old: *mut c_void,
     old_len: usize,
     new_len: usize,
@@ -201,15 +213,15 @@ unsafe extern "C" fn mremap_recorded(
     bp: u64,
 ) -> *mut c_void {
     let by = By::enter();
+    let args = [
+        old as u64,
+        old_len as u64,
+        new_len as u64,
+        flags as u64,
+        to as u64,
+        0,
+    ];
     if !real::is_resolved() {
-        let args = [
-            old as u64,
-            old_len as u64,
-            new_len as u64,
-            flags as u64,
-            to as u64,
-            0,
-        ];
         return by_kernel(libc::SYS_mremap, args) as *mut c_void;
     }
     // SAFETY: the program's own call; H1.
@@ -230,7 +242,10 @@ unsafe extern "C" fn mremap_recorded(
         if moves {
             remapped(old_addr, old_len, aside, old_len);
         }
-        let result = call!(mremap as Mremap)(old, old_len, new_len, flags, to);
+        let result = match BY_NUMBER {
+            true => by_kernel(libc::SYS_mremap, args) as *mut c_void,
+            false => call!(mremap as Mremap)(old, old_len, new_len, flags, to),
+        };
         if result != libc::MAP_FAILED {
             remapped(aside, old_len, result as u64, new_len);
         } else if moves {
@@ -240,6 +255,9 @@ unsafe extern "C" fn mremap_recorded(
         result
     }
 }
+
+/// Where a mapping may begin, x86-64.
+const PAGE: u64 = 4096;
 
 /// Set in the address of a mapping that is on its way: where no program maps anything. As soon as the kernel has moved
 /// it another thread may map at the old address, and its event may come before the one that follows our call; so the
@@ -266,7 +284,7 @@ pub unsafe extern "C" fn mremap(
         "call {recorded}",
         "add rsp, 24",
         "ret",
-        recorded = sym mremap_recorded,
+        recorded = sym mremap_recorded::<false>,
     )
 }
 
@@ -276,10 +294,19 @@ pub unsafe extern "C" fn mremap(
 /// As for the function beneath.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    // SAFETY: as for this function.
+    unsafe { madvise_recorded::<false>(addr, len, advice) as c_int }
+}
+
+unsafe extern "C" fn madvise_recorded<const BY_NUMBER: bool>(
+    addr: *mut c_void,
+    len: usize,
+    advice: c_int,
+) -> i64 {
     let by = By::enter();
+    let args = [addr as u64, len as u64, advice as u64, 0, 0, 0];
     if !real::is_resolved() {
-        let args = [addr as u64, len as u64, advice as u64, 0, 0, 0];
-        return by_kernel(libc::SYS_madvise, args) as c_int;
+        return by_kernel(libc::SYS_madvise, args);
     }
     // SAFETY: the program's own call; H1.
     unsafe {
@@ -287,7 +314,10 @@ pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -
             let first = word(tag::ADVISE, by.flag(), addr as u64);
             emit::long(state, first, &[len as u64, advice as u32 as u64]);
         }
-        let result = call!(madvise as Madvise)(addr, len, advice);
+        let result = match BY_NUMBER {
+            true => by_kernel(libc::SYS_madvise, args),
+            false => i64::from(call!(madvise as Madvise)(addr, len, advice)),
+        };
         by.leave();
         result
     }
@@ -337,4 +367,89 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
         by.leave();
         before
     }
+}
+
+/// `syscall`: mappings that are asked for by number are recorded as those by name.
+///
+/// All other numbers go to the kernel from here, as libc's function sends them, without a frame of ours: a child that
+/// shares its parent's stack returns through it.
+///
+/// # Safety
+/// As for the system call of that number.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn syscall(number: i64) -> i64 {
+    naked_asm!(
+        "cmp rdi, {SYS_MMAP}",
+        "je 3f",
+        "cmp rdi, {SYS_MUNMAP}",
+        "je 4f",
+        "cmp rdi, {SYS_MREMAP}",
+        "je 5f",
+        "cmp rdi, {SYS_MADVISE}",
+        "je 6f",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 2f",
+        "ret",
+        "2:",
+        "push rax",
+        "call {errno}",
+        "pop rcx",
+        "neg ecx",
+        "mov dword ptr [rax], ecx",
+        "mov rax, -1",
+        "ret",
+        "3:",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov rcx, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "sub rsp, 8",
+        "push rbp",
+        "lea rax, [rsp + 16]",
+        "push rax",
+        "call {mmap}",
+        "add rsp, 24",
+        "ret",
+        "4:",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "jmp {munmap}",
+        "5:",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov rcx, r8",
+        "mov r8, r9",
+        "mov r9, rsp",
+        "sub rsp, 16",
+        "push rbp",
+        "call {mremap}",
+        "add rsp, 24",
+        "ret",
+        "6:",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "jmp {madvise}",
+        SYS_MMAP = const libc::SYS_mmap,
+        SYS_MUNMAP = const libc::SYS_munmap,
+        SYS_MREMAP = const libc::SYS_mremap,
+        SYS_MADVISE = const libc::SYS_madvise,
+        errno = sym libc::__errno_location,
+        mmap = sym mmap_recorded::<true>,
+        munmap = sym munmap_recorded::<true>,
+        mremap = sym mremap_recorded::<true>,
+        madvise = sym madvise_recorded::<true>,
+    )
 }

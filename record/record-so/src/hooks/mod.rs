@@ -25,7 +25,7 @@ pub mod exports {
         aligned_alloc, calloc, free, free_aligned_sized, free_sized, malloc, memalign,
         posix_memalign, pvalloc, realloc, reallocarray, valloc,
     };
-    pub use super::maps::{brk, madvise, mmap, mmap64, mremap, munmap, sbrk};
+    pub use super::maps::{brk, madvise, mmap, mmap64, mremap, munmap, sbrk, syscall};
     pub use super::process_ends::{_Exit, _exit, abort, quick_exit};
     pub use super::threads::{fork, pthread_create, sigaltstack};
 }
