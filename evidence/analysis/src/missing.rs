@@ -27,6 +27,9 @@ use crate::passes::wording::{bytes, count};
 /// see it: a few in many programs.
 const FEW_UNKNOWN: u64 = 100;
 const FEW_UNKNOWN_PART: u64 = 100;
+/// What the collector notes of threads without a ring, and of a recording that ended before the process.
+pub(crate) const NO_RING: &str = "were not recorded: no room";
+pub(crate) const STOPPED_EARLY: &str = "recording stopped early";
 /// What follows from a child without a trace.
 const COPY_FOLLOWS: &str =
     "what they did, and what they kept of the memory that they inherited, is in no row";
@@ -44,6 +47,10 @@ pub enum Missing {
         /// How many.
         events: u64,
     },
+    /// Threads of which nothing was recorded.
+    Threads(u64),
+    /// The time from which on the collector did not answer.
+    Later,
     /// Events that were recorded and cannot be read.
     Unread {
         /// How many.
@@ -97,6 +104,8 @@ impl Missing {
         match self {
             Missing::Everything(_)
             | Missing::Lost { .. }
+            | Missing::Threads(_)
+            | Missing::Later
             | Missing::Unread { .. }
             | Missing::Damage(_)
             | Missing::Acquisitions { .. }
@@ -131,6 +140,18 @@ impl fmt::Display for Missing {
                 "Lost while recording: {}. Counts are too low by that much, blocks whose release was lost count as \
                  live, and memory whose acquisition was lost as free.",
                 count(*events, "event")
+            ),
+            Missing::Threads(threads) => write!(
+                f,
+                "{} not recorded, as there was no room for {} events: what {} acquired is in no row, and its memory \
+                 looks free.",
+                count_were(*threads, "thread"),
+                if *threads == 1 { "its" } else { "their" },
+                if *threads == 1 { "it" } else { "they" },
+            ),
+            Missing::Later => f.write_str(
+                "The recording stopped early, as the collector did not answer for 5 s: what happened afterwards is not \
+                 known.",
             ),
             Missing::Unread { events, of } => write!(
                 f,
@@ -237,7 +258,7 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
     if counts.allocations == 0
         && !forked
         && unread == 0
-        && !known.made_nothing()
+        && !known.made_nothing(counts)
         && !known.was_quiet()
     {
         all.push(Missing::Everything(known.nothing_recorded()));
@@ -247,6 +268,9 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
         Some(ending) => {
             let events = ending.lost_events;
             all.extend((events > 0).then_some(Missing::Lost { events }));
+            let threads = known.unserved_threads();
+            all.extend((threads > 0).then_some(Missing::Threads(threads)));
+            all.extend(known.says(STOPPED_EARLY).then_some(Missing::Later));
             let of = ending.events;
             all.extend((unread > 0).then_some(Missing::Unread { events: unread, of }));
         }
@@ -322,6 +346,12 @@ pub fn children(lost: &[LostProcess]) -> Vec<String> {
     kinds.iter().map(sentence).collect()
 }
 
+/// "1 thread was", "2 threads were".
+fn count_were(number: u64, what: &str) -> String {
+    let were = if number == 1 { "was" } else { "were" };
+    format!("{} {were}", count(number, what))
+}
+
 fn name(lost: &LostProcess) -> String {
     match (lost.name.as_str(), lost.exe.as_str()) {
         ("", "") => "another program".into(),
@@ -361,26 +391,29 @@ impl Known<'_> {
         calls.fold(0, u64::saturating_add)
     }
 
+    /// Threads of which nothing was recorded, by what the collector noted.
+    pub(crate) fn unserved_threads(&self) -> u64 {
+        let notes = self.ending.iter().flat_map(|ending| &ending.notes);
+        let of = notes.filter(|note| note.contains(NO_RING));
+        let threads = of.filter_map(|note| note.split_whitespace().next()?.parse::<u64>().ok());
+        threads.fold(0, u64::saturating_add)
+    }
+
     /// Events that were recorded and cannot be read.
     pub(crate) fn unread(&self) -> u64 {
         let said = self.ending.map_or(0, |ending| ending.events);
         said.saturating_sub(self.events)
     }
 
-    /// The recorder was there to the end, and no block was acquired by a call that it sees: a small program, or one with an
-    /// allocator of its own, which is seen where it maps memory. Of one that was killed, and of which nothing came,
-    /// that is not known.
-    pub(crate) fn made_nothing(&self) -> bool {
+    /// A small program that acquired nothing, mapped nothing and ended by itself: the recorder was there, and there was
+    /// nothing. One that maps memory brings an allocator, as a rule, and its blocks are missing.
+    pub(crate) fn made_nothing(&self, counts: &Counts) -> bool {
+        let is_end = |ending: &Ending| matches!(ending.exit, Exit::Exited(_) | Exit::Exec);
         let (events, lost) = self
             .ending
             .map_or((0, 0), |one| (one.events, one.lost_events));
-        let was_there = |ending: &Ending| match ending.exit {
-            Exit::Exited(_) | Exit::Exec => true,
-            Exit::Unknown => false,
-            Exit::Signal(_) => self.events > 0,
-        };
-        self.ending.is_some_and(was_there)
-            && lost == 0
+        self.ending.is_some_and(is_end)
+            && counts.allocations + counts.maps + lost == 0
             && self.events >= events
             && self.damage.is_empty()
     }
@@ -416,17 +449,11 @@ impl Known<'_> {
                     _ => "No block was acquired while it was recorded.".into(),
                 };
             }
-            Some(_) if self.made_nothing() && self.events > 0 => {
-                return "No heap call came by: the program makes none, or brings an allocator of its own. What \
-                        such an allocator has mapped stands in 'mapped by the program', by stack; which blocks \
-                        lie in it is not known."
-                    .into();
-            }
             // The recorder was there to the end: what it did not see, did not pass through malloc.
             Some(ending) if ending.exit != Exit::Unknown => {
                 return "Nothing was recorded: the program made no heap call that could be seen. Small \
                         programs make none; others bring an allocator of their own, whose calls do not \
-                        come to the recorder."
+                        come to the recorder: what that has mapped stands in 'mapped by the program', by stack."
                     .into();
             }
             None => {

@@ -64,17 +64,19 @@ fn a_program_without_a_call_is_whole_and_one_that_cannot_be_read_is_not() {
             of: 3987
         }]
     );
-    // Calls of mmap alone, of its own allocator, say: they are all there, however it ended.
+    // Calls of mmap alone: its own allocator made them, and its blocks are missing.
+    let mapped = ended(2);
     let maps = Counts {
         events: 2,
+        maps: 2,
         ..Counts::default()
     };
-    for exit in [Exit::Exited(0), Exit::Signal(15)] {
-        let mapped = Ending { exit, ..ended(2) };
-        let whole = known(&process, Some(&mapped), 2);
-        assert_eq!(missing(&whole, &maps, 0), [], "{exit:?}");
-        assert!(whole.nothing_recorded().starts_with("No heap call came by"));
-    }
+    let all = missing(&known(&process, Some(&mapped), 2), &maps, 0);
+    assert!(matches!(&all[..], [Missing::Everything(_)]), "{all:?}");
+    // A fork alone is no allocator's.
+    let forks = Counts { maps: 0, ..maps };
+    let all = missing(&known(&process, Some(&mapped), 2), &forks, 0);
+    assert_eq!(all, []);
     // Killed before anything came: whether it made calls is not known.
     let killed = Ending {
         exit: Exit::Signal(9),
@@ -82,6 +84,24 @@ fn a_program_without_a_call_is_whole_and_one_that_cannot_be_read_is_not() {
     };
     let all = missing(&known(&process, Some(&killed), 0), &nothing, 0);
     assert!(matches!(&all[..], [Missing::Everything(_)]), "{all:?}");
+}
+
+#[test]
+fn threads_without_a_ring_are_missing() {
+    let process = ProcessInfo::default();
+    let counts = counts(10, 10, 0);
+    let mut ending = ended(counts.events);
+    ending
+        .notes
+        .push("3 threads were not recorded: no room for their rings".into());
+    let all = missing(&known(&process, Some(&ending), counts.events), &counts, 0);
+    assert_eq!(all, [Missing::Threads(3)]);
+    assert!(all[0].hides_live_blocks());
+    assert!(
+        all[0]
+            .to_string()
+            .starts_with("3 threads were not recorded")
+    );
 }
 
 #[test]

@@ -6,21 +6,27 @@ use crate::passes::wording::bytes;
 use skinflint_trace::{Exit, OriginKind};
 
 use crate::facts::Facts;
+use crate::ledger::Counts;
 use crate::missing::{self, Known};
 use crate::peak::resident_bytes;
 
 /// What the reader should know although nothing is missing.
-pub(crate) fn odd(facts: &Facts, known: &Known<'_>, allocations: u64) -> Vec<String> {
+pub(crate) fn odd(facts: &Facts, known: &Known<'_>, counts: &Counts) -> Vec<String> {
     let mut notes = Vec::new();
     let forked = matches!(&known.process.origin, Some(origin) if origin.how == OriginKind::Fork);
     // A copy lives by what its parent had: one that acquires nothing is as usual.
-    let made_nothing = known.made_nothing() && (known.events == 0 || !forked);
-    if allocations == 0 && (made_nothing || known.was_quiet()) {
+    let made_nothing = known.made_nothing(counts) && (known.events == 0 || !forked);
+    if counts.allocations == 0 && (made_nothing || known.was_quiet()) {
         notes.push(known.nothing_recorded());
     }
     notes.extend(missing::children(&facts.lost));
     if let Some(ending) = &facts.ending {
-        notes.extend(ending.notes.iter().cloned());
+        // Threads without a ring are among what is missing.
+        let of = ending.notes.iter();
+        notes.extend(
+            of.filter(|note| !note.contains("were not recorded: no room"))
+                .cloned(),
+        );
     }
     if let Some(note) = missed_peak(facts) {
         notes.push(note);
@@ -42,8 +48,9 @@ fn missed_peak(facts: &Facts) -> Option<String> {
     let sample = facts.rss.iter().max_by_key(|sample| sample.rss_bytes);
     let sampled = sample.map_or(0, |sample| sample.rss_bytes);
     let mark = facts.ending.as_ref().and_then(|end| end.max_rss_bytes);
-    let mark = mark.filter(|&mark| is_missed(mark) && mark > sampled + sampled / 50);
     let sample = sample.filter(|sample| is_missed(sample.rss_bytes));
+    let is_beyond = |mark| sample.is_none() || mark > sampled + sampled / 50;
+    let mark = mark.filter(|&mark| is_missed(mark) && is_beyond(mark));
     let at = |sample: &skinflint_trace::RssSample| {
         let seconds = sample.time_ns as f64 / 1e9;
         format!("{} at {seconds:.3} s", bytes(sample.rss_bytes))
@@ -163,6 +170,9 @@ mod tests {
             None
         );
         assert_eq!(said(100 * MIB, 100 * MIB, None), None);
+        // Between the two, a sample that is near to both.
+        let missed = said(100 * MIB, 101 * MIB, Some(103 * MIB)).expect("3 % are missing");
+        assert!(missed.contains("high-water mark is 103 MiB"), "{missed}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Analyzer {
         let known = self.facts.known(counts.events);
         let mut all: Vec<String> = self.not_there().iter().map(ToString::to_string).collect();
         let complete = all.is_empty();
-        all.extend(notes::odd(&self.facts, &known, counts.allocations));
+        all.extend(notes::odd(&self.facts, &known, &counts));
         if self.past_bytes > 0 && !known.is_from_birth() {
             all.push(format!(
                 "{} of anonymous memory stands in 'other mappings', without a stack: older mappings, or made by system \
