@@ -19,7 +19,7 @@ HIGH_WATER = 0.98
 UNCLASSIFIED = 0.02
 SMAPS = 0.005
 # Said of the kernel's mark, or of a sample that was near it: the books are not of that moment.
-SAID = "no look fell on it|the largest moment with full figures had"
+SAID = "no look fell on it|the largest moment with full figures had|there are no books"
 
 
 @dataclasses.dataclass

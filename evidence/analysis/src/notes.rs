@@ -31,8 +31,11 @@ pub(crate) fn odd(facts: &Facts, known: &Known<'_>, counts: &Counts) -> Vec<Stri
     if let Some(note) = missed_peak(facts) {
         notes.push(note);
     }
-    if facts.rss.is_empty() && facts.snapshots.is_empty() {
-        notes.push("Resident memory was not sampled: there are no books, only the heap.".into());
+    if facts.snapshots.is_empty() {
+        let how = if facts.rss.is_empty() { "" } else { " by page" };
+        notes.push(format!(
+            "Resident memory was not sampled{how}: there are no books, only the heap."
+        ));
     }
     notes
 }
