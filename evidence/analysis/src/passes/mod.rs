@@ -21,6 +21,7 @@ pub mod phases;
 pub mod placebo;
 pub mod rounding;
 pub mod slop;
+mod slop_class;
 
 mod cells;
 pub(crate) mod classes;

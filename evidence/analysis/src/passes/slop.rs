@@ -21,9 +21,9 @@
 //!     words, and nothing is promised, nor is it certain that there is a change to make. Any other size is a length that was computed, and what lies above the class was
 //!     added to it.
 //!
-//! Not here: whether the owner of a stack chose its size or a library did (`../owner.rs`): the rows by size (`report.sizes`, `counts`), free memory of the allocator.
+//! Not here: large blocks of many sizes that share a class (slop_class.rs); whether the owner of a stack chose its size or a library did (`../owner.rs`): the rows by size (`report.sizes`, `counts`), free memory of the allocator.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::claims::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
@@ -32,13 +32,14 @@ use crate::passes::cells::Tally;
 use crate::passes::classes::Classes;
 use crate::passes::clownshoes::Shoe;
 use crate::passes::ranking::push_ranked;
+use crate::passes::slop_class;
 use crate::passes::wording::{bytes, count, percent, thousands};
 
 /// Least slop of a finding: sixteen kernel pages. Less is lost in the noise of any run's peak.
-const MIN_BYTES: u64 = 64 * 1024;
+pub(super) const MIN_BYTES: u64 = 64 * 1024;
 /// Least share of what was asked for. Allocators with four classes per doubling average 8 to 11 %
 /// over spread sizes for every allocator measured with that many, so only more than that is worth a word.
-const MIN_PERCENT: u64 = 12;
+pub(super) const MIN_PERCENT: u64 = 12;
 
 /// A size is its stack's own if it has so many of four of its live blocks (P3).
 const OWN_OF_FOUR: u64 = 3;
@@ -52,7 +53,7 @@ const TRIM_MOST: u64 = 64;
 /// A type with a number in it is a multiple of so many bytes long (P6).
 const TYPE_BYTES: u64 = 4;
 /// Several are kept in one block up to this size: larger ones are buffers, not elements.
-const ELEMENT_MAX: u64 = 1024;
+pub(super) const ELEMENT_MAX: u64 = 1024;
 
 /// Live blocks at the instant, of one stack or one size.
 #[derive(Default)]
@@ -163,7 +164,20 @@ pub(super) fn finish(
         .into_iter()
         .filter(|(_, sum)| sum.large())
         .map(|(size, sum)| size_finding(size, sum, classes));
-    push_ranked(report, by_stack.chain(by_size).collect());
+    let found: Vec<Finding> = by_stack.chain(by_size).collect();
+    // A stack whose blocks are clownshoes has been told already.
+    let shoes = shoes.iter().filter(|(_, shoe)| shoe.real);
+    let shoes = shoes.map(|(cell, _)| context.cell(*cell).node.0);
+    let told: FxHashSet<u32> = found
+        .iter()
+        .filter_map(|one| one.node)
+        .chain(shoes)
+        .collect();
+    let live = tally
+        .counts()
+        .map(|(cell, count)| (context.cell(cell), count));
+    let fallen = slop_class::findings(live, &told, classes);
+    push_ranked(report, found.into_iter().chain(fallen).collect());
 }
 
 /// Live blocks by stack, and by stack and size: an allocator may answer one size in several ways.
@@ -328,7 +342,7 @@ mod tests {
     fn slop_is_found_by_stack_and_by_size_and_clownshoes_are_left_out() {
         let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
         // 1400 -> 1536: 136 of slop, 9.7 %: too small a share. 168 -> 192: 24, 14 %, and 160 (8 bytes less) are
-        // given 32 less. 10,800 -> 12,288 is a buffer, with nothing to cut and no element.
+        // given 32 less. 10,800 -> 12,288 is a buffer, with nothing to cut and no element: slop_class.rs tells of it.
         (0..1000).for_each(|_| driver.keep(1, 1400));
         (0..5000).for_each(|_| driver.keep(2, 168));
         (0..1000).for_each(|_| driver.keep(4, 10_800));
@@ -341,7 +355,12 @@ mod tests {
             .into_iter()
             .filter(|f| f.kind == FindingKind::Slop)
             .collect();
-        assert_eq!(found.len(), 2, "{found:#?}");
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert_eq!(
+            (found[2].node, found[2].saved_bytes),
+            (Some(2), 0),
+            "{found:#?}"
+        );
         // 16 fit the class below: 16 bytes less each. What is promised comes first.
         assert_eq!((found[0].now_bytes, found[0].blocks), (128_000, 8000));
         assert_eq!(found[0].more_nodes.len(), 50);
@@ -353,7 +372,7 @@ mod tests {
             found[0].title
         );
         assert_eq!(
-            (found[1].node, found[1].now_bytes, found[1].blocks),
+            (found[2].node, found[2].now_bytes, found[2].blocks),
             (Some(2), 160_000, 5000)
         );
     }
