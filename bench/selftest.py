@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import exact
 import forks
+import instructions
 import kill
 import measure
 import moments
@@ -163,6 +165,20 @@ class OverheadJudge(unittest.TestCase):
         failed = {}
         overhead.compare_output({"plain": [run(0, "a"), run(0, "b")], "skinflint": []}, failed)
         self.assertIn("plain", failed)
+
+
+class Instructions(unittest.TestCase):
+    def test_bars_are_exact(self):
+        self.assertTrue(instructions.judge([[400.0], [900.0]]), "600 in geometric mean")
+        self.assertFalse(instructions.judge([[400.0], [1000.0]]), "632")
+        self.assertTrue(instructions.judge([[525.0, 500.0]]))
+        self.assertFalse(instructions.judge([[526.0, 500.0]]))
+
+    def test_changed_output_is_a_failure(self):
+        with unittest.mock.patch.object(instructions, "counted", return_value=(10, b"one")), \
+                unittest.mock.patch.object(instructions, "recorded", return_value=(20, b"two", 1)):
+            with self.assertRaisesRegex(measure.Failed, "output differs"):
+                instructions.row("perl", [], ["a/build"])
 
 
 class Measuring(WithTools):

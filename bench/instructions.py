@@ -1,0 +1,121 @@
+"""What recording costs in instructions: four real programs under callgrind, plain and recorded.
+
+    for each program: plain, recorded [, recorded by another build] ──► instructions added ÷ events
+
+Time on a shared machine differs by a third from run to run; instructions differ by a thousandth. What a cache miss costs
+they do not say: bench/overhead.py does.
+
+I1  The same command, environment and output in every run; output that differs is a failure.
+I2  Instructions are those of the program's process, all of its threads, as callgrind counts them: the recorder's library is
+    in it, the collector is not.
+I3  Exit 0: the bar was held. 1: it was missed, or a program failed. 2: nothing could be measured.
+"""
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import measure
+import workloads
+
+# An event may add so many instructions, in geometric mean.
+BAR = 620
+# Another build's figure may be exceeded by so much.
+GROWTH = 1.05
+
+PROGRAMS = {
+    "python": ["/usr/bin/python3", "-c", "x = []\nfor i in range(60000):\n x.append([i] * (i % 37))\n if i % 3 == 0: x.pop()\n"
+               "d = {str(i): (i, [i]) for i in range(20000)}\nprint(len(x), len(d))"],
+    "perl": ["/usr/bin/perl", "-e", 'my %h; for my $i (1..40000) { push @{$h{"k" . $i % 997}}, "v$i"; delete $h{"k" . $i % 31} '
+             'if $i % 5 == 0 } my $n = 0; $n += @$_ for values %h; print "$n\\n"'],
+    "sqlite": ["/usr/bin/sqlite3", ":memory:", "create table t(a integer primary key, b text); with recursive n(i) as (select 1 "
+               "union all select i + 1 from n where i < 20000) insert into t select i, hex(i * 7919) from n; create index "
+               "u on t(b); select count(*), max(b) from t where b like '%3%';"],
+    "jq": ["/usr/bin/jq", "-n", "[range(4000) | {a: ., b: tostring}] | group_by(.a % 7) | map({n: length, s: (map(.b) | join(\",\") "
+           "| length)}) | length"],
+}
+
+
+def counted(command, folder):
+    """(instructions, stdout) of one run; `command` makes the whole line of the callgrind command."""
+    log = os.path.join(folder, "callgrind.log")
+    tool = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--log-file={log}", "--trace-children=no"]
+    done = subprocess.run(command(tool), env=workloads.ENVIRONMENT, capture_output=True, cwd=folder, timeout=measure.LIMIT_S)
+    with open(log) as text:
+        found = re.search(r"I +refs: +([\d,]+)", text.read())
+    if done.returncode != 0 or not found:
+        raise measure.Failed(f"exit {done.returncode}: {done.stderr.decode(errors='replace')[-400:]}")
+    return int(found.group(1).replace(",", "")), done.stdout
+
+
+def recorded(skinflint, program):
+    """(instructions, stdout, events) of a recorded run."""
+    with tempfile.TemporaryDirectory(prefix="skinflint-instructions-") as folder:
+        trace = os.path.join(folder, "main.sft")
+        spent, out = counted(lambda tool: [skinflint, "record", "-o", trace, "--"] + tool + program, folder)
+        report = subprocess.run([skinflint, "report", "--json", trace], capture_output=True, timeout=measure.LIMIT_S)
+        done = json.loads(report.stdout)["completeness"]
+        if done["lost_events"]:
+            raise measure.Failed(f"{done['lost_events']} events were lost")
+        return spent, out, done["events"]
+
+
+def row(name, program, builds):
+    """Instructions that each build adds to an event of the program."""
+    with tempfile.TemporaryDirectory(prefix="skinflint-instructions-") as folder:
+        plain, expected = counted(lambda tool: tool + program, folder)
+    added = []
+    for skinflint in builds:
+        spent, out, events = recorded(skinflint, program)
+        if out != expected:
+            raise measure.Failed(f"{name}: the output differs when recorded by {skinflint}")
+        added.append((spent - plain) / events)
+        print(f"{name:8} {plain / 1e6:9.1f} M plain  {spent / 1e6:9.1f} M recorded  {events:10,} events  {added[-1]:7.1f} an event  "
+              f"{skinflint}", flush=True)
+    return added
+
+
+def judge(rows):
+    """Whether the bars are held: `rows` has a figure of each build for each program, ours first."""
+    means = [math.exp(sum(math.log(max(one, 1)) for one in column) / len(column)) for column in zip(*rows)]
+    held = means[0] <= BAR
+    print(f"{'held  ' if held else 'MISSED'} {means[0]:.1f} instructions an event in geometric mean (bar {BAR})")
+    if len(means) > 1:
+        near = means[0] <= means[1] * GROWTH
+        held = held and near
+        print(f"{'held  ' if near else 'MISSED'} {means[0] / means[1]:.3f} of the other build's {means[1]:.1f} (bar {GROWTH})")
+    return held
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    measure.add_arguments(parser)
+    parser.add_argument("--against", metavar="FILE", help="another build's binary, measured beside it")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="default: all four")
+    arguments = parser.parse_args()
+    names = arguments.programs or list(PROGRAMS)
+    unknown = [name for name in names if name not in PROGRAMS]
+    if unknown:
+        parser.error(f"no program {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    missing = [tool for tool in ["valgrind"] + [PROGRAMS[name][0] for name in names] if not shutil.which(tool)]
+    if missing:
+        print(f"not installed: {', '.join(missing)} (apt-get install valgrind python3 perl sqlite3 jq)", file=sys.stderr)
+        return 2
+    bench = measure.bench_of(arguments)
+    builds = [bench.skinflint] + ([os.path.abspath(arguments.against)] if arguments.against else [])
+    try:
+        bench.need_skinflint()
+        rows = [row(name, PROGRAMS[name], builds) for name in names]
+    except (measure.Failed, subprocess.SubprocessError) as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
+    return 0 if judge(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
