@@ -17,6 +17,7 @@ use skinflint_analysis::processes::{Point, ProcessRow, Processes};
 
 use crate::html::{STYLE, escape};
 use crate::screen::{Ink, Line, clean, columns, cut_middle, left, right, wrap};
+use crate::text::passed;
 use crate::units::{bytes, count, duration, percent, plural};
 
 /// How much of the table goes to a terminal.
@@ -55,9 +56,10 @@ pub fn render(report: &Processes, options: &Options) -> String {
         0 => Line::of(Ink::Good, "complete").with(
             Ink::Plain,
             format!(
-                ": {} in {}, none lost",
+                ": {} in {}, {}",
                 plural(totals.events, "event"),
-                plural(totals.traces, "trace")
+                plural(totals.traces, "trace"),
+                passed(totals.unrecorded_calls)
             ),
         ),
         n => Line::of(
@@ -322,7 +324,11 @@ fn page_head(out: &mut String, report: &Processes) {
     let (class, status) = match report.missing.len() {
         0 => (
             "",
-            format!("Complete: {}, none lost.", plural(totals.events, "event")),
+            format!(
+                "Complete: {}, {}.",
+                plural(totals.events, "event"),
+                passed(totals.unrecorded_calls)
+            ),
         ),
         n => (
             "warn",
@@ -633,6 +639,11 @@ mod tests {
             text.contains("complete: 30 events in 3 traces, none lost"),
             "{text}"
         );
+        let mut some = sample();
+        some.totals.unrecorded_calls = 7;
+        let said = "complete: 30 events in 3 traces, and 7 calls passed unrecorded";
+        assert!(render(&some, &options).contains(said));
+        assert!(page(&some, "t").contains("30 events, and 7 calls passed unrecorded."));
         let rest = text.lines().find(|line| line.starts_with("2 others"));
         let rest = rest.expect("a row for the others");
         // 512 + 512 of 3072; 10 + 10 events.

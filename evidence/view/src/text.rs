@@ -116,9 +116,10 @@ fn program_line(program: &Program) -> Line {
 fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
     let events = format!("{} events", count(c.events));
     if c.complete {
-        lines.push(
-            Line::of(Ink::Good, "complete").with(Ink::Plain, format!(": {events}, {}", passed(c))),
-        );
+        lines.push(Line::of(Ink::Good, "complete").with(
+            Ink::Plain,
+            format!(": {events}, {}", passed(c.unrecorded_calls)),
+        ));
     } else {
         let mut text = format!(": {events} read");
         text += &match (c.lost_events, c.unread_events) {
@@ -163,8 +164,8 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
 }
 
 /// Whether calls passed unrecorded: then it is not said that none was lost.
-fn passed(c: &Completeness) -> String {
-    match c.unrecorded_calls {
+pub(crate) fn passed(unrecorded_calls: u64) -> String {
+    match unrecorded_calls {
         0 => "none lost".to_owned(),
         calls => format!("and {} passed unrecorded", plural(calls, "call")),
     }

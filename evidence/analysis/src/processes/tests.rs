@@ -115,6 +115,9 @@ fn what_is_missing_is_said() {
     let counted = vec![Counted::default(); 4];
     let whole = report(&members, &counted, together(&members));
     assert!(whole.missing.is_empty(), "{:?}", whole.missing);
+    // One process acquired something: that it did not is another thing to miss.
+    let mut counted = counted;
+    counted[2].ledger.0.allocations = 1;
     members[1].ending = None;
     members[2].ending.as_mut().expect("has one").lost_events = 3;
     let cut = report(&members, &counted, together(&members));
@@ -122,7 +125,6 @@ fn what_is_missing_is_said() {
     assert_eq!(cut.totals.lost_events, 3);
     assert_eq!(cut.processes[2].ended, "cut");
     // A child that nobody has a trace of.
-    let mut counted = counted;
     counted[2].children = vec![3, 99];
     let silent = report(&members, &counted, together(&members));
     assert!(
@@ -131,6 +133,32 @@ fn what_is_missing_is_said() {
             .iter()
             .any(|n| n.starts_with("1 children of fork"))
     );
+}
+
+#[test]
+fn what_a_member_misses_is_what_its_own_report_says() {
+    let mut members = build();
+    let mut counted = vec![Counted::default(); 4];
+    for count in &mut counted {
+        count.ledger.0.allocations = 1000;
+        count.ledger.0.unknown_frees = 500;
+    }
+    // Blocks from elsewhere: of three that were recorded from birth; the fork has its parent's.
+    let report_of = |members: &[Member]| report(members, &counted, together(members));
+    let missing = report_of(&members).missing;
+    assert_eq!(missing.len(), 3, "{missing:?}");
+    assert!(
+        missing
+            .iter()
+            .all(|one| one.contains("Never seen acquired"))
+    );
+    let notes = &mut members[2].ending.as_mut().expect("has one").notes;
+    notes.push("2 threads were not recorded: no room for their rings".into());
+    notes.push("7 calls came from inside the allocator and were not recorded".into());
+    let told = report_of(&members);
+    let threads = "make.sft: 2 threads were not recorded";
+    assert!(told.missing.iter().any(|one| one.starts_with(threads)));
+    assert_eq!(told.totals.unrecorded_calls, 7);
 }
 
 #[test]
