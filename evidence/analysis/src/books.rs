@@ -159,7 +159,8 @@ pub fn close(
         .live_at()
         .map(|(slot, block)| (block.addr, block.cell.0, slot))
         .collect();
-    blocks.sort_unstable();
+    // No two live blocks have one address.
+    blocks.sort_unstable_by_key(|block| block.0);
     let mut closing = Closing {
         ledger,
         allocator: &process.allocator,

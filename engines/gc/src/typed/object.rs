@@ -11,7 +11,11 @@
 //!
 //! B3  What is not understood is said in words, not by "no rules expected the token".
 //!
-//! Not here: types with parameters; they implement [`Trace`](super::Trace) by hand.
+//! B4  Of a type with parameters the brand is that of its arguments as well: `List<'static, T>` is `List<'gc, T::At<'gc>>`
+//!     within a closure, so that an argument may have edges.
+//!
+//! Not here: parameters with bounds of their own, lifetimes, constants; such types implement [`Trace`](super::Trace) by
+//! hand.
 
 /// Declares a struct or an enum whose values may lie in a heap: structs with named fields, or with up to six without
 /// names; variants that are empty, have up to six fields without names, or named fields.
@@ -51,46 +55,64 @@
 /// });
 /// ```
 ///
-/// It knows no type parameters (and says so): write the type once for each, or implement [`Trace`](crate::typed::Trace).
+/// Types may be parameters, with or without edges of their own; each is [`Trace`](crate::typed::Trace), and may say so:
+///
+/// ```
+/// # use skinflint_gc::{object, typed::{Gc, Runtime, Slot}};
+/// object! { struct List<'gc, T> { first: T, rest: Slot<Gc<'gc, List<'gc, T>>> } }
+/// object! { enum Either<'gc, T: Trace, U: Trace> { One(T), Other(Gc<'gc, U>), Neither } }
+///
+/// let tenant = Runtime::default().tenant("a", usize::MAX);
+/// tenant.enter(|cx| {
+///     let one = cx.alloc(List { first: 1u64, rest: Slot::new(None) }).unwrap();
+///     let either: Either<'_, u64, String> = Either::Other(cx.alloc(String::from("two")).unwrap());
+///     let of = cx.alloc(List { first: either, rest: Slot::new(None) }).unwrap();
+///     assert!(matches!(&of.first, Either::Other(text) if **text == "two"));
+///     assert_eq!(one.first, 1);
+/// });
+/// ```
+///
+/// Other bounds, lifetimes and constants it does not know, and says so: such a type implements `Trace` by hand.
 ///
 /// ```compile_fail
-/// # use skinflint_gc::{object, typed::{Gc, Slot, Trace}};
-/// object! { struct List<'gc, T: Trace> { first: T, rest: Slot<Gc<'gc, List<'gc, T>>> } }
+/// # use skinflint_gc::{object, typed::{Gc, Slot}};
+/// object! { struct List<'gc, T: Ord> { first: T, rest: Slot<Gc<'gc, List<'gc, T>>> } }
 /// ```
 #[macro_export]
 macro_rules! object {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident<$gc:lifetime> {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident<$gc:lifetime $(, $p:ident $(: Trace)?)* $(,)?> {
         $($(#[$fmeta:meta])* $fvis:vis $field:ident: $type:ty),* $(,)?
     }) => {
         $(#[$meta])*
-        $vis struct $name<$gc> { $($(#[$fmeta])* $fvis $field: $type),* }
-        $crate::object!(@struct $name $gc [$($field: $type),*]);
+        $vis struct $name<$gc $(, $p: $crate::typed::Trace)*> { $($(#[$fmeta])* $fvis $field: $type),* }
+        $crate::object!(@struct $name $gc [$($p),*] [$($field: $type),*]);
     };
-    ($(#[$meta:meta])* $vis:vis struct $name:ident<$gc:lifetime>(
+    ($(#[$meta:meta])* $vis:vis struct $name:ident<$gc:lifetime $(, $p:ident $(: Trace)?)* $(,)?>(
         $(#[$m0:meta])* $v0:vis $t0:ty $(, $(#[$m1:meta])* $v1:vis $t1:ty $(, $(#[$m2:meta])* $v2:vis $t2:ty $(, $(#[$m3:meta])* $v3:vis $t3:ty $(, $(#[$m4:meta])* $v4:vis $t4:ty $(, $(#[$m5:meta])* $v5:vis $t5:ty )?)?)?)?)? $(,)?
     ) $(;)?) => {
         $(#[$meta])*
-        $vis struct $name<$gc>($(#[$m0])* $v0 $t0 $(, $(#[$m1])* $v1 $t1 $(, $(#[$m2])* $v2 $t2 $(, $(#[$m3])* $v3 $t3 $(, $(#[$m4])* $v4 $t4 $(, $(#[$m5])* $v5 $t5 )?)?)?)?)?);
-        $crate::object!(@struct $name $gc [0: $t0 $(, 1: $t1 $(, 2: $t2 $(, 3: $t3 $(, 4: $t4 $(, 5: $t5 )?)?)?)?)?]);
+        $vis struct $name<$gc $(, $p: $crate::typed::Trace)*>($(#[$m0])* $v0 $t0 $(, $(#[$m1])* $v1 $t1 $(, $(#[$m2])* $v2 $t2 $(, $(#[$m3])* $v3 $t3 $(, $(#[$m4])* $v4 $t4 $(, $(#[$m5])* $v5 $t5 )?)?)?)?)?);
+        $crate::object!(@struct $name $gc [$($p),*] [0: $t0 $(, 1: $t1 $(, 2: $t2 $(, 3: $t3 $(, 4: $t4 $(, 5: $t5 )?)?)?)?)?]);
     };
-    ($(#[$meta:meta])* system $vis:vis struct $name:ident<$gc:lifetime> {
+    ($(#[$meta:meta])* system $vis:vis struct $name:ident<$gc:lifetime $(, $p:ident $(: Trace)?)* $(,)?> {
         $($(#[$fmeta:meta])* $fvis:vis $field:ident: $type:ty),* $(,)?
     }) => {
         $crate::object! {
-            $(#[$meta])* $vis struct $name<$gc> { $($(#[$fmeta])* $fvis $field: $type),* }
+            $(#[$meta])* $vis struct $name<$gc $(, $p)*> { $($(#[$fmeta])* $fvis $field: $type),* }
         }
 
         // SAFETY: every field is so.
-        unsafe impl<$gc> $crate::typed::System for $name<$gc> where $($type: $crate::typed::System),* {}
+        unsafe impl<$gc $(, $p: $crate::typed::Trace)*> $crate::typed::System for $name<$gc $(, $p)*>
+        where $($type: $crate::typed::System),* {}
     };
-    ($(#[$meta:meta])* $vis:vis enum $name:ident<$gc:lifetime> {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident<$gc:lifetime $(, $p:ident $(: Trace)?)* $(,)?> {
         $($(#[$vmeta:meta])* $variant:ident
             $(($t0:ty $(, $t1:ty $(, $t2:ty $(, $t3:ty $(, $t4:ty $(, $t5:ty )?)?)?)?)? $(,)?))?
             $({ $($(#[$fmeta:meta])* $field:ident: $type:ty),* $(,)? })?
         ),* $(,)?
     }) => {
         $(#[$meta])*
-        $vis enum $name<$gc> {
+        $vis enum $name<$gc $(, $p: $crate::typed::Trace)*> {
             $($(#[$vmeta])* $variant
                 $(($t0 $(, $t1 $(, $t2 $(, $t3 $(, $t4 $(, $t5 )?)?)?)?)?))?
                 $({ $($(#[$fmeta])* $field: $type),* })?
@@ -98,7 +120,7 @@ macro_rules! object {
         }
 
         // SAFETY: B1, B2.
-        unsafe impl<$gc> $crate::typed::Trace for $name<$gc> {
+        unsafe impl<$gc $(, $p: $crate::typed::Trace)*> $crate::typed::Trace for $name<$gc $(, $p)*> {
             const EDGES: bool = false
                 $($(|| <$t0 as $crate::typed::Trace>::EDGES $(|| <$t1 as $crate::typed::Trace>::EDGES $(|| <$t2 as $crate::typed::Trace>::EDGES $(|| <$t3 as $crate::typed::Trace>::EDGES $(|| <$t4 as $crate::typed::Trace>::EDGES $(|| <$t5 as $crate::typed::Trace>::EDGES )?)?)?)?)?)? $($(|| <$type as $crate::typed::Trace>::EDGES)*)?)*;
             const FINALIZE: $crate::Finalize = $crate::Finalize::Nothing
@@ -126,11 +148,11 @@ macro_rules! object {
             }
         }
 
-        $crate::object!(@rest $name);
+        $crate::object!(@rest $name [$($p),*]);
     };
-    (@struct $name:ident $gc:lifetime [$($field:tt: $type:ty),*]) => {
+    (@struct $name:ident $gc:lifetime [$($p:ident),*] [$($field:tt: $type:ty),*]) => {
         // SAFETY: B1, B2.
-        unsafe impl<$gc> $crate::typed::Trace for $name<$gc> {
+        unsafe impl<$gc $(, $p: $crate::typed::Trace)*> $crate::typed::Trace for $name<$gc $(, $p)*> {
             const EDGES: bool = false $(|| <$type as $crate::typed::Trace>::EDGES)*;
             const FINALIZE: $crate::Finalize = $crate::Finalize::Nothing
                 $(.and(<$type as $crate::typed::Trace>::FINALIZE))*;
@@ -158,11 +180,11 @@ macro_rules! object {
             }
         }
 
-        $crate::object!(@rest $name);
+        $crate::object!(@rest $name [$($p),*]);
     };
-    (@rest $name:ident) => {
-        impl $crate::typed::Family for $name<'static> {
-            type At<'gc> = $name<'gc>;
+    (@rest $name:ident [$($p:ident),*]) => {
+        impl<$($p: $crate::typed::Family + $crate::typed::Trace),*> $crate::typed::Family for $name<'static $(, $p)*> {
+            type At<'gc> = $name<'gc $(, <$p as $crate::typed::Family>::At<'gc>)*>;
         }
 
         // Two impls for the same type, if it has a `Drop` (B2).
@@ -170,7 +192,7 @@ macro_rules! object {
             trait HasNoDrop {}
             #[allow(drop_bounds)]
             impl<T: ::core::ops::Drop> HasNoDrop for T {}
-            impl HasNoDrop for $name<'_> {}
+            impl<$($p: $crate::typed::Trace),*> HasNoDrop for $name<'_ $(, $p)*> {}
         };
     };
     // B3.
@@ -182,8 +204,8 @@ macro_rules! object {
     };
     (@parameters $name:ident) => {
         compile_error!(concat!(
-            "object! knows no parameters but the brand: write `", stringify!($name),
-            "<'gc>` once for each type that it is wanted for, or implement `Trace` by hand (its # Safety says how)"
+            "object! takes the brand and then types with no bound but `Trace`: `", stringify!($name),
+            "<'gc, T, U: Trace>`; for any other parameter implement `Trace` by hand (its # Safety says how)"
         ));
     };
     ($(#[$meta:meta])* $vis:vis struct $name:ident $($rest:tt)*) => {

@@ -20,7 +20,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use super::tenant::Cx;
-use super::trace::{Edge, Pointer, System, Trace};
+use super::trace::{Edge, Family, Pointer, System, Trace};
 use crate::kind::Finalize;
 use crate::mark::{Tracer, WeakCell};
 use crate::world::Shared;
@@ -100,6 +100,10 @@ macro_rules! pointer {
         }
 
         impl<T> Pointer for $name<'_, T> {}
+
+        impl<F: Family> Family for $name<'static, F> {
+            type At<'gc> = $name<'gc, F::At<'gc>>;
+        }
 
         // SAFETY: that is what it is.
         unsafe impl<'gc, T> Edge<'gc> for $name<'gc, T> {
@@ -307,3 +311,7 @@ unsafe impl<T: Trace> Trace for Locked<T> {
 
 // SAFETY: as what it holds.
 unsafe impl<T: System> System for Locked<T> {}
+
+impl<F: Family> Family for Locked<F> {
+    type At<'gc> = Locked<F::At<'gc>>;
+}

@@ -10,6 +10,7 @@
 //! `typed`), random graphs (`graph`), ends of objects (`finalizers`).
 
 mod pacing;
+mod parameters;
 
 use std::thread;
 
