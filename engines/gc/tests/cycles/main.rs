@@ -590,6 +590,28 @@ fn a_slice_does_no_more_than_its_budget_and_collections_come_by_themselves() {
 }
 
 #[test]
+fn a_slice_goes_on_until_its_time_is_over_or_nothing_is_left() {
+    let cycles = Cycles::new();
+    let hour = Budget {
+        edges: 1_000_000,
+        ns: 3_600_000_000_000,
+    };
+    drop(pair(&cycles));
+    assert!(cycles.step(hour), "an hour is enough for two boxes");
+    let counts = cycles.counts();
+    assert_eq!((counts.boxes, counts.destroyed, counts.slices), (0, 2, 1));
+}
+
+#[test]
+fn what_was_asked_to_do_everything_is_no_slice_with_a_bound() {
+    let cycles = Cycles::new();
+    drop(pair(&cycles));
+    assert_eq!(cycles.collect(), 2);
+    let counts = cycles.counts();
+    assert_eq!((counts.slices, counts.longest_ns), (1, 0));
+}
+
+#[test]
 fn two_collectors_do_not_mix_their_boxes() {
     let (one, other) = (Cycles::new(), Cycles::new());
     let (a, b, dropped) = pair(&one);
