@@ -13,7 +13,9 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use skinflint_gc::layout::{ARENA_BYTES, MAX_CELL_BYTES};
-use skinflint_gc::{Config, Finalize, Growth, Heap, Kind, Origin, Reason, World, collect};
+use skinflint_gc::{
+    Config, Finalize, Growth, Heap, Kind, Origin, Reason, Shortage, World, collect,
+};
 
 const fn kind(bytes: usize) -> Kind {
     Kind {
@@ -30,6 +32,7 @@ const fn kind(bytes: usize) -> Kind {
 
 /// Two of these fill an arena.
 static HALF: Kind = kind(MAX_CELL_BYTES);
+static SMALL: Kind = kind(16);
 static PAGES: Kind = kind(0);
 
 fn heap(limit_bytes: usize) -> (World, Rc<Heap>) {
@@ -52,16 +55,68 @@ fn run(heap: &Heap, pages: usize) -> NonNull<u8> {
     unsafe { heap.alloc_bytes(&PAGES, pages * ARENA_BYTES) }.expect("memory")
 }
 
+/// Whether there is room for a cell.
+fn cell(heap: &Heap, kind: &'static Kind) -> Result<(), Shortage> {
+    // SAFETY: bytes need no values.
+    let cell = unsafe { heap.alloc(kind) };
+    cell.map(drop).map_err(|error| error.shortage)
+}
+
+/// All that there is is garbage, and nothing of it swept.
+fn end_all(heap: &Heap) {
+    // SAFETY: nothing is used later.
+    unsafe { collect(&[heap], Reason::Asked, &mut ()) }.expect("idle");
+    assert_eq!(heap.sweep_counts().lazy_cells, 0);
+}
+
+#[test]
+fn an_allocation_sweeps_nothing_of_other_kinds() {
+    let (_world, heap) = heap(usize::MAX);
+    assert_eq!((0..400).try_for_each(|_| cell(&heap, &HALF)), Ok(()));
+    end_all(&heap);
+    assert_eq!(cell(&heap, &SMALL), Ok(()));
+    assert_eq!(heap.sweep_counts().lazy_cells, 0);
+    assert_eq!(cell(&heap, &HALF), Ok(()));
+    let swept = heap.sweep_counts().lazy_cells;
+    assert!(swept > 0 && swept <= 2 * 8, "{swept}");
+}
+
+#[test]
+fn a_run_sweeps_as_many_dead_ones_as_it_has_pages() {
+    let (_world, heap) = heap(usize::MAX);
+    for _ in 0..8 {
+        run(&heap, 3);
+    }
+    heap.check();
+    end_all(&heap);
+    for (pages, swept) in [(3, 1), (7, 4), (1, 5)] {
+        run(&heap, pages);
+        assert_eq!(heap.sweep_counts().lazy_cells, swept, "{pages} pages");
+    }
+    heap.check();
+}
+
+#[test]
+fn the_last_byte_of_a_limit_can_be_had_and_none_beyond_it() {
+    // The heads of a chunk, and an arena.
+    let all = 7 * ARENA_BYTES;
+    let (_world, heap) = heap(all);
+    assert_eq!(cell(&heap, &HALF), Ok(()));
+    assert_eq!(heap.held_bytes(), all);
+    // There is room for another in the same arena, and it is refused as long as the client has a byte.
+    assert!(!heap.client_bytes(0) && heap.client_bytes(1));
+    assert_eq!(cell(&heap, &HALF), Err(Shortage::Limit));
+    assert!(!heap.client_bytes(-1));
+    assert_eq!(cell(&heap, &HALF), Ok(()));
+    assert_eq!(cell(&heap, &HALF), Err(Shortage::Limit), "another arena");
+    heap.check();
+}
+
 #[test]
 fn a_poll_sweeps_sixty_four_arenas_and_the_next_one_the_next() {
     let (_world, heap) = heap(usize::MAX);
-    for _ in 0..2 * 200 {
-        // SAFETY: bytes need no values.
-        unsafe { heap.alloc(&HALF) }.expect("memory");
-    }
-    // SAFETY: nothing is used later.
-    unsafe { collect(&[&heap], Reason::Asked, &mut ()) }.expect("idle");
-    assert_eq!(heap.sweep_counts().lazy_cells, 0);
+    assert_eq!((0..2 * 200).try_for_each(|_| cell(&heap, &HALF)), Ok(()));
+    end_all(&heap);
     for (swept, all) in [(128, false), (256, false), (384, false), (400, true)] {
         assert_eq!(heap.poll(), all);
         assert_eq!(heap.sweep_counts().lazy_cells, swept);

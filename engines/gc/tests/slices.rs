@@ -198,3 +198,74 @@ fn an_object_whose_guard_has_ended_is_traced_once_more_and_not_in_the_last_pause
     let first = |cx: Cx<'_>| *kept.open(cx).expect("its own").list.borrow()[0];
     assert_eq!(tenant.enter(first), 7);
 }
+
+#[test]
+fn nothing_is_marked_while_objects_are_looked_at() {
+    let heap = World::new(config()).heap("core", usize::MAX);
+    let below = head(&heap, 1, [None; 2]);
+    let root = head(&heap, 0, [Some(at(below)), None]);
+    // SAFETY: live objects; nothing is written.
+    unsafe {
+        heap.root(at(root).cast(), From::Host("test"));
+        heap.begin_marking(Reason::Asked, &mut ()).expect("idle");
+        let mut asked = Vec::new();
+        heap.each_object(|_, _| asked.push(heap.mark_step(edges(100))));
+        assert_eq!(asked, [Progress::More; 2]);
+        assert_eq!(heap.mark_step(edges(100)), Progress::Ready);
+        heap.finish_marking(&mut ()).expect("idle");
+    }
+    // Begin, the one that was not refused, finish.
+    assert_eq!(heap.log().last().expect("one").slices, 3);
+}
+
+#[cfg(not(miri))]
+thread_local! {
+    static MARKED: Cell<*const Heap> = const { Cell::new(std::ptr::null()) };
+}
+
+#[cfg(not(miri))]
+unsafe fn asking(_: NonNull<u8>, _: &mut Tracer) {
+    // SAFETY: the heap is there while it is marked.
+    let progress = unsafe { (*MARKED.get()).mark_step(edges(1)) };
+    panic!("it was answered: {progress:?}");
+}
+
+#[cfg(not(miri))]
+static ASKING: Kind = Kind {
+    trace: Some(asking),
+    ..heads::KIND
+};
+
+/// What it would be told is half of a slice: the process ends rather than to go on with that.
+#[test]
+#[cfg(not(miri))]
+fn a_trace_function_that_asks_for_a_slice_ends_the_process() {
+    const NAME: &str = "a_trace_function_that_asks_for_a_slice_ends_the_process";
+    if std::env::var_os("SKINFLINT_TEST_ASKING").is_none() {
+        let exe = std::env::current_exe().expect("this test");
+        let run = std::process::Command::new(exe)
+            .args(["--exact", NAME, "--nocapture"])
+            .env("SKINFLINT_TEST_ASKING", "1")
+            .output()
+            .expect("it starts");
+        let text = String::from_utf8_lossy(&run.stderr);
+        assert!(
+            !run.status.success() && !text.contains("answered"),
+            "{text}"
+        );
+        assert!(
+            text.contains("skinflint-gc: a trace function panicked"),
+            "{text}"
+        );
+        return;
+    }
+    let heap = World::new(Config::default()).heap("core", usize::MAX);
+    let root = head_of(&ASKING, &heap, 0, [None; 2]);
+    MARKED.set(Rc::as_ptr(&heap));
+    // SAFETY: a live object; nothing is written.
+    unsafe {
+        heap.root(at(root).cast(), From::Host("test"));
+        heap.begin_marking(Reason::Asked, &mut ()).expect("idle");
+        heap.mark_step(edges(100));
+    }
+}

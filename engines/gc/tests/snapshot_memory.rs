@@ -1,4 +1,4 @@
-//! What the snapshot writer asks of malloc, and what lists of arenas leave of it, counted.
+//! What the snapshot writer asks of malloc, and what lists of arenas and counted values leave of it, counted.
 //!
 //! ```text
 //!   objects of 96 bytes, one with an edge to each ─► Snapshot ─► nowhere        the most it had at once ─► a share of the heap
@@ -13,6 +13,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use skinflint_gc::cc::Cycles;
 use skinflint_gc::snapshot::Snapshot;
 use skinflint_gc::typed::{Gc, Handle, Locked, Runtime, Static};
 use skinflint_gc::{Config, Growth, object};
@@ -122,4 +123,19 @@ fn a_heap_that_was_shrunk_keeps_no_room_for_lists_of_what_it_had() {
     // An entry of eight bytes for each arena, once; a collection's record stays.
     assert!(full - before > 8 * 4000, "{before}, then {full}");
     assert!(after - before < 4000, "{before}, then {after}");
+}
+
+#[test]
+fn a_counted_value_that_has_ended_leaves_nothing() {
+    let cycles = Cycles::new();
+    let one = || {
+        let cc = cycles.cc([7u64; 32]);
+        let weak = cc.downgrade();
+        drop(cc);
+        drop(weak);
+        NOW.get()
+    };
+    // The list of what is being dropped stays.
+    let before = one();
+    assert!((0..100).all(|_| one() == before), "{before}");
 }

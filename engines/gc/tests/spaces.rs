@@ -83,6 +83,38 @@ fn kernel_pages_within_a_hole_go_back_once_as_far_as_they_are_not_wanted() {
 }
 
 #[test]
+#[should_panic(expected = "F1: a marked object at")]
+fn a_marked_object_in_a_free_block_is_found() {
+    let mut space = space(false);
+    let all = objects(&mut space, 8, 8 * OS_PAGE as u32);
+    collect(&mut space, &all, 0);
+    space.finish_sweep();
+    space.check_marked();
+    // It is gone: a word in the middle of a block.
+    space.mark(all[3]);
+    space.check_marked();
+}
+
+#[test]
+fn memory_is_sampled_at_each_quarter_of_a_mebibyte_and_around_collections() {
+    const PAGE: f64 = 64.0 * OS_PAGE as f64;
+    // Two are a page, and a sample is due.
+    let steps = (0..4).map(|id| Step::Alloc {
+        id,
+        bytes: 32 * OS_PAGE as u64,
+        origin: Origin::Runtime,
+    });
+    let script = Script::new(steps, u64::MAX);
+    let ran = run(&script, many(), Plan::default()).expect("it fits");
+    // After two, after four, before and after the last collection.
+    assert_eq!(ran.collections, 1);
+    for size in [ran.committed, ran.resident, ran.needed] {
+        assert_eq!(size.mean, (1.0 + 2.0 + 2.0 + 2.0) / 4.0 * PAGE);
+        assert_eq!((size.peak as f64, size.after), (2.0 * PAGE, 2.0 * PAGE));
+    }
+}
+
+#[test]
 fn the_times_of_a_run_are_parts_of_the_time_that_it_takes() {
     let steps = (0..2000).map(|id| Step::Alloc {
         id,

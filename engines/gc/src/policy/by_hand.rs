@@ -370,3 +370,22 @@ fn each_class_of_a_page_has_a_descriptor() {
         assert_eq!(list.table_bytes(), bytes, "{name}");
     }
 }
+
+#[test]
+fn a_page_of_small_objects_is_one_after_a_collection_too() {
+    let (_memory, mut list) = list("tight");
+    let page = Block {
+        word: PAGE_WORDS,
+        words: PAGE_WORDS,
+    };
+    list.free(page, Freed::Page);
+    assert_eq!(list.take(40, Gc), Some(page));
+    list.reset();
+    let hole = Block {
+        word: PAGE_WORDS + 64,
+        words: 8192 / WORD,
+    };
+    list.free(hole, Freed::Sweep);
+    assert_eq!(list.take(5000, Gc), None, "N2: no hole for large ones");
+    assert_eq!(list.take(40, Gc), Some(hole));
+}

@@ -476,6 +476,26 @@ fn under(make: super::Make, objects: u64) -> Option<Fault> {
 }
 
 #[test]
+#[should_panic(expected = "V1: page 1 in faulty")]
+fn a_strategy_that_does_not_have_what_was_free_is_found_out() {
+    fn first(_: u32) -> Block {
+        let (word, words) = (PAGE_WORDS, 512);
+        Block { word, words }
+    }
+    let strategy = Strategy {
+        name: "faulty",
+        about: "",
+        studied: false,
+        make: |_| Faulty::giving(first),
+    };
+    let space = super::VarSpace::new(strategy, Settings::default());
+    let mut space = space.expect("address space");
+    space.check();
+    assert!(space.alloc(64, Origin::Runtime).is_some());
+    space.check();
+}
+
+#[test]
 fn a_strategy_that_gives_a_block_twice_is_found_out() {
     // 64 areas of 4 KiB in one page: the accounts hold, the objects do not.
     fn twice(_: u32) -> Block {
