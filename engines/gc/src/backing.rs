@@ -159,3 +159,23 @@ impl Drop for Backing {
         unsafe { self.pool.region.release() };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_up_to_the_last_of_the_region_are_asked_about() {
+        let mut backing = Backing::new();
+        assert!(backing.find(0).is_none() && backing.find(usize::MAX).is_none());
+        let chunk = backing.take(1, 5).expect("memory");
+        let start = chunk.0.as_ptr().addr();
+        assert_eq!(backing.find(start), Some((chunk, 5)));
+        let region = &backing.pool.region;
+        let (first, end) = (region.base(), region.base() + region.heap_bytes());
+        assert!(backing.find(first - 1).is_none());
+        assert!(backing.find(end).is_none(), "behind the last megabyte");
+        backing.give(chunk, 1);
+        assert!(backing.find(start).is_none());
+    }
+}

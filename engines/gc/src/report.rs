@@ -111,4 +111,23 @@ mod tests {
         assert_eq!(measured.sum("gc-objects/tab\\1") as usize, holds.objects);
         assert!(holds.objects >= 1000);
     }
+
+    #[test]
+    fn empty_chunks_that_are_kept_are_bytes() {
+        let runtime = Runtime::default();
+        // Beside sixteen megabytes that are taken, one is kept.
+        let mut tabs: Vec<_> = (0..17).map(|_| runtime.tenant("tab", usize::MAX)).collect();
+        for tab in &tabs {
+            tab.enter(|cx| assert!(cx.alloc(1u64).is_ok()));
+        }
+        let registry = Registry::new();
+        let ready = || {
+            let mut measured = registry.measure_reporters();
+            measured.also("gc", |out| runtime.report(out));
+            measured.sum("explicit/gc-source/chunks-ready")
+        };
+        assert_eq!(ready(), 0);
+        tabs.pop();
+        assert_eq!(ready(), 1 << 20);
+    }
 }

@@ -110,6 +110,18 @@ fn freed_cells_are_used_again_and_nothing_else_is_touched() {
 }
 
 #[test]
+#[should_panic(expected = "W2: marked between collections")]
+fn a_mark_that_is_left_is_found_by_the_check() {
+    let world = world();
+    let heap = world.heap("marks", usize::MAX);
+    let one = object(&heap, 1, 7);
+    heap.check();
+    // SAFETY: an object of this heap, which is used by single cells.
+    assert!(unsafe { mark(one) });
+    heap.check();
+}
+
+#[test]
 fn what_is_not_marked_is_told_and_marks_are_taken_away() {
     let world = world();
     let heap = world.heap("marks", usize::MAX);

@@ -9,13 +9,14 @@
 //! Not here: contents and counts of random graphs (`graph`).
 
 use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, ThreadId};
 
 use skinflint_gc::typed::{Runtime, Sent, Static, Tenant};
-use skinflint_gc::{Busy, Config};
+use skinflint_gc::{Busy, Config, Finalize, Heap, Kind, Origin, World};
 
 fn quiet() -> Config {
     Config {
@@ -176,4 +177,71 @@ fn finalizers_may_enter_their_own_tenant() {
         assert_eq!(tenant.heap().sweep_counts().panics, 0);
     }
     drop(place.borrow_mut().take());
+}
+
+#[test]
+fn what_is_not_swept_when_its_tenant_goes_ends_then() {
+    let runtime = Runtime::new(quiet());
+    let tenant = runtime.tenant("a", usize::MAX);
+    let (any, own) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let threads = Arc::new(std::sync::Mutex::new(Vec::new()));
+    tenant.enter(|cx| {
+        for _ in 0..10 {
+            cx.alloc(Sent(Ends(any.clone(), threads.clone()))).unwrap();
+            cx.alloc(Static(Ends(own.clone(), threads.clone())))
+                .unwrap();
+        }
+    });
+    tenant.collect().unwrap();
+    // ORDER: counts of this thread, as there is no other.
+    let ended = || (any.load(Ordering::Relaxed), own.load(Ordering::Relaxed));
+    assert_eq!(ended(), (0, 0), "nobody has asked for their room");
+    drop(tenant);
+    assert_eq!(ended(), (10, 10));
+}
+
+thread_local! {
+    static GOING: Cell<*const Heap> = const { Cell::new(std::ptr::null()) };
+    static ENDED: RefCell<Vec<u64>> = RefCell::default();
+}
+
+/// The end of a number makes the next smaller one, in the heap that is going.
+unsafe fn end_of_number(object: NonNull<u8>) {
+    // SAFETY: objects of the kind are numbers, and the heap is there until all have ended.
+    unsafe {
+        let number = object.cast::<u64>().read();
+        ENDED.with_borrow_mut(|ended| ended.push(number));
+        if number > 0 {
+            let next = (*GOING.get()).alloc(&NUMBER).expect("memory");
+            next.cast::<u64>().write(number - 1);
+        }
+    }
+}
+
+static NUMBER: Kind = Kind {
+    name: || "number",
+    bytes: 16,
+    align: 8,
+    trace: None,
+    trace_part: None,
+    finalize: Some(end_of_number),
+    finalize_on: Finalize::Mutator,
+    origin: Origin::User,
+};
+
+/// Under Miri not: the heap is its `drop`'s alone then, by the rules for references.
+#[test]
+#[cfg_attr(miri, ignore)]
+fn what_finalizers_make_while_their_heap_goes_ends_with_it() {
+    let world = World::new(quiet());
+    let heap = world.heap("going", usize::MAX);
+    GOING.set(Rc::as_ptr(&heap));
+    // SAFETY: it is written at once.
+    unsafe {
+        let number = heap.alloc(&NUMBER).expect("memory");
+        number.cast::<u64>().write(3);
+    }
+    drop(heap);
+    assert_eq!(ENDED.take(), [3, 2, 1, 0]);
+    assert_eq!(world.source().counts().taken, 0);
 }

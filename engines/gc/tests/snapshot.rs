@@ -48,6 +48,7 @@ fn read(text: &[u8]) -> Vec<Read> {
     let mut edges = edges.chunks(3);
     let mut read = Vec::new();
     for node in nodes.chunks(7) {
+        assert_eq!(node[5..], [0, 0], "traced by nobody, detached from nothing");
         let edges = edges.by_ref().take(node[4] as usize);
         let edges = edges.map(|edge| {
             assert_eq!(edge[2] % 7, 0, "an edge leads to the beginning of a node");

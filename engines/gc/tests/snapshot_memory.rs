@@ -1,10 +1,11 @@
-//! What the snapshot writer asks of malloc, counted.
+//! What the snapshot writer asks of malloc, and what lists of arenas and counted values leave of it, counted.
 //!
 //! ```text
 //!   objects of 96 bytes, one with an edge to each ─► Snapshot ─► nowhere        the most it had at once ─► a share of the heap
+//!   arenas by the thousand ─► all of them swept ─► shrink                       what is left of their lists
 //! ```
 //!
-//! M1  One test in this program: what is counted is the thread's own.
+//! M1  What is counted is the thread's own, and each test has one.
 //!
 //! Not here: time, resident memory, a million objects (`bench/gc/snapshot.py`). Miri has no use for a measurement.
 #![cfg(not(miri))]
@@ -12,9 +13,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use skinflint_gc::object;
+use skinflint_gc::cc::Cycles;
 use skinflint_gc::snapshot::Snapshot;
-use skinflint_gc::typed::{Gc, Handle, Locked, Runtime};
+use skinflint_gc::typed::{Gc, Handle, Locked, Runtime, Static};
+use skinflint_gc::{Config, Growth, object};
 
 thread_local! {
     static NOW: Cell<isize> = const { Cell::new(0) };
@@ -82,4 +84,58 @@ fn a_snapshot_takes_a_hundredth_of_the_heap_however_wide_its_objects_are() {
         "{asked} bytes beside {held}"
     );
     drop(kept);
+}
+
+/// Ends on its heap's thread, and two of it fill an arena.
+struct Half([u64; 256]);
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        assert_eq!(self.0[255], 7);
+    }
+}
+
+#[test]
+fn a_heap_that_was_shrunk_keeps_no_room_for_lists_of_what_it_had() {
+    let runtime = Runtime::new(Config {
+        background: false,
+        // Nothing is due for growth.
+        growth: Growth {
+            floor_bytes: 1 << 30,
+            ..Growth::TENANT
+        },
+        ..Config::default()
+    });
+    let tab = runtime.tenant("tab", usize::MAX);
+    let round = |arenas: usize| {
+        for _ in 0..2 * arenas {
+            tab.enter(|cx| cx.alloc(Static(Half([7; 256]))).map(drop))
+                .unwrap();
+        }
+        let full = NOW.get();
+        tab.collect().unwrap();
+        tab.heap().shrink();
+        (full, NOW.get())
+    };
+    let (_, before) = round(1);
+    let (full, after) = round(4000);
+    assert_eq!(tab.heap().holds().held_bytes, 0);
+    // An entry of eight bytes for each arena, once; a collection's record stays.
+    assert!(full - before > 8 * 4000, "{before}, then {full}");
+    assert!(after - before < 4000, "{before}, then {after}");
+}
+
+#[test]
+fn a_counted_value_that_has_ended_leaves_nothing() {
+    let cycles = Cycles::new();
+    let one = || {
+        let cc = cycles.cc([7u64; 32]);
+        let weak = cc.downgrade();
+        drop(cc);
+        drop(weak);
+        NOW.get()
+    };
+    // The list of what is being dropped stays.
+    let before = one();
+    assert!((0..100).all(|_| one() == before), "{before}");
 }

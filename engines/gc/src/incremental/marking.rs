@@ -321,7 +321,11 @@ impl Heap {
         unsafe { begin_marking(&[self], reason, roots) }
     }
 
-    /// Marks a part (I4). Within a finalizer or trace function of a heap that is marked nothing is done.
+    /// Marks a part (I4). Within a finalizer of a heap that is marked, and while its objects are looked at
+    /// ([`Heap::each_object`]), nothing is done.
+    ///
+    /// # Panics
+    /// If a trace function asks, of a heap that is marked: the process ends then (K3).
     ///
     /// # Safety
     /// As [`begin_marking`].

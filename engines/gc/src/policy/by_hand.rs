@@ -337,3 +337,55 @@ fn keeps_large_objects_apart(name: &str) {
     assert_eq!(list.take(5000, Gc), None, "nobody has taken it");
     assert_eq!(list.page_for(40), Some(1), "last in, first out");
 }
+
+#[test]
+fn after_nothing_nothing_is_sure_nor_is_it_where_pages_decide() {
+    for strategy in Strategy::all() {
+        let (_memory, list) = list(strategy.name);
+        assert_eq!(list.guaranteed(0), 0, "{}", strategy.name);
+    }
+    for bytes in [8, 80, 2048, 66_000] {
+        let (_memory, list) = list("full-pages");
+        assert_eq!(list.guaranteed(bytes), 0, "what is swept is waste");
+    }
+    let (_memory, list) = list("tight");
+    assert_eq!((list.guaranteed(2040), list.guaranteed(2048)), (1792, 0));
+}
+
+#[test]
+fn each_class_of_a_page_has_a_descriptor() {
+    for (name, bytes) in [
+        ("legacy", 6 * 56),
+        ("many", 46 * 56),
+        ("many-light", 46 * 4),
+        ("tuned", 46 * 4),
+        ("map-space", 56),
+        // And a byte for the page's group.
+        ("segregated", 6 * 46 * 4 + 1),
+        ("tight-paged", 2 * 100 * 4 + 1),
+        ("tight", 1),
+        ("full-pages", 0),
+    ] {
+        let (_memory, list) = list(name);
+        assert_eq!(list.table_bytes(), bytes, "{name}");
+    }
+}
+
+#[test]
+fn a_page_of_small_objects_is_one_after_a_collection_too() {
+    let (_memory, mut list) = list("tight");
+    let page = Block {
+        word: PAGE_WORDS,
+        words: PAGE_WORDS,
+    };
+    list.free(page, Freed::Page);
+    assert_eq!(list.take(40, Gc), Some(page));
+    list.reset();
+    let hole = Block {
+        word: PAGE_WORDS + 64,
+        words: 8192 / WORD,
+    };
+    list.free(hole, Freed::Sweep);
+    assert_eq!(list.take(5000, Gc), None, "N2: no hole for large ones");
+    assert_eq!(list.take(40, Gc), Some(hole));
+}

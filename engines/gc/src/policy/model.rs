@@ -407,58 +407,117 @@ fn variants_have_the_same_memory_over_a_whole_trace() {
     }
 }
 
-#[test]
-fn a_strategy_that_gives_a_block_twice_is_found_out() {
-    /// Always the same block, as soon as there is a page.
-    struct Twice(bool);
-    impl FreeList for Twice {
-        fn name(&self) -> &'static str {
-            "twice"
-        }
-        fn add_page(&mut self, _: u32) {
-            self.0 = true;
-        }
-        fn remove_page(&mut self, _: u32) {}
-        fn reset(&mut self) {}
-        fn free(&mut self, _: Block, _: Freed) -> Option<Block> {
-            None
-        }
-        fn take(&mut self, bytes: u32, _: Origin) -> Option<Block> {
-            // As long as the accounts allow it.
-            (self.0 && bytes <= 4096).then_some(Block {
-                word: PAGE_WORDS,
-                words: 512,
-            })
-        }
-        fn guaranteed(&self, _: u32) -> u32 {
-            0
-        }
-        fn page_for(&self, _: u32) -> Option<u32> {
-            None
-        }
-        fn blocks(&self) -> Vec<Block> {
-            Vec::new()
-        }
-        fn table_bytes(&self) -> usize {
-            0
-        }
+/// A strategy that says itself which block is next, as soon as there is a page.
+struct Faulty {
+    has_page: bool,
+    given: u32,
+    next: fn(u32) -> Block,
+}
+
+impl Faulty {
+    fn giving(next: fn(u32) -> Block) -> Box<dyn FreeList> {
+        let (has_page, given) = (false, 0);
+        Box::new(Faulty {
+            has_page,
+            given,
+            next,
+        })
     }
-    let twice = Strategy {
-        name: "twice",
+}
+
+impl FreeList for Faulty {
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+    fn add_page(&mut self, _: u32) {
+        self.has_page = true;
+    }
+    fn remove_page(&mut self, _: u32) {}
+    fn reset(&mut self) {}
+    fn free(&mut self, _: Block, _: Freed) -> Option<Block> {
+        None
+    }
+    fn take(&mut self, bytes: u32, _: Origin) -> Option<Block> {
+        let block = (self.next)(self.given);
+        let fits = self.has_page && bytes <= block.words * WORD;
+        self.given += u32::from(fits);
+        fits.then_some(block)
+    }
+    fn guaranteed(&self, _: u32) -> u32 {
+        0
+    }
+    fn page_for(&self, _: u32) -> Option<u32> {
+        None
+    }
+    fn blocks(&self) -> Vec<Block> {
+        Vec::new()
+    }
+    fn table_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// What becomes of so many objects of 64 bytes that do not die.
+fn under(make: super::Make, objects: u64) -> Option<Fault> {
+    let faulty = Strategy {
+        name: "faulty",
         about: "",
         studied: false,
-        make: |_| Box::new(Twice(false)),
+        make,
     };
-    // 64 areas of 4 KiB in one page: the accounts hold, the objects do not. Nothing dies.
-    let steps = (0..4000).map(|id| Step::Alloc {
+    let steps = (0..objects).map(|id| Step::Alloc {
         id,
         bytes: 64,
         origin: Origin::Runtime,
     });
-    let script = Script::new(steps, u64::MAX);
     let mut plan = plan(Compaction::Never, false);
     (plan.check, plan.least_bytes) = (false, 1 << 30);
-    assert_eq!(run(&script, twice, plan).err(), Some(Fault::Overlap));
+    run(&Script::new(steps, u64::MAX), faulty, plan).err()
+}
+
+#[test]
+#[should_panic(expected = "V1: page 1 in faulty")]
+fn a_strategy_that_does_not_have_what_was_free_is_found_out() {
+    fn first(_: u32) -> Block {
+        let (word, words) = (PAGE_WORDS, 512);
+        Block { word, words }
+    }
+    let strategy = Strategy {
+        name: "faulty",
+        about: "",
+        studied: false,
+        make: |_| Faulty::giving(first),
+    };
+    let space = super::VarSpace::new(strategy, Settings::default());
+    let mut space = space.expect("address space");
+    space.check();
+    assert!(space.alloc(64, Origin::Runtime).is_some());
+    space.check();
+}
+
+#[test]
+fn a_strategy_that_gives_a_block_twice_is_found_out() {
+    // 64 areas of 4 KiB in one page: the accounts hold, the objects do not.
+    fn twice(_: u32) -> Block {
+        let (word, words) = (PAGE_WORDS, 512);
+        Block { word, words }
+    }
+    assert_eq!(under(|_| Faulty::giving(twice), 4000), Some(Fault::Overlap));
+}
+
+#[test]
+fn a_strategy_whose_blocks_overlap_but_for_their_first_words_is_found_out() {
+    // Room for one object each, the second a word before the first: it writes over the first one's head by its middle.
+    fn shifted(given: u32) -> Block {
+        let (word, words) = (PAGE_WORDS + 1 - given, 8);
+        Block { word, words }
+    }
+    assert_eq!(under(|_| Faulty::giving(shifted), 2), Some(Fault::Overlap));
+    fn apart(given: u32) -> Block {
+        let (word, words) = (PAGE_WORDS + 8 * given, 8);
+        Block { word, words }
+    }
+    assert_eq!(under(|_| Faulty::giving(apart), 2), None);
 }
 
 #[test]

@@ -131,4 +131,17 @@ mod tests {
         let second: Vec<Number> = asked.iter().map(|name| names.number(name)).collect();
         assert_eq!(first, second);
     }
+
+    #[test]
+    fn after_one_that_is_too_long_no_shorter_one_is_kept() {
+        let mut names = Names::new(2 * ENTRY_BYTES + 20);
+        assert_eq!(names.number("first"), Number::Kept(0));
+        let long = "a name of more bytes than are left";
+        for _ in 0..2 {
+            assert_eq!(names.number(long), Number::Loose(1));
+            assert_eq!(names.number("short"), Number::Loose(2), "S2");
+            assert_eq!(names.number("first"), Number::Kept(0));
+            names.again();
+        }
+    }
 }

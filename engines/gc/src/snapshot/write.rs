@@ -616,3 +616,20 @@ pub(super) fn write<'c>(
         ..writer.written
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_within_thirty_two_gibibytes_have_odd_numbers_of_their_own() {
+        let id = |addr: usize| {
+            let at = core::ptr::without_provenance_mut(addr);
+            id_of(NonNull::new(at).expect("an address"))
+        };
+        assert_eq!([16, 32, 4096].map(id), [3, 5, 513]);
+        assert_eq!(id(1 << 27), (1 << 24) + 1, "no other's");
+        assert_eq!(id((1 << 35) - 16), u64::from(u32::MAX));
+        assert_eq!(id((1 << 35) + 16), id(16));
+    }
+}

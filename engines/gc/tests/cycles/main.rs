@@ -590,6 +590,65 @@ fn a_slice_does_no_more_than_its_budget_and_collections_come_by_themselves() {
 }
 
 #[test]
+fn a_slice_goes_on_until_its_time_is_over_or_nothing_is_left() {
+    let cycles = Cycles::new();
+    let hour = Budget {
+        edges: 1_000_000,
+        ns: 3_600_000_000_000,
+    };
+    drop(pair(&cycles));
+    assert!(cycles.step(hour), "an hour is enough for two boxes");
+    let counts = cycles.counts();
+    assert_eq!((counts.boxes, counts.destroyed, counts.slices), (0, 2, 1));
+}
+
+#[test]
+fn what_was_asked_to_do_everything_is_no_slice_with_a_bound() {
+    let cycles = Cycles::new();
+    drop(pair(&cycles));
+    assert_eq!(cycles.collect(), 2);
+    let counts = cycles.counts();
+    assert_eq!((counts.slices, counts.longest_ns), (1, 0));
+}
+
+#[test]
+fn a_slice_of_one_unit_does_one_thing() {
+    let cycles = Cycles::new();
+    drop(pair(&cycles));
+    while !cycles.step(edges(1)) {}
+    // Two are traced, two looked at, two destroyed; an end of the tracing, a verdict, and a look that finds nothing.
+    let counts = cycles.counts();
+    assert_eq!((counts.slices, counts.nodes, counts.destroyed), (9, 2, 2));
+}
+
+#[test]
+fn what_is_due_is_begun_by_each_sixty_fourth_box_and_no_other() {
+    let cycles = Cycles::new();
+    let dropped = Rc::default();
+    for id in 0..1024 {
+        let one = node(&cycles, id, &dropped);
+        *one.one.borrow_mut() = Some(one.clone());
+    }
+    assert!(cycles.is_due());
+    (0..63).for_each(|number| drop(cycles.cc(number)));
+    assert_eq!(cycles.counts().slices, 0);
+    drop(cycles.cc(63));
+    assert_eq!(cycles.counts().slices, 1);
+}
+
+#[test]
+fn cycles_that_nobody_holds_go_with_their_collector() {
+    let cycles = Cycles::new();
+    let (a, b, dropped) = pair(&cycles);
+    assert!(!a.is(&b) && a.is(&a.clone()) && b.is(&a.one.borrow().clone().expect("linked")));
+    drop((a, b));
+    assert!(dropped.borrow().is_empty());
+    drop(cycles);
+    dropped.borrow_mut().sort_unstable();
+    assert_eq!(*dropped.borrow(), [1, 2]);
+}
+
+#[test]
 fn two_collectors_do_not_mix_their_boxes() {
     let (one, other) = (Cycles::new(), Cycles::new());
     let (a, b, dropped) = pair(&one);

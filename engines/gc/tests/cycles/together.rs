@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use skinflint_gc::cc::{Anchor, Cc, Counted, Cycles, Field};
+use skinflint_gc::cc::{Anchor, Cc, Counted, Cycles, Field, Weak};
 use skinflint_gc::typed::{Gc, Handle, Locked, Runtime, Slot, Static};
 use skinflint_gc::{Busy, Reason, counted, object};
 
@@ -250,6 +250,42 @@ fn what_does_not_belong_together_is_refused() {
         );
     });
     drop((handle, native));
+    it.together();
+    assert_eq!(it.all(), (0, 0, 2));
+}
+
+/// Holds a native on at its own end.
+struct Late {
+    weak: Weak<Native>,
+    held: Rc<RefCell<Option<Cc<Native>>>>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        *self.held.borrow_mut() = self.weak.upgrade();
+    }
+}
+
+#[test]
+fn a_finalizer_that_is_still_to_run_may_hold_a_cycle_on() {
+    let it = Loop::new();
+    let (first, second) = (it.native(1), it.native(2));
+    *first.next.borrow_mut() = Some(second.clone());
+    *second.next.borrow_mut() = Some(first.clone());
+    let held = Rc::new(RefCell::new(None));
+    it.tenants[0].enter(|cx| {
+        let (weak, held) = (first.downgrade(), held.clone());
+        cx.alloc(Static(Late { weak, held })).expect("memory");
+    });
+    // Found to be garbage, and not swept yet.
+    it.tenants[0].collect().expect("at rest");
+    assert!(held.borrow().is_none());
+    drop((first, second));
+    it.together();
+    assert_eq!(it.all(), (0, 2, 0), "held again");
+    let one = held.take().expect("its finalizer has run");
+    assert_eq!(one.told.0.id, 1);
+    drop(one);
     it.together();
     assert_eq!(it.all(), (0, 0, 2));
 }

@@ -26,7 +26,11 @@ pub struct Head {
     pub pair: Pair,
 }
 
-unsafe fn trace(object: NonNull<u8>, tracer: &mut Tracer) {
+/// Tells the edges of a head.
+///
+/// # Safety
+/// It is one.
+pub unsafe fn trace(object: NonNull<u8>, tracer: &mut Tracer) {
     // SAFETY: the kind of this file is heads.
     let head = unsafe { object.cast::<Head>().as_ref() };
     for edge in head.edges.get().into_iter().flatten() {
@@ -61,9 +65,19 @@ pub fn config() -> Config {
 
 /// A new one.
 pub fn head<'a>(heap: &Heap, number: u64, edges: [Option<NonNull<Head>>; 2]) -> &'a Head {
+    head_of(&KIND, heap, number, edges)
+}
+
+/// A new one of a kind that traces as [`KIND`] does, and notes something beside it.
+pub fn head_of<'a>(
+    kind: &'static Kind,
+    heap: &Heap,
+    number: u64,
+    edges: [Option<NonNull<Head>>; 2],
+) -> &'a Head {
     // SAFETY: it is written at once; the tests use it while it is rooted or led to.
     unsafe {
-        let object = heap.alloc(&KIND).expect("memory").cast::<Head>();
+        let object = heap.alloc(kind).expect("memory").cast::<Head>();
         object.write(Head {
             here: object,
             number,
