@@ -360,3 +360,70 @@ fn a_few_phases_are_a_start_and_no_rounds() {
     assert_eq!(promised(&rounds(31), 182), 0);
     assert_eq!(promised(&rounds(32), 1000), 320 * 1000);
 }
+
+#[test]
+fn what_a_queue_replaced_is_no_buffer_until_most_pairs_grow() {
+    let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+    let replace = |driver: &mut Driver, block, size| {
+        let next = driver.alloc(7, size);
+        driver.free(block);
+        next
+    };
+    // 256 pairs that do not grow; then one buffer, a byte longer each time. A pair that grows counts before it is asked
+    // whether the stack is a queue: with the 512th it is none any more.
+    let mut block = driver.alloc(7, 1000);
+    for _ in 0..256 {
+        block = replace(&mut driver, block, 1000);
+    }
+    for size in 1001..=3100 {
+        block = replace(&mut driver, block, size);
+    }
+    let growth = driver.finish().growth;
+    assert_eq!(growth.len(), 1);
+    assert_eq!((growth[0].chains, growth[0].steps), (1, 2100 - 511));
+}
+
+/// Ten requests, of which the first five leave four blocks each, and the others as many as said.
+fn later_ones_leave(later: [u32; 5]) -> FindingKind {
+    let found = left_by(10, 0, |driver, round| {
+        let many = match round {
+            0..5 => 4,
+            _ => later[round as usize - 5],
+        };
+        (0..many).for_each(|_| driver.keep(2, 1000));
+    });
+    let of = found.iter().find(|one| one.node == Some(2));
+    of.expect("a finding").kind
+}
+
+#[test]
+fn a_leak_of_the_first_half_goes_on_in_the_second() {
+    // Of 20 blocks of the first half half as many come again, or one less.
+    assert_eq!(later_ones_leave([2; 5]), FindingKind::Leak);
+    assert_eq!(later_ones_leave([2, 2, 2, 2, 1]), FindingKind::Zombie);
+    assert_eq!(later_ones_leave([4; 5]), FindingKind::Leak);
+}
+
+#[test]
+fn above_a_class_that_is_no_power_of_two_64_bytes_are_a_few() {
+    // jemalloc gives 1,536 for 1,280 and 64 more, or 65.
+    let of = |size| {
+        shoes(
+            "libjemalloc.so.2",
+            jemalloc5,
+            &[(1, 1280, 1), (2, size, 1000)],
+        )
+        .len()
+    };
+    assert_eq!([of(1344), of(1345)], [1, 0]);
+    // A sixteenth of 640 are 40.
+    let of = |size| {
+        shoes(
+            "libjemalloc.so.2",
+            jemalloc5,
+            &[(1, 640, 1), (2, size, 1000)],
+        )
+        .len()
+    };
+    assert_eq!([of(680), of(681)], [1, 0]);
+}

@@ -314,3 +314,18 @@ fn judge_leaders(found: &Reach, words: &[(u64, u64)], round: usize) {
         assert_eq!(path.is_empty(), one == first, "round {round}, block {one}");
     }
 }
+
+#[test]
+fn an_empty_block_has_a_begin_and_a_block_of_a_byte_no_second_one() {
+    let mut blocks = live(4);
+    (blocks[0].size, blocks[1].size) = (0, 0);
+    (blocks[2].size, blocks[3].size) = (1, 1);
+    let words = [
+        (DATA, block(0)),
+        (DATA + 8, block(1) + 1),
+        (DATA + 16, block(2)),
+        (DATA + 24, block(3) + 1),
+    ];
+    let found = reach(&look(), blocks, &words).expect("whole");
+    assert_eq!(states(&found), "c-c-");
+}

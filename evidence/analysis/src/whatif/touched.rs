@@ -301,4 +301,19 @@ mod tests {
         assert!(!Survey::is_worthwhile(&[unknown]));
         assert!(Survey::is_worthwhile(&[good]));
     }
+
+    #[test]
+    fn large_blocks_are_looked_at_and_smaller_ones_count_whole() {
+        // Two pages of each are there; the second is a byte too small to be looked at.
+        let snapshots = [snapshot(3, &[(0, 8192), (MIB, 8192)])];
+        let mut survey = Survey::new(&snapshots);
+        survey.event(&get(0, 1, 0, LARGE_BYTES));
+        survey.event(&get(1, 2, MIB, LARGE_BYTES - 1));
+        let touched = survey.finish();
+        assert_eq!(touched.bytes(&block(0), 1, LARGE_BYTES), 8192);
+        assert_eq!(
+            touched.bytes(&block(1), 2, LARGE_BYTES - 1),
+            LARGE_BYTES - 1
+        );
+    }
 }

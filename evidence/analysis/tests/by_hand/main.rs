@@ -29,6 +29,7 @@ mod ledger;
 mod limits;
 mod owners;
 mod promised;
+mod told;
 
 const HEAP: u64 = 0x55_0000_0000;
 const MAP: u64 = 0x7F_0000_0000;

@@ -1,0 +1,216 @@
+//! What a report tells of findings: which there are, in which order, with which words and how sure.
+
+use super::advice::{Script, of, under};
+use super::*;
+use skinflint_analysis::model::{Finding, GrowthWhatIf};
+
+const MIB: u64 = 1 << 20;
+
+/// Functions by node, each with its file.
+struct Files(&'static [(u32, &'static str, &'static str)]);
+
+impl Symbolizer for Files {
+    fn frames(&mut self, _pc: u64, node: u32) -> Vec<Frame> {
+        let known = self.0.iter().find(|(of, ..)| *of == node);
+        let (_, function, module) = known.copied().unwrap_or((node, "main", "prog"));
+        vec![Frame {
+            function: function.into(),
+            module: module.into(),
+            ..Frame::default()
+        }]
+    }
+}
+
+fn told(facts: Facts, events: &[Event], symbolizer: &mut dyn Symbolizer) -> Report {
+    let mut analyzer = Analyzer::new(facts, Options::default()).expect("no mark is asked for");
+    events.iter().for_each(|event| analyzer.event(event));
+    analyzer.finish(symbolizer)
+}
+
+/// A heap of so many mebibytes, all of it resident, seen at the peak.
+fn seen(mut facts: Facts, ticket: u64, mib: u64) -> Facts {
+    let heap = mapping(MappingKind::Heap, HEAP, mib * 256, "[heap]", mib * MIB);
+    let heap = with_runs(heap, &[(HEAP, mib * MIB)]);
+    facts.snapshots = vec![snapshot(ticket, SnapshotCause::Peak, vec![heap])];
+    facts
+}
+
+#[test]
+fn findings_of_all_kinds_come_by_what_they_save() {
+    // A little too large, told by a pass; and free pages, told by the books at the end.
+    let mut script = Script::new();
+    for _ in 0..4000 {
+        script.alloc(2, 1040, 1280);
+    }
+    let ticket = script.events.len() as u64;
+    let report = script.report(seen(under("libjemalloc.so.2"), ticket, 64));
+    let first: Vec<FindingKind> = report.findings.iter().map(|one| one.kind).take(2).collect();
+    assert_eq!(first, [FindingKind::Retained, FindingKind::Clownshoes]);
+    let saved: Vec<u64> = report.findings.iter().map(|one| one.saved_bytes).collect();
+    assert!(saved.is_sorted_by(|a, b| a >= b), "{saved:?}");
+    assert!(saved[0] > saved[1] && saved[1] > 0, "{saved:?}");
+}
+
+#[test]
+fn free_pages_of_a_tenth_are_more_than_a_stock() {
+    let saved = |live: u64| {
+        let events = [alloc(0, 1, HEAP, live, live)];
+        let report = told(seen(under("libown.so"), 1, 40), &events, &mut Names);
+        let found = of(&report, FindingKind::Retained);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].now_bytes, 40 * MIB - live);
+        found[0].saved_bytes
+    };
+    assert_eq!(saved(36 * MIB), 4 * MIB);
+    assert_eq!(saved(36 * MIB + 4096), 0);
+}
+
+#[test]
+fn each_allocator_has_its_own_way_to_give_pages_back() {
+    let change = |allocator: &str| {
+        let events = [alloc(0, 1, HEAP, MIB, MIB)];
+        let report = told(seen(under(allocator), 1, 40), &events, &mut Names);
+        of(&report, FindingKind::Retained)[0].change.clone()
+    };
+    for (allocator, word) in [
+        ("glibc 2.36", "Call malloc_trim(0) after"),
+        ("libjemalloc.so.2", "MALLOC_CONF="),
+        ("libmimalloc.so.2", "MIMALLOC_PURGE_DELAY=0"),
+        ("libtcmalloc.so.4", "TCMALLOC_RELEASE_RATE=10"),
+        ("libskinflint.so", "SKINFLINT_PURGE=off"),
+        ("libown.so", "Use the allocator's own call"),
+    ] {
+        assert!(change(allocator).contains(word), "{}", change(allocator));
+    }
+}
+
+#[test]
+fn what_is_pinned_is_less_sure_where_pages_were_read_later() {
+    let events: Vec<Event> = (0..256)
+        .map(|index| alloc(index, 1, HEAP + 16 + index * 32768, 24, 24))
+        .collect();
+    let sure = |took_ns| {
+        let mut facts = seen(facts(), 300, 8);
+        facts.snapshots[0].took_ns = took_ns;
+        let report = told(facts, &events, &mut Names);
+        let found = of(&report, FindingKind::Pinned);
+        assert_eq!(found.len(), 1, "{:#?}", report.findings);
+        found[0].confidence
+    };
+    assert_eq!(sure(10_000_000), Confidence::Likely);
+    assert_eq!(sure(10_000_001), Confidence::Possible);
+}
+
+#[test]
+fn the_allocators_own_data_is_what_is_known_of_it() {
+    let meaning = |allocator: &str| {
+        let events = [alloc(0, 1, HEAP + 16, 100, 104)];
+        let report = told(seen(under(allocator), 1, 1), &events, &mut Names);
+        let books = report.instants[report.at].books.as_ref().expect("books");
+        let row = books.rows.iter().find(|row| row.id == "allocator-metadata");
+        row.expect("a row").meaning.clone()
+    };
+    assert!(meaning("glibc 2.36").starts_with("Chunk headers of glibc"));
+    assert!(meaning("libjemalloc.so.2").starts_with("Resident bytes of what the allocator mapped"));
+}
+
+#[test]
+fn memory_that_the_program_mapped_is_told_by_who_mapped_it() {
+    let map = |ticket, node, addr, pages: u64| {
+        let kind = EventKind::Map {
+            node: NodeId(node),
+            addr,
+            len: pages * 4096,
+            prot: 3,
+            flags: 0x22,
+            by_allocator: false,
+        };
+        event(ticket, kind)
+    };
+    // Of the second nothing is resident.
+    let (first, second) = (MAP, MAP + (1 << 30));
+    let events = [map(0, 3, first, 512), map(1, 4, second, 512)];
+    let whole = mapping(MappingKind::Anon, first, 512, "", 2 * MIB);
+    let absent = mapping(MappingKind::Anon, second, 512, "", 0);
+    let mut facts = facts();
+    let looks = vec![
+        with_runs(whole, &[(first, 2 * MIB)]),
+        with_runs(absent, &[]),
+    ];
+    facts.snapshots = vec![snapshot(2, SnapshotCause::Peak, looks)];
+    let report = told(facts, &events, &mut Names);
+    let found = of(&report, FindingKind::Holder);
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| (&*one.title, one.now_bytes))
+        .collect();
+    let expected = ("100 % of resident memory, mapped by f3", 2 * MIB);
+    assert_eq!(found, [expected]);
+}
+
+/// The function that names a stack may lie behind plumbing; whose it is, its own file says.
+#[test]
+fn a_librarys_own_temporaries_are_out_of_reach_behind_plumbing_too() {
+    let churn = |module: &'static str| {
+        let mut script = Script::new();
+        for _ in 0..100_000 {
+            let block = script.alloc(3, 4096, 4104);
+            script.free(block);
+        }
+        let files: &'static [_] = match module {
+            "prog" => &[
+                (3, "operator new(unsigned long)", "prog"),
+                (2, "__tzfile_read", "prog"),
+            ],
+            _ => &[
+                (3, "operator new(unsigned long)", "prog"),
+                (2, "__tzfile_read", "libc.so.6"),
+            ],
+        };
+        let report = told(facts(), &script.events, &mut Files(files));
+        of(&report, FindingKind::Churn).len()
+    };
+    assert_eq!([churn("prog"), churn("libc.so.6")], [1, 0]);
+}
+
+/// Two stacks of one function.
+#[test]
+fn buffers_of_one_function_are_summed_up_with_what_doubling_would_do() {
+    let parse = Files(&[(2, "parse", "prog"), (3, "parse", "prog")]);
+    let growth = |stacks: &[(u32, u64)]| {
+        let mut script = Script::new();
+        for &(node, step) in stacks {
+            for _ in 0..20 {
+                let mut addr = script.alloc(node, step, step);
+                for size in (2 * step..=60 * step).step_by(step as usize) {
+                    let to = script.fresh(size);
+                    script.realloc(node, addr, to, size);
+                    addr = to;
+                }
+            }
+        }
+        let mut facts = facts();
+        // Neither stack is within the other.
+        facts.nodes[3].parent = 1;
+        let report = told(facts, &script.events, &mut Files(parse.0));
+        let found: Vec<Finding> = of(&report, FindingKind::Growth)
+            .into_iter()
+            .cloned()
+            .collect();
+        assert_eq!(found.len(), 1, "{found:#?}");
+        found[0].growth_what_if.expect("another policy")
+    };
+    let (one, other) = (growth(&[(2, 1000)]), growth(&[(3, 1200)]));
+    let both = growth(&[(2, 1000), (3, 1200)]);
+    // Twenty buffers of 60 steps hold 60 of them; doubling would hold 64.
+    assert_eq!(
+        (one.held_bytes, one.then_held_bytes),
+        (1_200_000, 1_280_000)
+    );
+    let mut sum = GrowthWhatIf { ..one };
+    sum.copied_bytes += other.copied_bytes;
+    sum.then_copied_bytes += other.then_copied_bytes;
+    sum.held_bytes += other.held_bytes;
+    sum.then_held_bytes += other.then_held_bytes;
+    assert_eq!(both, sum);
+}
