@@ -427,3 +427,46 @@ fn above_a_class_that_is_no_power_of_two_64_bytes_are_a_few() {
     };
     assert_eq!([of(680), of(681)], [1, 0]);
 }
+
+#[test]
+fn what_all_rounds_left_must_stay_and_not_the_first_halfs_alone() {
+    // Ten rounds leave four blocks each; of the last three ones eleven are released, or ten.
+    let kind = |freed: usize| {
+        let mut names: Vec<&str> = (0..10).flat_map(|_| ["req begin", "req end"]).collect();
+        names.push("cleared");
+        let mut driver = Driver::new(Phases::new(&marks(&names)), glibc);
+        let mut kept = Vec::new();
+        for request in 0..10 {
+            driver.mark(2 * request);
+            kept.extend((0..4).map(|_| driver.alloc(1, 4000)));
+            driver.mark(2 * request + 1);
+        }
+        let last = kept.split_off(40 - freed);
+        last.into_iter().for_each(|block| driver.free(block));
+        driver.mark(20);
+        driver.finish().findings[0].kind
+    };
+    assert_eq!(
+        [kind(10), kind(11)],
+        [FindingKind::Leak, FindingKind::Zombie]
+    );
+}
+
+#[test]
+fn two_epochs_are_a_suspicion_and_a_block_less_is_none() {
+    // Ten are kept. With the 64th acquisition the first epoch ends, in which they came; then eleven live, so that two
+    // further ones take 88 each.
+    let found = |acquisitions: u32| {
+        let mut driver = Driver::new(Placebo::new(), glibc);
+        (0..10).for_each(|_| driver.keep(1, 4096));
+        for _ in 10..acquisitions {
+            let block = driver.alloc(1, 4096);
+            driver.free(block);
+        }
+        driver.finish().findings
+    };
+    assert_eq!(found(64 + 2 * 88 - 1).len(), 0);
+    let suspected = found(64 + 2 * 88);
+    assert_eq!(suspected.len(), 1);
+    assert_eq!(suspected[0].saved_allocations, 2 * 88);
+}

@@ -115,6 +115,8 @@ fn what_is_missing_is_said() {
     let counted = vec![Counted::default(); 4];
     let whole = report(&members, &counted, together(&members));
     assert!(whole.missing.is_empty(), "{:?}", whole.missing);
+    // The child of fork ended before its memory was read.
+    assert!(whole.notes[0].starts_with("1 of 3 processes ended before"));
     members[1].ending = None;
     members[2].ending.as_mut().expect("has one").lost_events = 3;
     let cut = report(&members, &counted, together(&members));

@@ -520,3 +520,15 @@ fn a_low_ends_with_a_realloc_that_grows() {
     let low = what_if.policies[0].after_free.expect("a free");
     assert_eq!((low.floor_bytes, low.slop_bytes), (4096, 6));
 }
+
+#[test]
+fn a_nanosecond_is_time() {
+    let mut script = Script::default();
+    script.get(0, 64);
+    let what_if = script.run(&["skinflint"], |options| options.end_ns = Some(1));
+    assert_eq!(
+        (what_if.duration_ns, what_if.average_requested_bytes),
+        (1, Some(64))
+    );
+    assert_eq!(what_if.policies[0].average.expect("time").floor_bytes, 4096);
+}

@@ -160,6 +160,10 @@ fn assert_closed(books: &Books) {
         let parts: u64 = row.parts.iter().map(|part| part.bytes).sum();
         assert_eq!(parts, row.bytes, "{}", row.id);
     }
+    let defects: Vec<&String> = (books.notes.iter())
+        .filter(|note| note.starts_with("DEFECT"))
+        .collect();
+    assert!(defects.is_empty(), "{defects:?}");
 }
 
 fn marks(names: &[(&str, u64)]) -> Vec<Mark> {

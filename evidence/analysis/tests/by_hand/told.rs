@@ -67,11 +67,22 @@ fn free_pages_of_a_tenth_are_more_than_a_stock() {
 
 #[test]
 fn each_allocator_has_its_own_way_to_give_pages_back() {
-    let change = |allocator: &str| {
+    let given = |allocator: &str, took_ns| {
         let events = [alloc(0, 1, HEAP, MIB, MIB)];
-        let report = told(seen(under(allocator), 1, 40), &events, &mut Names);
-        of(&report, FindingKind::Retained)[0].change.clone()
+        let mut facts = seen(under(allocator), 1, 40);
+        facts.snapshots[0].took_ns = took_ns;
+        let report = told(facts, &events, &mut Names);
+        let found = of(&report, FindingKind::Retained)[0];
+        (found.change.clone(), found.confidence)
     };
+    let change = |allocator| given(allocator, 0).0;
+    // What malloc_trim gives back is known to the page, if pages and blocks are of one moment.
+    let sure = [("glibc 2.36", 0), ("glibc 2.36", 1), ("libown.so", 0)];
+    let sure = sure.map(|(allocator, took_ns)| given(allocator, took_ns).1);
+    assert_eq!(
+        sure,
+        [Confidence::Certain, Confidence::Likely, Confidence::Likely]
+    );
     for (allocator, word) in [
         ("glibc 2.36", "Call malloc_trim(0) after"),
         ("libjemalloc.so.2", "MALLOC_CONF="),
@@ -213,4 +224,92 @@ fn buffers_of_one_function_are_summed_up_with_what_doubling_would_do() {
     sum.held_bytes += other.held_bytes;
     sum.then_held_bytes += other.then_held_bytes;
     assert_eq!(both, sum);
+}
+
+/// Of a heap of so many pages 204 have a block of 64 bytes each, which would fill four.
+#[test]
+fn what_is_pinned_is_told_from_a_fiftieth_on() {
+    let saved = |pages: u64| {
+        let pinned = 204;
+        let at = |page: u64| HEAP + page * 4096 + 16;
+        let mut events: Vec<Event> = (0..pinned).map(|n| alloc(n, 1, at(n), 64, 72)).collect();
+        let large = (pages - pinned) * 4096 - 24;
+        events.push(alloc(pinned, 2, at(pinned), large, large));
+        let heap = mapping(MappingKind::Heap, HEAP, pages, "[heap]", pages * 4096);
+        let mut facts = facts();
+        let heap = with_runs(heap, &[(HEAP, pages * 4096)]);
+        facts.snapshots = vec![snapshot(pinned, SnapshotCause::Peak, vec![heap])];
+        let report = told(facts, &events, &mut Names);
+        let found = of(&report, FindingKind::Pinned);
+        found.iter().map(|one| one.saved_bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(saved(200 * 50), [200 * 4096]);
+    assert_eq!(saved(200 * 50 + 50), []);
+}
+
+#[test]
+fn what_lives_at_exit_is_told_from_64_kib_on() {
+    let told = |bytes| {
+        let mut facts = facts();
+        facts.ending = exited();
+        let report = told(facts, &[alloc(1, 1, HEAP, bytes, bytes)], &mut Names);
+        let leaks = of(&report, FindingKind::Leak);
+        leaks
+            .iter()
+            .any(|one| one.title == "1 block still live at exit")
+    };
+    assert_eq!([told(65_535), told(65_536)], [false, true]);
+}
+
+#[test]
+fn the_end_is_a_moment_of_the_run_and_what_follows_is_none() {
+    let at = |time_ns| {
+        let mut facts = facts();
+        facts.ending = exited();
+        let options = Options {
+            at: Some(At::Time(time_ns)),
+            ..Options::default()
+        };
+        Analyzer::new(facts, options).err()
+    };
+    assert_eq!(at(100_000_000), None);
+    let late = AnalysisError::TimeAfterEnd {
+        asked_ns: 100_000_001,
+        end_ns: 100_000_000,
+    };
+    assert_eq!(at(100_000_001), Some(late));
+}
+
+/// Counts acts, and says how many there were.
+struct Counting(u64);
+
+impl Pass for Counting {
+    fn act(&mut self, _: &Context<'_>, _: &Act) {
+        self.0 += 1;
+    }
+
+    fn finish(self: Box<Self>, _: &Context<'_>, report: &mut Report) {
+        report.completeness.notes = vec![format!("{} acts", self.0)];
+    }
+}
+
+#[test]
+fn a_pass_that_is_added_sees_all_acts() {
+    let mut analyzer = Analyzer::new(facts(), Options::default()).expect("no mark is asked for");
+    analyzer.add_pass(Box::new(Counting(0)));
+    let events = [alloc(0, 1, HEAP, 8, 24), free(1, HEAP), free(2, HEAP + 64)];
+    events.iter().for_each(|event| analyzer.event(event));
+    let report = analyzer.finish(&mut Names);
+    assert_eq!(report.completeness.notes[0], "2 acts");
+}
+
+#[test]
+fn memory_that_was_not_sampled_is_said_to_be_missing() {
+    let said = |facts: Facts| {
+        let report = told(facts, &[alloc(0, 1, HEAP, 8, 24)], &mut Names);
+        let mut notes = report.completeness.notes.into_iter();
+        notes.any(|note| note.starts_with("Resident memory was not sampled"))
+    };
+    assert!(said(facts()));
+    assert!(!said(seen(facts(), 0, 1)));
 }
