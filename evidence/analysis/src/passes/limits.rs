@@ -470,3 +470,72 @@ fn two_epochs_are_a_suspicion_and_a_block_less_is_none() {
     assert_eq!(suspected.len(), 1);
     assert_eq!(suspected[0].saved_allocations, 2 * 88);
 }
+
+#[test]
+fn a_buffer_is_claimed_by_its_finding_or_by_none() {
+    // Buffers of 1,000 bytes that grew so many times, and are kept.
+    let kept = |buffers: u32, steps: u64| {
+        let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+        for _ in 0..buffers {
+            let mut block = driver.alloc(7, 1000);
+            for step in 2..=steps + 1 {
+                block = driver.regrow(block, 7, 1000 * step);
+            }
+        }
+        let report = driver.finish();
+        let claimed =
+            |claims: &[crate::claims::Claim]| -> u64 { claims.iter().map(|one| one.blocks).sum() };
+        let by_findings = report.findings.iter().map(|one| claimed(&one.claims));
+        (by_findings.sum::<u64>(), claimed(&report.in_growth))
+    };
+    assert_eq!(kept(100, 25), (100, 0));
+    assert_eq!(kept(2, 3), (0, 2), "too little for a finding");
+}
+
+#[test]
+fn what_is_released_beside_a_realloc_is_no_pair() {
+    // A buffer that is replaced by larger ones, one that realloc grows, and blocks that go in between.
+    let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+    let others: Vec<_> = (0..100).map(|_| driver.alloc(7, 100_000)).collect();
+    let (mut moved, mut block) = (driver.alloc(7, 1000), driver.alloc(7, 1000));
+    for (step, other) in (1..).zip(others) {
+        let larger = driver.alloc(7, 1000 + 16 * step);
+        driver.free(block);
+        block = larger;
+        moved = driver.regrow(moved, 7, 1000 + 16 * step);
+        driver.free(other);
+    }
+    let growth = driver.finish().growth;
+    let mut rows: Vec<_> = growth.iter().map(|row| (row.by_hand, row.steps)).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [(false, 100), (true, 100)]);
+}
+
+#[test]
+fn sixty_four_phases_may_be_open_at_once() {
+    let notes = |many: u32| {
+        let names: Vec<String> = (0..many).map(|n| format!("page {n} begin")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut driver = Driver::new(Phases::new(&marks(&names)), glibc);
+        (0..many).for_each(|mark| driver.mark(mark));
+        let notes = driver.finish().completeness.notes.into_iter();
+        let said = notes.filter(|note| note.starts_with("More than 64 phases open at once"));
+        said.collect::<Vec<_>>()
+    };
+    assert_eq!(notes(64), Vec::<String>::new());
+    let one = "More than 64 phases open at once: 'page 64' is not followed.";
+    assert_eq!(notes(65), [one]);
+}
+
+#[test]
+fn without_marks_nothing_is_said_of_when() {
+    let said = |names: &[&str]| {
+        let mut driver = Driver::new(super::churn::Churn::new(&marks(names)), glibc);
+        for _ in 0..100_000 {
+            let block = driver.alloc(1, 4096);
+            driver.free(block);
+        }
+        driver.finish().findings[0].what.contains("start-up")
+    };
+    assert_eq!([said(&["load"]), said(&[])], [true, false]);
+}

@@ -197,3 +197,29 @@ fn a_tenth_that_was_mapped_past_the_recorder_is_missing() {
     assert!(!whole(10 << 10));
     assert!(whole((10 << 10) - 4));
 }
+
+/// Blocks of 1,016 bytes side by side over four mebibytes, all released again; then the program unmaps the second one.
+#[test]
+fn what_the_program_unmapped_is_not_known_any_more() {
+    let addr = |index: u64| HEAP + 16 + index * 1024;
+    let mut events: Vec<Event> = (0..4096)
+        .map(|index| alloc(index, 1, addr(index), 1016, 1016))
+        .collect();
+    events.extend((0..4095).map(|index| free(4096 + index, addr(index))));
+    let saved = |events: &[Event]| {
+        let facts = with_heap(noted(ATTACHED), 9000);
+        let report = analyse(facts, Options::default(), events);
+        of(&report, FindingKind::Retained)[0].saved_bytes
+    };
+    let known = saved(&events);
+    let (addr, len) = (HEAP + MIB, MIB);
+    events.push(event(
+        8999,
+        EventKind::Unmap {
+            addr,
+            len,
+            by_allocator: false,
+        },
+    ));
+    assert_eq!(saved(&events), known - MIB);
+}

@@ -37,15 +37,16 @@ fn seen(mut facts: Facts, ticket: u64, mib: u64) -> Facts {
 
 #[test]
 fn findings_of_all_kinds_come_by_what_they_save() {
-    // A little too large, told by a pass; and free pages, told by the books at the end.
+    // Two functions' blocks are a little too large, and half a mebibyte is free: between the two.
     let mut script = Script::new();
-    for _ in 0..4000 {
-        script.alloc(2, 1040, 1280);
+    for (node, blocks) in [(2, 3300), (4, 300)] {
+        (0..blocks).for_each(|_| _ = script.alloc(node, 1040, 1280));
     }
     let ticket = script.events.len() as u64;
-    let report = script.report(seen(under("libjemalloc.so.2"), ticket, 64));
-    let first: Vec<FindingKind> = report.findings.iter().map(|one| one.kind).take(2).collect();
-    assert_eq!(first, [FindingKind::Retained, FindingKind::Clownshoes]);
+    let report = script.report(seen(under("libjemalloc.so.2"), ticket, 5));
+    let first: Vec<FindingKind> = report.findings.iter().map(|one| one.kind).take(3).collect();
+    let shoes = FindingKind::Clownshoes;
+    assert_eq!(first, [shoes, FindingKind::Retained, shoes]);
     let saved: Vec<u64> = report.findings.iter().map(|one| one.saved_bytes).collect();
     assert!(saved.is_sorted_by(|a, b| a >= b), "{saved:?}");
     assert!(saved[0] > saved[1] && saved[1] > 0, "{saved:?}");
@@ -312,4 +313,61 @@ fn memory_that_was_not_sampled_is_said_to_be_missing() {
     };
     assert!(said(facts()));
     assert!(!said(seen(facts(), 0, 1)));
+}
+
+/// Ten mebibytes go, all but a page of them resident when they are looked at.
+#[test]
+fn the_largest_fall_has_books_of_its_own() {
+    let events = [
+        alloc(0, 1, HEAP, 10 * MIB, 10 * MIB),
+        alloc(1, 1, HEAP + 10 * MIB, 100, 104),
+        free(2, HEAP),
+    ];
+    let mut facts = seen(facts(), 2, 11);
+    facts.snapshots[0].cause = SnapshotCause::Periodic;
+    let high = snapshot(1, SnapshotCause::Peak, facts.snapshots[0].mappings.clone());
+    facts.snapshots.insert(0, high);
+    let report = told(facts, &events, &mut Names);
+    let fall = report.instants.iter();
+    let mut fall = fall.filter(|one| one.kind == InstantKind::AfterFree);
+    let books = fall
+        .next()
+        .and_then(|one| one.books.as_ref())
+        .expect("books");
+    assert_closed(books);
+    assert_eq!((books.resident_bytes, row(books, "live")), (11 * MIB, 100));
+}
+
+#[test]
+fn figures_of_passes_are_of_the_end_where_the_largest_heap_is_not_known_before() {
+    let said = |ticket| {
+        let options = Options {
+            at: Some(At::HeapPeak),
+            heap_peak_ticket: ticket,
+            ..Options::default()
+        };
+        let report = analyse(facts(), options, &[alloc(0, 1, HEAP, 8, 24)]);
+        let mut notes = report.completeness.notes.into_iter();
+        notes.any(|note| note.contains("are as of the largest live heap"))
+    };
+    assert!(said(None));
+    assert!(!said(Some(0)));
+}
+
+#[test]
+fn a_realloc_that_fails_and_names_its_block_is_no_fault() {
+    let whole = |cancelled| {
+        let events = [
+            alloc(0, 1, HEAP + 16, 10, 24),
+            event(1, EventKind::ReallocRelease { addr: HEAP + 16 }),
+            event(2, EventKind::ReallocCancel { addr: cancelled }),
+        ];
+        let mut facts = facts();
+        facts.ending = exited();
+        let report = analyse(facts, Options::default(), &events);
+        assert_eq!(report.sites[0].end_blocks, 1);
+        report.completeness.complete
+    };
+    assert!(whole(HEAP + 16));
+    assert!(!whole(HEAP + 32));
 }
