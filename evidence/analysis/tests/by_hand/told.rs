@@ -322,11 +322,18 @@ fn the_largest_fall_has_books_of_its_own() {
         alloc(0, 1, HEAP, 10 * MIB, 10 * MIB),
         alloc(1, 1, HEAP + 10 * MIB, 100, 104),
         free(2, HEAP),
+        alloc(3, 1, HEAP + 64, 100, 104),
     ];
     let mut facts = seen(facts(), 2, 11);
     facts.snapshots[0].cause = SnapshotCause::Periodic;
-    let high = snapshot(1, SnapshotCause::Peak, facts.snapshots[0].mappings.clone());
-    facts.snapshots.insert(0, high);
+    let mappings = facts.snapshots[0].mappings.clone();
+    facts
+        .snapshots
+        .insert(0, snapshot(1, SnapshotCause::Peak, mappings.clone()));
+    // The end has the last one, and the fall the one before.
+    facts
+        .snapshots
+        .push(snapshot(3, SnapshotCause::Periodic, mappings));
     let report = told(facts, &events, &mut Names);
     let fall = report.instants.iter();
     let mut fall = fall.filter(|one| one.kind == InstantKind::AfterFree);
