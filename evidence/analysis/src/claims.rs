@@ -437,4 +437,26 @@ mod tests {
         let left: Vec<u64> = found.iter().map(|one| one.saved_allocations).collect();
         assert_eq!(left, [30, 70]);
     }
+
+    #[test]
+    fn calls_of_several_stacks_are_not_bound_by_what_one_of_them_made() {
+        let site = |node, allocations| crate::model::Site {
+            node,
+            allocations,
+            ..Default::default()
+        };
+        let report = Report {
+            sites: vec![site(1, 10), site(2, 90)],
+            ..Report::default()
+        };
+        let saving = |more_nodes| Finding {
+            node: Some(1),
+            more_nodes,
+            saved_allocations: 40,
+            ..Finding::default()
+        };
+        let mut findings = [saving(vec![2]), saving(Vec::new())];
+        settle_calls(&report, &mut findings);
+        assert_eq!(findings.map(|one| one.saved_allocations), [40, 10]);
+    }
 }

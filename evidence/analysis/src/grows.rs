@@ -190,3 +190,32 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_in_the_second_half_goes_on_and_the_last_quarter_too() {
+        assert!(goes_on(&[75, 0, 0, 0, 24, 0, 0, 1]));
+        assert!(!goes_on(&[76, 0, 0, 0, 23, 0, 0, 1]));
+        assert!(!goes_on(&[50, 0, 0, 0, 25, 25, 0, 0]), "it ended");
+    }
+
+    #[test]
+    fn each_eighth_has_from_half_to_twice_its_share() {
+        assert!(is_even(&[50, 100, 100, 100, 100, 100, 100, 150]));
+        assert!(is_even(&[200, 100, 100, 100, 100, 100, 50, 50]));
+        assert!(!is_even(&[49, 100, 100, 100, 100, 100, 100, 151]));
+        assert!(!is_even(&[201, 100, 100, 100, 99, 100, 50, 50]));
+    }
+
+    #[test]
+    fn slices_are_listed_in_words() {
+        let said =
+            |slices: &[&str]| listed(&slices.iter().map(|one| (*one).into()).collect::<Vec<_>>());
+        assert_eq!(said(&["56", "57", "54"]), "56, 57 and 54");
+        assert_eq!(said(&["56"]), "56");
+        assert_eq!(said(&[]), "");
+    }
+}

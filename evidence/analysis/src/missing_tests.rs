@@ -203,3 +203,27 @@ fn what_hides_blocks_takes_promises_away() {
     assert!(!hides(Missing::Releases(1)));
     assert!(!hides(Missing::Program(LostProcess::default())));
 }
+
+#[test]
+fn what_an_end_that_is_not_known_leaves_open_is_said_in_whole_sentences() {
+    let process = ProcessInfo {
+        exe: "/bin/prog".into(),
+        ..ProcessInfo::default()
+    };
+    let ending = Ending::default();
+    let said = |events| known(&process, Some(&ending), events).nothing_recorded();
+    assert!(
+        said(0).starts_with("Nothing was recorded: the program may be statically linked"),
+        "{}",
+        said(0)
+    );
+    let without =
+        "Nothing was recorded: there are events, but no allocation among them. The program may be";
+    assert!(said(3).starts_with(without), "{}", said(3));
+    assert!(said(0).ends_with(" Try: file /bin/prog"));
+    assert!(
+        known(&ProcessInfo::default(), Some(&ending), 0)
+            .nothing_recorded()
+            .ends_with("started the program that you meant.")
+    );
+}

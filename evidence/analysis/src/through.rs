@@ -401,4 +401,13 @@ mod tests {
             [("main", 1000, 0), ("map", 700, 700), ("touch", 300, 300)]
         );
     }
+
+    #[test]
+    fn the_last_of_the_list_may_be_what_the_others_come_to() {
+        let report = report(&[(&["main", "run"], 1000)]);
+        assert_eq!(
+            rows(&report),
+            [("main", 1000, 0, 1, true), ("run", 1000, 1000, 1, false)]
+        );
+    }
 }

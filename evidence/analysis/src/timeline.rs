@@ -246,4 +246,19 @@ mod tests {
         assert_eq!(timeline.rss_bytes, [7, 8, 9, 3]);
         assert_eq!(timeline.rss_t_ns, [1, 4, 7, 9]);
     }
+
+    #[test]
+    fn a_point_has_all_figures_of_its_moment() {
+        let mut curve = Curve::new(4);
+        curve.acquired(&Live {
+            blocks: 2,
+            requested_bytes: 30,
+            usable_bytes: 48,
+        });
+        let line = curve.finish(7, &Live::default());
+        assert_eq!((line.heap_t_ns, line.allocations), (vec![7], vec![1]));
+        assert_eq!(line.live_blocks, [2]);
+        assert_eq!(line.live_requested_bytes, [30]);
+        assert_eq!(line.live_usable_bytes, [48]);
+    }
 }

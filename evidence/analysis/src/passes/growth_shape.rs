@@ -322,4 +322,14 @@ mod tests {
         assert_eq!(iterate(8, 8, |n| n + 8).unused_at_most(), None);
         assert_eq!(chain([8, 16]).unused_at_most(), None, "one step is no rule");
     }
+
+    #[test]
+    fn a_step_of_an_element_is_just_enough_and_a_longer_one_is_a_step() {
+        let by = |step: u64| chain((1..=40).map(|n| n * step)).pattern();
+        assert_eq!(by(ELEMENT_MAX), GrowthPattern::JustEnough);
+        assert_eq!(
+            by(ELEMENT_MAX + 1),
+            GrowthPattern::FixedStep(ELEMENT_MAX + 1)
+        );
+    }
 }

@@ -360,3 +360,182 @@ fn a_few_phases_are_a_start_and_no_rounds() {
     assert_eq!(promised(&rounds(31), 182), 0);
     assert_eq!(promised(&rounds(32), 1000), 320 * 1000);
 }
+
+#[test]
+fn what_a_queue_replaced_is_no_buffer_until_most_pairs_grow() {
+    let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+    let replace = |driver: &mut Driver, block, size| {
+        let next = driver.alloc(7, size);
+        driver.free(block);
+        next
+    };
+    // 256 pairs that do not grow; then one buffer, a byte longer each time. A pair that grows counts before it is asked
+    // whether the stack is a queue: with the 512th it is none any more.
+    let mut block = driver.alloc(7, 1000);
+    for _ in 0..256 {
+        block = replace(&mut driver, block, 1000);
+    }
+    for size in 1001..=3100 {
+        block = replace(&mut driver, block, size);
+    }
+    let growth = driver.finish().growth;
+    assert_eq!(growth.len(), 1);
+    assert_eq!((growth[0].chains, growth[0].steps), (1, 2100 - 511));
+}
+
+/// Ten requests, of which the first five leave four blocks each, and the others as many as said.
+fn later_ones_leave(later: [u32; 5]) -> FindingKind {
+    let found = left_by(10, 0, |driver, round| {
+        let many = match round {
+            0..5 => 4,
+            _ => later[round as usize - 5],
+        };
+        (0..many).for_each(|_| driver.keep(2, 1000));
+    });
+    let of = found.iter().find(|one| one.node == Some(2));
+    of.expect("a finding").kind
+}
+
+#[test]
+fn a_leak_of_the_first_half_goes_on_in_the_second() {
+    // Of 20 blocks of the first half half as many come again, or one less.
+    assert_eq!(later_ones_leave([2; 5]), FindingKind::Leak);
+    assert_eq!(later_ones_leave([2, 2, 2, 2, 1]), FindingKind::Zombie);
+    assert_eq!(later_ones_leave([4; 5]), FindingKind::Leak);
+}
+
+#[test]
+fn above_a_class_that_is_no_power_of_two_64_bytes_are_a_few() {
+    // jemalloc gives 1,536 for 1,280 and 64 more, or 65.
+    let of = |size| {
+        shoes(
+            "libjemalloc.so.2",
+            jemalloc5,
+            &[(1, 1280, 1), (2, size, 1000)],
+        )
+        .len()
+    };
+    assert_eq!([of(1344), of(1345)], [1, 0]);
+    // A sixteenth of 640 are 40.
+    let of = |size| {
+        shoes(
+            "libjemalloc.so.2",
+            jemalloc5,
+            &[(1, 640, 1), (2, size, 1000)],
+        )
+        .len()
+    };
+    assert_eq!([of(680), of(681)], [1, 0]);
+}
+
+#[test]
+fn what_all_rounds_left_must_stay_and_not_the_first_halfs_alone() {
+    // Ten rounds leave four blocks each; of the last three ones eleven are released, or ten.
+    let kind = |freed: usize| {
+        let mut names: Vec<&str> = (0..10).flat_map(|_| ["req begin", "req end"]).collect();
+        names.push("cleared");
+        let mut driver = Driver::new(Phases::new(&marks(&names)), glibc);
+        let mut kept = Vec::new();
+        for request in 0..10 {
+            driver.mark(2 * request);
+            kept.extend((0..4).map(|_| driver.alloc(1, 4000)));
+            driver.mark(2 * request + 1);
+        }
+        let last = kept.split_off(40 - freed);
+        last.into_iter().for_each(|block| driver.free(block));
+        driver.mark(20);
+        driver.finish().findings[0].kind
+    };
+    assert_eq!(
+        [kind(10), kind(11)],
+        [FindingKind::Leak, FindingKind::Zombie]
+    );
+}
+
+#[test]
+fn two_epochs_are_a_suspicion_and_a_block_less_is_none() {
+    // Ten are kept. With the 64th acquisition the first epoch ends, in which they came; then eleven live, so that two
+    // further ones take 88 each.
+    let found = |acquisitions: u32| {
+        let mut driver = Driver::new(Placebo::new(), glibc);
+        (0..10).for_each(|_| driver.keep(1, 4096));
+        for _ in 10..acquisitions {
+            let block = driver.alloc(1, 4096);
+            driver.free(block);
+        }
+        driver.finish().findings
+    };
+    assert_eq!(found(64 + 2 * 88 - 1).len(), 0);
+    let suspected = found(64 + 2 * 88);
+    assert_eq!(suspected.len(), 1);
+    assert_eq!(suspected[0].saved_allocations, 2 * 88);
+}
+
+#[test]
+fn a_buffer_is_claimed_by_its_finding_or_by_none() {
+    // Buffers of 1,000 bytes that grew so many times, and are kept.
+    let kept = |buffers: u32, steps: u64| {
+        let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+        for _ in 0..buffers {
+            let mut block = driver.alloc(7, 1000);
+            for step in 2..=steps + 1 {
+                block = driver.regrow(block, 7, 1000 * step);
+            }
+        }
+        let report = driver.finish();
+        let claimed =
+            |claims: &[crate::claims::Claim]| -> u64 { claims.iter().map(|one| one.blocks).sum() };
+        let by_findings = report.findings.iter().map(|one| claimed(&one.claims));
+        (by_findings.sum::<u64>(), claimed(&report.in_growth))
+    };
+    assert_eq!(kept(100, 25), (100, 0));
+    assert_eq!(kept(2, 3), (0, 2), "too little for a finding");
+}
+
+#[test]
+fn what_is_released_beside_a_realloc_is_no_pair() {
+    // A buffer that is replaced by larger ones, one that realloc grows, and blocks that go in between.
+    let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+    let others: Vec<_> = (0..100).map(|_| driver.alloc(7, 100_000)).collect();
+    let (mut moved, mut block) = (driver.alloc(7, 1000), driver.alloc(7, 1000));
+    for (step, other) in (1..).zip(others) {
+        let larger = driver.alloc(7, 1000 + 16 * step);
+        driver.free(block);
+        block = larger;
+        moved = driver.regrow(moved, 7, 1000 + 16 * step);
+        driver.free(other);
+    }
+    let growth = driver.finish().growth;
+    let mut rows: Vec<_> = growth.iter().map(|row| (row.by_hand, row.steps)).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [(false, 100), (true, 100)]);
+}
+
+#[test]
+fn sixty_four_phases_may_be_open_at_once() {
+    let notes = |many: u32| {
+        let names: Vec<String> = (0..many).map(|n| format!("page {n} begin")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut driver = Driver::new(Phases::new(&marks(&names)), glibc);
+        (0..many).for_each(|mark| driver.mark(mark));
+        let notes = driver.finish().completeness.notes.into_iter();
+        let said = notes.filter(|note| note.starts_with("More than 64 phases open at once"));
+        said.collect::<Vec<_>>()
+    };
+    assert_eq!(notes(64), Vec::<String>::new());
+    let one = "More than 64 phases open at once: 'page 64' is not followed.";
+    assert_eq!(notes(65), [one]);
+}
+
+#[test]
+fn without_marks_nothing_is_said_of_when() {
+    let said = |names: &[&str]| {
+        let mut driver = Driver::new(super::churn::Churn::new(&marks(names)), glibc);
+        for _ in 0..100_000 {
+            let block = driver.alloc(1, 4096);
+            driver.free(block);
+        }
+        driver.finish().findings[0].what.contains("start-up")
+    };
+    assert_eq!([said(&["load"]), said(&[])], [true, false]);
+}

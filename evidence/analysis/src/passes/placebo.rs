@@ -527,4 +527,16 @@ mod tests {
         // Suspected over the run, with what it held at the instant.
         assert_eq!((found.len(), found[0].now_bytes), (1, 10 * 4104));
     }
+
+    #[test]
+    fn a_pool_that_turns_is_of_large_buffers_and_says_their_sizes() {
+        let title = |least, spread| {
+            let found = turning_pool(32, least, spread);
+            found.first().map(|one| one.title.clone())
+        };
+        let told = |sizes: &str| Some(format!("Buffers of {sizes} are kept while others are made"));
+        assert_eq!(title(MIN_TURNING_SIZE, 1), told("16.0 KiB"));
+        assert_eq!(title(MIN_TURNING_SIZE - 1, 1), None);
+        assert_eq!(title(20_480, 4097), told("20.0 KiB to 24.0 KiB"));
+    }
 }

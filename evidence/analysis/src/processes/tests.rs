@@ -115,6 +115,8 @@ fn what_is_missing_is_said() {
     let counted = vec![Counted::default(); 4];
     let whole = report(&members, &counted, together(&members));
     assert!(whole.missing.is_empty(), "{:?}", whole.missing);
+    // The child of fork ended before its memory was read.
+    assert!(whole.notes[0].starts_with("1 of 3 processes ended before"));
     // One process acquired something: that it did not is another thing to miss.
     let mut counted = counted;
     counted[2].ledger.0.allocations = 1;
@@ -124,14 +126,14 @@ fn what_is_missing_is_said() {
     assert_eq!(cut.missing.len(), 2, "{:?}", cut.missing);
     assert_eq!(cut.totals.lost_events, 3);
     assert_eq!(cut.processes[2].ended, "cut");
-    // A child that nobody has a trace of.
-    counted[2].children = vec![3, 99];
+    // Two children without a trace, and one that is there.
+    counted[2].children = vec![3, 98, 99];
     let silent = report(&members, &counted, together(&members));
     assert!(
         silent
             .notes
             .iter()
-            .any(|n| n.starts_with("1 children of fork"))
+            .any(|n| n.starts_with("2 children of fork"))
     );
 }
 

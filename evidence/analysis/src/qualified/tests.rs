@@ -331,3 +331,21 @@ fn any_text_has_a_name() {
         assert!(!own_name(&text).is_empty());
     }
 }
+
+#[test]
+fn operators_that_begin_like_a_word_are_told_apart() {
+    // To a type whose name begins with a word that may follow `operator`.
+    assert_eq!(
+        own_name("S::operator newtype const&() const"),
+        "S::operator newtype const&"
+    );
+    assert_eq!(
+        own_name("S::operator new(unsigned long, S const&)"),
+        "S::operator new"
+    );
+    // A space parts any sign from its arguments.
+    for sign in [",", "<", "=="] {
+        let said = format!("S::operator{sign} <int>(S const&)");
+        assert_eq!(own_name(&said), format!("S::operator{sign}"));
+    }
+}

@@ -314,3 +314,78 @@ fn judge_leaders(found: &Reach, words: &[(u64, u64)], round: usize) {
         assert_eq!(path.is_empty(), one == first, "round {round}, block {one}");
     }
 }
+
+#[test]
+fn an_empty_block_has_a_begin_and_a_block_of_a_byte_no_second_one() {
+    let mut blocks = live(4);
+    (blocks[0].size, blocks[1].size) = (0, 0);
+    (blocks[2].size, blocks[3].size) = (1, 1);
+    let words = [
+        (DATA, block(0)),
+        (DATA + 8, block(1) + 1),
+        (DATA + 16, block(2)),
+        (DATA + 24, block(3) + 1),
+    ];
+    let found = reach(&look(), blocks, &words).expect("whole");
+    assert_eq!(states(&found), "c-c-");
+}
+
+#[test]
+fn blocks_may_come_in_any_order() {
+    let mut blocks = live(3);
+    blocks.reverse();
+    let words = [(DATA, block(0)), (block(0), block(1))];
+    let found = reach(&look(), blocks, &words).expect("whole");
+    assert!(found.blocks.is_sorted_by_key(|block| block.addr));
+    assert_eq!(states(&found), "cc-");
+}
+
+#[test]
+fn rows_come_by_what_they_hold() {
+    let mut blocks = live(3);
+    blocks[1].usable = 4096;
+    let found = reach(&look(), blocks, &[]);
+    let pass = Box::new(rows::ReachPass::new(&look(), "end", &found));
+    let context = crate::pass::Context {
+        cells: &[],
+        blocks: &[],
+        key: crate::pass::NO_KEY,
+        site: 0,
+        time_ns: 0,
+        ticket: 0,
+    };
+    let mut report = crate::model::Report::default();
+    crate::pass::Pass::finish(pass, &context, &mut report);
+    let rows = report.reach.expect("a look").rows;
+    let nodes: Vec<_> = rows.iter().map(|row| row.node).collect();
+    assert_eq!(nodes, [Some(2), Some(1), Some(3)]);
+}
+
+/// Ours maps unseen and far from everything; what lies near a module, the loader mapped for it.
+#[test]
+fn near_a_module_anonymous_memory_is_a_root() {
+    let mut look = look();
+    let near = (16 << 20) - 1;
+    for start in [DATA + 0x2000 + near, DATA + 0x4000 + 2 * near] {
+        look.regions.push(LookRegion {
+            start,
+            end: start + 0x1000,
+            ..LookRegion::default()
+        });
+    }
+    let words = [
+        (DATA + 0x2000 + near, block(0)),
+        (DATA + 0x4000 + 2 * near, block(1)),
+    ];
+    let maker = Maker {
+        name: "skinflint".into(),
+        path: "/usr/lib/libskinflint.so".into(),
+    };
+    let blocks = live(2);
+    let places = Places::new(&look, &blocks, &maker, &Intervals::default(), &|_| false);
+    let found = find(&look, blocks, &places, &mut |each| {
+        words.iter().for_each(|&(at, value)| each(at, value));
+        true
+    });
+    assert_eq!(states(&found.expect("whole")), "c-");
+}

@@ -492,3 +492,43 @@ fn another_layout_takes_part() {
         ("bump", residents(16_384, 16_384, 8192))
     );
 }
+
+#[test]
+fn a_block_that_was_realloced_is_the_same_block_when_it_goes() {
+    let mut script = Script::default();
+    script.get(0, 100).get(1, 50);
+    script.begin_realloc(0).end_realloc(2, 5000);
+    script.begin_realloc(2).end_realloc(3, 300).free(3);
+    let what_if = script.run(&["skinflint"], |_| ());
+    // What is left: 50 bytes of the other one.
+    assert_eq!(
+        (what_if.at_end.blocks, what_if.at_end.requested_bytes),
+        (1, 50)
+    );
+    let low = what_if.after_free.expect("two falls");
+    assert_eq!((low.blocks, low.requested_bytes), (1, 50));
+    assert_eq!(what_if.policies[0].at_end.floor_bytes, 4096);
+}
+
+#[test]
+fn a_low_ends_with_a_realloc_that_grows() {
+    let mut script = Script::default();
+    script.at(0, 0).get(0, 8192).get(1, 10).free(0);
+    script.at(600, 0).begin_realloc(1).end_realloc(2, 20_000);
+    let what_if = script.run(&["exact16:4k:lowest"], |_| ());
+    assert_eq!(what_if.after_free.expect("a free").requested_bytes, 10);
+    let low = what_if.policies[0].after_free.expect("a free");
+    assert_eq!((low.floor_bytes, low.slop_bytes), (4096, 6));
+}
+
+#[test]
+fn a_nanosecond_is_time() {
+    let mut script = Script::default();
+    script.get(0, 64);
+    let what_if = script.run(&["skinflint"], |options| options.end_ns = Some(1));
+    assert_eq!(
+        (what_if.duration_ns, what_if.average_requested_bytes),
+        (1, Some(64))
+    );
+    assert_eq!(what_if.policies[0].average.expect("time").floor_bytes, 4096);
+}

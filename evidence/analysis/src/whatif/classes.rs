@@ -225,6 +225,8 @@ mod tests {
         // 80 = 5 pages without a tail; 14,336 = 3.5 pages, so 7; 4,368: 16 pages leave 16 bytes.
         assert_eq!([no_tail(80), no_tail(14_336), no_tail(4368)], [5, 7, 16]);
         assert_eq!([no_tail(16), no_tail(32_768)], [1, 8]);
+        // 2 pages leave 4,080 bytes, a half; 16 leave 3,856, a seventeenth.
+        assert_eq!(no_tail(4112), 16);
     }
 
     #[test]
@@ -268,5 +270,22 @@ mod tests {
             table.get(table.class_of(30_000).expect("small")).size,
             30_720
         );
+    }
+
+    #[test]
+    fn spans_that_went_count_no_more() {
+        let mut table = Table::new(&Classes::Scheme(skinflint()), Length::Tiers);
+        let class = table.class_of(64).expect("small");
+        let next = |table: &mut Table| table.pages(class);
+        // Sixteen spans of a page, then one of four: 20 pages. With 16 to 63 pages a span has four.
+        for _ in 0..16 {
+            assert_eq!(next(&mut table), 1);
+        }
+        assert_eq!(next(&mut table), 4);
+        (0..4).for_each(|_| table.span_went(class, 1));
+        assert_eq!(next(&mut table), 4, "16 pages");
+        table.span_went(class, 4);
+        table.span_went(class, 1);
+        assert_eq!(next(&mut table), 1, "15 pages");
     }
 }

@@ -183,4 +183,21 @@ mod tests {
         // Two slots in 128 differ for nearly all pairs, so nearly all are found.
         assert!(first.pairs > 990, "{first:?}");
     }
+
+    /// Of each sixteenth of the items about as many lie in each sixteenth afterwards.
+    #[test]
+    fn a_shuffle_leaves_nothing_near_where_it_was() {
+        const PART: usize = 256;
+        let mut all: Vec<usize> = (0..16 * PART).collect();
+        shuffle(&mut all);
+        let mut counts = [[0usize; 16]; 16];
+        for (at, item) in all.iter().enumerate() {
+            counts[at / PART][item / PART] += 1;
+        }
+        // 16 each on average, with a standard deviation of 4.
+        let counts = counts.as_flattened();
+        assert!(counts.iter().all(|count| (1..=36).contains(count)));
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..16 * PART));
+    }
 }

@@ -301,4 +301,39 @@ mod tests {
         assert!(!Survey::is_worthwhile(&[unknown]));
         assert!(Survey::is_worthwhile(&[good]));
     }
+
+    #[test]
+    fn large_blocks_are_looked_at_and_smaller_ones_count_whole() {
+        // Two pages of each are there; the second is a byte too small to be looked at.
+        let snapshots = [snapshot(3, &[(0, 8192), (MIB, 8192)])];
+        let mut survey = Survey::new(&snapshots);
+        survey.event(&get(0, 1, 0, LARGE_BYTES));
+        survey.event(&get(1, 2, MIB, LARGE_BYTES - 1));
+        let touched = survey.finish();
+        assert_eq!(touched.bytes(&block(0), 1, LARGE_BYTES), 8192);
+        assert_eq!(
+            touched.bytes(&block(1), 2, LARGE_BYTES - 1),
+            LARGE_BYTES - 1
+        );
+    }
+
+    #[test]
+    fn a_block_that_moved_is_where_it_is_now() {
+        // Serial 0 moved from the first mebibyte, which is still resident, and of serial 1 two pages are.
+        let snapshots = [snapshot(3, &[(0, MIB), (32 * MIB, 8192)])];
+        let mut survey = Survey::new(&snapshots);
+        let to = EventKind::ReallocAcquire {
+            node: NodeId(1),
+            addr: BASE + 32 * MIB,
+            size: MIB,
+            usable: MIB,
+        };
+        survey.event(&get(0, 1, 0, MIB));
+        survey.event(&event(1, EventKind::ReallocRelease { addr: BASE }));
+        survey.event(&event(2, to));
+        let touched = survey.finish();
+        assert_eq!(touched.bytes(&block(1), 1, MIB), 8192);
+        // The share of the stack, for a block that no snapshot saw.
+        assert_eq!(touched.bytes(&block(9), 1, MIB), 8192);
+    }
 }

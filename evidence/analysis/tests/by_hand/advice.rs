@@ -40,7 +40,7 @@ impl Script {
         self.events.push(free(ticket, addr));
     }
 
-    fn realloc(&mut self, node: u32, from: u64, to: u64, size: u64) {
+    pub(super) fn realloc(&mut self, node: u32, from: u64, to: u64, size: u64) {
         self.push(EventKind::ReallocRelease { addr: from });
         self.push(EventKind::ReallocAcquire {
             node: NodeId(node),

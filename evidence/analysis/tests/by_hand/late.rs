@@ -173,3 +173,53 @@ fn calls_that_passed_unrecorded_are_counted() {
     assert_eq!(unrecorded("1 call came from inside the allocator …"), 1);
     assert_eq!(unrecorded(ATTACHED), 0);
 }
+
+/// Anonymous memory that nobody was seen to map is a difference from a tenth of what is resident on.
+#[test]
+fn a_tenth_that_was_mapped_past_the_recorder_is_missing() {
+    let whole = |kib: u64| {
+        let rest = (100 << 10) - kib;
+        let own = mapping(MappingKind::Anon, MAP, kib / 4, "", kib << 10);
+        let heap = mapping(MappingKind::Heap, HEAP, rest / 4, "[heap]", rest << 10);
+        let looks = vec![
+            with_runs(heap, &[(HEAP, rest << 10)]),
+            with_runs(own, &[(MAP, kib << 10)]),
+        ];
+        let mut facts = facts();
+        facts.ending = exited();
+        facts.snapshots = vec![snapshot(5, SnapshotCause::Peak, looks)];
+        let events = [alloc(0, 1, HEAP + 16, 80 * MIB, 80 * MIB)];
+        let report = analyse(facts, Options::default(), &events);
+        let books = report.instants[report.at].books.as_ref().unwrap();
+        assert_eq!(books.resident_bytes, 100 * MIB);
+        report.completeness.complete
+    };
+    assert!(!whole(10 << 10));
+    assert!(whole((10 << 10) - 4));
+}
+
+/// Blocks of 1,016 bytes side by side over four mebibytes, all released again; then the program unmaps the second one.
+#[test]
+fn what_the_program_unmapped_is_not_known_any_more() {
+    let addr = |index: u64| HEAP + 16 + index * 1024;
+    let mut events: Vec<Event> = (0..4096)
+        .map(|index| alloc(index, 1, addr(index), 1016, 1016))
+        .collect();
+    events.extend((0..4095).map(|index| free(4096 + index, addr(index))));
+    let saved = |events: &[Event]| {
+        let facts = with_heap(noted(ATTACHED), 9000);
+        let report = analyse(facts, Options::default(), events);
+        of(&report, FindingKind::Retained)[0].saved_bytes
+    };
+    let known = saved(&events);
+    let (addr, len) = (HEAP + MIB, MIB);
+    events.push(event(
+        8999,
+        EventKind::Unmap {
+            addr,
+            len,
+            by_allocator: false,
+        },
+    ));
+    assert_eq!(saved(&events), known - MIB);
+}

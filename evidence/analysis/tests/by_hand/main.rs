@@ -29,6 +29,8 @@ mod ledger;
 mod limits;
 mod owners;
 mod promised;
+mod told;
+mod what_if;
 
 const HEAP: u64 = 0x55_0000_0000;
 const MAP: u64 = 0x7F_0000_0000;
@@ -159,6 +161,10 @@ fn assert_closed(books: &Books) {
         let parts: u64 = row.parts.iter().map(|part| part.bytes).sum();
         assert_eq!(parts, row.bytes, "{}", row.id);
     }
+    let defects: Vec<&String> = (books.notes.iter())
+        .filter(|note| note.starts_with("DEFECT"))
+        .collect();
+    assert!(defects.is_empty(), "{defects:?}");
 }
 
 fn marks(names: &[(&str, u64)]) -> Vec<Mark> {

@@ -1,0 +1,380 @@
+//! What a report tells of findings: which there are, in which order, with which words and how sure.
+
+use super::advice::{Script, of, under};
+use super::*;
+use skinflint_analysis::model::{Finding, GrowthWhatIf};
+
+const MIB: u64 = 1 << 20;
+
+/// Functions by node, each with its file.
+struct Files(&'static [(u32, &'static str, &'static str)]);
+
+impl Symbolizer for Files {
+    fn frames(&mut self, _pc: u64, node: u32) -> Vec<Frame> {
+        let known = self.0.iter().find(|(of, ..)| *of == node);
+        let (_, function, module) = known.copied().unwrap_or((node, "main", "prog"));
+        vec![Frame {
+            function: function.into(),
+            module: module.into(),
+            ..Frame::default()
+        }]
+    }
+}
+
+fn told(facts: Facts, events: &[Event], symbolizer: &mut dyn Symbolizer) -> Report {
+    let mut analyzer = Analyzer::new(facts, Options::default()).expect("no mark is asked for");
+    events.iter().for_each(|event| analyzer.event(event));
+    analyzer.finish(symbolizer)
+}
+
+/// A heap of so many mebibytes, all of it resident, seen at the peak.
+fn seen(mut facts: Facts, ticket: u64, mib: u64) -> Facts {
+    let heap = mapping(MappingKind::Heap, HEAP, mib * 256, "[heap]", mib * MIB);
+    let heap = with_runs(heap, &[(HEAP, mib * MIB)]);
+    facts.snapshots = vec![snapshot(ticket, SnapshotCause::Peak, vec![heap])];
+    facts
+}
+
+#[test]
+fn findings_of_all_kinds_come_by_what_they_save() {
+    // Two functions' blocks are a little too large, and half a mebibyte is free: between the two.
+    let mut script = Script::new();
+    for (node, blocks) in [(2, 3300), (4, 300)] {
+        (0..blocks).for_each(|_| _ = script.alloc(node, 1040, 1280));
+    }
+    let ticket = script.events.len() as u64;
+    let report = script.report(seen(under("libjemalloc.so.2"), ticket, 5));
+    let first: Vec<FindingKind> = report.findings.iter().map(|one| one.kind).take(3).collect();
+    let shoes = FindingKind::Clownshoes;
+    assert_eq!(first, [shoes, FindingKind::Retained, shoes]);
+    let saved: Vec<u64> = report.findings.iter().map(|one| one.saved_bytes).collect();
+    assert!(saved.is_sorted_by(|a, b| a >= b), "{saved:?}");
+    assert!(saved[0] > saved[1] && saved[1] > 0, "{saved:?}");
+}
+
+#[test]
+fn free_pages_of_a_tenth_are_more_than_a_stock() {
+    let saved = |live: u64| {
+        let events = [alloc(0, 1, HEAP, live, live)];
+        let report = told(seen(under("libown.so"), 1, 40), &events, &mut Names);
+        let found = of(&report, FindingKind::Retained);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].now_bytes, 40 * MIB - live);
+        found[0].saved_bytes
+    };
+    assert_eq!(saved(36 * MIB), 4 * MIB);
+    assert_eq!(saved(36 * MIB + 4096), 0);
+}
+
+#[test]
+fn each_allocator_has_its_own_way_to_give_pages_back() {
+    let given = |allocator: &str, took_ns| {
+        let events = [alloc(0, 1, HEAP, MIB, MIB)];
+        let mut facts = seen(under(allocator), 1, 40);
+        facts.snapshots[0].took_ns = took_ns;
+        let report = told(facts, &events, &mut Names);
+        let found = of(&report, FindingKind::Retained)[0];
+        (found.change.clone(), found.confidence)
+    };
+    let change = |allocator| given(allocator, 0).0;
+    // What malloc_trim gives back is known to the page, if pages and blocks are of one moment.
+    let sure = [("glibc 2.36", 0), ("glibc 2.36", 1), ("libown.so", 0)];
+    let sure = sure.map(|(allocator, took_ns)| given(allocator, took_ns).1);
+    assert_eq!(
+        sure,
+        [Confidence::Certain, Confidence::Likely, Confidence::Likely]
+    );
+    for (allocator, word) in [
+        ("glibc 2.36", "Call malloc_trim(0) after"),
+        ("libjemalloc.so.2", "MALLOC_CONF="),
+        ("libmimalloc.so.2", "MIMALLOC_PURGE_DELAY=0"),
+        ("libtcmalloc.so.4", "TCMALLOC_RELEASE_RATE=10"),
+        ("libskinflint.so", "SKINFLINT_PURGE=off"),
+        ("libown.so", "Use the allocator's own call"),
+    ] {
+        assert!(change(allocator).contains(word), "{}", change(allocator));
+    }
+}
+
+#[test]
+fn what_is_pinned_is_less_sure_where_pages_were_read_later() {
+    let events: Vec<Event> = (0..256)
+        .map(|index| alloc(index, 1, HEAP + 16 + index * 32768, 24, 24))
+        .collect();
+    let sure = |took_ns| {
+        let mut facts = seen(facts(), 300, 8);
+        facts.snapshots[0].took_ns = took_ns;
+        let report = told(facts, &events, &mut Names);
+        let found = of(&report, FindingKind::Pinned);
+        assert_eq!(found.len(), 1, "{:#?}", report.findings);
+        found[0].confidence
+    };
+    assert_eq!(sure(10_000_000), Confidence::Likely);
+    assert_eq!(sure(10_000_001), Confidence::Possible);
+}
+
+#[test]
+fn the_allocators_own_data_is_what_is_known_of_it() {
+    let meaning = |allocator: &str| {
+        let events = [alloc(0, 1, HEAP + 16, 100, 104)];
+        let report = told(seen(under(allocator), 1, 1), &events, &mut Names);
+        let books = report.instants[report.at].books.as_ref().expect("books");
+        let row = books.rows.iter().find(|row| row.id == "allocator-metadata");
+        row.expect("a row").meaning.clone()
+    };
+    assert!(meaning("glibc 2.36").starts_with("Chunk headers of glibc"));
+    assert!(meaning("libjemalloc.so.2").starts_with("Resident bytes of what the allocator mapped"));
+}
+
+#[test]
+fn memory_that_the_program_mapped_is_told_by_who_mapped_it() {
+    let map = |ticket, node, addr, pages: u64| {
+        let kind = EventKind::Map {
+            node: NodeId(node),
+            addr,
+            len: pages * 4096,
+            prot: 3,
+            flags: 0x22,
+            by_allocator: false,
+        };
+        event(ticket, kind)
+    };
+    // Of the second nothing is resident.
+    let (first, second) = (MAP, MAP + (1 << 30));
+    let events = [map(0, 3, first, 512), map(1, 4, second, 512)];
+    let whole = mapping(MappingKind::Anon, first, 512, "", 2 * MIB);
+    let absent = mapping(MappingKind::Anon, second, 512, "", 0);
+    let mut facts = facts();
+    let looks = vec![
+        with_runs(whole, &[(first, 2 * MIB)]),
+        with_runs(absent, &[]),
+    ];
+    facts.snapshots = vec![snapshot(2, SnapshotCause::Peak, looks)];
+    let report = told(facts, &events, &mut Names);
+    let found = of(&report, FindingKind::Holder);
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| (&*one.title, one.now_bytes))
+        .collect();
+    let expected = ("100 % of resident memory, mapped by f3", 2 * MIB);
+    assert_eq!(found, [expected]);
+}
+
+/// The function that names a stack may lie behind plumbing; whose it is, its own file says.
+#[test]
+fn a_librarys_own_temporaries_are_out_of_reach_behind_plumbing_too() {
+    let churn = |module: &'static str| {
+        let mut script = Script::new();
+        for _ in 0..100_000 {
+            let block = script.alloc(3, 4096, 4104);
+            script.free(block);
+        }
+        let files: &'static [_] = match module {
+            "prog" => &[
+                (3, "operator new(unsigned long)", "prog"),
+                (2, "__tzfile_read", "prog"),
+            ],
+            _ => &[
+                (3, "operator new(unsigned long)", "prog"),
+                (2, "__tzfile_read", "libc.so.6"),
+            ],
+        };
+        let report = told(facts(), &script.events, &mut Files(files));
+        of(&report, FindingKind::Churn).len()
+    };
+    assert_eq!([churn("prog"), churn("libc.so.6")], [1, 0]);
+}
+
+/// Two stacks of one function.
+#[test]
+fn buffers_of_one_function_are_summed_up_with_what_doubling_would_do() {
+    let parse = Files(&[(2, "parse", "prog"), (3, "parse", "prog")]);
+    let growth = |stacks: &[(u32, u64)]| {
+        let mut script = Script::new();
+        for &(node, step) in stacks {
+            for _ in 0..20 {
+                let mut addr = script.alloc(node, step, step);
+                for size in (2 * step..=60 * step).step_by(step as usize) {
+                    let to = script.fresh(size);
+                    script.realloc(node, addr, to, size);
+                    addr = to;
+                }
+            }
+        }
+        let mut facts = facts();
+        // Neither stack is within the other.
+        facts.nodes[3].parent = 1;
+        let report = told(facts, &script.events, &mut Files(parse.0));
+        let found: Vec<Finding> = of(&report, FindingKind::Growth)
+            .into_iter()
+            .cloned()
+            .collect();
+        assert_eq!(found.len(), 1, "{found:#?}");
+        found[0].growth_what_if.expect("another policy")
+    };
+    let (one, other) = (growth(&[(2, 1000)]), growth(&[(3, 1200)]));
+    let both = growth(&[(2, 1000), (3, 1200)]);
+    // Twenty buffers of 60 steps hold 60 of them; doubling would hold 64.
+    assert_eq!(
+        (one.held_bytes, one.then_held_bytes),
+        (1_200_000, 1_280_000)
+    );
+    let mut sum = GrowthWhatIf { ..one };
+    sum.copied_bytes += other.copied_bytes;
+    sum.then_copied_bytes += other.then_copied_bytes;
+    sum.held_bytes += other.held_bytes;
+    sum.then_held_bytes += other.then_held_bytes;
+    assert_eq!(both, sum);
+}
+
+/// Of a heap of so many pages 204 have a block of 64 bytes each, which would fill four.
+#[test]
+fn what_is_pinned_is_told_from_a_fiftieth_on() {
+    let saved = |pages: u64| {
+        let pinned = 204;
+        let at = |page: u64| HEAP + page * 4096 + 16;
+        let mut events: Vec<Event> = (0..pinned).map(|n| alloc(n, 1, at(n), 64, 72)).collect();
+        let large = (pages - pinned) * 4096 - 24;
+        events.push(alloc(pinned, 2, at(pinned), large, large));
+        let heap = mapping(MappingKind::Heap, HEAP, pages, "[heap]", pages * 4096);
+        let mut facts = facts();
+        let heap = with_runs(heap, &[(HEAP, pages * 4096)]);
+        facts.snapshots = vec![snapshot(pinned, SnapshotCause::Peak, vec![heap])];
+        let report = told(facts, &events, &mut Names);
+        let found = of(&report, FindingKind::Pinned);
+        found.iter().map(|one| one.saved_bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(saved(200 * 50), [200 * 4096]);
+    assert_eq!(saved(200 * 50 + 50), []);
+}
+
+#[test]
+fn what_lives_at_exit_is_told_from_64_kib_on() {
+    let told = |bytes| {
+        let mut facts = facts();
+        facts.ending = exited();
+        let report = told(facts, &[alloc(1, 1, HEAP, bytes, bytes)], &mut Names);
+        let leaks = of(&report, FindingKind::Leak);
+        leaks
+            .iter()
+            .any(|one| one.title == "1 block still live at exit")
+    };
+    assert_eq!([told(65_535), told(65_536)], [false, true]);
+}
+
+#[test]
+fn the_end_is_a_moment_of_the_run_and_what_follows_is_none() {
+    let at = |time_ns| {
+        let mut facts = facts();
+        facts.ending = exited();
+        let options = Options {
+            at: Some(At::Time(time_ns)),
+            ..Options::default()
+        };
+        Analyzer::new(facts, options).err()
+    };
+    assert_eq!(at(100_000_000), None);
+    let late = AnalysisError::TimeAfterEnd {
+        asked_ns: 100_000_001,
+        end_ns: 100_000_000,
+    };
+    assert_eq!(at(100_000_001), Some(late));
+}
+
+/// Counts acts, and says how many there were.
+struct Counting(u64);
+
+impl Pass for Counting {
+    fn act(&mut self, _: &Context<'_>, _: &Act) {
+        self.0 += 1;
+    }
+
+    fn finish(self: Box<Self>, _: &Context<'_>, report: &mut Report) {
+        report.completeness.notes = vec![format!("{} acts", self.0)];
+    }
+}
+
+#[test]
+fn a_pass_that_is_added_sees_all_acts() {
+    let mut analyzer = Analyzer::new(facts(), Options::default()).expect("no mark is asked for");
+    analyzer.add_pass(Box::new(Counting(0)));
+    let events = [alloc(0, 1, HEAP, 8, 24), free(1, HEAP), free(2, HEAP + 64)];
+    events.iter().for_each(|event| analyzer.event(event));
+    let report = analyzer.finish(&mut Names);
+    assert_eq!(report.completeness.notes[0], "2 acts");
+}
+
+#[test]
+fn memory_that_was_not_sampled_is_said_to_be_missing() {
+    let said = |facts: Facts| {
+        let report = told(facts, &[alloc(0, 1, HEAP, 8, 24)], &mut Names);
+        let mut notes = report.completeness.notes.into_iter();
+        notes.any(|note| note.starts_with("Resident memory was not sampled"))
+    };
+    assert!(said(facts()));
+    assert!(!said(seen(facts(), 0, 1)));
+}
+
+/// Ten mebibytes go, all but a page of them resident when they are looked at.
+#[test]
+fn the_largest_fall_has_books_of_its_own() {
+    let events = [
+        alloc(0, 1, HEAP, 10 * MIB, 10 * MIB),
+        alloc(1, 1, HEAP + 10 * MIB, 100, 104),
+        free(2, HEAP),
+        alloc(3, 1, HEAP + 64, 100, 104),
+    ];
+    let mut facts = seen(facts(), 2, 11);
+    facts.snapshots[0].cause = SnapshotCause::Periodic;
+    let mappings = facts.snapshots[0].mappings.clone();
+    facts
+        .snapshots
+        .insert(0, snapshot(1, SnapshotCause::Peak, mappings.clone()));
+    // The end has the last one, and the fall the one before.
+    facts
+        .snapshots
+        .push(snapshot(3, SnapshotCause::Periodic, mappings));
+    let report = told(facts, &events, &mut Names);
+    let fall = report.instants.iter();
+    let mut fall = fall.filter(|one| one.kind == InstantKind::AfterFree);
+    let books = fall
+        .next()
+        .and_then(|one| one.books.as_ref())
+        .expect("books");
+    assert_closed(books);
+    assert_eq!((books.resident_bytes, row(books, "live")), (11 * MIB, 100));
+}
+
+#[test]
+fn figures_of_passes_are_of_the_end_where_the_largest_heap_is_not_known_before() {
+    let said = |ticket| {
+        let options = Options {
+            at: Some(At::HeapPeak),
+            heap_peak_ticket: ticket,
+            ..Options::default()
+        };
+        let report = analyse(facts(), options, &[alloc(0, 1, HEAP, 8, 24)]);
+        let mut notes = report.completeness.notes.into_iter();
+        notes.any(|note| note.contains("are as of the largest live heap"))
+    };
+    assert!(said(None));
+    assert!(!said(Some(0)));
+}
+
+#[test]
+fn a_realloc_that_fails_and_names_its_block_is_no_fault() {
+    let whole = |cancelled| {
+        let events = [
+            alloc(0, 1, HEAP + 16, 10, 24),
+            event(1, EventKind::ReallocRelease { addr: HEAP + 16 }),
+            event(2, EventKind::ReallocCancel { addr: cancelled }),
+        ];
+        let mut facts = facts();
+        facts.ending = exited();
+        let report = analyse(facts, Options::default(), &events);
+        assert_eq!(report.sites[0].end_blocks, 1);
+        report.completeness.complete
+    };
+    assert!(whole(HEAP + 16));
+    assert!(!whole(HEAP + 32));
+}
