@@ -282,6 +282,9 @@ fn sizes_are_exact_and_nothing_is_said_of_what_is_right() {
         let options = [&format!("HARDEN={checks}"), "SAMPLE_EVERY=3"];
         sound(&format!("sizes {guarded}"), &options);
     }
+    // Where few bytes may wait, others leave as they come.
+    sound("sizes 0", &["HARDEN=quarantine", "QUARANTINE_BYTES=1K"]);
+    sound("sizes 1", &["HARDEN=4", "QUARANTINE_BYTES=200K"]);
     sound("none", &["HARDEN=4"]);
 }
 

@@ -55,6 +55,17 @@ fn until_clean(threads_before: usize) {
     panic!("{:?}", look());
 }
 
+/// Waits until there are no more threads than these.
+fn until_gone(threads_before: usize) {
+    for _ in 0..TRIES {
+        if threads() == threads_before {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2)); // CLOCK: poll step of a bounded wait
+    }
+    panic!("a thread too many");
+}
+
 /// Small and large blocks, written to.
 fn blocks(count: usize) -> Vec<(*mut u8, usize)> {
     let made = (0..count).map(|index| {
@@ -117,16 +128,17 @@ fn the_purger_comes_when_there_is_work_and_goes_when_it_is_done() {
     // SAFETY: live.
     unsafe { free(cut) };
     until_clean(before);
+    allow_purger(false);
     trim();
+    until_gone(before);
     let first = look().events.purger_passes;
     trim();
+    allow_purger(true);
     check::start_purger();
-    for _ in 0..TRIES {
-        if threads() == before {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(2)); // CLOCK: poll step of a bounded wait
-    }
-    assert_eq!(look().events.purger_passes - first, QUIET_PASSES);
+    until_gone(before);
+    let passes = look().events.purger_passes - first;
+    // One more if the trim's own hints are enough to be looked at.
+    let quiet = QUIET_PASSES..=QUIET_PASSES + 1;
+    assert!(quiet.contains(&passes), "{passes} passes");
     check::check_invariants(3).expect("at the end");
 }

@@ -105,6 +105,7 @@ fn a_walk_looks_at_each_span_once_and_purges_what_stood_still() {
         1
     });
     let pages: u32 = free_pages.sum();
+    // SAFETY: the current span of a class is live.
     let current = unsafe { &*heap.current(class) }.pages();
     assert_eq!(walk_once(heap, Zeal::Quiet), (71, 70, current));
     assert_eq!(walk_once(heap, Zeal::Quiet), (71, 0, pages));
