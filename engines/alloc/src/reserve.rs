@@ -434,6 +434,39 @@ mod tests {
         SEEN.store(0, Ordering::Relaxed); // ORDER: as above
     }
 
+    /// What was released is filled again after a second, and later each time that it did not last.
+    #[test]
+    fn the_reserve_comes_back_later_each_time() {
+        let _turn = turn();
+        const BYTES: usize = 1 << 20;
+        // ORDER: one thread, throughout.
+        let wait_s = || WAIT.load(Ordering::Relaxed) / 1_000_000_000;
+        assert!(set_reserve(BYTES) && held() == BYTES);
+        assert!(!refill(), "all is there");
+        assert_eq!((release(), held()), (BYTES, 0));
+        assert_eq!(wait_s(), 1);
+        assert!(refill(), "not yet");
+        assert_eq!(held(), 0);
+        for wait in [2, 4, 8, 16, 32, 60, 60] {
+            NEXT_TRY.store(0, Ordering::Relaxed); // ORDER: as above
+            assert!(!refill(), "its time has come");
+            assert_eq!(held(), BYTES);
+            // As if it had been filled just now.
+            NEXT_TRY.store(sys::monotonic_ns(), Ordering::Relaxed); // ORDER: as above
+            assert_eq!((release(), wait_s()), (BYTES, wait));
+        }
+        NEXT_TRY.store(0, Ordering::Relaxed); // ORDER: as above
+        assert!(!refill());
+        // After a long time it is as at first, where the machine has run for so long.
+        NEXT_TRY.store(0, Ordering::Relaxed); // ORDER: as above
+        let long_ago = sys::monotonic_ns() > WAIT_NS.1;
+        release();
+        assert_eq!(wait_s(), if long_ago { 1 } else { 60 });
+        assert!(set_reserve(0));
+        assert!(!refill(), "none is wanted");
+        assert_eq!(release(), 0);
+    }
+
     /// A refusal is worth another try if a trim brought something, and no further one.
     #[test]
     fn what_a_trim_frees_is_worth_one_more_try() {
