@@ -110,3 +110,30 @@ impl Trio {
         self.free.load(Ordering::Acquire) | self.remote.load(Ordering::Acquire)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lay_in_a_magazine_that_is_gone_is_free() {
+        let trio = Trio::none();
+        trio.bury(0b1101);
+        trio.give(0b0100);
+        assert_eq!(trio.free_bits(), 0b0100, "the others are in the magazine");
+        trio.uncache(0b0111);
+        assert_eq!(trio.free_bits(), 0b0101, "of the slots that there are");
+        assert!(trio.is_dead(0b1000) && !trio.is_dead(0b0010));
+    }
+
+    #[test]
+    fn the_lowest_free_slot_is_taken_and_lives() {
+        let trio = Trio::none();
+        trio.bury(1 << 3 | 1 << 63);
+        trio.give(1 << 3 | 1 << 63);
+        assert_eq!(trio.take(), Some(3));
+        assert!(!trio.is_dead(1 << 3));
+        assert_eq!(trio.take(), Some(63));
+        assert_eq!((trio.take(), trio.free_bits()), (None, 0));
+    }
+}

@@ -533,3 +533,6 @@ fn zero(address: usize, pages: u32) -> Held {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -371,6 +371,150 @@ mod tests {
         }
     }
 
+    /// Classes are the process's, and what is earned stays: so a process of its own.
+    fn alone(name: &str, act: impl FnOnce()) {
+        if let Some((status, said)) = crate::turn::told(&format!("class::tests::{name}"), act) {
+            assert!(status.success(), "{said}");
+        }
+    }
+
+    fn slice_of(size: usize) -> usize {
+        (size - 1) >> 4
+    }
+
+    fn size_for(size: usize) -> u32 {
+        get(of_slice(slice_of(size))).size
+    }
+
+    #[test]
+    fn spans_grow_with_the_pages_that_a_heap_has_of_the_class() {
+        alone(
+            "spans_grow_with_the_pages_that_a_heap_has_of_the_class",
+            || {
+                let class = base_class(64);
+                let [small, middling, large, most] = get(class).pages.map(u32::from);
+                assert_eq!([small, middling, large, most], [1, 4, 8, 16]);
+                assert_eq!(pages_for(class, 1_000), small, "there is none yet");
+                population(class, 300);
+                for (heap_pages, pages) in [
+                    (0, small),
+                    (15, small),
+                    (16, middling),
+                    (63, middling),
+                    (64, large),
+                    (255, large),
+                    (256, most),
+                    (1_000_000, most),
+                ] {
+                    assert_eq!(pages_for(class, heap_pages), pages, "{heap_pages}");
+                }
+                // Of three quarters of all pages another class has, this one has a quarter.
+                population(base_class(4_096), 900);
+                assert_eq!(pages_for(class, 63), small);
+                assert_eq!(pages_for(class, 64), middling);
+                repopulate(base_class(4_096), class, 300);
+                assert_eq!(
+                    (population_of(class), pages_for(class, 32)),
+                    (600, middling)
+                );
+                population(class, -600);
+                assert_eq!((population_of(class), pages_for(class, 1_000)), (0, small));
+            },
+        );
+    }
+
+    #[test]
+    fn a_size_with_much_slop_that_stays_earns_a_class() {
+        alone("a_size_with_much_slop_that_stays_earns_a_class", || {
+            // 192 bytes of slop in each of 28 slots of sixteen pages: the seventh span passes the threshold.
+            let (slice, class) = (slice_of(2_100), base_class(2_100));
+            assert_eq!(get(class).size, 2_304);
+            let grows = |slice| {
+                population(class, 16);
+                grown(slice, class, 28)
+            };
+            for span in 1..7 {
+                assert!(!grows(slice), "{span}");
+            }
+            population(class, -16);
+            population(class, 16);
+            assert!(
+                !grown(slice, class, 10_000),
+                "no more pages than there were"
+            );
+            assert!(grows(slice));
+            assert!(!grown(slice_of(2_304), class, 10_000), "no slop");
+
+            assert_eq!(count(), BASE_CLASSES);
+            earn(slice);
+            assert_eq!(count(), BASE_CLASSES + 1);
+            assert_eq!(of_slice(slice), BASE_CLASSES);
+            let sizes = [2_048, 2_049, 2_100, 2_112, 2_113, 2_304].map(size_for);
+            assert_eq!(sizes, [2_048, 2_112, 2_112, 2_112, 2_304, 2_304]);
+            assert!(!grows(slice), "it has one");
+            earn(slice);
+            assert_eq!(count(), BASE_CLASSES + 1, "once");
+        });
+    }
+
+    #[test]
+    fn a_size_among_many_of_its_class_earns_nothing() {
+        alone("a_size_among_many_of_its_class_earns_nothing", || {
+            let class = base_class(2_100);
+            // Three sizes in turns: none has two fifths of what the slop would be if all were its own.
+            for span in 0..300 {
+                population(class, 16);
+                let slice = slice_of([2_064, 2_080, 2_096][span % 3]);
+                assert!(!grown(slice, class, 28), "{span}");
+            }
+        });
+    }
+
+    #[test]
+    fn however_many_are_earned_each_size_fits_its_class() {
+        alone("however_many_are_earned_each_size_fits_its_class", || {
+            for slice in (0..SLICES).step_by(3).chain(0..SLICES) {
+                earn(slice);
+                let size = (slice + 1) * 16;
+                assert!(
+                    size_for(size) as usize >= size
+                        && size_for(size) as usize <= base_size(base_class(size))
+                );
+            }
+            assert_eq!(count(), MAX_CLASSES, "and no more");
+            let mut sizes: Vec<u32> = (0..count()).map(|class| get(class).size).collect();
+            for slice in 0..SLICES {
+                let (size, class) = ((slice + 1) * 16, of_slice(slice));
+                let best = sizes.iter().filter(|&&s| s as usize >= size).min();
+                assert_eq!(best, Some(&get(class).size), "{size} (C1)");
+                // SAFETY: the magazine of a class that there is.
+                assert_eq!(
+                    unsafe { size_at(magazine_of(class)) },
+                    get(class).size as usize
+                );
+            }
+            sizes.sort_unstable();
+            sizes.dedup();
+            assert_eq!(sizes.len(), MAX_CLASSES, "each size once");
+        });
+    }
+
+    #[test]
+    fn a_profile_gives_classes_and_lengths() {
+        alone("a_profile_gives_classes_and_lengths", || {
+            let mut plan = Plan::new();
+            (plan.classes[0], plan.classes[1], plan.n) = (304, 4_368, 2);
+            (plan.span_pages[0], plan.span_pages[1], plan.m) = ((64, 2), (4_368, 15), 2);
+            let before = get(base_class(80)).pages;
+            take_profile(&plan);
+            assert_eq!((size_for(304), size_for(4_368)), (304, 4_368));
+            assert_eq!(count(), BASE_CLASSES + 2);
+            assert_eq!(get(base_class(64)).pages, [2; 4]);
+            assert_eq!(get(of_slice(slice_of(4_368))).pages, [15; 4]);
+            assert_eq!(get(base_class(80)).pages, before, "nothing is known of it");
+        });
+    }
+
     #[test]
     fn every_span_holds_a_block_and_not_too_many() {
         for size in (16..=SMALL_MAX).step_by(16) {

@@ -187,6 +187,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_the_loader_allocated_is_nobodys_and_nothing_else() {
+        let _turn = crate::turn::turn();
+        // SAFETY: getauxval reads what the kernel left on the stack.
+        let loader = unsafe { libc::getauxval(libc::AT_BASE) } as usize;
+        assert_ne!(loader, 0, "this program was linked to run without one");
+        let is = |address: usize| is_nobodys(address as *mut u8);
+        assert!(is(loader) && is(loader + 240_000) && is(loader + (1 << 20) - 1));
+        assert!(!is(loader - 1) && !is(loader + (1 << 20)));
+        let local = 0;
+        assert!(!is(&raw const local as usize));
+        assert!(!is(crate::state::base()) && !is(1) && !is(usize::MAX));
+    }
+
+    #[test]
     fn a_line_has_numbers_as_they_are_written_and_ends_where_its_room_does() {
         let mut line = Line::new();
         for number in [0, 9, 10, 1_234_567_890, u64::MAX] {

@@ -391,6 +391,59 @@ mod tests {
         std::fs::remove_file(&path).expect("our own");
     }
 
+    /// So many packets of a byte each, of which a read gets one, and then the end.
+    fn read_from_packets(count: usize) -> Result<usize, FitError> {
+        let mut ends = [0; 2];
+        let kind = libc::SOCK_SEQPACKET;
+        // SAFETY: the kernel writes two descriptors, which are closed below; packets of a byte.
+        unsafe {
+            let made = libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr());
+            assert_eq!(made, 0);
+            for _ in 0..count {
+                assert_eq!(libc::send(ends[0], [7u8].as_ptr().cast(), 1, 0), 1);
+            }
+            libc::close(ends[0]);
+            let result = read_all(ends[1], &mut [0; FILE_BYTES_MAX]);
+            libc::close(ends[1]);
+            result
+        }
+    }
+
+    #[test]
+    fn what_comes_by_the_byte_is_read_so_many_times_and_no_more() {
+        assert_eq!(read_from_packets(0), Ok(0));
+        // The last read is the one that finds the end.
+        assert_eq!(read_from_packets(READS_MAX - 1), Ok(READS_MAX - 1));
+        let given_up = Err(FitError::Read(libc::EAGAIN));
+        assert_eq!(read_from_packets(READS_MAX), given_up);
+    }
+
+    #[test]
+    fn what_is_ignored_is_told_with_the_reason_and_the_end_of_a_long_path() {
+        let name = "fit::tests::what_is_ignored_is_told_with_the_reason_and_the_end_of_a_long_path";
+        let long = CString::new(vec![b'x'; 200]).expect("no zero byte");
+        let told = crate::turn::told(name, || {
+            complain(c"/a/b.fit", &FitError::Open(libc::ENOENT));
+            complain(&long, &FitError::Format(format::FitError::Empty));
+            complain(c"/other.fit", &FitError::OtherProgram);
+        });
+        let Some((status, said)) = told else { return };
+        assert!(status.success(), "{said}");
+        let ours: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("skinflint: "))
+            .collect();
+        let end = "; `skinflint fit` writes a new one";
+        let first =
+            format!("skinflint: SKINFLINT_FIT=/a/b.fit is ignored: there is no such file{end}");
+        let second = format!(
+            "skinflint: SKINFLINT_FIT=...{} is ignored: {}{end}",
+            "x".repeat(120),
+            format::FitError::Empty.reason()
+        );
+        assert_eq!(ours, [first, second]);
+    }
+
     #[test]
     fn errno_is_left_alone() {
         // SAFETY: this thread's own errno.

@@ -402,3 +402,6 @@ pub unsafe fn release_current(heap: &Heap) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

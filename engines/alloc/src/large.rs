@@ -405,3 +405,53 @@ unsafe fn move_pages(from: usize, to: *mut u8, bytes: usize) -> bool {
     };
     result == to as i64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::purger::{START_PAGES, STARTER};
+    use crate::turn::turn;
+
+    /// Pages that were hinted at while something was done.
+    fn hinted(act: impl FnOnce()) -> u32 {
+        STARTER.take();
+        act();
+        STARTER.take()
+    }
+
+    #[test]
+    fn what_a_block_gives_back_is_hinted_at_to_the_page() {
+        let _turn = turn();
+        let (block, _) = malloc(100 * PAGE, 1);
+        // SAFETY: a live block.
+        let large = || unsafe { find(block) }.expect("it is there");
+        let resized = |pages: usize| {
+            let large = large();
+            // SAFETY: as above.
+            hinted(|| assert!(unsafe { resize_in_place(large, pages * PAGE) }))
+        };
+        assert_eq!(resized(90), 10);
+        assert_eq!(resized(90), 0);
+        assert_eq!(resized(99), 0, "what was behind it is free still");
+        assert_eq!(resized(60), 39);
+        // SAFETY: a live block, freed once.
+        assert_eq!(hinted(|| unsafe { free(block) }), 60);
+        // Of more no sum is kept.
+        const { assert!(60 < START_PAGES) };
+    }
+
+    #[test]
+    fn no_block_begins_inside_of_another() {
+        let _turn = turn();
+        let (block, _) = malloc(3 * PAGE, 1);
+        // SAFETY: addresses of HEAP.
+        unsafe {
+            assert!(find(block).is_some());
+            for inside in [1, 16, PAGE, 2 * PAGE, 3 * PAGE - 1] {
+                assert!(find(block.add(inside)).is_none(), "{inside}");
+            }
+            free(block);
+            assert!(find(block).is_none());
+        }
+    }
+}

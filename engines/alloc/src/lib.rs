@@ -46,6 +46,8 @@ mod stats_text;
 mod tenant;
 mod thread;
 mod tls;
+#[cfg(test)]
+mod turn;
 
 pub use api::{calloc, malloc, memalign, realloc, usable_size};
 pub use fault::{Line, Policy, set_policy};

@@ -313,3 +313,67 @@ pub fn forget() {
     PURGE_LOCK.reset();
     STARTER.reset();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turn::{new, turn};
+    use crate::{class, free, large};
+
+    #[test]
+    fn a_pass_had_work_if_any_page_waits_or_went() {
+        let _turn = turn();
+        trim();
+        // Until what was wanted again before this test is forgotten, too.
+        let demand = &mut Demand::default();
+        (0..=DEMAND_TICKS).for_each(|_| _ = pass(demand));
+        assert!(!pass(demand), "all is done");
+
+        // A single dirty page: it waits until it is old enough, and goes.
+        let (block, _) = large::malloc(1, 1);
+        // SAFETY: a block that was made just now.
+        unsafe { large::free(block) };
+        for tick in 1..=decay_ticks() {
+            assert!(pass(demand), "after {tick} ticks");
+        }
+        assert!(!pass(demand), "and that was all");
+
+        // A single span with a free page: what was wanted just now is let alone, what has changed waits for the next pass.
+        let heap = new();
+        let class = class::base_class(4_096);
+        // SAFETY: no thread has the heap, and the lock is held; a block of it.
+        unsafe {
+            assert!(heap.lock.lock(heap.who()));
+            let blocks = [(); 2].map(|()| heap.take_locked(class));
+            let next = heap.next_span(class);
+            heap.take_locked(class);
+            heap.take_locked(class);
+            heap.lock.unlock();
+            assert_eq!((*next).slots, 2, "no further page is free");
+            free::to_bits(heap, blocks[0]);
+        }
+        assert!(!pass(demand), "spans were wanted just now");
+        assert!(pass(demand), "seen for the first time");
+        assert!(pass(demand), "gone");
+        assert!(!pass(demand), "and that was all");
+    }
+
+    #[test]
+    fn as_much_stays_as_was_wanted_in_one_of_the_last_ticks() {
+        let mut demand = Demand::default();
+        let mut total = u64::MAX - 3;
+        demand.note(total);
+        for _ in 0..DEMAND_TICKS {
+            assert_eq!(demand.note(total) > 0, demand.ticks.contains(&u32::MAX));
+        }
+        // The count may wrap around.
+        for (more, keep) in [(5, 5), (3, 5), (9, 9)] {
+            total = total.wrapping_add(more);
+            assert_eq!(demand.note(total), keep);
+        }
+        for tick in 1..DEMAND_TICKS {
+            assert_eq!(demand.note(total), 9, "{tick} ticks later");
+        }
+        assert_eq!(demand.note(total), 0);
+    }
+}

@@ -402,3 +402,108 @@ pub fn forget() {
         heap.calling.store(0, Ordering::Relaxed); // ORDER: one thread
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turn::turn;
+
+    /// Whether the next slow path looks, after so many pages more.
+    fn looks_after(pages: u64) -> bool {
+        // ORDER: one thread, throughout.
+        LOOK.store(0, Ordering::Relaxed);
+        handed_out(SEEN.load(Ordering::Relaxed) + pages); // ORDER: as above
+        let due = LOOK.swap(0, Ordering::Relaxed); // ORDER: as above
+        assert!(due == 0 || due == pages as usize * PAGE, "{due}");
+        due != 0
+    }
+
+    #[test]
+    fn a_reserve_or_a_listener_is_enough_for_a_look_and_so_are_four_mib() {
+        let _turn = turn();
+        assert!(!looks_after(LOOK_PAGES), "nobody would know what to do");
+        // ORDER: one thread.
+        WANTED.store(1 << 20, Ordering::Relaxed);
+        assert!(!looks_after(LOOK_PAGES - 1) && looks_after(LOOK_PAGES));
+        LISTENING.store(1, Ordering::Relaxed); // ORDER: as above
+        assert!(looks_after(2 * LOOK_PAGES));
+        WANTED.store(0, Ordering::Relaxed); // ORDER: as above
+        assert!(!looks_after(LOOK_PAGES - 1) && looks_after(LOOK_PAGES));
+        LISTENING.store(0, Ordering::Relaxed); // ORDER: as above
+        // As it was: the pool says how many pages there were in truth.
+        SEEN.store(0, Ordering::Relaxed); // ORDER: as above
+    }
+
+    /// What was released is filled again after a second, and later each time that it did not last.
+    #[test]
+    fn the_reserve_comes_back_later_each_time() {
+        let _turn = turn();
+        const BYTES: usize = 1 << 20;
+        // ORDER: one thread, throughout.
+        let wait_s = || WAIT.load(Ordering::Relaxed) / 1_000_000_000;
+        assert!(set_reserve(BYTES) && held() == BYTES);
+        assert!(!refill(), "all is there");
+        assert_eq!((release(), held()), (BYTES, 0));
+        assert_eq!(wait_s(), 1);
+        assert!(refill(), "not yet");
+        assert_eq!(held(), 0);
+        for wait in [2, 4, 8, 16, 32, 60, 60] {
+            NEXT_TRY.store(0, Ordering::Relaxed); // ORDER: as above
+            assert!(!refill(), "its time has come");
+            assert_eq!(held(), BYTES);
+            // As if it had been filled just now.
+            NEXT_TRY.store(sys::monotonic_ns(), Ordering::Relaxed); // ORDER: as above
+            assert_eq!((release(), wait_s()), (BYTES, wait));
+        }
+        NEXT_TRY.store(0, Ordering::Relaxed); // ORDER: as above
+        assert!(!refill());
+        // After a long time it is as at first, where the machine has run for so long.
+        NEXT_TRY.store(0, Ordering::Relaxed); // ORDER: as above
+        let long_ago = sys::monotonic_ns() > WAIT_NS.1;
+        release();
+        assert_eq!(wait_s(), if long_ago { 1 } else { 60 });
+        assert!(set_reserve(0));
+        assert!(!refill(), "none is wanted");
+        assert_eq!(release(), 0);
+    }
+
+    /// A refusal is worth another try if a trim brought something, and no further one.
+    #[test]
+    fn what_a_trim_frees_is_worth_one_more_try() {
+        let _turn = turn();
+        const WANTED_BYTES: usize = 1 << 30;
+        while purger::trim() {}
+        let before = events();
+        let counted = |refusals, failures| {
+            let now = events();
+            assert_eq!(now.refusals - before.refusals, refusals);
+            assert_eq!(now.failures - before.failures, failures);
+        };
+        let mut round = 0;
+        assert!(!out_of_memory(WANTED_BYTES, &mut round), "nothing is there");
+        counted(1, 1);
+        let dirty = || {
+            let (block, _) = large::malloc(100_000, 1);
+            // SAFETY: a block of this many bytes, freed at once.
+            unsafe {
+                block.write_bytes(1, 100_000);
+                large::free(block);
+            }
+        };
+        dirty();
+        let mut round = 0;
+        assert!(out_of_memory(WANTED_BYTES, &mut round));
+        counted(2, 1);
+        // In between others may have freed: theirs is the second try.
+        dirty();
+        assert!(!out_of_memory(WANTED_BYTES, &mut round), "{round}");
+        counted(2, 2);
+        assert!(!out_of_memory(WANTED_BYTES, &mut round), "{round}");
+        counted(2, 3);
+        let mut round = 0;
+        dirty();
+        assert!(!out_of_memory(1 << 50, &mut round), "no address space");
+        counted(2, 4);
+        while purger::trim() {}
+    }
+}

@@ -463,6 +463,53 @@ mod tests {
         }
     }
 
+    /// Numbers that a heap has drawn since its state was this one: each adds SplitMix's step.
+    fn drawn_since(heap: &Heap, before: u64) -> u64 {
+        let now = heap.random.load(Ordering::Relaxed); // ORDER: one thread
+        let mut state = before;
+        (0..1_000)
+            .find(|_| {
+                let here = state == now;
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                here
+            })
+            .expect("a bound")
+    }
+
+    /// However many points lie in a request, no more than so many are drawn, and the next request is no sample by
+    /// what is left of them.
+    #[test]
+    fn a_request_draws_so_many_points_at_most() {
+        let _turn = crate::turn::turn();
+        let heap = crate::turn::new();
+        // ORDER: one thread, throughout.
+        heap.random.store(1, Ordering::Relaxed);
+        heap.budget.store(-1, Ordering::Relaxed); // ORDER: as above
+        let begun = requested_from(heap);
+        assert!(take(heap), "the first point was drawn before");
+        assert_eq!(drawn_since(heap, 1), 1);
+        let far = i64::MIN / 2;
+        let left = heap.budget.swap(far, Ordering::Relaxed); // ORDER: as above
+        heap.requested
+            .fetch_add(far.wrapping_sub(left) as u64, Ordering::Relaxed); // ORDER: as above
+        let before = heap.random.load(Ordering::Relaxed); // ORDER: as above
+        assert!(take(heap));
+        assert_eq!(drawn_since(heap, before), u64::from(POINTS_MAX));
+        assert_eq!(heap.budget.load(Ordering::Relaxed), 0); // ORDER: as above
+        assert_eq!(requested_from(heap), begun, "no byte is counted by it (Q3)");
+    }
+
+    /// The first request of a heap only begins the numbers.
+    #[test]
+    fn a_heap_begins_without_a_sample() {
+        let _turn = crate::turn::turn();
+        let heap = crate::turn::new();
+        heap.budget.store(-1, Ordering::Relaxed); // ORDER: one thread
+        assert!(!take(heap));
+        let budget = heap.budget.load(Ordering::Relaxed); // ORDER: as above
+        assert!(budget >= 0, "{budget}");
+    }
+
     #[test]
     fn entries_are_sorted_by_address_then_age() {
         let mut seed = 12_345u64;

@@ -141,3 +141,46 @@ impl Starter {
         self.tid.store(0, Ordering::Release);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_child_of_a_fork_may_begin_one_though_the_parents_runs() {
+        let starter = Starter::new();
+        assert!(starter.begin());
+        starter.made();
+        assert!(!starter.begin(), "there is one");
+        starter.reset();
+        assert!(!starter.runs());
+        assert!(starter.begin(), "of the parent's nothing is left");
+    }
+
+    #[test]
+    fn a_stack_that_is_in_use_is_not_begun_on() {
+        let starter = Starter::new();
+        assert!(starter.begin());
+        starter.made();
+        assert!(starter.end(1));
+        assert!(!starter.begin(), "the kernel has not written its 0");
+        assert!(!starter.runs(), "and the right was given back");
+        starter.gone();
+        assert!(starter.begin());
+    }
+
+    #[test]
+    fn hints_add_up_to_enough_until_they_are_taken() {
+        let starter = Starter::new();
+        assert!(!starter.hint(3, 5));
+        assert!(starter.hint(2, 5));
+        assert!(starter.hint(9, 5), "enough is enough");
+        assert_eq!(starter.take(), 5);
+        assert!(!starter.hint(4, 5));
+        assert!(starter.begin());
+        assert!(!starter.hint(4, 5), "it runs");
+        assert!(!starter.end(5), "and goes on with what came meanwhile");
+        assert_eq!(starter.take(), 8);
+        assert!(starter.end(5));
+    }
+}

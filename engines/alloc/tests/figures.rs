@@ -152,6 +152,28 @@ fn what_was_requested_is_counted_to_the_byte_whoever_asks() {
     assert_eq!(look().requested_total - before, asked + 1);
 }
 
+/// What the process has by the kernel's word, and by ours what of it is the allocator's.
+#[test]
+fn the_process_has_as_much_as_the_kernel_says() {
+    let _alone = alone();
+    let block = written(20 << 20);
+    let figures = look();
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("procfs");
+    let pages: usize = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .expect("a number");
+    // The kernel counts this one loosely, and the text of the test comes and goes.
+    let (ours, theirs) = (figures.process_resident, pages * PAGE);
+    assert!(ours.abs_diff(theirs) < 4 << 20, "{ours} and {theirs}");
+    assert_eq!(ours % 1_024, 0);
+    assert!(figures.resident_bytes() < ours, "{figures:?}");
+    assert!(figures.resident_bytes() > 20 << 20);
+    assert!(figures.metadata_resident > 0 && figures.metadata_resident <= figures.metadata_bytes);
+    end([block]);
+}
+
 /// A different number for each figure, with all lengths of digits among them.
 fn by_hand() -> Box<Snapshot> {
     let mut figures = Box::new(Snapshot::new());

@@ -10,17 +10,21 @@
 //!     untouched.
 //! I3  It begins again when there is work again; a free that met the last one's end leaves that to the next free.
 //!
+//! I4  With nothing to do it makes so many passes, and goes.
+//!
 //! One test: the purger is the process's. Not here: how fast it is, what it keeps for what will be wanted soon.
 
 use std::time::Duration;
 
 use skinflint_alloc::stats::{Snapshot, snapshot};
-use skinflint_alloc::{allow_purger, check, free, malloc};
+use skinflint_alloc::{allow_purger, check, free, malloc, realloc, trim};
 
 /// Looks of a wait that ends in a failure: a minute at least.
 const TRIES: usize = 30_000;
 /// Begins a purger.
 const ENOUGH_BYTES: usize = 512 * 1024;
+/// Passes without work, after which it ends (`purger`).
+const QUIET_PASSES: u64 = 6;
 
 fn look() -> Box<Snapshot> {
     let mut figures = Box::new(Snapshot::new());
@@ -51,6 +55,17 @@ fn until_clean(threads_before: usize) {
     panic!("{:?}", look());
 }
 
+/// Waits until there are no more threads than these.
+fn until_gone(threads_before: usize) {
+    for _ in 0..TRIES {
+        if threads() == threads_before {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2)); // CLOCK: poll step of a bounded wait
+    }
+    panic!("a thread too many");
+}
+
 /// Small and large blocks, written to.
 fn blocks(count: usize) -> Vec<(*mut u8, usize)> {
     let made = (0..count).map(|index| {
@@ -79,6 +94,12 @@ fn the_purger_comes_when_there_is_work_and_goes_when_it_is_done() {
     end(blocks(3));
     let before = threads();
     assert_eq!(look().events.purger_passes, 0, "a little");
+    // Of a large block that is cut, what is cut off counts, and no more.
+    // SAFETY: freed below.
+    let large = unsafe { malloc(2 * ENOUGH_BYTES) };
+    // SAFETY: a live block.
+    let cut = unsafe { realloc(large, 2 * ENOUGH_BYTES - ENOUGH_BYTES / 2) };
+    assert_eq!((cut, threads()), (large, before), "half of what is enough");
     allow_purger(false);
     end(blocks(600));
     assert_eq!(
@@ -104,5 +125,20 @@ fn the_purger_comes_when_there_is_work_and_goes_when_it_is_done() {
         end(kept);
         until_clean(before);
     }
+    // SAFETY: live.
+    unsafe { free(cut) };
+    until_clean(before);
+    allow_purger(false);
+    trim();
+    until_gone(before);
+    let first = look().events.purger_passes;
+    trim();
+    allow_purger(true);
+    check::start_purger();
+    until_gone(before);
+    let passes = look().events.purger_passes - first;
+    // One more if the trim's own hints are enough to be looked at.
+    let quiet = QUIET_PASSES..=QUIET_PASSES + 1;
+    assert!(quiet.contains(&passes), "{passes} passes");
     check::check_invariants(3).expect("at the end");
 }

@@ -92,6 +92,32 @@ fn what_a_tenant_holds_is_counted_exactly_and_goes_whole() {
     assert_eq!(live(&look()), live(&before));
 }
 
+/// Before the first sample nothing is known of the slop of threads' blocks: an eighth of them is stated as the error.
+#[test]
+fn without_a_sample_the_error_is_an_eighth_of_what_is_not_a_tenants() {
+    let _alone = alone();
+    // Numbers by which so few bytes are no sample.
+    alloc::reseed(3, 1);
+    let before = look();
+    let heap = Tenant::create().expect("memory");
+    // SAFETY: freed below.
+    let blocks: Vec<_> = (0..20).map(|_| unsafe { alloc::malloc(1_024) }).collect();
+    (0..500).for_each(|n| _ = heap.malloc(n));
+    let figures = look();
+    assert_eq!(figures.slop.samples, 0);
+    let threads = figures.mapped.small - figures.tenant_small_bytes;
+    assert!(threads >= 20 * 1_024, "{threads}");
+    assert_eq!(figures.live_requested().1, threads / 8);
+    let fewer = before.mapped.small - before.tenant_small_bytes;
+    assert_eq!(before.live_requested().1, fewer / 8);
+    for block in blocks {
+        // SAFETY: live, and freed once.
+        unsafe { alloc::free(block) };
+    }
+    // SAFETY: nothing of it is used any more.
+    unsafe { heap.destroy() };
+}
+
 #[test]
 fn realloc_calloc_and_alignment_keep_what_they_promise() {
     let _alone = alone();

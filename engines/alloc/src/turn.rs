@@ -1,0 +1,56 @@
+//! For tests of this crate that use the engine, which a process has one of.
+//!
+//! ```text
+//!   test ─► turn() ─► own(), new(): a heap of its own ─► …                  one test at a time, and no purger
+//!   test ─► told("its::name", act) ─► itself, as a child: act ─► status, and what stood on stderr
+//! ```
+//!
+//! N1  Who uses heaps, the pool or a count of the process's holds the turn, so that what is counted is its own.
+//!
+//! Not here: tests from outside (`tests/`).
+
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard};
+
+use crate::heap::Heap;
+use crate::{lock, purger, state, thread};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The turn (N1), with the range mapped.
+pub fn turn() -> MutexGuard<'static, ()> {
+    let turn = TURN.lock().unwrap_or_else(|error| error.into_inner());
+    purger::allow(false);
+    assert!(state::start(lock::NOBODY));
+    turn
+}
+
+/// A thread's heap, though no thread uses it: the caller's until it leaves it.
+pub fn own() -> &'static Heap {
+    // SAFETY: heaps stay (state G4).
+    unsafe { &*thread::adopt() }
+}
+
+/// A heap without a thread, which has no span yet, and which nobody else will have.
+pub fn new() -> &'static Heap {
+    // SAFETY: heaps stay (state G4).
+    unsafe { &*state::new_heap(lock::NOBODY) }
+}
+
+/// Has `act` done by a child, which is the test of this name and nothing else: how it ended, and what it said on stderr.
+/// `None` in the child itself, if it comes back.
+pub fn told(name: &str, act: impl FnOnce()) -> Option<(std::process::ExitStatus, String)> {
+    const CHILD: &str = "SKINFLINT_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        act();
+        return None;
+    }
+    let itself = std::env::current_exe().expect("this test");
+    let child = Command::new(itself)
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .output()
+        .expect("runs");
+    let said = String::from_utf8_lossy(&child.stderr).into_owned();
+    Some((child.status, said))
+}

@@ -1,0 +1,501 @@
+//! The checks that are off unless asked for, each in a process of its own that asks for them.
+//!
+//! ```text
+//!   this test ─► itself, as a child: SKINFLINT_HARDEN=… ─► a role: blocks, and perhaps a fault ─► how it ends, what it says
+//! ```
+//!
+//! D1  A role that does nothing wrong ends well, and not a word is said.
+//! D2  What is wrong is told in one line or in a story, with the place; then the process ends as it was chosen.
+//! D3  A child is as a program that was started with these variables: the default action for faults, one thread, no block.
+//!
+//! Not here: C programs on the real library (`faces/cli/tests/harden`), trailers by themselves (`harden::trailer`).
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+
+use skinflint_alloc::{free, malloc, memalign, options, realloc, usable_size};
+
+const ROLE: &str = "SKINFLINT_TEST_ROLE";
+const PAGE: usize = 4_096;
+const LARGE: usize = 400_000;
+
+const DOUBLE: &str = "skinflint: free of a block that is free already: 0x";
+const OVERRUN: &str = "skinflint: bytes around a block were overwritten: 0x";
+const WRITTEN: &str = "skinflint: a block was written to after it was freed: 0x";
+const WENT_ON: &str = "went on";
+
+/// How a child ended.
+struct Done {
+    status: ExitStatus,
+    /// All lines from the first one of ours on.
+    said: Vec<String>,
+    /// Whether it came to the end of its role.
+    went_on: bool,
+}
+
+/// Has a role played with these options, without their prefix.
+fn played(role: &str, options: &[&str]) -> Done {
+    let itself = std::env::current_exe().expect("this test");
+    let mut command = Command::new(itself);
+    command
+        .args(["--exact", "role", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .env("RUST_BACKTRACE", "0");
+    for option in options {
+        let (name, value) = option.split_once('=').expect("NAME=value");
+        command.env(format!("SKINFLINT_{name}"), value);
+    }
+    let output = command.output().expect("runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines = stderr.lines().map(str::to_owned);
+    Done {
+        status: output.status,
+        said: lines
+            .skip_while(|line| !line.starts_with("skinflint: "))
+            .collect(),
+        went_on: String::from_utf8_lossy(&output.stdout).contains(WENT_ON),
+    }
+}
+
+/// Nothing was wrong (D1).
+#[track_caller]
+fn sound(role: &str, options: &[&str]) {
+    let done = played(role, options);
+    assert_eq!(done.said, [""; 0], "{role} with {options:?}");
+    assert!(
+        done.status.success() && done.went_on,
+        "{role} with {options:?}"
+    );
+}
+
+/// Ended by a signal, or went on, after this was said first (D2); with further texts anywhere.
+#[track_caller]
+fn told(role: &str, options: &[&str], signal: Option<i32>, first: &str, texts: &[&str]) -> Done {
+    let done = played(role, options);
+    let said = done.said.join("\n");
+    assert!(said.starts_with(first), "{role} with {options:?}: {said}");
+    for text in texts {
+        assert!(
+            said.contains(text),
+            "{role} with {options:?}, {text}: {said}"
+        );
+    }
+    assert_eq!(
+        done.status.signal(),
+        signal,
+        "{role} with {options:?}: {said}"
+    );
+    assert_eq!(
+        done.went_on,
+        signal.is_none(),
+        "{role} with {options:?}: {said}"
+    );
+    done
+}
+
+unsafe extern "C" {
+    static environ: *const *const libc::c_char;
+}
+
+/// What a child does.
+#[test]
+fn role() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    // D3: Rust has a handler of its own for overflows of stacks.
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: the default action.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: the environment stays; nobody has used the allocator before.
+    unsafe { options::begin(environ.cast()) };
+    // A thread of few frames, so that its stacks are kept to their end.
+    std::thread::spawn(move || play(&role))
+        .join()
+        .expect("played");
+    println!("{WENT_ON}");
+}
+
+fn play(role: &str) {
+    let (name, argument) = role.split_once(' ').unwrap_or((role, "0"));
+    let argument: usize = argument.parse().expect("a number");
+    // SAFETY: what is done wrong is what is tested; the process ends by it, or goes on as it was chosen.
+    unsafe {
+        match name {
+            "sizes" => sizes(argument != 0),
+            "none" => (),
+            "rare" => rare(),
+            "samples" => samples(),
+            "write_behind" => {
+                let block = malloc(argument);
+                block.add(argument).write_volatile(1);
+                free(block);
+            }
+            "write_at_the_page_behind" => {
+                let block = malloc(argument);
+                let behind = (block as usize + argument).next_multiple_of(PAGE);
+                (behind as *mut u8).write_volatile(1);
+            }
+            "read_before" => {
+                let block = malloc(argument);
+                let before = (block as usize & !(PAGE - 1)) - 1;
+                (before as *mut u8).read_volatile();
+            }
+            "read_late" => {
+                let block = malloc(argument);
+                free(block);
+                block.add(5).read_volatile();
+            }
+            "write_late" => {
+                let block = malloc(argument);
+                free(block);
+                block.add(8).write_volatile(1);
+                drop_all((0..100).map(|_| malloc(argument)).collect());
+            }
+            "write_late_behind" => {
+                // Behind what is filled: the trailer of a block that waits.
+                let block = malloc(40);
+                free(block);
+                block.add(47).write_volatile(1);
+                drop_all((0..100).map(|_| malloc(40)).collect());
+            }
+            "free_twice" => {
+                let block = malloc(argument);
+                free(block);
+                free(block);
+            }
+            other => panic!("no role {other}"),
+        }
+    }
+}
+
+unsafe fn drop_all(blocks: Vec<*mut u8>) {
+    // SAFETY: live blocks.
+    blocks.into_iter().for_each(|block| unsafe { free(block) });
+}
+
+/// Sizes that are what they were asked for, to the byte, those of large blocks only if they are guarded; contents stay.
+unsafe fn sizes(guarded: bool) {
+    let sizes = [
+        1, 1, 1, 2, 8, 9, 15, 16, 17, 39, 40, 41, 255, 4_000, 32_750, 32_768, 32_769, 70_000,
+    ];
+    let make = |round: usize, n: usize| {
+        // SAFETY: written within its size.
+        unsafe {
+            let block = match round % 3 {
+                0 => malloc(n),
+                1 => memalign(64, n),
+                _ => realloc(malloc(n / 2 + 1), n),
+            };
+            let usable = usable_size(block);
+            let exact = guarded || n + 8 <= 32_768;
+            assert!(
+                usable == n || usable > n && !exact,
+                "round {round}: {n}, {usable}"
+            );
+            assert_eq!(block as usize % 16, 0);
+            block.write_bytes(n as u8, n);
+            (block, n)
+        }
+    };
+    let mut blocks = Vec::new();
+    for round in 0..9 {
+        blocks.extend(sizes.map(|n| make(round, n)));
+        // Every other goes at once, and leaves room for the next round.
+        let (gone, stay): (Vec<_>, Vec<_>) = (0..).zip(blocks).partition(|(i, _)| i % 2 == 0);
+        blocks = stay.into_iter().map(|(_, block)| block).collect();
+        for (_, (block, n)) in gone {
+            // SAFETY: a live block of this many bytes.
+            unsafe {
+                assert!((0..n).all(|i| block.add(i).read() == n as u8), "{n}");
+                free(block);
+            }
+        }
+    }
+    for (block, n) in blocks {
+        // SAFETY: as above.
+        unsafe {
+            assert!((0..n).all(|i| block.add(i).read() == n as u8), "{n}");
+            free(block);
+        }
+    }
+}
+
+/// So few of many blocks are samples that none of these is: they lie side by side.
+unsafe fn rare() {
+    // SAFETY: freed below.
+    let blocks: Vec<_> = (0..60).map(|_| unsafe { malloc(48) }).collect();
+    let pages: std::collections::BTreeSet<_> =
+        blocks.iter().map(|&block| block as usize / PAGE).collect();
+    assert!(pages.len() <= 2, "{pages:?}");
+    // SAFETY: live blocks.
+    unsafe { drop_all(blocks) };
+}
+
+/// Each block stands alone, by turns at the end and at the beginning of its pages, aligned as asked.
+unsafe fn samples() {
+    let mut blocks = Vec::new();
+    for (at, (align, n)) in [
+        (16, 1),
+        (16, 1),
+        (16, 100),
+        (16, 100),
+        (64, 100),
+        (64, 100),
+        (4_096, 5_000),
+        (16, 32_768),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // SAFETY: written within its size.
+        unsafe {
+            let block = memalign(align, n);
+            assert_eq!(block as usize % align, 0, "{n} bytes at {align}");
+            assert_eq!(usable_size(block), n);
+            block.write_bytes(7, n);
+            let end = block as usize + n;
+            let room = match at % 2 {
+                0 => end.next_multiple_of(PAGE) - end,
+                _ => block as usize % PAGE,
+            };
+            assert!(room < align, "{n} bytes at {align}: {room} bytes of room");
+            blocks.push(block);
+        }
+    }
+    let pages: std::collections::BTreeSet<_> =
+        blocks.iter().map(|&block| block as usize / PAGE).collect();
+    assert_eq!(pages.len(), blocks.len());
+    // SAFETY: live blocks.
+    unsafe { drop_all(blocks) };
+}
+
+#[test]
+fn sizes_are_exact_and_nothing_is_said_of_what_is_right() {
+    for (checks, guarded) in [
+        ("canary", 0),
+        ("quarantine", 0),
+        ("canary,zero,guard", 1),
+        ("4", 1),
+    ] {
+        let options = [&format!("HARDEN={checks}"), "SAMPLE_EVERY=3"];
+        sound(&format!("sizes {guarded}"), &options);
+    }
+    // Where few bytes may wait, others leave as they come.
+    sound("sizes 0", &["HARDEN=quarantine", "QUARANTINE_BYTES=1K"]);
+    sound("sizes 1", &["HARDEN=4", "QUARANTINE_BYTES=200K"]);
+    sound("none", &["HARDEN=4"]);
+}
+
+#[test]
+fn a_value_that_is_none_is_told_and_the_default_holds() {
+    let first = "skinflint: SKINFLINT_HARDEN=canari: not ";
+    let done = told(
+        "write_behind 40",
+        &["HARDEN=canari"],
+        None,
+        first,
+        &["; taken as 0"],
+    );
+    assert_eq!(done.said.len(), 1, "{:?}", done.said);
+    let huge = "skinflint: SKINFLINT_SAMPLE_EVERY=0: not ";
+    told(
+        "rare",
+        &["HARDEN=1", "SAMPLE_EVERY=0"],
+        None,
+        huge,
+        &["; taken as 5000"],
+    );
+}
+
+#[test]
+fn a_byte_behind_a_block_is_told_when_it_is_freed() {
+    let abort = Some(libc::SIGABRT);
+    told(
+        "write_behind 33",
+        &["HARDEN=canary"],
+        abort,
+        OVERRUN,
+        &[", of 33 bytes, at byte 33 "],
+    );
+    told(
+        "write_behind 40",
+        &["HARDEN=canary"],
+        abort,
+        OVERRUN,
+        &[", at byte 40 "],
+    );
+    // Not so many bytes that the guard behind it is met.
+    let at = [", of 400001 bytes, at byte 400001 "];
+    told(
+        "write_behind 400001",
+        &["HARDEN=guard"],
+        abort,
+        OVERRUN,
+        &at,
+    );
+    told(
+        "write_behind 400001",
+        &["HARDEN=guard", "BAD_FREE=warn"],
+        None,
+        OVERRUN,
+        &at,
+    );
+    // 100 bytes that lie at the right have twelve of room.
+    let sampled = ["HARDEN=sample", "SAMPLE_EVERY=1"];
+    told(
+        "write_behind 100",
+        &sampled,
+        abort,
+        OVERRUN,
+        &["\n  allocated by thread ", "\n  freed by thread "],
+    );
+    sound("write_behind 33", &["HARDEN=zero"]);
+}
+
+#[test]
+fn a_late_write_is_told_with_its_place() {
+    let abort = Some(libc::SIGABRT);
+    told(
+        "write_late 40",
+        &["HARDEN=poison"],
+        abort,
+        WRITTEN,
+        &[", byte 8 of 48 "],
+    );
+    let small = ["HARDEN=quarantine", "QUARANTINE_BYTES=1K"];
+    told(
+        "write_late 40",
+        &small,
+        abort,
+        WRITTEN,
+        &[", byte 8 of 48 "],
+    );
+    told(
+        "write_late_behind",
+        &small,
+        abort,
+        WRITTEN,
+        &[", behind byte 40 "],
+    );
+    sound("write_late 40", &["HARDEN=zero"]);
+}
+
+#[test]
+fn a_second_free_is_told_though_the_block_waits() {
+    let abort = Some(libc::SIGABRT);
+    for n in [40, LARGE] {
+        let role = format!("free_twice {n}");
+        told(&role, &["HARDEN=quarantine"], abort, DOUBLE, &[]);
+        told(&role, &["HARDEN=4", "BAD_FREE=warn"], None, DOUBLE, &[]);
+    }
+    let sampled = ["HARDEN=sample", "SAMPLE_EVERY=1"];
+    told(
+        "free_twice 40",
+        &sampled,
+        abort,
+        DOUBLE,
+        &["\n  freed by thread "],
+    );
+}
+
+#[test]
+fn both_sides_of_a_large_block_are_guarded() {
+    let fault = Some(libc::SIGSEGV);
+    let (behind, before) = (
+        format!("write_at_the_page_behind {LARGE}"),
+        format!("read_before {LARGE}"),
+    );
+    let first = "skinflint: access behind the end of a block: write to 0x";
+    let place = ["\n  0 bytes behind the end of a block of 400000 bytes at 0x"];
+    told(&behind, &["HARDEN=guard"], fault, first, &place);
+    told(
+        &behind,
+        &["HARDEN=guard", "BAD_FREE=warn"],
+        None,
+        first,
+        &place,
+    );
+    let first = "skinflint: access before the start of a block: read of 0x";
+    told(
+        &before,
+        &["HARDEN=2"],
+        fault,
+        first,
+        &[" bytes before a block of 400000 bytes at 0x"],
+    );
+    told(&before, &["HARDEN=2", "BAD_FREE=warn"], None, first, &[]);
+    sound(&before, &["HARDEN=guard", "BAD_FREE=ignore"]);
+    // One that waits has no pages.
+    let first = "skinflint: use after free: read of 0x";
+    let late = format!("read_late {LARGE}");
+    let place = ["\n  5 bytes into a block of 400000 bytes at 0x"];
+    told(&late, &["HARDEN=guard,quarantine"], fault, first, &place);
+    told(&late, &["HARDEN=quarantine"], fault, first, &[]);
+    told(
+        &late,
+        &["HARDEN=quarantine", "BAD_FREE=warn"],
+        None,
+        first,
+        &[],
+    );
+}
+
+#[test]
+fn a_sampled_block_is_guarded_and_tells_whose_it_is() {
+    let fault = Some(libc::SIGSEGV);
+    let every = ["HARDEN=sample", "SAMPLE_EVERY=1"];
+    let on = ["HARDEN=sample", "SAMPLE_EVERY=1", "BAD_FREE=warn"];
+    sound("samples", &every);
+    sound("rare", &["HARDEN=sample", "SAMPLE_EVERY=1000000000"]);
+    let first = "skinflint: access behind the end of a block: write to 0x";
+    let place = ["\n  0 bytes behind the end of a block of 96 bytes at 0x"];
+    let done = told("write_at_the_page_behind 96", &every, fault, first, &place);
+    assert!(
+        !done.said.iter().any(|line| line.contains("freed by")),
+        "{:?}",
+        done.said
+    );
+    told("write_at_the_page_behind 96", &on, None, first, &place);
+    let first = "skinflint: use after free: read of 0x";
+    let place = [
+        "\n  5 bytes into a block of 96 bytes at 0x",
+        "\n  freed by thread ",
+    ];
+    told("read_late 96", &every, fault, first, &place);
+    told("read_late 96", &on, None, first, &place);
+}
+
+/// Every frame of a stack is named by the module that it is in: this program, and the C library, which began the thread.
+#[test]
+fn frames_are_named_by_their_modules() {
+    let every = ["HARDEN=sample", "SAMPLE_EVERY=1"];
+    let first = "skinflint: use after free: ";
+    let done = told("read_late 96", &every, Some(libc::SIGSEGV), first, &[]);
+    let modules: Vec<_> = done
+        .said
+        .iter()
+        .filter_map(|line| line.trim_start().strip_prefix('#'))
+        .filter_map(|frame| frame.split_once(' '))
+        .filter_map(|(_, place)| place.rsplit_once("+0x"))
+        .collect();
+    let itself = std::env::current_exe().expect("this test");
+    let itself = itself.canonicalize().expect("it is there");
+    let here = modules
+        .iter()
+        .filter(|(module, _)| *module == itself.to_string_lossy());
+    let library = modules
+        .iter()
+        .filter(|(module, _)| module.contains("libc.so"));
+    assert!(
+        here.count() >= 4 && library.count() >= 2,
+        "{:#?}",
+        done.said
+    );
+    for (module, offset) in modules {
+        let bytes = std::fs::metadata(module).expect("a file").len();
+        let offset = u64::from_str_radix(offset, 16).expect("a number");
+        assert!(offset < 2 * bytes, "{module}+{offset:#x} of {bytes}");
+    }
+}
