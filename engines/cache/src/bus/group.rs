@@ -57,7 +57,7 @@ pub struct Room {
 
 impl Room {
     /// Returns the bytes below which room is little: a sixteenth of the limit, 4 MiB at least, half of the limit at
-    /// most; the allocator uses the same measure.
+    /// most. The allocator's measure is the same, without the half.
     pub fn margin(&self) -> u64 {
         (self.limit / 16).max(4 << 20).min(self.limit / 2)
     }
