@@ -615,9 +615,9 @@ impl Heap {
         }
     }
 
-    /// The next span for a class that has run out; null if the OS refuses.
-    ///
     /// Returns the next span for a class that has run out; null if the OS refuses.
+    ///
+    /// # Safety
     /// The heap's lock is held by its owner.
     pub unsafe fn next_span(&self, class: usize) -> *mut Span {
         // SAFETY: the owner calls, with the lock.

@@ -150,6 +150,8 @@ pub unsafe extern "C" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut
 }
 
 /// Returns an aligned block, or null.
+///
+/// # Safety
 /// As for `malloc`.
 #[inline]
 unsafe fn aligned_or_null(size: usize, align: usize) -> *mut u8 {

@@ -1,14 +1,16 @@
-//! Ours: best fit from 16 bytes, pages of their own from 2 KB, and a list that costs little to push to and to take from.
+//! Our strategy: best fit from 16 bytes, separate pages from 2 KB, and a list that is cheap to push to and to take
+//! from.
 //!
 //! ```text
 //!   block (words, page's group) ─► small or large ─► class ─► heads[class] ─► block ─► block      last in, first out
 //!                                        mask: a bit for each class that has blocks        (words, next) in one word
 //! ```
 //!
-//! The same lists with tops and links for each page (`tight-paged`) made a replay take 1.15 times the instructions: every
-//! push and every take copies the links of a page from one block to another. Their use is that a page leaves in one step a
-//! class; but the space takes a page out only when the collector has forgotten all blocks, or when nothing of it was
-//! swept, so that it has none. So pages are not linked here, and removing one that has blocks is the slow case (N4).
+//! The same lists with tops and links for each page (`tight-paged`) made a replay take 1.15 times the instructions:
+//! every push and every take copies the links of a page from one block to another. The links let a page leave a class
+//! in one step; but the space removes a page only when the collector has forgotten all blocks, or when nothing of it
+//! was swept, so that it has none. So pages are not linked here, and removing one that has blocks is the slow case
+//! (N4).
 //!
 //! N1  A class holds the blocks of `least_of(class)` words up to the next class's minimum: each size up to 248 bytes, then
 //!     four classes for each doubling, the last one open. A bit of the mask is set exactly if its class has blocks.
@@ -254,7 +256,7 @@ impl FreeList for Tight {
         Some(Self::page(page))
     }
 
-    /// Whom a block from 2 KB on serves depends on its page, so it is sure for nobody.
+    /// The objects that a block from 2 KB on serves depend on its page, so no request is certain to succeed.
     fn guaranteed(&self, bytes: u32) -> u32 {
         match bytes / WORD {
             0..LEAST | LARGE_WORDS.. => 0,

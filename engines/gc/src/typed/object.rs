@@ -1,4 +1,4 @@
-//! `object!`: structs and enums that lie in a heap.
+//! `object!`: structs and enums whose values lie in a heap.
 //!
 //! ```text
 //!   object! { pub struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>>, name: String } }
@@ -6,15 +6,15 @@
 //!        └─► the struct · Trace: each field · Family for Node<'static> · a conflict with any impl of Drop
 //! ```
 //!
-//! B1  Every field is told: the fields that are written are the ones that are traced.
+//! B1  Every field is told: the fields that are declared are the ones that are traced.
 //! B2  `Drop` for the type is a compile error (F3).
 //!
-//! B3  What is not understood is said in words, not by "no rules expected the token".
+//! B3  Input that the macro does not support is explained in words, not by "no rules expected the token".
 //!
 //! Not here: types with parameters; they implement [`Trace`](super::Trace) by hand.
 
 /// Declares a struct or an enum whose values may lie in a heap: structs with named fields, or with up to six without
-/// names; variants that are empty, have up to six fields without names, or named fields.
+/// names; enums whose variants are empty, have up to six fields without names, or named fields.
 ///
 /// The brand is written `'gc` (any name will do), and every field must be [`Trace`](crate::typed::Trace).
 /// `object! { system struct … }` makes one that may lie in the shared heap, too.
@@ -51,7 +51,8 @@
 /// });
 /// ```
 ///
-/// It knows no type parameters (and says so): write the type once for each, or implement [`Trace`](crate::typed::Trace).
+/// It supports no type parameters (and says so): write the type once for each, or implement
+/// [`Trace`](crate::typed::Trace).
 ///
 /// ```compile_fail
 /// # use skinflint_gc::{object, typed::{Gc, Slot, Trace}};
