@@ -39,7 +39,7 @@ const EARN_BYTES: u32 = 32 * 1024;
 /// divided cost more than the slop.
 const EARN_PERCENT: u64 = 40;
 
-/// What is known of a class. It has sixteen bytes, so that it is found by a shift (`realloc` of a small block looks).
+/// The data of a class. It has sixteen bytes, so that it is found by a shift (`realloc` of a small block looks).
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub struct Info {

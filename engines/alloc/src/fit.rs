@@ -30,7 +30,7 @@ const READS_MAX: usize = 64;
 /// Bytes of the longest program path that is looked at.
 const PATH_BYTES: usize = 4096;
 
-/// What a profile asks for.
+/// The settings that a profile asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Earned classes in bytes, ascending; the first `n`.

@@ -9,7 +9,7 @@
 //! Y1  `Heap::fresh` has a bit for each page of a class's current span that is not known to be resident. A bit too many
 //!     costs a call, one too few a fault; correctness depends on neither.
 //! Y2  Only for classes of small blocks with many pages, so that pages that are made resident and never used are few
-//!     beside those in use: at most three pages for the current span of such a class.
+//!     beside those in use: at most three pages for the current span of each class.
 //!
 //! Not here: which pages are clean (`holes`), the call (`pages::populate`).
 

@@ -61,7 +61,7 @@ pub mod usage {
 pub struct Entry {
     /// Its address.
     pub block: *mut u8,
-    /// Where its bits are.
+    /// The window with its bits.
     window: *const Window,
     /// Its bit there. It is an atomic, so that the compiler loads it first, and then changes the word of D in its
     /// place.

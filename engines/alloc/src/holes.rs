@@ -62,7 +62,7 @@ pub fn hint(pages: u32) {
     }
 }
 
-/// Does what [`hint_from`] does, for a span of which `free` slots are free.
+/// Does what [`hint_from`] does, for a span with `free` free slots.
 pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
     let pages = free as usize * span.size() / PAGE;
     if pages > 0 {
@@ -85,10 +85,10 @@ pub unsafe fn forget_clean(span: &Span) -> u16 {
     clean
 }
 
-/// What a walk purges.
+/// The spans that a walk purges.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Zeal {
-    /// Spans that have not changed since the last walk; as many as were wanted lately stay.
+    /// Spans that have not changed since the last walk, except as many as were needed lately.
     Quiet,
     /// Every span.
     All,

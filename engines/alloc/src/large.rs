@@ -46,9 +46,9 @@ pub struct Large {
     _free: u8,
     /// Offset of the tenant's heap, or 0.
     pub tenant: u32,
-    /// Next and previous block of the tenant.
+    /// Next block of the tenant.
     pub next: u32,
-    /// See `next`.
+    /// Previous block of the tenant.
     pub prev: u32,
     /// Next on the list of blocks that could not be given back at once.
     deferred: AtomicU32,

@@ -70,7 +70,7 @@ pub struct Rows {
     pub dirty: usize,
     /// Free runs that are not resident.
     pub clean: usize,
-    /// What other code has mapped within the range.
+    /// Mappings of other code within the range.
     pub others: usize,
 }
 

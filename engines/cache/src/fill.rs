@@ -1,7 +1,7 @@
 //! Blocks whose requested size is all that the allocator gives for it.
 //!
 //! ```text
-//!   take(100) ─► expected 100 → 112? ─► alloc(112) ─► usable 112 == 112: done         one call, as ever
+//!   take(100) ─► expected 100 → 112? ─► alloc(112) ─► usable 112 == 112: done         one call, as usual
 //!                     │ not known
 //!                     └─► alloc(100) ─► usable 112 ─► realloc to 112 (in place) ─► learn 100 → 112
 //!     begin, grow: the same without the realloc: what is left over is learned for the next call

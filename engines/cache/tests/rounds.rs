@@ -103,7 +103,7 @@ fn calls_are_those_of_this_bus() {
     assert_eq!(next.calls(), (0, 0));
 }
 
-/// What the listener below waits for.
+/// The lock that the listener below waits for.
 static GATE: Mutex<()> = Mutex::new(());
 
 #[test]

@@ -176,7 +176,7 @@ fn role() {
     println!("lived");
 }
 
-/// A cache that would hold all of it without a limit: each value is looked at again.
+/// Fills a cache that would hold all of it without a limit, and looks at each value again.
 fn grow(bus: Option<&Bus>, mebibytes: usize, pause: impl Fn(&Bus)) {
     let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("documents").limit_bytes(1 << 30).build();
     if let Some(bus) = bus {
@@ -202,7 +202,7 @@ fn grow(bus: Option<&Bus>, mebibytes: usize, pause: impl Fn(&Bus)) {
     }
 }
 
-/// A program that is not too fast: where room is little it takes nothing more before the bus has had a round.
+/// Waits, where room is little, until the bus has had a round, like a program that is not too fast.
 fn await_round(bus: &Bus) {
     let rounds = || {
         let (events, forgotten) = bus.events();
@@ -228,7 +228,7 @@ fn limit_address_space(bytes: usize) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// From some moment on the kernel maps nothing more for this thread.
+/// Grows a cache in a thread for which the kernel, from some moment on, maps nothing more.
 fn no_mmap(bus: Option<&Bus>) {
     let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("documents").limit_bytes(1 << 30).build();
     if let Some(bus) = bus {
@@ -265,7 +265,7 @@ fn no_mmap(bus: Option<&Bus>) {
     }
 }
 
-/// These system calls fail with ENOMEM, for this thread and for ever.
+/// Makes these system calls fail with ENOMEM, for this thread and for ever.
 fn refuse(calls: &[libc::c_long]) {
     let statement = |code: u32, k: u32| libc::sock_filter {
         code: code as u16,

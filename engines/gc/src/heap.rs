@@ -66,15 +66,15 @@ pub struct SweepCounts {
 pub struct Holds {
     /// Bytes of arenas in use, and of heads of chunks.
     pub held_bytes: usize,
-    /// Of `held_bytes`: heads.
+    /// Bytes of `held_bytes` in heads.
     pub head_bytes: usize,
-    /// Of `held_bytes`: cells and runs that hold an object, or that the mutator is filling.
+    /// Bytes of `held_bytes` in cells and runs that hold an object, or that the mutator is filling.
     pub cell_bytes: usize,
-    /// Of `held_bytes`: cells that are free.
+    /// Bytes of `held_bytes` in cells that are free.
     pub free_bytes: usize,
-    /// Of `held_bytes`: ends of arenas in which no cell fits.
+    /// Bytes of `held_bytes` in ends of arenas in which no cell fits.
     pub tail_bytes: usize,
-    /// Not in `held_bytes`: free arenas of chunks that may be resident.
+    /// Bytes of free arenas that may be resident; not in `held_bytes`.
     pub dirty_bytes: usize,
     /// Bytes that objects hold outside, as the client says.
     pub client_bytes: usize,

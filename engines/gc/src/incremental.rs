@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   used > begin ─► begin ─► slice ─► slice ─► … ─► Ready ─► finish: client's roots, weak cells ─► sweep as always
-//!                              ▲ after so many bytes taken, or when asked
+//!                              ▲ after a number of bytes taken, or when asked
 //!                              └── barrier: an edge that is written is told; so is each new root
 //!        used > limit ────────────────────────────────────► finish at once, whatever is left (`forced`)
 //! ```

@@ -97,11 +97,11 @@ pub struct Tracer {
     pairs: Vec<NonNull<Pair>>,
     /// What was told, where edges are only listed, for the second tracer (`verify`).
     told: Option<Told>,
-    /// What is remembered where the program runs between slices (`incremental`).
+    /// The memory between slices, where the program runs between them (`incremental`).
     pub(crate) steps: Option<Box<Steps>>,
-    /// Where counted pointers are told (`cc`).
+    /// The list that counted pointers are told to (`cc`).
     pub(crate) natives: Option<Box<Natives>>,
-    /// Where each edge is told at once, with its name (`snapshot::tell`).
+    /// The listener that each edge is told to at once, with its name (`snapshot::tell`).
     pub(crate) listener: Option<NonNull<dyn Listener>>,
 }
 

@@ -29,7 +29,7 @@ use crate::clock::Clock;
 /// [`Growth::ADAPTIVE`](crate::Growth::ADAPTIVE) in three collections.
 const STEP: f64 = 2.0;
 
-/// What collections may cost.
+/// A bound on what collections cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The target: processor time of pauses over all processor time of the heaps' thread, from 0 to 1.
@@ -79,7 +79,7 @@ pub(crate) struct Pace {
     clock: Clock,
     on: Cell<bool>,
     paused_ns: Cell<u64>,
-    /// When the present pause began.
+    /// The time at which the present pause began.
     began_ns: Cell<Option<u64>>,
 }
 

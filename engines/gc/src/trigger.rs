@@ -65,9 +65,9 @@ pub struct Growth {
     pub often_small: f64,
     /// … and for heaps from `large_bytes` on; between them it falls evenly.
     pub often_large: f64,
-    /// See `often_small`.
+    /// The largest size for `often_small`, in bytes.
     pub small_bytes: usize,
-    /// See `often_large`.
+    /// The smallest size for `often_large`, in bytes.
     pub large_bytes: usize,
     /// Two collections within this time are frequent.
     pub often_ns: u64,
@@ -85,7 +85,7 @@ const MIB: usize = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Growth {
-    /// What Firefox does for a zone.
+    /// The table that Firefox has for a zone.
     pub const SPIDERMONKEY: Growth = Growth {
         floor_bytes: 27 * MIB,
         factor: 1.5,
@@ -222,7 +222,7 @@ pub struct Collection {
     pub overflows: u64,
 }
 
-/// What follows from a heap's rest.
+/// The consequence of a heap's rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Nothing: it is no rest, or all was done.

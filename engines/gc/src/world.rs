@@ -104,7 +104,7 @@ impl Shared {
         heaps.iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// Removes a heap of which nothing is left (N1).
+    /// Removes a heap that has nothing left (N1).
     pub(crate) fn forget(&self, id: u32) {
         if let Some(slot) = self.heaps.borrow_mut().get_mut(id as usize) {
             *slot = None;

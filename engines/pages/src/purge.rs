@@ -140,7 +140,7 @@ pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
     taken / PAGE
 }
 
-/// Splits the huge pages of which the ranges are a part: the kernel does so for pages that a program calls cold. A
+/// Splits the huge pages that contain the ranges: the kernel does so for pages that a program calls cold. A
 /// refusal does no harm: then the kernel splits them when it needs the memory.
 fn split(ranges: &[libc::iovec]) {
     for range in ranges {

@@ -18,7 +18,7 @@ pub const BYTES: usize = 8;
 const LIVE: u64 = 0x9e37_79b9_7f4a_7c15;
 const FREED: u64 = 0xc2b2_ae3d_27d4_eb4f;
 
-/// What a free finds.
+/// The state in which a free finds a block.
 pub enum Claim {
     /// The trailer is as it was left; the block is the caller's.
     Whole,

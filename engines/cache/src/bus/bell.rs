@@ -209,7 +209,7 @@ impl Bell {
     }
 }
 
-/// The function that an allocator calls when it is short of memory: `skinflint_listener` of `skinflint.h`.
+/// Asks the bus for memory; an allocator that is short of it calls this: `skinflint_listener` of `skinflint.h`.
 ///
 /// # Safety
 /// `bell` is a [`Bell`].

@@ -8,7 +8,8 @@
 //! Q1  At [`Level::Critical`] every listener is asked. Below, once enough came back, the remaining listeners are not
 //!     asked; if it is unknown what is enough, listeners of the last two sorts are not asked.
 //! Q2  A listener that panics is named, and the round goes on.
-//! Q3  After a listener that dropped nothing memory is neither trimmed nor measured: its row says 0.
+//! Q3  After a listener that dropped nothing memory is neither trimmed nor measured, unless the listener panicked: its
+//!     row says 0.
 //! Q4  What a listener says that it dropped is bounded by what was resident before, and decides nothing: resident
 //!     memory alone tells whether there is enough.
 //!

@@ -117,7 +117,7 @@ pub enum Inserted {
     Kept,
     /// Other entries were asked for more often (D4).
     Refused,
-    /// It is larger than half of what is allowed.
+    /// The entry is larger than half of what is allowed.
     TooLarge,
 }
 

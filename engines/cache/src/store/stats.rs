@@ -64,9 +64,9 @@ pub struct Stats {
 pub enum Verdict {
     /// Too few lookups to say.
     Unknown,
-    /// It never hit, or next to never (V1).
+    /// The cache never hit, or next to never (V1).
     Placebo,
-    /// It hits, or has saved enough.
+    /// The cache hits, or has saved enough.
     Useful,
 }
 

@@ -477,7 +477,7 @@ impl Inner {
         done
     }
 
-    /// Finishes the collection in progress; reports whether there was one.
+    /// Finishes the collection in progress, if there is one; reports whether nothing is left to do.
     pub(super) fn finish(&self) -> bool {
         self.phase.get() == Phase::Rest
             || self.slice(Budget {

@@ -25,7 +25,7 @@ fn heap_of(object: NonNull<u8>) -> u32 {
 }
 
 impl Heap {
-    /// The write barrier (I1): notes that an edge to `target` was or is about to be written into an object of this
+    /// Notes that an edge to `target` was or is about to be written into an object of this
     /// heap. Cost while marking is off: a load and a branch.
     #[inline]
     pub fn barrier(&self, target: NonNull<u8>) {
@@ -41,7 +41,7 @@ impl Heap {
         }
     }
 
-    /// The other barrier (I1), for objects of many edges: notes that the edges of `object`, of this heap, may have
+    /// Notes that the edges of `object`, of this heap, may have
     /// changed.
     #[inline]
     pub fn changed(&self, object: NonNull<u8>) {

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! K1  All heaps of a set have the same marking, and no other heap has it; `Shared::markings` is their number.
-//! K2  It ends for all of them at once: finished, or given up with the first that is collected otherwise or dropped.
+//! K2  It ends for all of them at once: when it is finished, or is given up with the first heap that is collected
+//!     otherwise or dropped.
 //! K3  While a slice is done, or roots are told, none of them can be collected, nor can its marking be given up: a
 //!     trace function that asks for it is refused, or ends the process.
 //! K4  An entry of a root table that comes from a heap of the set is no root (O2). The barrier tells one that is added

@@ -20,7 +20,7 @@ use crate::mark::{ToldPair, Tracer};
 /// The most times that an object that is changed repeatedly is traced again in slices (I7).
 const AGAIN: u32 = 4;
 
-/// What an object tells beside its edges.
+/// A fact that an object tells beside its edges.
 #[derive(Clone, Copy)]
 pub(crate) enum Note {
     /// It holds weak cells or pairs.

@@ -18,7 +18,7 @@ use super::strategies::{FreeListPolicy, Many, ManyFast};
 use super::table::{MANY, MIN_BLOCK, Table};
 use super::{Block, FreeList, Freed, Origin};
 
-/// Holds at most one block (R1).
+/// A list that holds at most one block (R1).
 pub(crate) struct FullPages {
     entry: Option<Block>,
 }
@@ -74,7 +74,7 @@ static MAPS: Table = Table {
     class: |_| 0,
 };
 
-/// One class, of which only the top is looked at (R2).
+/// A list with one class, whose top alone is looked at (R2).
 pub(crate) struct MapSpace {
     lists: Lists<Heavy, Cached>,
 }
@@ -122,12 +122,12 @@ impl FreeList for MapSpace {
     }
 }
 
-/// Of 100 words of pages, those unused when a collection begins: below this the fast order may go on.
+/// Unused words of pages when a collection begins, in percent, below which the fast order may go on.
 const LOW: u64 = 4;
-/// From this on the best fit is needed.
+/// Unused words, in percent, from which on the best fit is needed.
 const HIGH: u64 = 8;
 
-/// Changes between two orders (R3).
+/// A list that changes between two orders (R3).
 pub(crate) struct Tuned {
     lists: Lists<Light, Mask>,
     pages: u64,

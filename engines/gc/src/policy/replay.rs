@@ -353,7 +353,7 @@ impl Player {
                 self.space.alloc(bytes, origin).ok_or(Fault::Limit)?
             }
         };
-        // SAFETY: the space gave so many words, of which the first four bytes are its own.
+        // SAFETY: the space gave this many words, whose first four bytes are its own.
         unsafe {
             let start = object.as_ptr();
             start.cast::<u32>().add(1).write(slot as u32);

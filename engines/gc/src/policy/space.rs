@@ -37,7 +37,7 @@ pub enum Compaction {
     Never,
     /// V8's way: pages at least 70 % free, the emptiest first, at most 4 MiB of objects in a collection.
     Sparse,
-    /// As many as fit: every page at least half free.
+    /// As many pages as fit, of those that are at least half free.
     Always,
 }
 
@@ -71,15 +71,15 @@ impl Default for Settings {
 pub struct Figures {
     /// Bytes of pages.
     pub committed_bytes: usize,
-    /// Of the committed bytes: written to (V5).
+    /// Committed bytes that were written to (V5).
     pub resident_bytes: usize,
-    /// Not in the committed bytes: descriptors of the list.
+    /// Bytes of the list's descriptors; not in the committed bytes.
     pub table_bytes: usize,
-    /// Of the committed bytes: objects, and what the area has not given out yet.
+    /// Committed bytes in objects, and in the area where it has not been given out yet.
     pub allocated_bytes: usize,
-    /// Of the committed bytes: blocks in the list.
+    /// Committed bytes in blocks of the list.
     pub free_bytes: usize,
-    /// Of the committed bytes: holes that the list does not keep.
+    /// Committed bytes in holes that the list does not keep.
     pub wasted_bytes: usize,
     /// Number of times that the area was used up.
     pub refills_total: u64,

@@ -25,14 +25,14 @@
 use super::memory::{Memory, NONE, PAGE_WORDS, WORD, page_of};
 use super::{Block, FreeList, Freed, Origin};
 
-/// Words from which an object has pages of its own: 2 KB.
+/// Words from which on an object goes to the pages for large objects: 2 KB.
 const LARGE_WORDS: u32 = 2048 / WORD;
-/// Classes: the bits of a mask.
+/// Number of classes: the bits of a mask.
 const CLASSES: usize = 64;
 const LAST: usize = CLASSES - 1;
 /// Words of the smallest block: an object has two.
 const LEAST: u32 = 2;
-/// Blocks of the request's own class that are looked at. Up to 248 bytes the first one fits.
+/// The most blocks of the request's own class that are looked at. Up to 248 bytes the first one fits.
 const LOOK: u32 = 8;
 
 /// Flags of a page: its group, whether an object has decided that, and N4.
@@ -43,7 +43,7 @@ const LISTED: u8 = 4;
 /// Bytes at which the second group begins, for the space.
 static LIMITS: [u32; 1] = [LARGE_WORDS * WORD];
 
-/// N1. Cost: a comparison and a subtraction up to 248 bytes; above, some shifts.
+/// Returns the class of a block (N1). Cost: a comparison and a subtraction up to 248 bytes; above, some shifts.
 #[inline]
 fn class_of(words: u32) -> usize {
     if words < 32 {
@@ -54,7 +54,7 @@ fn class_of(words: u32) -> usize {
     (class as usize).min(LAST)
 }
 
-/// Words of the smallest block of a class.
+/// Returns the words of the smallest block of a class.
 const fn least_of(class: usize) -> u32 {
     if class < 30 {
         return class as u32 + LEAST;
@@ -75,7 +75,7 @@ impl Stacks {
         heads: [NONE; CLASSES],
     };
 
-    /// Cost: one load, three stores.
+    /// Puts a block in. Cost: one load, three stores.
     #[inline]
     fn push(&mut self, memory: &Memory, block: Block) {
         let class = class_of(block.words);
@@ -84,7 +84,7 @@ impl Stacks {
         self.mask |= 1 << class;
     }
 
-    /// The top of a class becomes `next`.
+    /// Makes `next` the top of a class.
     #[inline]
     fn set_head(&mut self, class: usize, next: u32) {
         self.heads[class] = next;
@@ -93,7 +93,7 @@ impl Stacks {
         }
     }
 
-    /// N3. Cost up to 248 bytes: a search of the mask, two loads, two stores.
+    /// Takes a block for a request (N3). Cost up to 248 bytes: a search of the mask, two loads, two stores.
     #[inline]
     fn take(&mut self, memory: &Memory, words: u32) -> Option<Block> {
         let own = class_of(words);
@@ -114,7 +114,7 @@ impl Stacks {
         None
     }
 
-    /// Looks below the top of a class, which is too short.
+    /// Takes a block below the top of a class, which is too short.
     #[cold]
     fn take_below(&mut self, memory: &Memory, class: usize, words: u32) -> Option<Block> {
         let look = if class == LAST { u32::MAX } else { LOOK };
@@ -134,7 +134,7 @@ impl Stacks {
         None
     }
 
-    /// All blocks of a class.
+    /// Returns all blocks of a class.
     fn each<'a>(&self, memory: &'a Memory, class: usize) -> impl Iterator<Item = Block> + 'a {
         let mut at = self.heads[class];
         core::iter::from_fn(move || {
@@ -148,7 +148,7 @@ impl Stacks {
         })
     }
 
-    /// N4: without the blocks of a page; the order of the others stays. Cost: all blocks.
+    /// Forgets the blocks of a page (N4); the order of the others stays. Cost: a look at all blocks.
     fn forget(&mut self, memory: &Memory, page: u32) {
         let mut mask = self.mask;
         while mask != 0 {
@@ -164,7 +164,7 @@ impl Stacks {
     }
 }
 
-/// The strategy.
+/// The strategy `tight`.
 pub(crate) struct Tight {
     memory: Memory,
     small: Stacks,
@@ -271,7 +271,7 @@ impl FreeList for Tight {
             false => &self.small,
         };
         let own = class_of(words);
-        // The next class upwards; the class itself, whose top may be too short; a whole page.
+        // Tried in turn: the next class upwards; the class itself, whose top may be too short; a whole page.
         let above = stacks.mask & (u64::MAX << own) & !(1 << own);
         let class = match above {
             0 => own,

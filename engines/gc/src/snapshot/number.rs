@@ -145,7 +145,7 @@ impl Numbering {
         self.heaps.get(heap as usize).is_some_and(|h| h.known)
     }
 
-    /// Returns the place of the heap that an object is in; the error is the heap's number if it is none of these.
+    /// Returns the number of the heap that an object is in, as an error if it is none of these.
     pub(crate) fn heap_of(&self, object: NonNull<u8>) -> Result<u32, u32> {
         let heap = Chunk::of(object).head().heap.get();
         if self.has(heap) { Ok(heap) } else { Err(heap) }

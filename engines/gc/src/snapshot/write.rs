@@ -72,7 +72,7 @@ enum Made {
     /// Edges from a heap that is not in the set, by the heap's number.
     From(u32),
     Client,
-    /// The objects of such a heap.
+    /// The objects of a heap that is not in the set.
     Outside(u32),
 }
 
@@ -281,7 +281,7 @@ pub(super) fn each_object<E>(
     })
 }
 
-/// What is being written: the stream and the names.
+/// The snapshot that is being written: the stream and the names.
 struct Sheet<'w> {
     out: Out<'w>,
     names: Names,
