@@ -1,7 +1,7 @@
 //! The fit profile at start: read, checked, and copied into a plan, or left alone.
 //!
 //! ```text
-//!     SKINFLINT_FIT=app.fit ─► open, read ≤ 1.6 KiB ─► sizes::fit::parse ─► is it this program's? ─► Plan
+//!   SKINFLINT_FIT=app.fit ─► open, read ≤ 1.6 KiB ─► sizes::fit::parse ─► is it this program's? ─► Plan
 //!                                  │                      │                        └─► left alone, silently
 //!                                  └──────────────────────┴─► one line on stderr, and on without it
 //! ```

@@ -3,7 +3,7 @@
 //! ```text
 //!   prepare   the reserve's lock, the purge lock, then every heap's, then the pool's
 //!   parent    all given back
-//!     child     all made free; the heaps of the threads that are gone wait for new ones
+//!   child     all made free; the heaps of the threads that are gone wait for new ones
 //! ```
 //!
 //! W1  At the moment of the fork no slow path is under way, so lists and pool are consistent. A fast path

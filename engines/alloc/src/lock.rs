@@ -3,7 +3,7 @@
 //! ```text
 //!   0            free
 //!   who          held          (`who` is even: a heap's address, or one of the fixed ids)
-//!     who | 1      held, and a thread sleeps
+//!   who | 1      held, and a thread sleeps
 //! ```
 //!
 //! K1  A thread that finds the lock held by its own identity is a signal handler that interrupted its own slow path:

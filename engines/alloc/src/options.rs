@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   envp ──► SKINFLINT_NAME=value ──► a parser for each name ──► Settings ──► the parts that follow them
-//!                                                                                   └─ not a valid value: one line,
-//!                                          and the default holds
+//!                                          └─ not a valid value: one line, and the default holds
 //! ```
 //!
 //! O1  Names, values and defaults are those of the one table ([`env`]); the line about a bad value is made from it.

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   Place::new ─► a heap beside the thread's own      enter ─► malloc takes from it      guard dropped ─► from the one before
-//!     Place dropped ─► drained, cooled, idle: its empty spans go to the pool, the heap to the next thread that needs
-//!   one
+//!   Place dropped ─► drained, cooled, idle: its empty spans go to the pool, the heap to the next thread
 //! ```
 //!
 //! A thread that serves many clients (tabs, requests, documents) in turns has blocks of all of them on each page of its

@@ -4,8 +4,8 @@
 //!   List    made ─► add (under a lock) ─► newest ─► next ─► …      heaps, idle heaps
 //!   once    made ─► the first one wins ─► had                      the heap of samples, the emergency range
 //!   raise   made ─► one more ─► raised                             size classes
-//!     enter   made ─► the page map ─► found, by the holder of a block  descriptors
-//!     Gate    enter ─► one at a time, no thread waits ─► leave       stacks and stories of the hardening
+//!   enter   made ─► the page map ─► found, by a block's holder     descriptors
+//!   Gate    enter ─► one at a time, no thread waits ─► leave       stacks and stories of the hardening
 //! ```
 //!
 //! P1  A thread that finds something finds it as it was made.

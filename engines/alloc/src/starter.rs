@@ -1,7 +1,7 @@
 //! When the purger begins and ends: at most one, and no hint is forgotten.
 //!
 //! ```text
-//!     threads   hint: pages += n ─► enough, and it does not run? ─► begin: running 0 → 1 ─► no stack in use? ─► clone
+//!   threads   hint: pages += n ─► enough, and it does not run? ─► begin: running 0 → 1 ─► no stack in use? ─► clone
 //!   purger    take … work … ─► end: running → 0 ─► enough meanwhile? ─► running 0 → 1, and on    (else gone)
 //!   kernel    tid: set by the clone, 0 once the stack is no longer in use
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   mapped   = small + large + in_spans + holes + reserve + dirty + clean + others
-//!     resident = the same rows by the kernel's count (mincore), page by page, + metadata
+//!   resident = the same rows by the kernel's count (mincore), page by page, + metadata
 //! ```
 //!
 //! B1  A snapshot is taken while all slow paths stand still: the purger's lock, every heap's, and the pool's are held.

@@ -4,7 +4,7 @@
 //!   take(100) ─► expected 100 → 112? ─► alloc(112) ─► usable 112 == 112: done         one call, as usual
 //!                     │ not known
 //!                     └─► alloc(100) ─► usable 112 ─► realloc to 112 (in place) ─► learn 100 → 112
-//!     begin, grow: the same without the realloc: what is left over is learned for the next call
+//!   begin, grow: the same without the realloc: what is left over is learned for the next call
 //! ```
 //!
 //! F1  Which sizes are classes is asked of the running allocator and written down nowhere: classes differ by allocator

@@ -6,8 +6,7 @@
 //!   button, API ─────────┘          │
 //!                                   ├─► Cache        bytes, idle time, a budget shared with others
 //!                                   ├─► Discards     decoded forms; the compressed source stays
-//!                                                                     └─► Mailbox      what only its own thread may be
-//!                                   asked for (a GC heap)
+//!                                   └─► Mailbox      what may only be asked on its own thread (a GC heap)
 //!
 //!   Buf, Arena ─► fill: blocks whose requested size is the size class of the allocator that runs
 //! ```

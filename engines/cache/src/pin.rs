@@ -3,7 +3,7 @@
 //! ```text
 //!   pin ─► there: + 1 pin ──────────────┐            unpin: − 1 pin, the time
 //!       ─► not: Turn ─► decode ─► + 1 pin┤            discard: no pins? ─► taken out, to be dropped by the caller
-//!             ─► another decodes: waits ───────┘            listed: in its set's list, once
+//!       ─► another decodes: waits ───────┘            listed: in its set's list, once
 //! ```
 //!
 //! N1  What is pinned is not taken out.

@@ -1,7 +1,7 @@
 //! Edges of buffers, arenas, caches, budgets and discardable forms, each worked out by hand.
 //!
 //! ```text
-//!     every block ─► Counting ─► live blocks of this thread: what is dropped is given back
+//!   every block ─► Counting ─► live blocks of this thread: what is dropped is given back
 //! ```
 //!
 //! P1  Clocks are moved by hand, sizes are fixed, and nothing is asked of the kernel.

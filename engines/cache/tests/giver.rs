@@ -1,7 +1,7 @@
 //! Caches and reporters in a program with our allocator as its `#[global_allocator]`: it is found without being named.
 //!
 //! ```text
-//!     Cache ─► HeapBytes ─► base::hook ◄─ skinflint_alloc      malloc is glibc's all the while, and is not asked
+//!   Cache ─► HeapBytes ─► base::hook ◄─ skinflint_alloc      malloc is glibc's all the while, and is not asked
 //! ```
 //!
 //! Not here: the same under libskinflint.so (`fill`), other allocators (`report/tests/giver`).

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   take(slots) ──► Pool::take(256 × slots pages, aligned) ──► MAP: each megabyte's first page ─► chunk
-//!     find(addr)  ──► MAP entry of the megabyte ──► descriptor ──► start of the chunk
+//!   find(addr)  ──► MAP entry of the megabyte ──► descriptor ──► start of the chunk
 //! ```
 //!
 //! A1  All runs of the pool are whole megabytes, so each megabyte's first page has an entry that says what it belongs

@@ -3,7 +3,7 @@
 //! ```text
 //!   free(object)      allocated bit off, mark off, arena noted ─► settle_freed(): arenas to their lists, empty ones back
 //!   mark(object)      mark bit on; was it off?
-//!     take_unmarked()   tells every object whose mark bit is off; all marks off
+//!   take_unmarked()   tells every object whose mark bit is off; all marks off
 //! ```
 //!
 //! F1  A heap is used either in this way or with [`collect`](crate::collect) and marking in slices, not both: marks

@@ -3,7 +3,7 @@
 //! ```text
 //!   finish the last sweep ─► retire spans ─► roots ─► mark ─► pairs ─► the client's look ─► verify ─► weak cells
 //!                                                                                              │
-//!               log, threshold ◄── hand everything over to be swept (by the mutator alone, or by both) ◄┘
+//!        log, threshold ◄── hand everything over to be swept (by the mutator, or by both)  ◄───┘
 //! ```
 //!
 //! L1  When marking begins no mark bit of the set is set, and the sweeper has nothing of the set.

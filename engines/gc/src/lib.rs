@@ -7,8 +7,7 @@
 //!   core           World ─► Heap ─► Space (kind) ─► span ─► object          collect(set, reason, roots)
 //!                             │                                                │ mark: edges by kind.trace
 //!                             │ chunks: 1 MiB, arenas of 4 KiB, bits aside     │ then sweep: lazily, or beside
-//!                                                         │ chunks: 1 MiB, arenas of 4 KiB, bits apart     │ then
-//!                             sweep: lazily, or beside
+//!                             ▼                                                ▼
 //!   below          Source ─► pages::Pool ─► the OS                  Handover ◄──► the thread "skinflint-gc"
 //! ```
 //!

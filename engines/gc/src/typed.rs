@@ -3,8 +3,7 @@
 //! ```text
 //!   runtime.tenant("tab 1") ─► tenant.enter(|cx| { … })            no collection while a closure runs
 //!                                      │  cx.alloc(value) ─► Gc<'gc, T> ─► &T      'gc: this closure, and no other
-//!                                                                           │  cx.keep(gc, "why") ─► Handle
-//!                                      for use after the closure
+//!                                      │  cx.keep(gc, "why") ─► Handle            for use after the closure
 //!                                      ▼
 //!                                   the closure ends ─► what is due is collected
 //! ```

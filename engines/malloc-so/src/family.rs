@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   malloc  __libc_malloc                 ─► alloc::malloc
-//!     memalign  aligned_alloc  …  pvalloc   ─► alignment rounded up  ─► alloc::memalign
+//!   memalign  aligned_alloc  …  pvalloc   ─► alignment rounded up ─► alloc::memalign
 //! ```
 //!
 //! F1  Only what the engine leaves to its caller is done here: rounding alignments, checking products, rounding to

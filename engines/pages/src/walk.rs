@@ -1,7 +1,7 @@
 //! The runs of HEAP, listed one by one: for statistics.
 //!
 //! ```text
-//!     free_run(page) ──► dirty │ clean │ being purged, and its pages │ none begins here
+//!   free_run(page) ──► dirty │ clean │ being purged, and its pages │ none begins here
 //! ```
 //!
 //! W1  Nothing is written, and the lock is held, so a walk from page 0 that goes on behind each run (the caller knows

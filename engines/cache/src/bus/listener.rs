@@ -1,7 +1,7 @@
 //! What can give memory back, and what it is asked.
 //!
 //! ```text
-//!     Bus ──Ask──► Listener::release ──► bytes dropped, by its own count
+//!   Bus ──Ask──► Listener::release ──► bytes dropped, by its own count
 //!    order: Free ─► Decode ─► Compute ─► Fetch ─► Lose
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bus thread: release ─► ask lies in the box ─► waits, bounded ─► dropped
-//!     owner:                      serve(|ask| …) at a safe moment of its own ──┘
+//!   owner:                      serve(|ask| …) at a safe moment of its own ──┘
 //! ```
 //!
 //! M1  At most one ask lies in the box. An owner that does not answer in time is not waited for beyond [`Ask::until`]

@@ -172,8 +172,8 @@ impl Bus {
     }
 
     /// Runs a round at this level, whatever came before: the button. Returns what it brought. `None`: the round did not
-    /// end within `patience`; it goes on, and will be in the log. Also `None`, without a round: the level is calm, or the
-    /// caller may not wait (the bus's own thread, a child of fork).
+    /// end within `patience`; it goes on, and will be in the log. Also `None`, without a round: the level is calm, or
+    /// the caller may not wait (the bus's own thread, a child of fork).
     pub fn press(&self, level: Level, patience: Duration) -> Option<Event> {
         self.ask(Source::Button, level, 0, patience)
     }

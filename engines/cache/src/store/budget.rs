@@ -1,7 +1,7 @@
 //! Bytes that several caches share.
 //!
 //! ```text
-//!     insertion ─► change(+bytes) ─► over the limit? ─► which saves least for a byte? ─► give ─► again, until it holds
+//!   insertion ─► change(+bytes) ─► over the limit? ─► which saves least for a byte? ─► give ─► again, until it holds
 //! ```
 //!
 //! G1  Of the members above their floor the one that saves least gives, in saved time for each byte. Recent savings

@@ -1,8 +1,8 @@
 //! Values that are being made: a thread that misses the same key meanwhile waits for the thread that makes it.
 //!
 //! ```text
-//!     enter(key) ─► not being made ─► Lead ─► look again, make, put in ─► land(value) ─┐
-//!                           └► being made ─► waits ◄──── the value │ Failed │ Panicked ◄─ dropped ┘
+//!   enter(key) ─► not being made ─► Lead ─► look again, make, put in ─► land(value) ──┐
+//!              └► being made ─► waits ◄───── the value │ Failed │ Panicked ◄─ dropped ┘
 //! ```
 //!
 //! G1  At most one flight of a key. It ends in one way: with a value, or without, when its lead is dropped.

@@ -1,7 +1,7 @@
 //! How often a key was asked for lately, whether or not it is in the cache.
 //!
 //! ```text
-//!     hash ─► 4 counters of 4 bits in 4 words ─► the least of them        every 2 × words additions: all halved
+//!   hash ─► 4 counters of 4 bits in 4 words ─► the least of them        every 2 × words additions: all halved
 //! ```
 //!
 //! S1  An estimate is never below the truth since the last halving (capped at 15), and seldom above.

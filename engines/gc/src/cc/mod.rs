@@ -5,7 +5,7 @@
 //!     │                                   │ the count falls, and not to 0
 //!     │ candidates ◄──────────────────────┘
 //!     ▼ in slices (`cycles`)
-//!     build: what candidates lead to, a node for each ─► scan: a node with more counts than edges is alive, and what
+//!   build: what candidates lead to, a node for each ─► scan: whose count is more than nodes hold is alive, and what
 //!     it leads to ─► destroy: drop the values of the rest
 //!
 //!   GC object ── Counted<'gc, T> ──► box ── Anchor<F> ──► GC object      cycles through both: `together`

@@ -3,8 +3,7 @@
 //! ```text
 //!   object ── Counted ──► box ── Cc ──► box ── Anchor ──► object ── … back to the first
 //!
-//!     graph from the boxes that objects hold ─► held by others: alive ─► anchors of living boxes are roots of the
-//!   marking
+//!   graph from the boxes that objects hold ─► held by others: alive ─► anchors of live boxes are roots of the marking
 //!        ▲                                                                      │
 //!        └────────── a marked object holds a box: alive, too ◄──────────────────┘   until nothing is new
 //! ```

@@ -1,7 +1,7 @@
 //! Strategies that are not a search order over classes.
 //!
 //! ```text
-//!     FullPages   one entry: a fresh page, or the rest of the area; nothing from sweeping
+//!   FullPages   one entry: a fresh page, or the rest of the area; nothing from sweeping
 //!   MapSpace    one class, objects of one size; after sweeping the fullest page comes first
 //!   Tuned       many or many-fast, by what the last cycle left unused
 //! ```

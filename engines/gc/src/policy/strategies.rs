@@ -4,7 +4,7 @@
 //!   Legacy      surplus class … large ► walk huge ► exact                 (small holes are the last resort)
 //!   Many        exact … ► walk last                                       (best fit by class)
 //!   ManyFast    2 KB of surplus … last ► (tiny: 256 … 2 KB) ► walk last ► exact …
-//!     ManyOrigin  the collector as Many, other origins as ManyFast
+//!   ManyOrigin  the collector as Many, other origins as ManyFast
 //! ```
 //!
 //! S1  A strategy takes the first block that its order finds, and only sizes, lists and the origin decide.

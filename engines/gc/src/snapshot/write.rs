@@ -1,8 +1,7 @@
 //! The passes that write a snapshot.
 //!
 //! ```text
-//!     survey: edges, heaps that are outside ─► nodes ─► edges ─► strings ─► (loose names: nodes and edges again,
-//!   muted)
+//!   survey: edges, which heaps are outside ─► nodes ─► edges ─► strings ─► (loose names: nodes and edges again, muted)
 //! ```
 //!
 //! W1  Nodes are written in the order of their numbers: made-up ones first, then objects (`number`, U2); the edges of a
