@@ -51,8 +51,7 @@
 /// });
 /// ```
 ///
-/// It supports no type parameters (and says so): write the type once for each, or implement
-/// [`Trace`](crate::typed::Trace).
+/// It knows no type parameters (and says so): write the type once for each, or implement [`Trace`](crate::typed::Trace).
 ///
 /// ```compile_fail
 /// # use skinflint_gc::{object, typed::{Gc, Slot, Trace}};

@@ -101,7 +101,7 @@ macro_rules! pointer {
 
         impl<T> Pointer for $name<'_, T> {}
 
-        // SAFETY: it is such a pointer.
+        // SAFETY: that is what it is.
         unsafe impl<'gc, T> Edge<'gc> for $name<'gc, T> {
             #[inline]
             fn leads_to(self) -> NonNull<u8> {
