@@ -1,4 +1,4 @@
-//! malloc, calloc, realloc, memalign: the fast paths, and which slow one comes next.
+//! malloc, calloc, realloc, memalign: the fast paths, and the slow path that each leads to.
 //!
 //! ```text
 //!   malloc(n) ── n <= 32 KiB ──► this thread's heap ── budget? ── magazine ──► block
@@ -24,10 +24,10 @@ use crate::state::{POOL_LOCK, base, descriptor, fast_limit};
 use crate::{check, emergency, fault, harden, large, neighbour, reserve, sample, thread, tls};
 
 /// Allocates `n` bytes. Cost for a small size: 22 instructions, with ten loads and three stores among them and no
-/// locked one (callgrind, `pair48`, 2026-11-21).
+/// locked instruction (callgrind, `pair48`, 2026-11-21).
 ///
 /// # Safety
-/// May be called by anybody; unsafe since the block must be freed by this allocator.
+/// Safe to call in itself; unsafe since the block must be freed by this allocator.
 #[inline(always)]
 pub unsafe fn malloc(n: usize) -> *mut u8 {
     // 0 wraps around, and goes the other way.
@@ -41,8 +41,9 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
     }
     // SAFETY: a thread's heap stays (G4), and is this thread's.
     unsafe {
-        // As `budget -= n; if budget < 0`, which of an atomic the compiler makes a load, a subtraction and a store.
-        // ORDER: as Relaxed: this thread's own (H1), which others look at.
+        // This is `budget -= n; if budget < 0`, which for an atomic the compiler makes a load, a subtraction and a
+        // store.
+        // ORDER: as Relaxed: this thread's own (H1), which other threads look at.
         core::arch::asm!(
             "sub qword ptr [{heap} + {budget}], {n}",
             "js {used_up}",
@@ -62,7 +63,7 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
     }
 }
 
-/// No heap yet, no bytes, or many.
+/// Allocates where the fast path cannot: the thread has no heap yet, or `n` is 0 or large.
 #[cold]
 #[inline(never)]
 fn malloc_unusual(n: usize) -> *mut u8 {
@@ -81,7 +82,7 @@ fn malloc_unusual(n: usize) -> *mut u8 {
     malloc_large(n, 1).0
 }
 
-/// The budget is used up: a sample is due, or the thread has ended, or every call is checked.
+/// Allocates when the budget is used up: a sample is due, or the thread has ended, or every call is checked.
 #[cold]
 #[inline(never)]
 unsafe fn malloc_sampled(n: usize, heap: *mut Heap) -> *mut u8 {
@@ -106,7 +107,7 @@ unsafe fn malloc_sampled(n: usize, heap: *mut Heap) -> *mut u8 {
     unsafe { small(heap, n) }
 }
 
-/// Allocates from a heap, past budget and checks; `n` is from 1 to [`SMALL_MAX`].
+/// Allocates from a heap, without budget and checks; `n` is from 1 to [`SMALL_MAX`].
 ///
 /// # Safety
 /// The heap is this thread's.
@@ -121,8 +122,8 @@ pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
     }
 }
 
-/// As [`small`], at a multiple of a power of two up to a page, of which `n` is a multiple. Spans begin on pages,
-/// and the base class of a multiple of a power of two is one too; an earned class need not be.
+/// Allocates like [`small`], at a multiple of a power of two up to a page; `n` must be a multiple of that power. Spans
+/// begin on pages, and the base class of a multiple of a power of two is one too; an earned class need not be.
 ///
 /// # Safety
 /// As for [`small`].
@@ -131,7 +132,7 @@ pub unsafe fn small_aligned(heap: *mut Heap, n: usize) -> *mut u8 {
     unsafe { small_of(heap, class::base_class(n), n) }
 }
 
-/// Allocates from a class of a heap, past budget and checks.
+/// Allocates from a class of a heap, without budget and checks.
 ///
 /// # Safety
 /// The heap is this thread's.
@@ -147,7 +148,7 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
             reserve::look();
             match made {
                 None => return in_handler(n, 16),
-                // The same, further down: the slow path had let go of the heap.
+                // The same case, further down: the slow path had let go of the heap.
                 Some(block) if block.is_null() && POOL_LOCK.is_held_by((*heap).who()) => {
                     return in_handler(n, 16);
                 }
@@ -159,7 +160,7 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
     }
 }
 
-/// The magazine is empty.
+/// Allocates when the magazine is empty.
 ///
 /// # Safety
 /// The heap is this thread's; `n` is from 1 to [`SMALL_MAX`].
@@ -177,7 +178,7 @@ unsafe fn malloc_slow(n: usize, heap: *mut Heap) -> *mut u8 {
     }
 }
 
-/// A large block; the second value says whether it is known to be zero.
+/// Allocates a large block; the second value says whether it is known to be zero.
 pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     if n > isize::MAX as usize {
         return (fail(), false);
@@ -213,7 +214,7 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     }
 }
 
-/// Null, with errno (A1).
+/// Sets errno and returns null (A1).
 #[cold]
 #[inline(never)]
 pub fn fail() -> *mut u8 {
@@ -222,7 +223,7 @@ pub fn fail() -> *mut u8 {
     core::ptr::null_mut()
 }
 
-/// Memory for a signal handler that interrupted this thread's own slow path (A3).
+/// Allocates for a signal handler that interrupted this thread's own slow path (A3).
 #[cold]
 fn in_handler(n: usize, align: usize) -> *mut u8 {
     let block = emergency::malloc(n, align);
@@ -315,7 +316,8 @@ fn find(p: *mut u8) -> Block {
     }
 }
 
-/// Bytes of a block that may be used: at least what was asked for. 0 for null and for what is not ours.
+/// Returns the bytes of a block that may be used: at least the requested ones. 0 for null and for addresses that are
+/// not ours.
 ///
 /// # Safety
 /// `p` is null or a live block, or not ours.
@@ -374,7 +376,7 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
         if n <= have && (n > have / 2 || have <= 32) {
             return p;
         }
-        // A block that grows beyond the small sizes will grow on: see `large::move_to`.
+        // A block that grows beyond the small sizes will probably grow again: see `large::move_to`.
         move_block(p, have, n)
     }
 }
@@ -410,7 +412,7 @@ unsafe fn realloc_large(large: *mut large::Large, p: *mut u8, n: usize) -> *mut 
         if n < have {
             return move_block(p, have, n);
         }
-        // An eighth more than asked: untouched pages cost nothing, and the next steps stay in place.
+        // An eighth more than requested: untouched pages cost nothing, and the next steps stay in place.
         let mut new = large::move_to(large, n.saturating_add(n / 8).min(isize::MAX as usize));
         if new.is_null() {
             new = large::move_to(large, n);

@@ -1,4 +1,4 @@
-//! Three words of 64 slots: which are free, which another thread freed, which are dead.
+//! Three bit words for 64 slots: which are free, which another thread freed, which are dead.
 //!
 //! ```text
 //!   owner   give: F |= bit ─┐                     take: F &= !bit (under the heap's lock)
@@ -6,12 +6,13 @@
 //! ```
 //!
 //! B1  F and D are written by the owner alone, without a locked instruction; R by freers, and by the owner's `collect`.
-//! B2  Who sees a bit in F or R sees all that the program did with the block before it freed it.
-//! B3  Bits are taken out of F under the heap's lock only, so what its holder saw free stays free while he has it.
+//! B2  A thread that sees a bit in F or R sees all that the program did with the block before it freed it.
+//! B3  Bits are removed from F under the heap's lock only, so what its holder saw free stays free while it holds the
+//!     lock.
 //!
 //! The models run this very file (`tests/models.rs`).
 //!
-//! Not here: spans (`span`), the stack of those that others freed into (`remote`).
+//! Not here: spans (`span`), the stack of spans that other threads freed into (`remote`).
 
 use skinflint_base::sync::{AtomicU64, Ordering};
 
@@ -29,7 +30,7 @@ pub struct Trio {
 }
 
 impl Trio {
-    /// Of slots that there are not.
+    /// Creates the bits of slots that do not exist.
     #[cfg(not(loom))]
     pub const fn none() -> Trio {
         Trio {
@@ -39,7 +40,7 @@ impl Trio {
         }
     }
 
-    /// Of slots that there are not.
+    /// Creates the bits of slots that do not exist.
     #[cfg(loom)]
     pub fn none() -> Trio {
         Trio {
@@ -49,21 +50,21 @@ impl Trio {
         }
     }
 
-    /// Whether a slot is free or in the magazine, as the owner sees it.
+    /// Reports whether a slot is free or in the magazine, as the owner sees it.
     #[inline(always)]
     pub fn is_dead(&self, bit: u64) -> bool {
-        // ORDER: R: a look: nobody else may free a live block, so its own bit stands still. D: own (B1).
+        // ORDER: R: a look: no other thread may free a live block, so its own bit stands still. D: own (B1).
         (self.remote.load(Ordering::Relaxed) | self.dead.load(Ordering::Relaxed)) & bit != 0
     }
 
-    /// The owner: a block is dead.
+    /// Marks a block as dead. Only the owner calls this.
     #[inline(always)]
     pub fn bury(&self, bit: u64) {
         let dead = self.dead.load(Ordering::Relaxed); // ORDER: own (B1)
         self.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (B1)
     }
 
-    /// The owner: a block that is dead is free, and in no magazine.
+    /// Marks a dead block as free and in no magazine. Only the owner calls this.
     #[inline(always)]
     pub fn give(&self, bit: u64) {
         let free = self.free.load(Ordering::Relaxed); // ORDER: own (B1)
@@ -72,14 +73,15 @@ impl Trio {
         self.free.store(free | bit, Ordering::Release);
     }
 
-    /// The owner: what is dead is free, since the magazine is gone. `all`: the bits that slots have.
+    /// Marks all dead blocks as free, since the magazine is gone. `all`: the bits that slots have. Only the owner calls
+    /// this.
     pub fn uncache(&self, all: u64) {
         let dead = self.dead.load(Ordering::Relaxed) & all; // ORDER: own (B1)
         // ORDER: Release, as in `give`, though the heap's lock is held and its thread gone. [reason: lock]
         self.free.store(dead, Ordering::Release);
     }
 
-    /// The owner, with the heap's lock (B3): takes the first free slot out of F and D.
+    /// Takes the first free slot out of F and D. Only the owner calls this, with the heap's lock (B3).
     #[inline]
     pub fn take(&self) -> Option<u32> {
         let bits = self.free.load(Ordering::Relaxed); // ORDER: own (B1), under the lock (B3)
@@ -93,7 +95,7 @@ impl Trio {
         Some(bits.trailing_zeros())
     }
 
-    /// The owner: moves what others freed to F and D; returns its bits.
+    /// Moves what other threads freed to F and D; returns its bits. Only the owner calls this.
     #[inline]
     pub fn collect(&self) -> u64 {
         let freed = remote::collect(&self.remote, &self.free);
@@ -103,7 +105,7 @@ impl Trio {
         freed
     }
 
-    /// Bits of slots in F or R.
+    /// Returns the bits of slots in F or R.
     #[inline]
     pub fn free_bits(&self) -> u64 {
         // ORDER: Acquire meets the Release of the frees (B2). [model: a_page_is_dropped_after_its_last_write]

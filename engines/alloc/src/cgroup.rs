@@ -1,31 +1,31 @@
-//! How far it is to the limit of the memory cgroup.
+//! The room below the limit of the memory cgroup.
 //!
 //! ```text
 //!   /proc/self/cgroup ──► "0::/path"        ──► /sys/fs/cgroup/path/memory.max − memory.current
 //!                    └──► "7:memory:/path"  ──► /sys/fs/cgroup/memory/path/memory.limit_in_bytes − …
 //! ```
 //!
-//! X1  Nothing is kept: a process may be moved to another group at any time. A look is three files.
-//! X2  Buffers are on the stack, files are opened by hand; `errno` and the heap are left alone.
+//! X1  Nothing is kept: a process may be moved to another group at any time. A look reads three files.
+//! X2  Buffers are on the stack, files are read with plain system calls; `errno` and the heap are left alone.
 //! X3  The process's own group is looked at. Inside a container that is the container.
 //!
-//! Not here: what is done about it (`reserve`).
+//! Not here: the reaction to little room (`reserve`).
 
 use skinflint_base::sys;
 
-/// Longest path.
+/// Bytes of the longest path.
 const PATH: usize = 512;
 
-/// Room that a group has.
+/// The room that a group has below its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// Bytes to the limit.
+    /// Bytes that are free below the limit.
     pub free: usize,
-    /// Bytes from which on it is little: a sixteenth of the limit, 4 MiB at least.
+    /// Bytes below which `free` is little: a sixteenth of the limit, 4 MiB at least.
     pub margin: usize,
 }
 
-/// Room in the process's memory cgroup. `None`: no limit, or none that can be read.
+/// Returns the room in the process's memory cgroup. `None`: no limit, or none that can be read.
 pub fn room() -> Option<Room> {
     let mut text = [0u8; 2_048];
     let text = read(b"/proc/self/cgroup\0", &mut text)?;
@@ -46,7 +46,7 @@ type Names = (&'static [u8], &'static [u8]);
 const V1: Names = (b"/memory.limit_in_bytes", b"/memory.usage_in_bytes");
 const V2: Names = (b"/memory.max", b"/memory.current");
 
-/// Where the groups are mounted, the process's own, and the files' names. The first version's memory
+/// Finds where the groups are mounted, the process's own group, and the names of the files. The first version's memory
 /// controller goes before the second version, which has none while the first has.
 fn group_of(text: &[u8]) -> Option<(&'static [u8], &[u8], Names)> {
     let mut second = None;
@@ -69,7 +69,7 @@ fn group_of(text: &[u8]) -> Option<(&'static [u8], &[u8], Names)> {
     second
 }
 
-/// The number in a file; `None` also for "max".
+/// Returns the number in a file; `None` also for "max".
 fn number(root: &[u8], group: &[u8], name: &[u8]) -> Option<usize> {
     let mut path = [0u8; PATH];
     let mut length = 0;
@@ -78,7 +78,7 @@ fn number(root: &[u8], group: &[u8], name: &[u8]) -> Option<usize> {
             .copy_from_slice(part);
         length += part.len();
     }
-    // The closing zero.
+    // There must be room for the closing zero.
     path.get(length)?;
     let mut text = [0u8; 32];
     let text = read(&path, &mut text)?;
@@ -93,9 +93,9 @@ fn number(root: &[u8], group: &[u8], name: &[u8]) -> Option<usize> {
     any.then_some(value)
 }
 
-/// As much of a file as there is room for. `path` ends with a zero.
+/// Reads as much of a file as there is room for. `path` ends with a zero.
 pub fn read<'a>(path: &[u8], into: &'a mut [u8]) -> Option<&'a [u8]> {
-    // SAFETY: the path is closed; the kernel writes to a place of ours, as much as there is.
+    // SAFETY: the path is closed; the kernel writes to a buffer of ours, no more than its length.
     let read = unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let file = sys::syscall(

@@ -1,4 +1,4 @@
-//! The invariants, by brute force, at three levels: for tests, and inside of real programs on demand.
+//! The invariants, by brute force, at three levels: for tests, and in real programs on demand.
 //!
 //! ```text
 //!   1 counters   every heap's spans, each seen once      ─► pages, empty pages, holes, populations
@@ -6,14 +6,14 @@
 //!   3 bits       F ∩ R empty, `left` within its bounds, clean pages read as zero
 //! ```
 //!
-//! V1  Every lock is held meanwhile, taken as a fork takes them, so lists and counters stand still, and no
-//!     bit leaves F. The fast paths of other threads go on: what they write (M, `left`) is checked only in
-//!     the caller's own heap and in heaps without a thread.
+//! V1  Every lock is held meanwhile, taken in the order of a fork, so lists and counters stand still, and no bit leaves
+//!     F. The fast paths of other threads go on: what they write (M, `left`) is checked only in the caller's own heap
+//!     and in heaps without a thread.
 //! V2  Nothing is changed, and no page becomes resident: a clean page is read only if it is resident.
-//! V3  Nothing is allocated and nothing is kept on the stack but a few words: it runs inside of `malloc`.
+//! V3  Nothing is allocated and only a few words are kept on the stack: it runs inside `malloc`.
 //!
-//! Not here: the pool's invariants (`pages::check`), when to look in a real program (`maybe` is called
-//! from slow paths and by the purger).
+//! Not here: the pool's invariants (`pages::check`), the decision when to check a real program (`maybe` is called from
+//! slow paths and by the purger).
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_base::sys;
@@ -27,12 +27,12 @@ use crate::span::{self, KIND_LARGE, KIND_SMALL, Span};
 use crate::state::{at, base, descriptor, limit, offset_of, pool_locked};
 use crate::{fault, fork, holes, purger, state, tls};
 
-/// What does not hold, and of what.
+/// An invariant that does not hold, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken {
-    /// The invariant, by its name and in words.
+    /// The invariant, by its label and in words.
     pub what: &'static str,
-    /// Address of the span, block or heap; 0 if it is about all of them.
+    /// Address of the span, block or heap; 0 if it concerns all of them.
     pub at: usize,
 }
 
@@ -46,27 +46,27 @@ fn hold(condition: bool, what: &'static str, at: usize) -> Held {
     }
 }
 
-/// Level for real programs; 0: never. See [`watch`].
+/// Level of the checks in real programs; 0: never. See [`watch`].
 static LEVEL: AtomicU32 = AtomicU32::new(0);
 static EVERY: AtomicU32 = AtomicU32::new(1);
 static CALLS: AtomicU32 = AtomicU32::new(0);
-/// Checks made by [`maybe`].
+/// Number of checks made by [`maybe`].
 static MADE: AtomicU32 = AtomicU32::new(0);
-/// Before this time there is no further check.
+/// The time before which there is no further check.
 static NEXT_NS: AtomicU64 = AtomicU64::new(0);
-/// Pages taken from the pool that have no descriptor. Whoever takes such says so here.
+/// Number of pages taken from the pool that have no descriptor. Code that takes such pages counts them here.
 pub static BESIDE: AtomicU32 = AtomicU32::new(0);
 
-/// Has the invariants checked at a level (0 to 3) at every `every`th slow path and at every pass of the
-/// purger, but not more often than leaves four fifths of the time to the program. One that does not hold
-/// is named on stderr, and the process aborts.
+/// Sets up checks of the invariants at a level (0 to 3) at every `every`th slow path and at every pass of the purger,
+/// but not so often that the program gets less than four fifths of the time. An invariant that does not hold is named
+/// on stderr, and the process aborts.
 pub fn watch(level: u32, every: u32) {
     // ORDER: set at start.
     EVERY.store(every.max(1), Ordering::Relaxed);
     LEVEL.store(level.min(3), Ordering::Relaxed); // ORDER: as above
 }
 
-/// Says how many checks held, if any were made; for the end of the process.
+/// Writes how many checks held, if any were made; for the end of the process.
 pub fn say() {
     // ORDER: a statistic.
     let made = MADE.load(Ordering::Relaxed);
@@ -79,7 +79,7 @@ pub fn say() {
     }
 }
 
-/// A place at which no lock of the engine's is held. Cost when nothing is watched: one load.
+/// Checks if one is due. To be called where no lock of the engine's is held. Cost when nothing is watched: one load.
 #[inline]
 pub(crate) fn maybe() {
     // ORDER: set at start.
@@ -88,7 +88,7 @@ pub(crate) fn maybe() {
     }
 }
 
-/// As [`maybe`], for a thread that has no thread-local storage.
+/// Does what [`maybe`] does, for a thread that has no thread-local storage.
 pub(crate) fn maybe_as(who: Who) {
     // ORDER: set at start.
     if LEVEL.load(Ordering::Relaxed) != 0 {
@@ -133,7 +133,7 @@ fn look(who: Option<Who>) {
     MADE.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
 }
 
-/// Lets the purger tick faster, for tests.
+/// Makes the purger tick faster, for tests.
 pub fn hasten_purger(tick_ms: u32) {
     purger::set_tick_ms(tick_ms);
 }
@@ -143,34 +143,34 @@ pub fn start_purger() {
     purger::wanted();
 }
 
-/// Passes that the purger has made.
+/// Returns the number of passes that the purger has made.
 pub fn purger_passes() -> u32 {
     // ORDER: a statistic.
     purger::PASSES.load(Ordering::Relaxed)
 }
 
-/// Which heap this thread allocates from: its address; 0 before it has one.
+/// Returns the address of the heap that this thread allocates from; 0 before it has one.
 pub fn own_heap() -> usize {
     tls::get().addr()
 }
 
-/// Heaps there are, with a thread or without.
+/// Returns the number of heaps, with a thread or without.
 pub fn heaps() -> usize {
     state::heaps().count()
 }
 
 /// Checks the invariants up to a level, 1 to 3, with every lock held (V1).
 ///
-/// The caller holds none, and is in no slow path of its own (in a signal handler there is nothing to be
+/// The caller holds no lock of the engine's, and is in no slow path of its own (in a signal handler nothing can be
 /// checked).
 ///
 /// # Errors
-/// The first thing that does not hold.
+/// The first invariant that does not hold.
 pub fn check_invariants(level: u32) -> Held {
     check_as(fork::who(), tls::get(), level)
 }
 
-/// As one who takes locks, and the heap that is his.
+/// Checks in the name of a taker of locks; `mine` is the heap that it owns.
 fn check_as(who: Who, mine: *mut Heap, level: u32) -> Held {
     if base() == 0 || level == 0 {
         return Ok(());
@@ -223,7 +223,7 @@ fn check_all(level: u32, mine: *mut Heap, pool: &Pool) -> Held {
     Ok(())
 }
 
-/// All pages of HEAP by their entries: spans and large blocks are what the pool says is in use.
+/// Checks all pages of HEAP by their entries: spans and large blocks are what the pool says is in use.
 fn check_map(pool: &Pool, span_pages: u32) -> Held {
     let (mut page, mut small, mut large) = (0, 0, 0);
     let end = (limit() / PAGE) as u32;
@@ -265,7 +265,7 @@ fn check_map(pool: &Pool, span_pages: u32) -> Held {
         "H3: a span in MAP that is on no list",
         0,
     )?;
-    // ORDER: as the one who writes it says.
+    // ORDER: as the code that writes it says.
     let beside = BESIDE.load(Ordering::Relaxed);
     hold(
         small + large + beside == pool.used_pages,
@@ -363,7 +363,7 @@ fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held
     Ok(())
 }
 
-/// Every span of a list, whose links must match.
+/// Passes every span of a list, whose links must match, to `visit`.
 fn each(list: &AtomicU32, mut visit: impl FnMut(&Span) -> Held) -> Held {
     // ORDER: the heap's lock is held, throughout.
     let head = list.load(Ordering::Relaxed);
@@ -426,7 +426,8 @@ fn check_span(level: u32, heap: &Heap, still: bool, span: &Span) -> Held {
     Ok(())
 }
 
-/// S1: no slot is in D and R, all of F is in D, and none beyond the last slot in any, but for the mark behind it (S8).
+/// Checks S1: no slot is in D and R, all of F is in D, and none beyond the last slot in any, but for the mark behind it
+/// (S8).
 fn check_bits(span: &Span) -> Held {
     let slots = span.slots as usize;
     for i in 0..span.words() {
@@ -466,12 +467,12 @@ fn check_bits(span: &Span) -> Held {
     Ok(())
 }
 
-/// S6: every span that is not Current and has a live block of its owner's has an event before the last of
-/// them is in F, or waits to be looked at. (In the child of a fork it may be one late, W1.)
+/// Checks S6: each span that is not Current and has a live block has its next event before the last of those blocks is
+/// in F, or waits to be looked at. (In the child of a fork the event may be one late, W1.)
 fn check_left(span: &Span, current: bool) -> Held {
     let free: u32 = (0..span.words()).map(|i| span.bits(i).0.count_ones()).sum();
     let used = u32::from(span.slots) - free;
-    // ORDER: nobody writes it now (V1).
+    // ORDER: no thread writes it now (V1).
     let left = span.left.load(Ordering::Relaxed);
     if current {
         return hold(
@@ -496,7 +497,7 @@ fn check_left(span: &Span, current: bool) -> Held {
     )
 }
 
-/// Whether pages read as zero, without making any of them resident (V2).
+/// Reports whether pages read as zero, without making any of them resident (V2).
 fn zero(address: usize, pages: u32) -> Held {
     const AT_ONCE: usize = 64;
     let mut first = 0;

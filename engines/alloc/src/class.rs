@@ -10,7 +10,7 @@
 //! C3  `mul = ceil(2^32 / size)`: for offsets below 64 KiB, `offset * mul >> 32` is the slot, and the
 //!     low half is below `mul` exactly if the offset is a multiple of the size (walked in the tests).
 //!
-//! Not here: which spans a class has (`spans`).
+//! Not here: the spans of a class (`spans`).
 
 use core::cell::UnsafeCell;
 
@@ -22,23 +22,24 @@ use crate::publish;
 
 /// Largest small size; above it blocks are page runs.
 pub const SMALL_MAX: usize = 32 * 1024;
-/// Entries of the table: one for each 16 bytes.
+/// Number of entries of the table: one for each 16 bytes.
 pub const SLICES: usize = SMALL_MAX / 16;
-/// Classes there may be.
+/// The most classes that there may be.
 pub const MAX_CLASSES: usize = 192;
-/// Classes there are from the start.
+/// Number of classes at the start.
 pub const BASE_CLASSES: usize = 72;
-/// Longest span.
+/// Pages of the longest span.
 pub const SPAN_PAGES_MAX: usize = 16;
 /// Most blocks in a span: 16 words of bits.
 pub const SLOTS_MAX: usize = 1024;
-/// Slop at which a 16-byte size gets a class of its own: as much as half the longest span. Not tuned since.
+/// Slop at which a 16-byte size gets a class of its own: half the bytes of the longest span. Not tuned since.
 const EARN_BYTES: u32 = 32 * 1024;
-/// Share of its class that a size must have, as well: where the sizes of a class are many and none stands out, the
-/// pages that stay half empty in a class that was divided cost more than the slop.
+/// Percent of the slop that a class would have if all of its slots were for one size: the size must have earned that
+/// much of it, too. Where a class has many sizes and none stands out, the pages that stay half empty after the class is
+/// divided cost more than the slop.
 const EARN_PERCENT: u64 = 40;
 
-/// What is known of a class. Of sixteen bytes, so that it is found by a shift (`realloc` of a small block looks).
+/// The data of a class. It has sixteen bytes, so that it is found by a shift (`realloc` of a small block looks).
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub struct Info {
@@ -46,11 +47,11 @@ pub struct Info {
     pub size: u32,
     /// `ceil(2^32 / size)` (C3).
     pub mul: u32,
-    /// Pages of a span, for small, middling, large and very large populations.
+    /// Pages of a span, for small, medium, large and very large populations.
     pub pages: [u8; 4],
 }
 
-/// Size of a base class.
+/// Returns the size of a base class.
 pub const fn base_size(class: usize) -> usize {
     if class < 16 {
         (class + 1) * 16
@@ -61,7 +62,7 @@ pub const fn base_size(class: usize) -> usize {
     }
 }
 
-/// Base class of a size from 1 to [`SMALL_MAX`].
+/// Returns the base class of a size from 1 to [`SMALL_MAX`].
 pub const fn base_class(size: usize) -> usize {
     if size <= 256 {
         return (size - 1) / 16;
@@ -71,8 +72,8 @@ pub const fn base_class(size: usize) -> usize {
     16 + doubling * 8 + (size - 1 - (256 << doubling)) / step
 }
 
-/// Pages of a span that aims at `target` pages: the first length from there on that wastes at most a
-/// 32nd of itself at its end, else the least wasteful.
+/// Returns the pages of a span that aims at `target` pages: the first length from there on that wastes at most a 32nd
+/// of itself at its end, else the least wasteful one.
 pub const fn span_pages(size: usize, target: usize) -> u8 {
     let least = size.div_ceil(PAGE);
     let mut pages = if target > least { target } else { least };
@@ -100,8 +101,8 @@ pub const fn span_pages(size: usize, target: usize) -> u8 {
     best as u8
 }
 
-/// Spans begin small, so that a class with few blocks does not hold many pages, and that one survivor
-/// pins little.
+/// Returns the entry of a class. Spans begin small, so that a class with few blocks does not hold many pages, and that
+/// one survivor pins little.
 const fn info(size: usize) -> Info {
     let first = if size <= 512 { 1 } else { 2 };
     Info {
@@ -162,29 +163,29 @@ const fn base_table() -> [AtomicU16; SLICES] {
     table
 }
 
-/// Where in a heap a class's magazine is, in bytes.
+/// Returns where in a heap a class's magazine is, in bytes.
 pub const fn magazine_of(class: usize) -> u16 {
     (class << MAGAZINE_SHIFT) as u16
 }
 
-/// The class whose magazine is there.
+/// Returns the class whose magazine is at this offset.
 #[inline(always)]
 pub const fn of_magazine(offset: u16) -> usize {
     (offset >> MAGAZINE_SHIFT) as usize
 }
 
-/// Class of a slice, `(n - 1) >> 4`. Cost: one load.
+/// Returns the class of a slice, `(n - 1) >> 4`. Cost: one load.
 #[inline(always)]
 pub fn of_slice(slice: usize) -> usize {
     magazine_of_slice(slice) >> MAGAZINE_SHIFT
 }
 
-/// Offset in a heap of the magazine for a slice. Cost: one load.
+/// Returns the offset in a heap of the magazine for a slice. Cost: one load.
 #[inline(always)]
 pub fn magazine_of_slice(slice: usize) -> usize {
     debug_assert!(slice < SLICES);
     let offset: usize;
-    // By hand, since the compiler extends what it loads from an atomic once more than need be.
+    // In assembly, since the compiler extends what it loads from an atomic once more than necessary.
     // SAFETY: the caller compared the slice with SLICES.
     // ORDER: as Relaxed: a number that only ever changes to a better class (C1); its INFO is found through the
     // span, which the heap's lock publishes.
@@ -200,17 +201,17 @@ pub fn magazine_of_slice(slice: usize) -> usize {
     offset
 }
 
-/// What is known of a class.
+/// Returns what is known of a class.
 #[inline]
 pub fn get(class: usize) -> Info {
     // SAFETY: C2: entries below the count are never written again; `class` came from TABLE or a span.
     unsafe { (*INFO.0.get())[class] }
 }
 
-/// Bytes of a block of the class whose magazine is there ([`magazine_of`]). Cost: two loads.
+/// Returns the bytes of a block of the class whose magazine is at this offset ([`magazine_of`]). Cost: two loads.
 ///
 /// # Safety
-/// The offset is that of a class that there is.
+/// The offset is that of an existing class.
 #[inline(always)]
 pub unsafe fn size_at(offset: u16) -> usize {
     // SAFETY: as in `get`; as the caller promises.
@@ -220,14 +221,15 @@ pub unsafe fn size_at(offset: u16) -> usize {
     }
 }
 
-/// Number of classes there are now.
+/// Returns the number of classes now.
 pub fn count() -> usize {
     publish::raised(&COUNT) as usize
 }
 
-/// Pages that a new span of the class should have in a heap of `heap_pages` pages, by how many the heap has of
-/// the class (by its share of all heaps' pages): between a 4th and a 16th, since what of a span is not touched
-/// costs nothing. By the number of all heaps together, the spans of many threads would be too long for each.
+/// Returns the pages that a new span of the class should have in a heap of `heap_pages` pages, by the pages that the
+/// heap has of the class (estimated by its share of all heaps' pages): between a 4th and a 16th of these, since
+/// untouched parts of a span cost nothing. By the number of all heaps together, the spans of many threads would be too
+/// long for each.
 pub fn pages_for(class: usize, heap_pages: u32) -> u32 {
     // ORDER: hints.
     let population = u64::from(PAGES[class].load(Ordering::Relaxed));
@@ -241,31 +243,31 @@ pub fn pages_for(class: usize, heap_pages: u32) -> u32 {
     u32::from(get(class).pages[tier])
 }
 
-/// A span of the class came (`pages > 0`) or went.
+/// Counts a span of the class that came (`pages > 0`) or went.
 pub fn population(class: usize, pages: i32) {
     // ORDER: a statistic.
     PAGES[class].fetch_add(pages as u32, Ordering::Relaxed);
     ALL_PAGES.fetch_add(pages as u32, Ordering::Relaxed); // ORDER: as above
 }
 
-/// A span of so many pages of one class became one of another.
+/// Counts a span of `pages` pages of one class that became one of another.
 pub fn repopulate(from: usize, to: usize, pages: u32) {
     // ORDER: statistics.
     PAGES[from].fetch_sub(pages, Ordering::Relaxed);
     PAGES[to].fetch_add(pages, Ordering::Relaxed); // ORDER: as above
 }
 
-/// Pages in spans of the class, over all heaps.
+/// Returns the pages in spans of the class, over all heaps.
 pub fn population_of(class: usize) -> u32 {
     // ORDER: a statistic.
     PAGES[class].load(Ordering::Relaxed)
 }
 
-/// Notes that a class has grown by a span of so many slots for a request of this slice; says whether the size has
+/// Notes that a class has grown by a span of `slots` slots for a request of this slice; reports whether the size has
 /// now earned a class of its own.
 ///
-/// What counts is growth beyond the most pages that the class ever had, laid to whoever asked for it: over
-/// a class's spans that is the slop that lives in them. Blocks that come and go earn nothing, for a class of their
+/// Only growth beyond the most pages that the class ever had counts, and it is charged to the size that was asked for:
+/// over a class's spans that is the slop that lives in them. Blocks that come and go earn nothing, for a class of their
 /// own would only leave the pages of the old one half empty.
 pub fn grown(slice: usize, class: usize, slots: u32) -> bool {
     let own = (slice as u32 + 1) * 16;
@@ -284,15 +286,14 @@ pub fn grown(slice: usize, class: usize, slots: u32) -> bool {
         .saturating_add((size - own) * slots)
         .min(u32::MAX - 1);
     SLOP[slice].store(now, Ordering::Relaxed); // ORDER: as above
-    // The slop there would be if all slots were for this size.
+    // The slop if all slots were for this size.
     let all = u64::from(MOST_PAGES[class].load(Ordering::Relaxed)) * PAGE as u64 // ORDER: as above
         / u64::from(size)
         * u64::from(size - own);
     now >= EARN_BYTES && u64::from(now) * 100 >= all * EARN_PERCENT
 }
 
-/// Gives the slice a class of its own. To be called under the pool's lock (C2). Nothing happens when
-/// there is no room.
+/// Gives the slice a class of its own. To be called under the pool's lock (C2). Nothing happens when there is no room.
 pub fn earn(slice: usize) {
     // ORDER: the caller holds the lock under which this is written.
     let class = COUNT.load(Ordering::Relaxed) as usize;
@@ -300,27 +301,27 @@ pub fn earn(slice: usize) {
     SLOP[slice].store(u32::MAX, Ordering::Relaxed);
     let size = (slice + 1) * 16;
     let slop = u64::from(get(of_slice(slice)).size).saturating_sub(size as u64);
-    // The tails of odd spans may eat what the class saves.
+    // The tails of odd spans may cost what the class saves.
     let saved = skinflint_sizes::spans::saved_by_earning(size as u32, 1024) / 1024;
     if class >= MAX_CLASSES || slop == 0 || saved * 2 < slop {
         return;
     }
-    // SAFETY: C2: this entry is above the count, so nobody reads it yet.
+    // SAFETY: C2: this entry is above the count, so no thread reads it yet.
     unsafe { (*INFO.0.get())[class] = info(size) };
     publish::raise(&COUNT, class as u32 + 1);
-    // Smaller sizes that made do with a larger class fit this one better, too (C1).
+    // Smaller sizes that used a larger class fit this one better, too (C1).
     for slice in (0..=slice).rev() {
         if get(of_slice(slice)).size as usize <= size {
             break;
         }
-        // ORDER: Release: whoever finds the class finds its entry; on x86 every load is an Acquire, and
-        // the data dependency through the class holds it elsewhere. [reason: dependency]
+        // ORDER: Release: a thread that finds the class finds its entry; on x86 every load is an Acquire, and the data
+        // dependency through the class holds it elsewhere. [reason: dependency]
         TABLE[slice].store(magazine_of(class), Ordering::Release);
     }
 }
 
-/// Takes a fit profile's classes, and its span lengths for the classes there are then. To be called under
-/// the pool's lock, while the process has one thread: lengths of base classes are written in place.
+/// Takes a fit profile's classes, and its span lengths for the classes that exist then. To be called under the pool's
+/// lock, while the process has one thread: lengths of base classes are written in place.
 pub fn take_profile(plan: &Plan) {
     for size in plan.classes() {
         let slice = usize::from(*size).div_ceil(16).wrapping_sub(1);
@@ -331,7 +332,7 @@ pub fn take_profile(plan: &Plan) {
     }
     for class in 0..count() {
         if let Some(pages) = plan.pages_of(get(class).size as u16) {
-            // SAFETY: there is no other thread that could read it meanwhile, as the caller promises.
+            // SAFETY: no other thread exists that could read it meanwhile, as the caller promises.
             unsafe { (*INFO.0.get())[class].pages = [pages; 4] };
         }
     }

@@ -8,16 +8,16 @@
 //!     of a slow path is about to end the process, as a rule. A free of such a block does nothing.
 //! M2  Each block follows 16 bytes that hold its size, so that it can be asked about and moved.
 //!
-//! Not here: when it is needed (`api`, A3).
+//! Not here: the cases that need it (`api`, A3).
 
 use skinflint_base::sync::{AtomicUsize, Ordering};
 use skinflint_base::sys;
 
 use crate::publish;
 
-/// All that handlers can get: addresses, of which only what is used becomes memory.
+/// Bytes that all handlers together can get: addresses, of which only the used ones become memory.
 const RANGE_BYTES: usize = 256 << 20;
-/// The same where the kernel counts addresses.
+/// The same where the kernel limits address space.
 const SMALL_RANGE_BYTES: usize = 1 << 20;
 const HEAD_BYTES: usize = 16;
 
@@ -25,7 +25,7 @@ static RANGE: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The range; 0 if the OS refuses.
+/// Returns the range, and maps it if it is not there; 0 if the OS refuses.
 fn range() -> usize {
     let range = publish::had(&RANGE);
     if range != 0 {
@@ -40,20 +40,20 @@ fn range() -> usize {
     if fresh.is_null() {
         return 0;
     }
-    // ORDER: set before the range; two that race set the same but for a refusal in between, and the
-    // smaller one then is right for both.
+    // ORDER: set before the range. Two threads that race set the same value, unless the OS refused one of them in
+    // between; the smaller value then is right for both.
     BYTES.store(bytes, Ordering::Relaxed);
     match publish::once(&RANGE, fresh as usize) {
         Ok(()) => fresh as usize,
         Err(other) => {
-            // SAFETY: nobody has seen it.
+            // SAFETY: no other thread has seen it.
             unsafe { sys::unmap(fresh, bytes) };
             other
         }
     }
 }
 
-/// A zeroed block of `n` bytes at a multiple of `align`, a power of two; null if there is no more.
+/// Returns a zeroed block of `n` bytes at a multiple of `align`, a power of two; null if there is no more room.
 pub fn malloc(n: usize, align: usize) -> *mut u8 {
     let align = align.max(16);
     let Some(bytes) = n
@@ -71,7 +71,7 @@ pub fn malloc(n: usize, align: usize) -> *mut u8 {
     // ORDER: only the number must be distinct.
     let at = USED.fetch_add(bytes, Ordering::Relaxed);
     if at + bytes > end {
-        // ORDER: as above; what is taken back was nobody's.
+        // ORDER: as above; what is taken back was not in use.
         USED.fetch_sub(bytes, Ordering::Relaxed);
         return core::ptr::null_mut();
     }
@@ -81,18 +81,18 @@ pub fn malloc(n: usize, align: usize) -> *mut u8 {
     block
 }
 
-/// Whether an address is a block of the range.
+/// Reports whether an address is a block of the range.
 pub fn holds(address: usize) -> bool {
-    // ORDER: whoever holds a block got it after the range was set.
+    // ORDER: a thread that has a block got it after the range was set.
     let range = RANGE.load(Ordering::Relaxed);
     // ORDER: set before the range.
     range != 0 && address.wrapping_sub(range) < BYTES.load(Ordering::Relaxed)
 }
 
-/// Bytes of a block.
+/// Returns the requested bytes of a block.
 ///
 /// # Safety
-/// [`holds`] said yes, and the address is a block's.
+/// [`holds`] returned true, and the address is a block's.
 pub unsafe fn size(block: *const u8) -> usize {
     // SAFETY: M2.
     unsafe { block.sub(HEAD_BYTES).cast::<usize>().read() }

@@ -1,6 +1,6 @@
-//! What the program did wrong: one line on stderr, then what was chosen.
+//! Reports of what the program did wrong: one line on stderr, then the chosen reaction.
 //!
-//! Not here: finding it (`free`, `harden`).
+//! Not here: finding faults (`free`, `harden`).
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
@@ -10,7 +10,7 @@ use skinflint_base::sys;
 pub enum Fault {
     /// The block is free already.
     Double,
-    /// No block begins at this address.
+    /// No block begins at this address, though a span lies there.
     Misaligned,
     /// No block is at this address.
     Unknown,
@@ -26,13 +26,13 @@ pub enum Fault {
     OtherHeap,
 }
 
-/// What to do about one.
+/// The reaction to a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Policy {
-    /// A line, then `abort`.
+    /// Write a line, then `abort`.
     Abort = 0,
-    /// A line; the call does nothing.
+    /// Write a line; the call does nothing.
     Warn = 1,
     /// The call does nothing.
     Ignore = 2,
@@ -40,21 +40,21 @@ pub enum Policy {
 
 static POLICY: AtomicU32 = AtomicU32::new(0);
 
-/// Chooses what happens.
+/// Sets the reaction to faults.
 pub fn set_policy(policy: Policy) {
     // ORDER: set at start.
     POLICY.store(policy as u32, Ordering::Relaxed);
 }
 
-/// Whether an address that is not in the heap may be freed all the same, with no effect.
+/// Reports whether an address that is not in the heap may nevertheless be freed, with no effect.
 #[cold]
 #[inline(never)]
 pub fn is_nobodys(p: *mut u8) -> bool {
     from_loader(p as usize) || crate::emergency::holds(p as usize)
 }
 
-/// Whether an address lies in the dynamic loader's own data, from which it allocates before there is a
-/// `malloc`: such blocks may come to us later, and are nobody's.
+/// Reports whether an address lies in the dynamic loader's own data, from which it allocates before there is a
+/// `malloc`: such blocks may come to us later, and belong to no allocator.
 fn from_loader(address: usize) -> bool {
     // SAFETY: getauxval reads what the kernel left on the stack.
     let loader = unsafe { libc::getauxval(libc::AT_BASE) } as usize;
@@ -62,7 +62,7 @@ fn from_loader(address: usize) -> bool {
     loader != 0 && address.wrapping_sub(loader) < 1 << 20
 }
 
-/// What was chosen.
+/// Returns the chosen reaction.
 pub fn policy() -> Policy {
     // ORDER: set at start.
     match POLICY.load(Ordering::Relaxed) {
@@ -72,14 +72,14 @@ pub fn policy() -> Policy {
     }
 }
 
-/// Says what is wrong, and does what was chosen. Allocates nothing, leaves errno alone.
+/// Reports a fault, and reacts as chosen. Allocates nothing, leaves errno alone.
 #[cold]
 #[inline(never)]
 pub fn report(fault: Fault, p: *mut u8) {
     report_more(fault, p, |_| ());
 }
 
-/// As [`report`], with more to say behind the address.
+/// Does what [`report`] does, and adds to the line what `more` writes behind the address.
 pub fn report_more(fault: Fault, p: *mut u8, more: impl FnOnce(&mut Line)) {
     if policy() == Policy::Ignore {
         return;
@@ -94,7 +94,7 @@ pub fn report_more(fault: Fault, p: *mut u8, more: impl FnOnce(&mut Line)) {
     stop_if_chosen();
 }
 
-/// Ends the process, unless it was chosen to go on.
+/// Ends the process, unless another reaction was chosen.
 pub fn stop_if_chosen() {
     if policy() == Policy::Abort {
         // SAFETY: abort does not return.
@@ -102,7 +102,7 @@ pub fn stop_if_chosen() {
     }
 }
 
-/// What a line says of a fault; the address follows.
+/// Returns what a line says of a fault; the address follows.
 pub fn words(fault: Fault) -> &'static [u8] {
     match fault {
         Fault::Double => b"free of a block that is free already: ",
@@ -116,7 +116,7 @@ pub fn words(fault: Fault) -> &'static [u8] {
     }
 }
 
-/// A line put together without a heap, so that it reaches stderr in one write.
+/// A line that is put together without a heap, so that it reaches stderr in one write.
 pub struct Line<const BYTES: usize = 256> {
     bytes: [u8; BYTES],
     length: usize,
@@ -129,14 +129,14 @@ impl Default for Line {
 }
 
 impl Line {
-    /// An empty one, long enough for what is said in one line.
+    /// Creates an empty line, long enough for what is written in one line.
     pub const fn new() -> Line {
         Line::empty()
     }
 }
 
 impl<const BYTES: usize> Line<BYTES> {
-    /// An empty one.
+    /// Creates an empty line.
     pub const fn empty() -> Line<BYTES> {
         Line {
             bytes: [0; BYTES],
@@ -144,7 +144,7 @@ impl<const BYTES: usize> Line<BYTES> {
         }
     }
 
-    /// Takes all out again.
+    /// Empties the line.
     pub fn clear(&mut self) {
         self.length = 0;
     }
@@ -168,7 +168,7 @@ impl<const BYTES: usize> Line<BYTES> {
         }
     }
 
-    /// Adds a number.
+    /// Adds a decimal number.
     pub fn add_number(&mut self, number: u64) {
         if number >= 10 {
             self.add_number(number / 10);
@@ -176,7 +176,7 @@ impl<const BYTES: usize> Line<BYTES> {
         self.add(&[b'0' + (number % 10) as u8]);
     }
 
-    /// What is there.
+    /// Returns the bytes of the line.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

@@ -11,11 +11,11 @@
 //! P2  The plan changes only if all of the file was found good; then every class and length in it keeps
 //!     F3 of `sizes::fit`. A profile can make a program larger or slower, and nothing else.
 //! P3  A program that runs with more rights than its caller (AT_SECURE) opens nothing.
-//! P4  A profile of another program is no fault: the variable is inherited by whatever a program starts,
-//!     and a shell that complained of each would be heard in every pipeline. A rebuilt program of the same
-//!     name takes it: sizes outlive builds, and wrong ones cannot harm (P2).
+//! P4  A profile of another program is no fault: child processes inherit the variable, and a shell that complained of
+//!     each would write a line in every pipeline. A rebuilt program of the same name takes it: sizes outlive builds,
+//!     and wrong ones cannot harm (P2).
 //!
-//! Not here: what the engine does with a plan, and reading the environment.
+//! Not here: what the engine does with a plan, reading the environment.
 
 use core::ffi::CStr;
 
@@ -25,28 +25,28 @@ use skinflint_sizes::fit::{EARNED_MAX, FILE_BYTES_MAX, SPANS_MAX};
 
 use crate::fault::Line;
 
-/// Reads of the file at most: a signal may cut one short, and a pipe may give a byte at a time.
+/// The most reads of the file: a signal may cut one short, and a pipe may give a byte at a time.
 const READS_MAX: usize = 64;
-/// Longest path of a program that is looked at.
+/// Bytes of the longest program path that is looked at.
 const PATH_BYTES: usize = 4096;
 
-/// What a profile asks for.
+/// The settings that a profile asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Earned classes in bytes, rising; the first `n`.
+    /// Earned classes in bytes, ascending; the first `n`.
     pub classes: [u16; EARNED_MAX],
-    /// How many.
+    /// Number of earned classes.
     pub n: usize,
-    /// Class in bytes and pages of its spans, rising by class; the first `m`.
+    /// Class in bytes and pages of its spans, ascending by class; the first `m`.
     pub span_pages: [(u16, u8); SPANS_MAX],
-    /// How many.
+    /// Number of span lengths.
     pub m: usize,
-    /// Dirty pages worth keeping; 0: nothing is known.
+    /// Dirty pages worth keeping; 0: unknown.
     pub spare_pages: u32,
 }
 
 impl Plan {
-    /// One that asks for nothing.
+    /// Creates a plan that asks for nothing.
     pub const fn new() -> Plan {
         Plan {
             classes: [0; EARNED_MAX],
@@ -57,13 +57,13 @@ impl Plan {
         }
     }
 
-    /// Earned classes, rising.
+    /// Returns the earned classes, ascending.
     pub fn classes(&self) -> &[u16] {
         self.classes.get(..self.n).unwrap_or(&[])
     }
 
-    /// Pages that spans of a class of `size` bytes should have, if the profile knows. Cost: a binary
-    /// search of at most 256.
+    /// Returns the pages that spans of a class of `size` bytes should have, if the profile says so. Cost: a binary
+    /// search among at most 256.
     pub fn pages_of(&self, size: u16) -> Option<u8> {
         let known = self.span_pages.get(..self.m)?;
         let at = known
@@ -86,16 +86,16 @@ pub enum FitError {
     Open(i32),
     /// The system refused to read it.
     Read(i32),
-    /// Its bytes are not good.
+    /// Its bytes are not a valid profile.
     Format(format::FitError),
-    /// It is another program's (P4).
+    /// It is for another program (P4).
     OtherProgram,
     /// The program has more rights than its caller (P3).
     Secure,
 }
 
 impl FitError {
-    /// What to say about it; `None`: nothing (P3, P4).
+    /// Returns what to write about it; `None`: nothing (P3, P4).
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             FitError::Open(libc::ENOENT) => Some("there is no such file"),
@@ -121,7 +121,7 @@ pub fn load(path: &CStr, out: &mut Plan) -> Result<(), FitError> {
     }
     let mut file = [0; FILE_BYTES_MAX + 1];
     let len = read_file(path, &mut file)?;
-    // One byte more than a profile may have was asked for, so what is too long is seen to be.
+    // One byte more than a profile may have was asked for, so a file that is too long is noticed.
     let bytes = file.get(..len).unwrap_or(&[]);
     let view = format::parse(bytes).map_err(FitError::Format)?;
     if !is_this_program(view.program()) {
@@ -141,8 +141,8 @@ pub fn load(path: &CStr, out: &mut Plan) -> Result<(), FitError> {
     Ok(())
 }
 
-/// Takes what the profile at `path` asks for, or says why not. To be called once, while the process has
-/// one thread; earlier blocks stay as they are.
+/// Applies the profile at `path`, or reports why not. To be called once, while the process has one thread; earlier
+/// blocks stay as they are.
 pub fn begin(path: &CStr) {
     let mut plan = Plan::new();
     match load(path, &mut plan) {
@@ -153,7 +153,7 @@ pub fn begin(path: &CStr) {
     }
 }
 
-/// Says on stderr, in one line, that a profile was left alone and why; nothing where that is no news.
+/// Writes on stderr, in one line, that a profile was left alone and why; nothing where that is no fault.
 pub fn complain(path: &CStr, error: &FitError) {
     let Some(reason) = error.reason() else {
         return;
@@ -161,7 +161,7 @@ pub fn complain(path: &CStr, error: &FitError) {
     let path = path.to_bytes();
     let mut line = Line::new();
     line.add(b"skinflint: SKINFLINT_FIT=");
-    // Of a path that is too long for a line, its end says more.
+    // If a path is too long for a line, its end is more useful.
     const SHOWN: usize = 120;
     match path.len().checked_sub(SHOWN) {
         Some(cut) if cut > 0 => {
@@ -176,7 +176,7 @@ pub fn complain(path: &CStr, error: &FitError) {
     sys::stderr(line.bytes());
 }
 
-/// Reads a file, as far as the buffer goes. Bytes read.
+/// Reads a file, as far as the buffer goes. Returns the bytes read.
 fn read_file(path: &CStr, buffer: &mut [u8]) -> Result<usize, FitError> {
     let fd = sys::open_to_read(path);
     if sys::is_error(fd) {
@@ -204,8 +204,8 @@ fn read_all(fd: i32, buffer: &mut [u8]) -> Result<usize, FitError> {
     Err(FitError::Read(libc::EAGAIN))
 }
 
-/// Whether the running program has this file name. A profile without a name is everybody's, and so is
-/// each where the system does not say who we are.
+/// Reports whether the running program has this file name. A profile without a name is for all programs, and so is
+/// every profile where the system does not tell the program's name.
 #[inline(never)]
 fn is_this_program(name: &str) -> bool {
     let mut path = [0; PATH_BYTES];

@@ -8,13 +8,13 @@
 //!
 //! W1  At the moment of the fork no slow path is under way, so lists and pool are consistent. A fast path
 //!     of another thread may be: its block is lost to the child, or its `left` wrong by one (span S6).
-//! W2  `vfork` and `posix_spawn` come through none of this: the child shares the parent's memory and
-//!     thread, and the parent waits.
+//! W2  `vfork` and `posix_spawn` do not come here: the child shares the parent's memory and thread, and the parent
+//!     waits.
 //!
-//! W3  What a gone thread had in its magazines is put in order by whoever first uses its heap. Most
-//!     children never do, and every descriptor that is not written to stays shared with the parent.
+//! W3  What a gone thread had in its magazines is put in order by the first user of its heap. Most children never use
+//!     it, and every descriptor that is not written to stays shared with the parent.
 //!
-//! Not here: registering these (`malloc-so`).
+//! Not here: registering these functions (`malloc-so`).
 
 use skinflint_base::sync::Ordering;
 
@@ -23,13 +23,13 @@ use crate::lock::{FORKER, NOBODY, Who};
 use crate::state::{HEAPS, IDLE, POOL_LOCK, heaps, offset_of};
 use crate::{harden, holes, publish, purger, reserve, tls};
 
-/// As whom this thread forks.
+/// Returns the identity as which this thread forks.
 pub(crate) fn who() -> Who {
     let who = crate::large::who();
     if who == NOBODY { FORKER } else { who }
 }
 
-/// Before the fork.
+/// Prepares for the fork.
 ///
 /// # Safety
 /// To be called by `pthread_atfork` only.
@@ -62,7 +62,7 @@ pub(crate) fn lock_all(who: Who) {
     }
 }
 
-/// After the fork, in the parent.
+/// Runs after the fork, in the parent.
 ///
 /// # Safety
 /// As for [`prepare`].
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn parent() {
     reserve::GUARD.unlock();
 }
 
-/// Gives back what [`lock_all`] took.
+/// Releases what [`lock_all`] took.
 pub(crate) fn unlock_all(who: Who) {
     POOL_LOCK.unlock();
     for heap in heaps() {
@@ -84,7 +84,7 @@ pub(crate) fn unlock_all(who: Who) {
     purger::PURGE_LOCK.unlock();
 }
 
-/// After the fork, in the child.
+/// Runs after the fork, in the child.
 ///
 /// # Safety
 /// As for [`prepare`].
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn child() {
     }
 }
 
-/// Puts a heap in order whose thread was gone in the child of a fork (W3).
+/// Puts in order a heap whose thread was gone in the child of a fork (W3).
 ///
 /// # Safety
 /// The heap's lock is held, and it has no thread.

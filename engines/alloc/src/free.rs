@@ -1,12 +1,12 @@
-//! Giving a block back: by the owner without a lock, by others through a bit and a stack.
+//! Giving a block back: by the owner without a lock, by other threads through a bit and a stack.
 //!
 //! ```text
 //!   free(p) ── page map ──► span ── mine? ──yes──► bit in D, magazine ──full──► bit in F, left -= 1 ──0──► event
 //!                                      └──no───► notify the owner once, set bit in R
 //! ```
 //!
-//! F1  A block whose bit is set already, in D or R, is freed twice; an address at which no slot begins
-//!     was never given out. Both are found before anything is changed.
+//! F1  A block whose bit is set already, in D or R, is freed twice; an address at which no slot begins was never given
+//!     out. Both are found before anything is changed.
 //! F2  Another thread's free puts the span on the owner's notified stack *before* it sets the bit, and
 //!     touches nothing of the span afterwards: until the bit is set the block is live, so the span
 //!     cannot go; once it is set the span may be gone. A drain that comes between the two misses
@@ -28,15 +28,15 @@ use crate::state::{
 };
 use crate::{harden, holes, large, neighbour, remote, thread, tls};
 
-/// Frees a block. Null is nothing. Cost for a small block of this thread: 41 instructions, with a dozen loads and five
-/// stores among them and no locked one (callgrind, `pair48`, 2026-11-21).
+/// Frees a block. Null is allowed. Cost for a small block of this thread: 41 instructions, with a dozen loads and five
+/// stores among them and no locked instruction (callgrind, `pair48`, 2026-11-21).
 ///
 /// # Safety
-/// `p` is null or a block that nothing uses afterwards; what is neither is reported (F1).
+/// `p` is null or a block that nothing uses afterwards; any other address is reported (F1).
 #[inline(always)]
 pub unsafe fn free(p: *mut u8) {
     let (meta, distance) = meta_and_distance(p as usize);
-    // Two comparisons with memory by hand: of what may change the compiler makes a load and a comparison.
+    // Two comparisons with memory in assembly: for what may change the compiler makes a load and a comparison.
     // SAFETY: a load of the range (state G2).
     unsafe {
         asm!(
@@ -87,7 +87,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     if trio.is_dead(bit) {
         return not_live(p, span, slot);
     }
-    // D is loaded once more, which the compiler makes one instruction with the rest.
+    // D is loaded once more, which the compiler merges with the rest into one instruction.
     trio.bury(bit);
     // SAFETY: a thread's heap stays (G4), and begins with its magazines.
     let magazine = unsafe { Heap::magazine_at(heap, span.magazine_offset()) };
@@ -110,7 +110,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     }
 }
 
-// The slow ways out of `free` take their arguments in the order in which the fast one has them in registers.
+// The slow ways out of `free` take their arguments in the order in which the fast path has them in registers.
 
 #[cold]
 #[inline(never)]
@@ -155,7 +155,7 @@ pub unsafe fn to_bits(heap: &Heap, block: *mut u8) {
     }
 }
 
-/// A free that the fast path does not know.
+/// Frees what the fast path does not handle.
 #[cold]
 #[inline(never)]
 unsafe fn free_unusual(p: *mut u8) {
@@ -177,7 +177,7 @@ unsafe fn free_unusual(p: *mut u8) {
     }
 }
 
-/// As [`free`], past the hardening checks.
+/// Does what [`free`] does, without the hardening checks.
 ///
 /// # Safety
 /// As for [`free`], with `p` in HEAP.
@@ -196,7 +196,7 @@ pub unsafe fn free_checked(p: *mut u8) {
     }
 }
 
-/// A block of another heap, or a large one, or none.
+/// Frees a block of another heap, or a large one; reports any other address.
 #[inline(never)]
 unsafe fn free_other(p: *mut u8, span: &Span) {
     // ORDER: the kind of a live block's descriptor does not change.
@@ -209,15 +209,15 @@ unsafe fn free_other(p: *mut u8, span: &Span) {
     }
 }
 
-/// The heap that owns a span.
+/// Returns the heap that owns a span.
 pub fn owner_of(span: &Span) -> &'static Heap {
     let offset = remote::owner(&span.owner).wrapping_sub(meta() as u32);
     // SAFETY: owners are heaps, which stay (G4).
     unsafe { &*at::<Heap>(offset) }
 }
 
-/// Frees a block of another thread's heap, or of a heap without a thread, or from a thread without a
-/// heap. Cost: one locked instruction, and two more for the first since the owner last looked.
+/// Frees a block of another thread's heap, or of a heap without a thread, or from a thread without a heap. Cost: one
+/// locked instruction, and two more for the first such free since the owner last looked.
 unsafe fn free_remote(p: *mut u8, span: &Span) {
     let Some(slot) = span.slot_of(p as usize) else {
         return fault::report(Fault::Misaligned, p);
@@ -241,13 +241,13 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
     }
 }
 
-/// Puts a span on its owner's notified stack, unless it is there. `true`: now it is, and somebody should hint
+/// Puts a span on its owner's notified stack, unless it is there. `true`: it is there now, and the caller should hint
 /// at its pages (`holes`), since the owner may be idle.
 pub fn notify(span: &Span) -> bool {
     remote::notify(span)
 }
 
-/// Looks at every span that others freed into. Take-all, so there is no ABA.
+/// Looks at every span that other threads freed into. Takes the whole stack, so there is no ABA.
 ///
 /// # Safety
 /// The heap's lock is held, by its owner or while it has none.
@@ -274,12 +274,12 @@ unsafe fn event_slow(_block: *mut u8, span: &Span, heap: &Heap) {
     heap.lock.unlock();
 }
 
-/// Frees after which to look at a partial span again: at a quarter of what is live, then at none.
+/// Returns the number of frees after which to look at a partial span again: at a quarter of what is live, then at none.
 fn next_event(used: u32) -> u32 {
     if used > 8 { used - used / 4 } else { used }
 }
 
-/// Counts a span anew and moves it to where it belongs.
+/// Counts a span's free slots anew and moves it to the list where it belongs.
 ///
 /// # Safety
 /// The heap's lock is held, by its owner or while it has none; the span is the heap's.
@@ -310,12 +310,12 @@ unsafe fn event(heap: &Heap, span: &Span) {
             span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
             holes::hint_span(heap, span, u32::from(span.slots) - used);
         }
-        // Empty: no block can be freed.
+        // Empty: there is no block to free.
         _ => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
     }
 }
 
-/// A span has lost its last block: keep it for a while, or give it to the pool.
+/// Handles a span that has lost its last block: keeps it for a while, or gives it to the pool.
 ///
 /// # Safety
 /// As for [`event`]; the span has no live block and is not Current.

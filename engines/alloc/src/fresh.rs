@@ -1,4 +1,4 @@
-//! Pages of a span that was never touched, or purged: had a few at a time, not one by one.
+//! Pages of a span that was never touched, or was purged: made resident a few at a time, not one by one.
 //!
 //! ```text
 //!   current span  [ used ][ used ][ fresh ][ fresh ][ fresh ][ fresh ][ fresh ] …
@@ -6,10 +6,10 @@
 //!                                  └───────── one call ──────────┘
 //! ```
 //!
-//! Y1  `Heap::fresh` has a bit for each page of a class's current span that is not known to be resident. A bit
-//!     too many costs a call, one too few a fault; truth depends on neither.
-//! Y2  Only for classes of small blocks with many pages, so that what is had and never used is little beside
-//!     what is: at most three pages for the current span of such a class.
+//! Y1  `Heap::fresh` has a bit for each page of a class's current span that is not known to be resident. A bit too many
+//!     costs a call, one too few a fault; correctness depends on neither.
+//! Y2  Only for classes of small blocks with many pages, so that pages that are made resident and never used are few
+//!     beside those in use: at most three pages for the current span of each class.
 //!
 //! Not here: which pages are clean (`holes`), the call (`pages::populate`).
 
@@ -20,13 +20,13 @@ use crate::class;
 use crate::heap::Heap;
 use crate::span::Span;
 
-/// Pages of one call. As a fault a page costs 1.45 µs, as one of four 1.07, of eight 0.91, of sixteen 0.83
-/// (`cargo run --release -p skinflint-pages --example fault_cost`, 2026-11-21); but what is had too early is
+/// Pages of one call. As a fault a page costs 1.45 µs, as one of four 1.07, of eight 0.91, of sixteen 0.83 (`cargo run
+/// --release -p skinflint-pages --example fault_cost`, 2026-11-21); but a page that is made resident too early is
 /// resident for nothing, in each class that has many pages.
 const AT_ONCE: u32 = 4;
-/// Largest blocks: of larger ones much may never be touched.
+/// Bytes of the largest blocks: most pages of larger blocks may never be touched.
 const BLOCK_MAX: u32 = 2_048;
-/// Fewest pages of the class, over all heaps.
+/// Fewest pages of the class, over all heaps, for which this is done.
 const LEAST_PAGES: u32 = 64;
 
 impl Heap {
@@ -40,8 +40,8 @@ impl Heap {
         self.fresh[class].store(if suits { pages } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Blocks of the current span, from one address to before another, are about to be used: has the first fresh
-    /// page of them made resident, with those behind it.
+    /// Makes the first fresh page resident, with those behind it, of the blocks of the current span from one address to
+    /// before another, which are about to be used.
     ///
     /// The heap's lock is held by its owner.
     pub fn freshen(&self, class: usize, span: &Span, from: usize, to: usize) {

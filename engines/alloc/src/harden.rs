@@ -7,17 +7,16 @@
 //!   free ──── LIMIT is 0 ──────► before_free ──► trailer whole? ──► quarantine ──► unchanged? ──► zero ──► free
 //! ```
 //!
-//! Y1  Nothing here is reached while everything is off: the budgets of heaps and LIMIT, which the fast paths
-//!     read anyway, are what leads here. So it costs nothing.
-//! Y2  Chosen once, by the only thread there is. Small blocks from before that ([`Early`]) and those of
-//!     tenants have no trailer, and are taken as they come.
+//! Y1  No code here is reached while everything is off: the budgets of heaps and LIMIT, which the fast paths read
+//!     anyway, lead here. So it costs nothing.
+//! Y2  The checks are chosen once, while there is only one thread. Small blocks from before that ([`Early`]) and those
+//!     of tenants have no trailer, and are accepted as they are.
 //! Y3  With `poison` or `zero` every free slot is zero: what is freed is filled with zero, and pages that
 //!     come from the kernel are zero. So a slot that is not zero when it is handed out was written to.
-//! Y4  `canary` claims a block by changing its trailer in one step: of two threads that free it, one
-//!     finds it freed.
+//! Y4  `canary` claims a block by changing its trailer in one step: of two threads that free it, one finds it freed.
 //! Y5  Locks here are taken before any other, and none of them while holding another.
 //!
-//! Not here: what is always checked (`free`, F1).
+//! Not here: the checks that are always made (`free`, F1).
 
 mod guard;
 mod handler;
@@ -41,7 +40,7 @@ use crate::span::{KIND_LARGE, KIND_SMALL, Span};
 use crate::state::{self, base, descriptor, limit};
 use crate::{api, sample, thread, tls};
 
-/// The checks there are.
+/// The checks that can be chosen.
 pub mod mode {
     /// One in N blocks stands between guard pages.
     pub const SAMPLE: u32 = 1;
@@ -51,22 +50,22 @@ pub mod mode {
     pub const CANARY: u32 = 4;
     /// Freed blocks are filled with zero.
     pub const ZERO: u32 = 8;
-    /// As `ZERO`, looked at when the block is handed out again, with a pattern in it.
+    /// Like `ZERO`, and checked when the block is handed out again, with a pattern in it.
     pub const POISON: u32 = 16;
-    /// Freed blocks wait.
+    /// Freed blocks wait before they are used again.
     pub const QUARANTINE: u32 = 32;
-    /// All of them.
+    /// All checks.
     pub const ALL: u32 = 63;
-    /// Those that look at every free.
+    /// The checks that look at every free.
     pub(super) const EVERY_FREE: u32 = ALL & !SAMPLE;
 }
 
-/// What fresh blocks are filled with when poisoned: an odd address that is not canonical, and no number
-/// that is likely by chance.
+/// The byte that fills fresh blocks when poisoned: an odd address that is not canonical, and no number that is likely
+/// by chance.
 const FRESH: u8 = 0xAA;
 
 static MODE: AtomicU32 = AtomicU32::new(0);
-/// Set once a tenant's memory went back as it was: then slots that are not zero prove nothing (Y3).
+/// Set once a tenant's memory went back as it was: from then on slots that are not zero prove nothing (Y3).
 static UNCLEAN: AtomicU32 = AtomicU32::new(0);
 
 /// Small blocks from before the checks began: a bit for each 16 bytes of the first MiB.
@@ -79,13 +78,13 @@ fn has(checks: u32) -> bool {
     MODE.load(Ordering::Relaxed) & checks != 0
 }
 
-/// Whether every malloc goes the slow way.
+/// Reports whether every malloc goes the slow way.
 #[inline]
 pub fn is_on() -> bool {
     has(mode::ALL)
 }
 
-/// Begins the checks. To be called once, by the only thread there is (Y2).
+/// Begins the checks. To be called once, while there is only one thread (Y2).
 pub fn begin(checks: u32, sample_every: u32, quarantine_bytes: usize) {
     let mut checks = checks;
     if checks & mode::QUARANTINE != 0 {
@@ -118,7 +117,7 @@ pub fn begin(checks: u32, sample_every: u32, quarantine_bytes: usize) {
     state::heaps().for_each(new_heap);
 }
 
-/// Notes what is live, and fills what is free with zero (Y2, Y3). `false`: too much to note.
+/// Notes what is live, and fills what is free with zero (Y2, Y3). `false`: there is too much to note.
 fn remember_early() -> bool {
     let mut distance = 0;
     while distance < limit() {
@@ -135,7 +134,7 @@ fn remember_early() -> bool {
                     // ORDER: as above.
                     word.fetch_or(1 << ((p - base()) / 16 % 64), Ordering::Relaxed);
                 } else if !trailer::is_filled(p, span.size(), 0) {
-                    // Read first: what was never touched shall stay so.
+                    // Read first: what was never touched must stay untouched.
                     // SAFETY: a free slot of the only thread.
                     unsafe { core::ptr::write_bytes(p as *mut u8, 0, span.size()) };
                 }
@@ -146,21 +145,21 @@ fn remember_early() -> bool {
     true
 }
 
-/// The early block's bit, if there can be one.
+/// Returns the early block's bit, if there can be one.
 fn early_bit(p: *const u8) -> Option<(&'static AtomicU64, u64)> {
     let granule = (p as usize - base()) / 16;
     Some((EARLY.0.get(granule / 64)?, 1 << (granule % 64)))
 }
 
-/// Whether a small block carries no trailer (Y2).
+/// Reports whether a small block carries no trailer (Y2).
 fn is_bare(span: &Span, p: *const u8) -> bool {
-    // ORDER: set at start; cleared by whoever frees the block.
+    // ORDER: set at start; cleared by the thread that frees the block.
     let early = early_bit(p).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0);
     // ORDER: a tenant's heap stays one for as long as it has blocks.
     early || owner_of(span).usage.load(Ordering::Relaxed) == usage::TENANT
 }
 
-/// A heap was made: sends its mallocs the slow way, if they shall be checked.
+/// Sends the mallocs of a new heap the slow way, if they are to be checked.
 pub fn new_heap(heap: &Heap) {
     if is_on() {
         hold(heap);
@@ -176,7 +175,7 @@ fn hold(heap: &Heap) {
     heap.budget.store(-1, Ordering::Relaxed); // ORDER: as above
 }
 
-/// Tenants' pages were given back without being looked at (Y3). Whoever destroys a tenant says so.
+/// Notes that tenants' pages were given back without a look at them (Y3). The code that destroys a tenant calls this.
 pub fn contents_unknown() {
     // ORDER: before the pages can be handed out, which the pool's lock orders.
     UNCLEAN.store(1, Ordering::Relaxed);
@@ -202,7 +201,7 @@ pub unsafe fn malloc(heap: *mut Heap, n: usize) -> *mut u8 {
     small(n, 16)
 }
 
-/// A small block with its trailer, at a multiple of `align`.
+/// Returns a small block with its trailer, at a multiple of `align`.
 fn small(n: usize, align: usize) -> *mut u8 {
     let behind = if has(mode::CANARY) { trailer::BYTES } else { 0 };
     let all = (n + behind).next_multiple_of(align);
@@ -225,7 +224,7 @@ fn small(n: usize, align: usize) -> *mut u8 {
     };
     let distance = (p as usize).wrapping_sub(base());
     if p.is_null() || distance >= limit() {
-        // None, or one for a signal handler (api A3), for which nobody asked how it is aligned.
+        // There is no block, or one for a signal handler (api A3), whose alignment was not asked for.
         return if p as usize & (align - 1) == 0 {
             p
         } else {
@@ -261,12 +260,12 @@ fn check_unchanged(p: *mut u8, size: usize, checked: usize, fill: u8) {
         line.add(b" of ");
         line.add_number(size as u64);
     });
-    // Going on: as if nothing were wrong.
+    // If the program goes on: as if nothing were wrong.
     // SAFETY: as above.
     unsafe { core::ptr::write_bytes(p, 0, checked) };
 }
 
-/// A small block at a multiple of `align`, up to a page. `None`: not for us.
+/// Returns a small block at a multiple of `align`, up to a page. `None`: not handled here.
 pub fn memalign(align: usize, n: usize) -> Option<*mut u8> {
     let heap = tls::get();
     if !is_on() || heap.is_null() || align > 4096 || n > SMALL_MAX {
@@ -286,7 +285,7 @@ pub fn memalign(align: usize, n: usize) -> Option<*mut u8> {
     Some(small(n, align.max(16)))
 }
 
-/// A large block for a hardened process, and whether it is zero.
+/// Allocates a large block with guards, and says whether it is zero. `None`: not handled here.
 #[inline]
 pub fn malloc_large(n: usize, align: usize) -> Option<(*mut u8, bool)> {
     if has(mode::GUARD) {
@@ -296,7 +295,7 @@ pub fn malloc_large(n: usize, align: usize) -> Option<(*mut u8, bool)> {
     }
 }
 
-/// Frees a block that is not in HEAP: a sampled one. `false`: none of ours.
+/// Frees a block that is not in HEAP: a sampled one. `false`: it is not ours.
 pub fn free_elsewhere(p: *mut u8) -> bool {
     sampled::is_ours(p as usize) && {
         sampled::free(p);
@@ -304,7 +303,7 @@ pub fn free_elsewhere(p: *mut u8) -> bool {
     }
 }
 
-/// Checks a block that is about to be freed. `true`: free it.
+/// Checks a block that is about to be freed. `true`: the caller frees it.
 ///
 /// # Safety
 /// `p` is in HEAP.
@@ -368,7 +367,7 @@ unsafe fn before_free_small(span: &Span, p: *mut u8) -> bool {
     true
 }
 
-/// Fills a small block that is about to be free (Y3), and takes its trailer away.
+/// Fills a small block that is about to be free (Y3), and removes its trailer.
 fn wipe(p: *mut u8, size: usize) {
     if has(mode::ZERO | mode::POISON) {
         // SAFETY: the block is given up, and has this many bytes.
@@ -380,7 +379,7 @@ fn wipe(p: *mut u8, size: usize) {
     }
 }
 
-/// Usable bytes of a block; `None`: none of ours. Exactly what was requested, where that is known.
+/// Returns the usable bytes of a block: exactly the requested ones, where those are known. `None`: it is not ours.
 pub fn usable(p: *const u8) -> Option<usize> {
     if sampled::is_ours(p as usize) {
         return sampled::usable(p);
@@ -403,7 +402,7 @@ pub fn usable(p: *const u8) -> Option<usize> {
     }
 }
 
-/// Resizes a block by moving it, so that old addresses of it go stale. `None`: none of ours.
+/// Resizes a block by moving it, so that old addresses of it become invalid. `None`: it is not ours.
 ///
 /// # Safety
 /// As for `realloc`; `n` is not 0.
@@ -420,18 +419,18 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> Option<*mut u8> {
     }
 }
 
-/// The OS refuses: really frees what waits. `false`: nothing did.
+/// Really frees the blocks that wait, when the OS refuses. `false`: no block waited.
 pub fn relieve() -> bool {
     has(mode::QUARANTINE) && quarantine::flush()
 }
 
-/// Before a fork (Y5).
+/// Prepares for a fork (Y5).
 pub fn before_fork(who: Who) {
     let _ = quarantine::LOCK.lock(who);
     let _ = sampled::LOCK.lock(who);
 }
 
-/// After a fork, in the parent.
+/// Runs after a fork, in the parent.
 pub fn after_fork(who: Who) {
     for lock in [&sampled::LOCK, &quarantine::LOCK] {
         if lock.is_held_by(who) {
@@ -440,7 +439,7 @@ pub fn after_fork(who: Who) {
     }
 }
 
-/// After a fork, in the child.
+/// Runs after a fork, in the child.
 pub fn in_child() {
     sampled::LOCK.reset();
     quarantine::LOCK.reset();

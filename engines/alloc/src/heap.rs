@@ -1,4 +1,4 @@
-//! A thread's heap: for each class the span it allocates from, and lists of the others.
+//! A thread's heap: for each class the span it allocates from, and lists of the other spans.
 //!
 //! ```text
 //!   malloc ◄── magazine ◄─── Current span      exhausted ──► full ──► (an eighth freed) ──► partial ──┐
@@ -10,10 +10,10 @@
 //! H1  A heap is used by one thread (or by the lock's holder, while it has none). Its lock guards the
 //!     lists; the fast paths do without (see `span`, S2 to S5).
 //! H2  `current` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
-//! H5  A magazine holds blocks whose bit is set in D and not in F, each once, and only the owner touches it. It is short:
-//!     what lies in it pins its page. It saves the way from the address to the bit and back, which is
-//!     one long chain of dependent loads, for blocks that are freed and soon wanted again.
-//! H3  Every span of the heap is Current, or on just one list by its state.
+//! H5  A magazine holds blocks whose bit is set in D and not in F, each once, and only the owner touches it. It is
+//!     short: a block in it pins its page. It saves the way from the address to the bit and back, which is one long
+//!     chain of dependent loads, for blocks that are freed and soon wanted again.
+//! H3  Every span of the heap is Current, or on exactly one list by its state.
 //! H4  `pages` is the sum of the spans' pages; `empty_pages` that of those on the lists of empty ones.
 //! H6  `has_empty` has a bit for each class whose list of empty spans is not empty.
 //!
@@ -29,30 +29,30 @@ use crate::span::{Span, Window, state};
 use crate::state::{at, with_pool};
 use crate::{free, harden, holes, publish, remote};
 
-/// Requested bytes between two samples of a heap, on average. Sampled blocks lie in spans of their own, so a
-/// program that has just begun pays a page for nearly each: at 512 KiB about half a per cent of the peak of an idle
-/// python, here within the noise; the error of the estimate doubles, to less than 1 % of 100 MB.
+/// Requested bytes between two samples of a heap, on average. Sampled blocks lie in spans of their own, so a program
+/// that has just begun pays a page for nearly each: at 512 KiB about half a per cent of the peak of an idle python, at
+/// this distance within the noise; the error of the estimate doubles, to less than 1 % of 100 MB.
 pub const SAMPLE_BYTES: i64 = 2 * 1024 * 1024;
-/// Spans of the full list that are looked at before a new span is made.
+/// The most spans of the full list that are looked at before a new span is made.
 const FULL_LOOKS: u32 = 16;
 
-/// Pages from which a warm heap is cooled by who needs a span: 1 MiB.
+/// Pages from which on a warm heap is cooled by a heap that needs a span: 1 MiB.
 const STEAL_WARM_PAGES: u32 = 256;
 
 /// The span of classes that have none: no free slot, never written (H2).
 pub static EMPTY_SPAN: Span = Span::none();
 
-/// What uses a heap.
+/// The uses of a heap.
 pub mod usage {
-    /// Nobody: it waits for a thread.
+    /// Unused: it waits for a thread.
     pub const IDLE: u32 = 0;
-    /// A thread.
+    /// A thread's.
     pub const THREAD: u32 = 1;
-    /// A tenant, under the lock (`tenant`).
+    /// A tenant's, under the lock (`tenant`).
     pub const TENANT: u32 = 2;
-    /// Nobody: it was a tenant's, holds nothing, and waits for the next one.
+    /// Unused: it was a tenant's, holds nothing, and waits for the next tenant.
     pub const SPARE: u32 = 3;
-    /// The sampled blocks of all threads, under the lock (`sample`).
+    /// The heap of the sampled blocks of all threads, under the lock (`sample`).
     pub const SAMPLES: u32 = 4;
 }
 
@@ -61,14 +61,15 @@ pub mod usage {
 pub struct Entry {
     /// Its address.
     pub block: *mut u8,
-    /// Where its bits are.
+    /// The window with its bits.
     window: *const Window,
-    /// Its bit there. An atomic, so that the compiler loads it first, and then changes the word of D in its place.
+    /// Its bit there. It is an atomic, so that the compiler loads it first, and then changes the word of D in its
+    /// place.
     bit: AtomicU64,
 }
 
 impl Entry {
-    /// One that says all of it.
+    /// Creates an entry from its fields.
     #[inline(always)]
     pub fn new(block: *mut u8, window: *const Window, bit: u64) -> Entry {
         Entry {
@@ -79,15 +80,15 @@ impl Entry {
     }
 }
 
-/// A class's magazine, and the span that fills it (H5). Cells and not atomics, which the compiler loads into a
-/// register before it compares: an instruction each.
+/// A class's magazine, and the span that fills it (H5). The fields are cells and not atomics, which the compiler loads
+/// into a register before it compares: an instruction each.
 #[repr(C, align(32))]
 pub struct Magazine {
     /// One past the newest entry.
     pub top: Cell<*mut Entry>,
     /// The oldest entry.
     bottom: Cell<*mut Entry>,
-    /// One past the last there is room for.
+    /// One past the last entry that there is room for.
     pub end: Cell<*mut Entry>,
     current: Cell<*mut Span>,
 }
@@ -95,21 +96,22 @@ pub struct Magazine {
 const _: () = assert!(core::mem::size_of::<Magazine>() == 1 << class::MAGAZINE_SHIFT);
 const _: () = assert!(core::mem::offset_of!(Heap, mags) == 0);
 
-/// Where a heap has its budget, for assembly.
+/// Offset of the budget in a heap, for assembly.
 pub const BUDGET_AT: usize = core::mem::offset_of!(Heap, budget);
 
-/// Blocks that a refill brings. A free that finds the magazine full goes to the bits, which costs as much, so
-/// no room need be left for it; but of a short one half is left, or large blocks would always go that way.
+/// Returns the number of blocks that a refill brings. A free that finds the magazine full goes to the bits, which costs
+/// as much, so no room need be left for it; but half of a short magazine is left, or large blocks would always go that
+/// way.
 pub fn fill_of(room: u32) -> u32 {
     if room >= 16 { room } else { room.div_ceil(2) }
 }
 
-/// Begins a cache line.
+/// Begins a new cache line.
 #[repr(align(64))]
 struct Line;
 
-/// A heap. What its thread writes at every call, what the lock guards, and what other threads push to are on
-/// cache lines of their own: on one line, each push made the owner's next malloc wait.
+/// A heap. What its thread writes at every call, what the lock guards, and what other threads push to are on separate
+/// cache lines: on one line, each push made the owner's next malloc wait.
 #[repr(C, align(64))]
 pub struct Heap {
     mags: [Magazine; MAX_CLASSES],
@@ -119,13 +121,13 @@ pub struct Heap {
     pub requested: AtomicU64,
     /// State of the random numbers of `sample`; 0 before the first.
     pub random: AtomicU64,
-    /// Pages that may have become reclaimable and were not told of yet (`holes`).
+    /// Pages that may have become reclaimable and were not reported yet (`holes`).
     pub hinted: AtomicU32,
-    /// Spans taken by slow paths: how the purger knows what is in demand.
+    /// Number of spans taken by slow paths: by it the purger knows what is in demand.
     pub refills: AtomicU32,
-    /// Slice of the request that came to a slow path last: for whom a class grows (`class::grown`).
+    /// Slice of the request that came to a slow path last: the size for which a class grows (`class::grown`).
     pub asked: AtomicU32,
-    /// Walks that have come by (`holes`).
+    /// Number of walks so far (`holes`).
     pub walks: AtomicU32,
     /// Pages at which to search for holes again (`holes`).
     pub search_at: AtomicU32,
@@ -133,7 +135,7 @@ pub struct Heap {
     pub sample_left: AtomicU32,
     /// Rounds of thread destructors seen (`thread`).
     pub exit_rounds: AtomicU32,
-    /// Halvings of the rate at which the next sample was drawn (`sample`).
+    /// Halvings of the sampling rate at the time of the last draw (`sample`).
     pub sample_shift: AtomicU32,
     /// Whether its thread is calling listeners (`reserve`).
     pub calling: AtomicU32,
@@ -142,9 +144,9 @@ pub struct Heap {
     pub lock: Lock,
     /// One of [`usage`].
     pub usage: AtomicU32,
-    /// Next in the list of all heaps.
+    /// Offset of the next in the list of all heaps.
     pub next_heap: AtomicU32,
-    /// Next in the list of idle heaps.
+    /// Offset of the next in the list of idle heaps.
     pub next_idle: AtomicU32,
     /// Pages of all spans (H4).
     pub pages: AtomicU32,
@@ -152,16 +154,16 @@ pub struct Heap {
     pub empty_pages: AtomicU32,
     /// `refills` when the purger last looked.
     pub refills_seen: AtomicU32,
-    /// Not 0: its thread did not come along into the child of a fork, and left magazines (`fork`, W3).
+    /// Not 0: its thread is not in this child of a fork, and left magazines (`fork`, W3).
     pub orphan: AtomicU32,
-    /// Newest large block of a tenant.
+    /// Offset of a tenant's newest large block.
     pub large: AtomicU32,
-    /// Tenants that have had this heap: tells a handle of an earlier one (`tenant`).
+    /// Number of tenants that have had this heap: tells the handle of an earlier one (`tenant`).
     pub serial: AtomicU32,
-    /// Walks for which it keeps its magazines although it has no thread (`thread`, D4).
+    /// Walks for which the heap still keeps its magazines although it has no thread (`thread`, D4).
     pub warm: AtomicU32,
     pushed: Line,
-    /// Newest span on the notified stack; offset from META.
+    /// Offset from META of the newest span on the notified stack.
     pub notified: AtomicU32,
     lists: Line,
     /// Partial spans by class.
@@ -174,20 +176,20 @@ pub struct Heap {
     pub has_empty: [AtomicU64; MAX_CLASSES / 64],
     /// Pages of each class's current span that are not resident yet (`fresh`, Y1).
     pub fresh: [AtomicU16; MAX_CLASSES],
-    /// Entries handed out to magazines.
+    /// Number of entries handed out to magazines.
     entries_used: AtomicU32,
-    /// Room for the magazines ([`ENTRIES`]), had when the first of them is filled: tenants never fill one.
+    /// Room for the magazines ([`ENTRIES`]), mapped when the first of them is filled: tenants never fill one.
     entries: AtomicPtr<Entry>,
 }
 
-/// A tenant's metadata: META holds 1 GiB, of which each heap is a part for good.
+/// A tenant costs this much metadata: META holds 1 GiB, of which each heap keeps a part for good.
 const _: () = assert!(core::mem::size_of::<Heap>() <= 12 * 1024);
 
-/// Entries of all magazines of a heap together: more than so many different sizes can want. Pages of them that no
-/// class uses are never touched.
+/// Entries of all magazines of a heap together: more than any number of sizes in use needs. Pages of them that no class
+/// uses are never touched.
 const ENTRIES: usize = MAX_CLASSES * 16;
 
-/// They begin on a page and fill the last, so that they can go without what lies beside them.
+/// They begin on a page and fill the last one, so that their pages can be given back without other data.
 const _: () = assert!((ENTRIES * core::mem::size_of::<Entry>()).is_multiple_of(4096));
 
 const _: () = {
@@ -199,11 +201,11 @@ const _: () = {
     assert!(wanted <= ENTRIES);
 };
 
-/// Entries of a class's magazine: what 16 KiB hold, from 4 to 32. Instructions (callgrind, 2026-11-21) with 8 KiB
-/// from 3 on, 16 KiB from 4 on, 32 KiB from 6 on: 74.6, 67.5, 59.6 million for 2,000 random blocks of 1 to 31 KiB
-/// (`pattern rand2k 200000`), 201, 190, 181 for chains of ten sizes (`pattern glibc-simple 2000`). What lies in them
-/// pins its pages: 15 real programs need 0.6 % more at their peak with 32 KiB than with 8, less than half of that
-/// with 16.
+/// Returns the number of entries of a class's magazine: the blocks that 16 KiB hold, from 4 to 32. Instructions
+/// (callgrind, 2026-11-21) with 8 KiB from 3 on, 16 KiB from 4 on, 32 KiB from 6 on: 74.6, 67.5, 59.6 million for 2,000
+/// random blocks of 1 to 31 KiB (`pattern rand2k 200000`), 201, 190, 181 for chains of ten sizes (`pattern glibc-simple
+/// 2000`). Blocks in magazines pin their pages: 15 real programs need 0.6 % more at their peak with 32 KiB than with 8,
+/// less than half of that with 16.
 pub const fn magazine_entries(size: u32) -> u32 {
     match 16_384 / size {
         0..4 => 4,
@@ -212,17 +214,17 @@ pub const fn magazine_entries(size: u32) -> u32 {
     }
 }
 
-/// Frees into a full span of so many slots until it is partial. An eighth: fewer frees make a visit that yields
-/// little, more leave slots unused (they are looked for again before the heap grows, see `refreed`).
+/// Returns the frees into a full span of `slots` slots until it is partial. An eighth: with fewer frees a visit yields
+/// little, with more, slots stay unused (they are looked for again before the heap grows, see `refreed`).
 pub fn event_of(slots: usize) -> u32 {
     (slots as u32 / 8).max(1)
 }
 
-// SAFETY: the cells are those of the magazines, which only the owner touches, or who has the lock while there is
-// none (H1, H5); a new owner took the lock first. Everything else is atomic.
+// SAFETY: the cells are those of the magazines, which only the owner touches, or the lock's holder while there is no
+// owner (H1, H5); a new owner took the lock first. Everything else is atomic.
 unsafe impl Sync for Heap {}
 
-/// The span that stands for none.
+/// Returns the span that stands for none.
 #[inline(always)]
 fn no_span() -> *mut Span {
     &raw const EMPTY_SPAN as *mut Span
@@ -242,25 +244,25 @@ impl Heap {
         harden::new_heap(this);
     }
 
-    /// What spans of this heap carry as their owner.
+    /// Returns what spans of this heap carry as their owner.
     #[inline(always)]
     pub fn id(&self) -> u32 {
         core::ptr::from_ref(self) as usize as u32
     }
 
-    /// As whom its thread takes locks.
+    /// Returns the identity as which its thread takes locks.
     #[inline]
     pub fn who(&self) -> Who {
         Who(self.id())
     }
 
-    /// As whom the thread that has this heap's lock takes further ones: the purger and other holders are
-    /// not the owner, who may have the pool's lock at the same moment.
+    /// Returns the identity as which the thread that has this heap's lock takes further ones: the purger and other
+    /// holders are not the owner, which may have the pool's lock at the same moment.
     pub fn holder(&self) -> Who {
         self.lock.holder(self.who())
     }
 
-    /// A class's magazine.
+    /// Returns a class's magazine.
     #[inline(always)]
     pub fn magazine(&self, class: usize) -> &Magazine {
         debug_assert!(class < MAX_CLASSES);
@@ -268,18 +270,18 @@ impl Heap {
         unsafe { self.mags.get_unchecked(class) }
     }
 
-    /// The span that a class allocates from (H2).
+    /// Returns the span that a class allocates from (H2).
     #[inline]
     pub fn current(&self, class: usize) -> *mut Span {
         self.magazine(class).current.get()
     }
 
-    /// Puts no span as current.
+    /// Leaves the class without a current span.
     pub fn clear_current(&self, class: usize) {
         self.mags[class].current.set(no_span());
     }
 
-    /// Takes the newest block of a class's magazine. Cost: five loads, two stores.
+    /// Takes the newest block of a class's magazine; `None`: it is empty. Cost: five loads, two stores.
     ///
     /// # Safety
     /// The caller owns the heap.
@@ -289,7 +291,7 @@ impl Heap {
         unsafe { Heap::pop_from(self.magazine(class)) }
     }
 
-    /// As [`Heap::pop_block`], for a slice of the class.
+    /// Does what [`Heap::pop_block`] does, for a slice of the class.
     ///
     /// # Safety
     /// The caller owns the heap; the slice is below `SLICES`.
@@ -300,10 +302,10 @@ impl Heap {
         unsafe { Heap::pop_from(Heap::magazine_at(self, offset)) }
     }
 
-    /// The magazine at an offset ([`class::magazine_of`]).
+    /// Returns the magazine at an offset ([`class::magazine_of`]).
     ///
     /// # Safety
-    /// The heap is one; the offset is that of a class.
+    /// `heap` is a heap; the offset is that of a class.
     #[inline(always)]
     pub unsafe fn magazine_at<'a>(heap: *const Heap, offset: usize) -> &'a Magazine {
         // SAFETY: a heap begins with its magazines.
@@ -322,13 +324,13 @@ impl Heap {
             magazine.top.set(entry);
             let word = &(*(*entry).window).trio.dead;
             let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: the owner's own (H5)
-            // It is set (H5).
+            // The bit is set (H5).
             word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (S2)
             Some((*entry).block)
         }
     }
 
-    /// Fills a class's magazine, which is empty, from its current span; returns how many. See [`fill_of`].
+    /// Fills a class's magazine, which is empty, from its current span; returns the number of blocks. See [`fill_of`].
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
@@ -354,7 +356,7 @@ impl Heap {
         // SAFETY: both point into `entries`.
         let room = unsafe { magazine.end.get().offset_from(bottom) } as u32;
         let want = fill_of(room);
-        // The lowest address shall come out first, so it goes in last.
+        // The lowest address is to come out first, so it goes in last.
         // SAFETY: the current span of a class is live (H3); entries below `want` are there.
         unsafe {
             let span = &*self.current(class);
@@ -374,7 +376,7 @@ impl Heap {
         }
     }
 
-    /// Room for the magazines; null if the OS refuses. The heap's lock is held by its owner.
+    /// Returns the room for the magazines; null if the OS refuses. The heap's lock is held by its owner.
     fn entries(&self) -> *mut Entry {
         // ORDER: the owner's own (H5), here and below.
         let have = self.entries.load(Ordering::Relaxed);
@@ -388,8 +390,8 @@ impl Heap {
         entries
     }
 
-    /// Gives back the pages of its magazines' entries. They read as zero afterwards, which nobody does: a magazine is
-    /// filled before it is read (H5).
+    /// Gives back the pages of its magazines' entries. They read as zero afterwards, but no code reads them so: a
+    /// magazine is filled before it is read (H5).
     ///
     /// # Safety
     /// The heap's lock is held, it has no thread, and its magazines are empty.
@@ -400,7 +402,7 @@ impl Heap {
             return;
         }
         let bytes = ENTRIES * core::mem::size_of::<Entry>();
-        // SAFETY: pages of META with nothing else in them (`entries`); nobody reads what they hold (see above).
+        // SAFETY: pages of META with nothing else in them (`entries`); no code reads what they hold (see above).
         unsafe { skinflint_base::sys::advise(entries as *mut u8, bytes, libc::MADV_DONTNEED) };
     }
 
@@ -451,12 +453,12 @@ impl Heap {
         }
     }
 
-    /// Whether a span is the one that stands for none.
+    /// Reports whether a span is the one that stands for none.
     pub fn is_none(span: *mut Span) -> bool {
         span == no_span()
     }
 
-    /// Makes a listed span, with a free slot in F, the one that its class allocates from.
+    /// Makes a listed span, which has a free slot in F, the one that its class allocates from.
     ///
     /// # Safety
     /// The heap's lock is held by its owner; the span is on no list, and R was collected.
@@ -495,7 +497,7 @@ impl Heap {
         unsafe { self.move_to(this, state::FULL, true) };
     }
 
-    /// The first span of a list, off it, with its remote frees collected.
+    /// Takes the first span off a list, and collects its remote frees; `None`: the list is empty.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
@@ -514,8 +516,8 @@ impl Heap {
         Some(span)
     }
 
-    /// A span of the full list that has free slots after all: looks at a few, and goes on from there the
-    /// next time.
+    /// Takes a span of the full list that has free slots after all: looks at a few, and goes on from there the next
+    /// time.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
@@ -523,8 +525,8 @@ impl Heap {
         let list = &self.full[class];
         let info = class::get(class);
         if event_of(info.pages[3] as usize * 4096 / info.size as usize) == 1 {
-            // None is: with the first free it left the list. (In a fork's child one may be, whose blocks lay
-            // in the magazine of a thread that is gone; it is found with its next free.)
+            // None has: with the first free it left the list. (In a fork's child one may have, whose blocks lay in the
+            // magazine of a thread that is gone; it is found with its next free.)
             return None;
         }
         for _ in 0..FULL_LOOKS {
@@ -535,7 +537,7 @@ impl Heap {
             }
             // SAFETY: lists hold live descriptors (H3).
             let span = unsafe { &*at::<Span>(head) };
-            // ORDER: own (S2); what others freed was drained just now, and the count set by it.
+            // ORDER: own (S2); what other threads freed was drained just now, and the count set by it.
             let untouched = span.left.load(Ordering::Relaxed) == event_of(span.slots as usize);
             if !untouched && span.free_slots() > 0 {
                 // SAFETY: as the caller promises.
@@ -547,9 +549,9 @@ impl Heap {
         None
     }
 
-    /// Takes a block for the class the slow way: fills the magazine from the current span, from what others
-    /// freed into it, from the next span. Null if the OS refuses, or if this thread is in the middle of
-    /// this already (`None`).
+    /// Takes a block for the class the slow way: fills the magazine from the current span, from what other threads
+    /// freed into it, from the next span. Null if the OS refuses; `None` if this thread is in the middle of this
+    /// already.
     ///
     /// # Safety
     /// The caller owns the heap.
@@ -579,7 +581,7 @@ impl Heap {
                     return span.cast();
                 }
                 if self.fill(class) == 0 {
-                    // No room for another magazine: one by one.
+                    // There is no room for another magazine: blocks are taken one by one.
                     return (*span).take();
                 }
             }
@@ -587,7 +589,7 @@ impl Heap {
         }
     }
 
-    /// Takes a block without a magazine: for heaps that several threads use.
+    /// Takes a block without a magazine: for heaps that several threads use. Null if the OS refuses.
     ///
     /// # Safety
     /// The heap's lock is held, and it has no thread.
@@ -595,7 +597,7 @@ impl Heap {
         // SAFETY: as the caller promises; the current span of a class is live (H3).
         unsafe {
             let span = &*self.current(class);
-            // The purger may have been here since the last block (holes O2).
+            // The purger may have purged pages since the last block (holes O2).
             holes::forget_clean(span);
             let block = span.take();
             if !block.is_null() {
@@ -613,7 +615,7 @@ impl Heap {
         }
     }
 
-    /// The next span for a class that has run out; null if the OS refuses.
+    /// Returns the next span for a class that has run out; null if the OS refuses.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
@@ -621,8 +623,9 @@ impl Heap {
         // SAFETY: the owner calls, with the lock.
         unsafe {
             free::drain(self);
-            // What came back since the caller looked: retired with free slots, and with a countdown that says it has
-            // none, it would be passed over by `refreed`; if they are all of its slots no event would follow.
+            // Collects what came back since the caller looked: retired with free slots, and with a countdown that says
+            // it has none, the span would be passed over by `refreed`; if they are all of its slots no event would
+            // follow.
             let span = self.current(class);
             if (*span).free_slots() > 0 {
                 (*span).collect();
@@ -650,13 +653,13 @@ impl Heap {
         }
     }
 
-    /// A partial span of a heap that has no thread.
+    /// Takes a partial span from a heap that has no thread.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
     unsafe fn steal(&self, class: usize) -> Option<*mut Span> {
-        // A tenant's spans hold nobody else's blocks.
-        // ORDER: written before the heap was anybody's.
+        // A tenant's spans hold no blocks of other heaps.
+        // ORDER: written before the heap was handed out.
         if self.usage.load(Ordering::Relaxed) >= usage::TENANT {
             return None;
         }
@@ -679,8 +682,8 @@ impl Heap {
             let mut found = None;
             // ORDER: the lock is held; adoption takes it too.
             if other.usage.load(Ordering::Relaxed) == usage::IDLE {
-                // A warm heap's magazines may hold blocks of the span, so they must go first; of a small heap
-                // there is little to gain.
+                // A warm heap's magazines may hold blocks of the span, so they must be emptied first; a small heap has
+                // little to gain.
                 let much = other.pages.load(Ordering::Relaxed) >= STEAL_WARM_PAGES; // ORDER: as above
                 // SAFETY: the heap has no thread, and its lock is held (H1).
                 unsafe {

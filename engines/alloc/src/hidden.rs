@@ -1,24 +1,24 @@
-//! Threads of ours in somebody's program.
+//! Threads of ours in the program's process.
 //!
 //! ```text
 //!   begin(flags, stack, tid, main) ── clone, all signals blocked ──► main() ── exit of the thread alone
 //!                                      its thread block lies at the top of its stack
 //! ```
 //!
-//! V1  It is no thread of the C library's: made by `clone`, with its own stack and thread block, all signals
+//! V1  It is no thread of the C library's: it is made by `clone`, with its own stack and thread block, all signals
 //!     blocked. So `pthread_exit` in `main` still ends the process with the last real thread, and no handler of the
 //!     program's ever runs on it.
-//! V2  What it runs calls nothing that uses thread-local storage, whose place would be in the stack.
+//! V2  The code that it runs calls nothing that uses thread-local storage, which would lie in the stack.
 //! V3  The kernel writes the thread's id to `tid`, and 0 when the stack is no longer in use.
 //!
-//! Not here: what they do (`purger`; in the drop-in, `desk`).
+//! Not here: the work of these threads (`purger`; in the drop-in, `desk`).
 
 use core::arch::naked_asm;
 
 use skinflint_base::sync::AtomicU32;
 use skinflint_base::sys;
 
-/// What all of them share with the process. Descriptors are not among it: that is the caller's choice.
+/// What all of them share with the process. Descriptors are not in it: that is the caller's choice.
 const SHARED: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_SIGHAND
@@ -31,10 +31,10 @@ const SHARED: i32 = libc::CLONE_VM
 /// Bytes at the top of the stack for the thread block.
 const BLOCK: usize = 1024;
 
-/// Begins a thread; whether there is one. `more`: further flags of `clone`, such as CLONE_FILES.
+/// Begins a thread; reports whether it was made. `more`: further flags of `clone`, such as CLONE_FILES.
 ///
 /// # Safety
-/// The stack is a mapping of so many bytes that nobody uses, and stays until `tid` is 0 again (V3). `main` keeps V2.
+/// The stack is a mapping of this many bytes that nothing uses, and stays until `tid` is 0 again (V3). `main` keeps V2.
 pub unsafe fn begin(
     more: i32,
     stack: usize,
@@ -50,7 +50,7 @@ pub unsafe fn begin(
     }
     let all: u64 = u64::MAX;
     let mut old: u64 = 0;
-    // SAFETY: the masks are ours; the stack is used by nobody, as the caller promises.
+    // SAFETY: the masks are ours; nothing uses the stack, as the caller promises.
     unsafe {
         let set = |how: i32, new: *const u64, old: *mut u64| {
             sys::syscall(
@@ -73,7 +73,7 @@ pub unsafe fn begin(
     }
 }
 
-/// `clone(flags, stack, tid, tid, tls)`; the child runs `main` and exits.
+/// Calls `clone(flags, stack, tid, tid, tls)`; the child runs `main` and exits.
 #[unsafe(naked)]
 unsafe extern "C" fn clone_thread(
     flags: u64,

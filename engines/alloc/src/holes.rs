@@ -5,13 +5,13 @@
 //!            kept      purged    purged    kept           clean = 0110
 //! ```
 //!
-//! O1  A page is purged only if every slot that touches it is free, and the heap's lock is held: then
-//!     nobody can allocate there before the purge is done (span S5).
+//! O1  A page is purged only if every slot that touches it is free, and the heap's lock is held: then no thread can
+//!     allocate there before the purge is done (span S5).
 //! O2  `clean` is forgotten before blocks are taken from a span; `HOLES` is the sum of its bits.
 //! O3  A walk holds the lock for [`CHUNK`] spans at most, so that the owner's slow path waits for one
 //!     batch, about 100 µs, and its fast path for nothing.
 //!
-//! Not here: when (`purger`, `trim`), free runs of the pool (`pages`).
+//! Not here: when holes are purged (`purger`, `trim`), free runs of the pool (`pages`).
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_pages::{PAGE, purge::Batch};
@@ -23,7 +23,7 @@ use crate::span::{Span, state};
 use crate::state::at;
 use crate::{free, purger};
 
-/// Spans for which a walk holds the lock.
+/// The most spans for which a walk holds the lock.
 const CHUNK: u32 = 64;
 /// A heap below this many pages is not searched for holes before it grows: 1 MiB.
 const SEARCH_PAGES: u32 = 256;
@@ -32,18 +32,17 @@ const LEAST_GROWTH: u32 = 64;
 
 /// Pages inside spans that hold nothing and are not resident (O2).
 pub static HOLES: AtomicU32 = AtomicU32::new(0);
-/// Pages that were ever purged inside spans.
+/// Number of pages purged inside spans so far.
 pub static PURGED: AtomicU64 = AtomicU64::new(0);
-/// Pages purged inside spans that the span's next use made writable again: each is a fault if it is
-/// touched.
+/// Number of pages purged inside spans that the span's next use took back: each is a fault if it is touched.
 pub static RETAKEN: AtomicU64 = AtomicU64::new(0);
-/// Most pages that were resident, as far as that is known here, when a heap was about to grow.
+/// The most pages that were resident, as far as this file knows, when a heap was about to grow.
 static PEAK: AtomicU32 = AtomicU32::new(0);
 
-/// Pages that a heap hints at together: each hint to all is a cache line that every thread writes.
+/// Pages that a heap collects for one hint: each hint to all is a cache line that every thread writes.
 const HINT_PAGES: u32 = 16;
 
-/// As [`hint`], for the thread that has this heap, or its lock.
+/// Does what [`hint`] does, for the thread that has this heap, or its lock.
 #[inline]
 pub fn hint_from(heap: &Heap, pages: u32) {
     // ORDER: the thread's own.
@@ -55,15 +54,15 @@ pub fn hint_from(heap: &Heap, pages: u32) {
     heap.hinted.store(now, Ordering::Relaxed); // ORDER: as above
 }
 
-/// Notes that so many pages may have become reclaimable; may start the purger. Once there are enough for that it
-/// only looks, until the purger takes the hint.
+/// Notes that `pages` pages may have become reclaimable; may start the purger. Once there are enough for that it only
+/// looks, until the purger takes the hint.
 pub fn hint(pages: u32) {
     if purger::STARTER.hint(pages, purger::START_PAGES) {
         purger::start();
     }
 }
 
-/// As [`hint_from`], for a span of which `free` slots are free.
+/// Does what [`hint_from`] does, for a span with `free` free slots.
 pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
     let pages = free as usize * span.size() / PAGE;
     if pages > 0 {
@@ -71,7 +70,7 @@ pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
     }
 }
 
-/// Forgets which pages of a span are clean, because it will be allocated from; returns them.
+/// Forgets which pages of a span are clean, because blocks will be taken from it; returns them.
 ///
 /// # Safety
 /// The heap's lock is held.
@@ -86,34 +85,34 @@ pub unsafe fn forget_clean(span: &Span) -> u16 {
     clean
 }
 
-/// How a walk chooses.
+/// The spans that a walk purges.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Zeal {
-    /// Spans that have not changed since the last walk; as many as were lately wanted stay.
+    /// Spans that have not changed since the last walk, except as many as were needed lately.
     Quiet,
-    /// Everything.
+    /// Every span.
     All,
 }
 
-/// What a walk did.
+/// The result of a walk.
 #[derive(Clone, Copy, Default)]
 pub struct Walked {
-    /// Pages purged.
+    /// Number of pages purged.
     pub purged: u32,
-    /// Spans with free pages that were left for the next walk.
+    /// Number of spans with free pages that were left for the next walk.
     pub pending: u32,
-    /// Spans looked at.
+    /// Number of spans looked at.
     pub looked: u32,
 }
 
-/// A number for a walk, so that it knows what it has seen: of this heap's own, since with one counter for
-/// 255 heaps each would get the same number in every round.
+/// Returns a number for a walk, by which it knows what it has seen. Each heap counts its own: with one counter for 255
+/// heaps each would get the same number in every round.
 fn new_visit(heap: &Heap) -> u8 {
     // ORDER: only distinct numbers are wanted. 0 is what spans carry that were listed since.
     (heap.walks.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8
 }
 
-/// Walks a heap's spans and purges what can go. Takes the heap's lock, piece by piece.
+/// Walks a heap's spans and purges what can be purged. Takes the heap's lock, piece by piece.
 ///
 /// `who` must not be the holder of the lock.
 pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
@@ -156,7 +155,7 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
     done
 }
 
-/// The span that a class allocates from, whose owner may be idle for long.
+/// Looks at the span that a class allocates from, whose owner may be idle for long.
 fn walk_current(
     heap: &Heap,
     class: usize,
@@ -178,7 +177,7 @@ fn walk_current(
     heap.lock.unlock();
 }
 
-/// Empty spans of a heap that wants none go back whole.
+/// Gives the empty spans of a heap that needs none back whole.
 unsafe fn walk_empty(heap: &Heap, class: usize, who: Who, batch: &mut Batch, done: &mut Walked) {
     let list = &heap.empty[class];
     // ORDER: a look; the lock orders.
@@ -201,7 +200,7 @@ unsafe fn walk_empty(heap: &Heap, class: usize, who: Who, batch: &mut Batch, don
     }
 }
 
-/// Walks one list by turning it, so that each hold of the lock goes on where the last one stopped.
+/// Walks one list by rotating it, so that each hold of the lock goes on where the last one stopped.
 fn walk_list(
     heap: &Heap,
     list: &AtomicU32,
@@ -234,8 +233,8 @@ fn walk_list(
             // ORDER: as above.
             list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
             done.looked += 1;
-            // A free that the owner's drain came too early for (free F2): he shall look again. Without a thread it
-            // is our next walk that does.
+            // A free that the owner's drain came too early for (free F2): the owner is to look again. Without a thread
+            // our next walk does.
             if span.has_remote() && free::notify(span) {
                 done.pending += 1;
             }
@@ -301,7 +300,7 @@ unsafe fn purge_span(span: &Span, batch: &mut Batch) -> u32 {
     pages.count_ones()
 }
 
-/// Purges holes of a heap that is about to grow. Searches again only after some growth.
+/// Purges holes of a heap that is about to grow. After that it searches again only after some growth.
 ///
 /// # Safety
 /// The heap's lock is held by its owner.
@@ -320,7 +319,7 @@ pub unsafe fn before_growing(heap: &Heap) {
         // ORDER: a hint
         return;
     }
-    // Only tried for: it comes before a heap's lock in the order, and this heap's is held.
+    // Only tried: PURGE_LOCK comes before a heap's lock in the order, and this heap's is held.
     if !purger::PURGE_LOCK.try_lock(heap.holder()) {
         return;
     }
@@ -335,9 +334,9 @@ pub unsafe fn before_growing(heap: &Heap) {
     }
     batch.flush();
     purger::PURGE_LOCK.unlock();
-    // A look is a few dozen instructions and a cache line, a new page a fault, which costs some fifty times
-    // that: one new page for four looks keeps the search small beside what the growth costs anyway; for each
-    // look, if it found little.
+    // A look is a few dozen instructions and a cache line, a new page a fault, which costs some fifty times that. One
+    // new page for four looks keeps the search small beside what the growth costs anyway; if it found little, one new
+    // page for each look.
     let worth = if done.purged >= done.looked / 16 {
         4
     } else {
@@ -367,7 +366,7 @@ unsafe fn search(list: &AtomicU32, batch: &mut Batch, done: &mut Walked) {
     }
 }
 
-/// Gives a thread's current spans up, so that a trim can reach them.
+/// Gives up a thread's current spans, so that a trim can reach them.
 ///
 /// # Safety
 /// The heap's lock is held by its owner (or it has none).

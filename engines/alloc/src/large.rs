@@ -24,31 +24,31 @@ use crate::span::KIND_LARGE;
 use crate::state::{OWNER_NONE, at, base, map_entry, with_pool};
 use crate::{holes, publish, remote, tls};
 
-/// Pages from which a move goes through the page tables: a system call, but no copy and no faults of new
-/// pages. Where the two cost the same was not measured.
+/// Pages from which on a move goes through the page tables: a system call, but no copy and no faults of new pages.
+/// Where the two cost the same was not measured.
 const MOVE_PAGES: u32 = 64;
-/// Displaced runs there may be: each is a mapping of its own, and a process has 65,530.
+/// The most displaced runs: each is a mapping of its own, and a process may have 65,530.
 const DISPLACED_MAX: u32 = 8_192;
 
 /// The descriptor of a large block; its head is that of every descriptor.
 #[repr(C, align(64))]
 pub struct Large {
-    /// Address.
+    /// Address of the block.
     pub start: usize,
-    /// Pages.
+    /// Pages of the run.
     pub pages: u32,
     no_mul: u32,
     owner: AtomicU32,
     pub(crate) kind: AtomicU8,
     displaced: u8,
-    /// Given up, and not given back yet (`harden::guard`).
+    /// Not 0: the block is given up, and not given back yet (`harden::guard`).
     pub held: AtomicU8,
     _free: u8,
-    /// Heap of a tenant, or 0.
+    /// Offset of the tenant's heap, or 0.
     pub tenant: u32,
-    /// Next and previous of the tenant.
+    /// Next block of the tenant.
     pub next: u32,
-    /// See `next`.
+    /// Previous block of the tenant.
     pub prev: u32,
     /// Next on the list of blocks that could not be given back at once.
     deferred: AtomicU32,
@@ -56,7 +56,7 @@ pub struct Large {
     pub lead: u32,
     /// Bytes of ours between the block and the guard page behind it.
     pub slack: u32,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub requested: usize,
 }
 
@@ -66,15 +66,15 @@ const _: () = assert!(core::mem::offset_of!(Large, kind) == 20);
 
 static DEFERRED: AtomicU32 = AtomicU32::new(0);
 static DISPLACED: AtomicU32 = AtomicU32::new(0);
-/// Pages and blocks that are live. Written under the pool's lock, without locked instructions: four of those in a pair
-/// of calls were a quarter of its time.
+/// Pages of live large blocks. Written under the pool's lock, without locked instructions: four of those in a pair of
+/// calls were a quarter of its time.
 pub static LIVE_PAGES: AtomicU32 = AtomicU32::new(0);
-/// See [`LIVE_PAGES`].
+/// Number of live large blocks; see [`LIVE_PAGES`].
 pub static LIVE_BLOCKS: AtomicU32 = AtomicU32::new(0);
 
-/// The most of each at once.
+/// The highest that [`LIVE_PAGES`] has been.
 pub static MOST_PAGES: AtomicU32 = AtomicU32::new(0);
-/// See [`MOST_PAGES`].
+/// The highest that [`LIVE_BLOCKS`] has been.
 pub static MOST_BLOCKS: AtomicU32 = AtomicU32::new(0);
 
 /// Adds to a count, and to its maximum if it rises. The pool's lock is held.
@@ -87,27 +87,28 @@ fn count(live: &AtomicU32, most: &AtomicU32, more: u32) {
     }
 }
 
-/// Pages came, or went (as what wraps around). The pool's lock is held.
+/// Counts pages that came, or went (a negative number as it wraps around). The pool's lock is held.
 fn count_pages(more: u32) {
     count(&LIVE_PAGES, &MOST_PAGES, more);
 }
 
-/// A block of so many pages came. The pool's lock is held.
+/// Counts a block of `pages` pages that came. The pool's lock is held.
 fn count_block(pages: u32) {
     count_pages(pages);
     count(&LIVE_BLOCKS, &MOST_BLOCKS, 1);
 }
 
-/// A block of so many pages went. The pool's lock is held.
+/// Counts a block of `pages` pages that went. The pool's lock is held.
 fn uncount_block(pages: u32) {
     count_pages(pages.wrapping_neg());
     count(&LIVE_BLOCKS, &MOST_BLOCKS, u32::MAX);
 }
 
-/// As whom this thread takes locks.
+/// Returns the identity as which this thread takes locks.
 pub fn who() -> Who {
     let heap = tls::get();
-    // Threads that have ended share one mark for a heap: as it, one would take another's lock for its own.
+    // Threads that have ended share one mark for a heap: under that identity, one would take another's lock for its
+    // own.
     if heap.is_null() || crate::thread::is_ended(heap) {
         NOBODY
     } else {
@@ -116,7 +117,7 @@ pub fn who() -> Who {
     }
 }
 
-/// As [`who`], for a call that is not part of `malloc`: the thread gets a heap first, and so a name.
+/// Does what [`who`] does, for a call that is not part of `malloc`: the thread gets a heap first, and so an identity.
 pub fn who_named() -> Who {
     if tls::get().is_null() {
         crate::thread::enter();
@@ -128,13 +129,13 @@ fn page_of(address: usize) -> u32 {
     ((address - base()) / PAGE) as u32
 }
 
-/// A block of `n` bytes at a multiple of `align` (a power of two); null if there is no memory. The
-/// second value says whether it is known to be zero.
+/// Returns a block of `n` bytes at a multiple of `align` (a power of two); null if there is no memory. The second value
+/// says whether it is known to be zero.
 pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
     malloc_as(who(), n, align)
 }
 
-/// As [`malloc`], in the name of another: it uses no thread-local storage.
+/// Does what [`malloc`] does, under a given identity: it uses no thread-local storage.
 pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
     let pages = n.div_ceil(PAGE);
     if pages >= skinflint_pages::MAX_PAGES as usize {
@@ -170,7 +171,7 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
     made.flatten().unwrap_or((core::ptr::null_mut(), false))
 }
 
-/// The descriptor of a large block that begins at `p`.
+/// Returns the descriptor of the large block that begins at `p`.
 ///
 /// # Safety
 /// `p` is in HEAP.
@@ -179,7 +180,7 @@ pub unsafe fn find(p: *mut u8) -> Option<*mut Large> {
     let offset = publish::found(unsafe { map_entry(p as usize - base()) });
     let large = at::<Large>(offset);
     // SAFETY: MAP leads to descriptors.
-    // ORDER: whoever holds the block got it after the descriptor was filled.
+    // ORDER: a thread that has the block got it after the descriptor was filled.
     let fits = unsafe {
         (*large).kind.load(Ordering::Relaxed) == KIND_LARGE && (*large).start == p as usize
     };
@@ -195,7 +196,7 @@ pub unsafe fn free(p: *mut u8) {
     unsafe { free_as(who(), p) }
 }
 
-/// As [`free`], in the name of another.
+/// Does what [`free`] does, under a given identity.
 ///
 /// # Safety
 /// As for [`free`].
@@ -229,7 +230,7 @@ unsafe fn give(pool: &mut Pool, offset: u32) {
     let page = page_of(start);
     publish::clear(pool.region.map_entry(page));
     // SAFETY: as above.
-    unsafe { (*large).kind.store(0, Ordering::Relaxed) }; // ORDER: nobody may use the address any more
+    unsafe { (*large).kind.store(0, Ordering::Relaxed) }; // ORDER: no thread may use the address any more
     pool.region.desc_free(offset, 1);
     uncount_block(pages);
     let mut dirty = true;
@@ -244,14 +245,14 @@ unsafe fn give(pool: &mut Pool, offset: u32) {
     }
 }
 
-/// A signal handler freed a block while this thread had the pool: the next to have it gives it back.
+/// Keeps a block that a signal handler freed while this thread had the pool: the next holder of the pool gives it back.
 fn defer(offset: u32) {
     // SAFETY: a live descriptor, given up by its owner.
     let large = unsafe { &*at::<Large>(offset) };
     remote::push(&DEFERRED, &large.deferred, offset, 0);
 }
 
-/// Gives back what [`defer`] kept.
+/// Gives back the blocks that [`defer`] kept.
 #[inline]
 pub fn take_deferred(pool: &mut Pool) {
     let mut next = remote::take_all(&DEFERRED);
@@ -265,7 +266,7 @@ pub fn take_deferred(pool: &mut Pool) {
     }
 }
 
-/// Resizes a large block in its place, to another large size. `false`: it must move.
+/// Resizes a large block in place, to another large size. `false`: it must move.
 ///
 /// # Safety
 /// `large` is a live block of the caller.
@@ -275,8 +276,8 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
         return false;
     }
     let want = pages as u32;
-    // SAFETY: as the caller promises, throughout; the descriptor changes under the pool's lock, so that
-    // who walks the page map under it finds every page in some run.
+    // SAFETY: as the caller promises, throughout; the descriptor changes under the pool's lock, so that a thread that
+    // walks the page map under it finds every page in some run.
     unsafe {
         let (start, have) = ((*large).start, (*large).pages);
         let page = page_of(start);
@@ -306,7 +307,7 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
     true
 }
 
-/// Notes what is wanted of a large block, where that is less than the call that made it asked for.
+/// Notes the requested bytes of a large block, where they are fewer than the call that made it asked for.
 ///
 /// # Safety
 /// A live block of the caller.
@@ -318,7 +319,7 @@ pub unsafe fn requested(p: *mut u8, n: usize) {
     }
 }
 
-/// Moves a large block to where there are `n` bytes. Null: no memory; the block is as it was.
+/// Moves a large block to a place with `n` bytes. Null: no memory; the block is as it was.
 ///
 /// # Safety
 /// `large` is a live block of the caller; `n` is above its size.
@@ -339,7 +340,7 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
             // instance since that consists of two mappings: moved here once, and extended since.
             let whole = with_pool(who(), |pool| pool.region.map_anew(new as usize, bytes));
             if whole != Some(true) {
-                // The new range may be no memory: it stays in use, by nobody.
+                // The new range may be no memory: it stays in use, without a user.
                 return core::ptr::null_mut();
             }
             core::ptr::copy_nonoverlapping(start as *const u8, new, bytes);
@@ -371,7 +372,7 @@ unsafe fn give_clean(pool: &mut Pool, offset: u32) {
         }
         let page = page_of((*large).start);
         publish::clear(pool.region.map_entry(page));
-        (*large).kind.store(0, Ordering::Relaxed); // ORDER: nobody may use the address any more
+        (*large).kind.store(0, Ordering::Relaxed); // ORDER: no thread may use the address any more
         let pages = (*large).pages;
         pool.region.desc_free(offset, 1);
         pool.give(page, pages, false);
@@ -379,7 +380,7 @@ unsafe fn give_clean(pool: &mut Pool, offset: u32) {
     }
 }
 
-/// Whether one more displaced run is allowed.
+/// Reports whether one more displaced run is allowed.
 fn may_move() -> bool {
     // ORDER: a statistic.
     DISPLACED.load(Ordering::Relaxed) < DISPLACED_MAX

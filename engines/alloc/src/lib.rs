@@ -8,7 +8,7 @@
 //!
 //! Not here: the C symbols (`malloc-so`), page runs (`pages`).
 #![cfg_attr(not(test), no_std)]
-// The models take the files that they test (`tests/models.rs`): statics and assembly are not for loom.
+// The models include the files that they test (`tests/models.rs`): statics and assembly do not work under loom.
 #![cfg(not(loom))]
 
 mod api;

@@ -4,7 +4,7 @@
 //!   list ──► first ⇄ second ⇄ … ⇄ last ⇄ first
 //! ```
 //!
-//! I1  All of it happens under the heap's lock (span S3), which orders it: every access here is Relaxed.
+//! I1  All accesses happen under the heap's lock (span S3), which orders them: every access here is Relaxed.
 //!
 //! Not here: when a span moves (`heap`, `free`).
 
@@ -57,7 +57,7 @@ impl Heap {
         }
     }
 
-    /// Takes a span off a list.
+    /// Removes a span from a list.
     ///
     /// # Safety
     /// The heap's lock is held, the span is on this list.
@@ -77,7 +77,7 @@ impl Heap {
         }
     }
 
-    /// The list for a span's state.
+    /// Returns the list for a span's state; `None`: spans of that state are on no list.
     pub fn list_of(&self, span: &Span) -> Option<&AtomicU32> {
         let class = span.class();
         // ORDER: the lock is held (S3).

@@ -1,14 +1,14 @@
-//! The lock of slow paths: one word, futex, and it knows who holds it.
+//! The lock of slow paths: one word, a futex, and it knows its holder.
 //!
 //! ```text
 //!   0            free
 //!   who          held          (`who` is even: a heap's address, or one of the fixed ids)
-//!   who | 1      held, and somebody sleeps
+//!   who | 1      held, and a thread sleeps
 //! ```
 //!
-//! K1  Whoever finds the lock held by himself is a signal handler that interrupted his own slow path:
-//!     [`Lock::lock`] says so instead of waiting for ever. NOBODY and FORKER are no selves: many threads
-//!     may go by them, and they wait for each other.
+//! K1  A thread that finds the lock held by its own identity is a signal handler that interrupted its own slow path:
+//!     [`Lock::lock`] reports that instead of waiting for ever. NOBODY and FORKER identify no single thread: many
+//!     threads may use them, and they wait for each other.
 //! K2  A sleeper that gets the lock keeps the mark, since others may sleep too; so no wake is lost.
 //! K3  Nothing sleeps while it holds a lock, except for another lock further down: heap, then pool.
 //!
@@ -18,13 +18,13 @@ use skinflint_base::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use skinflint_base::sys;
 
-/// Who takes a lock: even and not 0.
+/// The identity of a lock's taker: even and not 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Who(pub u32);
 
 /// The thread that gives memory back.
 pub const PURGER: Who = Who(2);
-/// Any thread without a heap: one that is ending, or has not begun.
+/// Any thread without a heap: one that is ending, or has not allocated yet.
 pub const NOBODY: Who = Who(4);
 /// The thread that forks.
 pub const FORKER: Who = Who(6);
@@ -40,19 +40,19 @@ const SPINS: u32 = if cfg!(loom) { 1 } else { 64 };
 pub struct Lock(AtomicU32);
 
 impl Lock {
-    /// A free one.
+    /// Creates a free lock.
     #[cfg(not(loom))]
     pub const fn new() -> Lock {
         Lock(AtomicU32::new(0))
     }
 
-    /// A free one.
+    /// Creates a free lock.
     #[cfg(loom)]
     pub fn new() -> Lock {
         Lock(AtomicU32::new(0))
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free. `false`: it is not.
     #[inline]
     pub fn try_lock(&self, who: Who) -> bool {
         self.0
@@ -104,7 +104,7 @@ impl Lock {
         }
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     #[inline]
     pub fn unlock(&self) {
         // ORDER: Release meets the Acquire in `try_lock` and `lock_slow`. [model: lock_of_three]
@@ -113,14 +113,14 @@ impl Lock {
         }
     }
 
-    /// Whether `who` holds it.
+    /// Reports whether `who` holds the lock.
     pub fn is_held_by(&self, who: Who) -> bool {
         // ORDER: true only for what this thread stored itself.
         self.0.load(Ordering::Relaxed) & !1 == who.0
     }
 
-    /// Who holds it: for the holder's callees, which take further locks in his name. `other` if nobody does
-    /// (in the child of a fork).
+    /// Returns the holder's identity: for functions that the holder calls, which take further locks in its name.
+    /// `other` if the lock is free (in the child of a fork).
     pub fn holder(&self, other: Who) -> Who {
         // ORDER: the caller knows that it is held, so the half that matters does not change.
         match self.0.load(Ordering::Relaxed) & !1 {
@@ -129,7 +129,7 @@ impl Lock {
         }
     }
 
-    /// Makes the lock free whoever held it: in the child of a fork, where the holders are gone.
+    /// Makes the lock free, whatever thread held it: in the child of a fork, where the holders are gone.
     pub fn reset(&self) {
         // ORDER: the child has one thread.
         self.0.store(0, Ordering::Relaxed);
@@ -149,7 +149,7 @@ fn pause() {
 
 #[cfg(not(loom))]
 fn wait(word: &AtomicU32, expected: u32) {
-    // Bounded, so that a wake that a dead thread owed is only a delay.
+    // Bounded, so that a wake that a dead thread owed causes only a delay.
     sys::futex_wait(word, expected, 10_000_000);
 }
 

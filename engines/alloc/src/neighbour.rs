@@ -1,27 +1,27 @@
-//! Another allocator that is at work in the same process, and whose blocks may come to us.
+//! Another allocator that works in the same process, and whose blocks may come to us.
 //!
 //! ```text
 //!   plug-in, bound past us ─► glibc's malloc ─► block ─► … ─► our free ─► not ours ─► glibc's free
 //! ```
 //!
-//! N1  Nobody is a neighbour until the library in front has seen a module that was bound past it. Until then an address
+//! N1  There is no neighbour until the drop-in library has seen a module that was bound past it. Until then an address
 //!     that is not ours is a fault of the program, and reported.
-//! N2  What is not ours is then the neighbour's to judge: it reports as it always does.
+//! N2  With a neighbour, what is not ours is its to judge: it reports faults as it always does.
 //!
-//! Not here: who is bound past us (`malloc-so`).
+//! Not here: which modules are bound past us (`malloc-so`).
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// Its `free`.
+/// The type of its `free`.
 pub type Free = unsafe extern "C" fn(*mut c_void);
-/// Its `malloc_usable_size`.
+/// The type of its `malloc_usable_size`.
 pub type Usable = unsafe extern "C" fn(*mut c_void) -> usize;
 
 static FREE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static USABLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Names the neighbour, for good. Thread-safe; the last one counts.
+/// Names the neighbour, for good. Thread-safe; the last call counts.
 pub fn is(free: Free, usable: Usable) {
     USABLE.store(usable as *mut c_void, Ordering::Relaxed); // ORDER: Relaxed; published by FREE.
     // ORDER: Release; pairs with the Acquires below. A module's blocks are released after its dlopen has named the
@@ -29,7 +29,7 @@ pub fn is(free: Free, usable: Usable) {
     FREE.store(free as *mut c_void, Ordering::Release);
 }
 
-/// Gives a block that is not ours to the neighbour. False: there is none.
+/// Gives a block that is not ours to the neighbour. `false`: there is none.
 #[cold]
 pub fn free(p: *mut u8) -> bool {
     // ORDER: Acquire; pairs with the Release in `is`. [reason: handed]
@@ -42,10 +42,10 @@ pub fn free(p: *mut u8) -> bool {
     true
 }
 
-/// Bytes that the neighbour says may be used of a block. `None`: there is no neighbour.
+/// Returns the bytes that may be used of a block, by the neighbour. `None`: there is no neighbour.
 #[cold]
 pub fn usable(p: *const u8) -> Option<usize> {
-    // ORDER: Acquire; pairs with the Release in `is`: who sees FREE sees USABLE. [reason: handed]
+    // ORDER: Acquire; pairs with the Release in `is`: a thread that sees FREE sees USABLE. [reason: handed]
     if FREE.load(Ordering::Acquire).is_null() {
         return None;
     }

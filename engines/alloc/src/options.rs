@@ -2,14 +2,13 @@
 //!
 //! ```text
 //!   envp ──► SKINFLINT_NAME=value ──► a parser for each name ──► Settings ──► the parts that follow them
-//!                                          └─ no value of its own: one line, and the default holds
+//!                                          └─ not a valid value: one line, and the default holds
 //! ```
 //!
-//! O1  Names, values and defaults are those of the one table ([`env`]); a bad value is answered from it.
-//! O2  Nothing here allocates, and `environ` is not asked: before the C library's own constructor there is
-//!     none.
+//! O1  Names, values and defaults are those of the one table ([`env`]); the line about a bad value is made from it.
+//! O2  Nothing here allocates, and `environ` is not used: before the C library's own constructor it is not set.
 //! O3  Where the kernel says that the program has more rights than its user (AT_SECURE), nothing is read.
-//! O4  One thread: whoever calls this does so before there are others.
+//! O4  One thread: the caller calls this before there are other threads.
 //!
 //! Not here: what the settings mean (`harden`, `purger`, `state`).
 
@@ -23,7 +22,7 @@ use crate::fault::{Line, Policy, set_policy};
 use crate::harden::{self, mode};
 use crate::{check, fit, purger, state};
 
-/// What was chosen; the defaults where nothing was.
+/// The chosen settings; the defaults where nothing was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Settings {
     bad_free: Policy,
@@ -56,21 +55,21 @@ impl Settings {
     }
 }
 
-/// Slow paths for each check of `SKINFLINT_CHECK`: some hundred in a program that runs a second.
+/// Slow paths for each check of `SKINFLINT_CHECK`: some hundred checks in a program that runs a second.
 const CHECK_EVERY: u32 = 64;
 
 static RESERVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes that the environment wants kept back.
+/// Returns the bytes that the environment wants in reserve.
 pub fn reserve_bytes() -> usize {
     // ORDER: set at start (O4).
     RESERVE_BYTES.load(Ordering::Relaxed)
 }
 
-/// Reads the environment and does what it says. To be called once, by the only thread there is.
+/// Reads the environment and applies it. To be called once, while there is only one thread.
 ///
 /// # Safety
-/// `envp` is null, or a list of C strings closed by null, that stays.
+/// `envp` is null, or a list of C strings closed by null, that stays valid.
 pub unsafe fn begin(envp: *const *const c_char) {
     // SAFETY: getauxval reads what the kernel left on the stack.
     if envp.is_null() || unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
@@ -96,7 +95,7 @@ pub unsafe fn begin(envp: *const *const c_char) {
     follow(&settings);
 }
 
-/// Takes one variable, named without its prefix, or says what is wrong with it.
+/// Takes one variable, named without its prefix, or reports what is wrong with it.
 fn take(settings: &mut Settings, name: &[u8], value: &'static CStr) {
     let known = env::ALL
         .iter()
@@ -104,13 +103,13 @@ fn take(settings: &mut Settings, name: &[u8], value: &'static CStr) {
     let Some(variable) = known.filter(|variable| variable.reader == env::Reader::Allocator) else {
         return;
     };
-    // An empty value is as none: the way to take a variable back in a shell.
+    // An empty value counts as none: that is how a shell takes a variable back.
     if !value.is_empty() && parse(settings, variable.name(), value).is_none() {
         sys::stderr(refusal(variable, value.to_bytes()).bytes());
     }
 }
 
-/// The line about a bad value.
+/// Returns the line about a bad value.
 fn refusal(variable: &Variable, value: &[u8]) -> Line {
     let mut line = Line::new();
     line.add(b"skinflint: ");
@@ -128,7 +127,7 @@ fn refusal(variable: &Variable, value: &[u8]) -> Line {
     line
 }
 
-/// `None`: no value of this variable; the settings are as they were.
+/// Parses a value into the settings. `None`: it is no value of this variable; the settings are as they were.
 fn parse(settings: &mut Settings, name: &str, text: &'static CStr) -> Option<()> {
     let value = text.to_bytes();
     if name == env::BAD_FREE.name() {
@@ -152,7 +151,7 @@ fn parse(settings: &mut Settings, name: &str, text: &'static CStr) -> Option<()>
     } else if name == env::FIT.name() {
         settings.profile = Some(text);
     } else if name == env::MEMORY.name() {
-        // The drop-in follows it; here it is only judged.
+        // The drop-in applies it; here it is only checked.
         (value.first() == Some(&b'/') || switch(value).is_some()).then_some(())?;
     }
     Some(())
@@ -175,7 +174,7 @@ fn switch(value: &[u8]) -> Option<bool> {
     }
 }
 
-/// The checks of a level; each has those of the levels below it.
+/// Returns the checks of a level, which include those of the levels below it.
 fn level(value: &[u8]) -> Option<u32> {
     match value {
         b"0" => Some(0),
@@ -187,7 +186,7 @@ fn level(value: &[u8]) -> Option<u32> {
     }
 }
 
-/// A list of checks.
+/// Parses a list of checks.
 fn checks(value: &[u8]) -> Option<u32> {
     let mut all = 0;
     for word in value.split(|&byte| byte == b',') {
@@ -204,7 +203,7 @@ fn checks(value: &[u8]) -> Option<u32> {
     Some(all)
 }
 
-/// A decimal number up to `most`.
+/// Parses a decimal number up to `most`.
 fn number(value: &[u8], most: usize) -> Option<usize> {
     let mut number = 0usize;
     for &byte in value {
@@ -214,7 +213,7 @@ fn number(value: &[u8], most: usize) -> Option<usize> {
     (!value.is_empty() && number <= most).then_some(number)
 }
 
-/// A number of bytes, with a unit.
+/// Parses a number of bytes, with a unit.
 fn bytes(value: &[u8]) -> Option<usize> {
     let (digits, shift) = match value.split_last()? {
         (b'K' | b'k', digits) => (digits, 10),

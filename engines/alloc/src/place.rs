@@ -2,23 +2,23 @@
 //!
 //! ```text
 //!   Place::new ─► a heap beside the thread's own      enter ─► malloc takes from it      guard dropped ─► from the one before
-//!   Place dropped ─► drained, cooled, idle: its empty spans go to the pool, the heap to whoever wants one
+//!   Place dropped ─► drained, cooled, idle: its empty spans go to the pool, the heap to the next thread
 //! ```
 //!
-//! A thread that serves many (tabs, requests, documents) in turns has blocks of all of them on each page of its heap;
-//! when all but one have ended, each page is pinned by the one. With a place for each they share no span.
+//! A thread that serves many clients (tabs, requests, documents) in turns has blocks of all of them on each page of its
+//! heap; when all but one have ended, each page is pinned by the one. With a place for each they share no span.
 //!
-//! L1  A place's heap is used by the thread that made it only: `Place` and `Inside` are neither Send nor Sync. Entered or
-//!     not it counts as a heap with a thread; so nobody steals from it, and what is freed while another place is entered
+//! L1  Only the thread that made a place uses its heap: `Place` and `Inside` are neither Send nor Sync. Entered or not,
+//!     it counts as a heap with a thread; so no heap steals from it, and what is freed while another place is entered
 //!     goes the way of other threads' frees, until it is entered again or dropped.
-//! L2  A thread's own heap stays its own while a place is entered: it is where `Inside` leads back to, and what the end
-//!     of the thread gives back.
-//! L3  In the child of a fork only the heap that was entered is still the thread's; places of before the fork do nothing
-//!     there (`FORKS`), and what lies in them may be freed as ever.
-//! L4  A place that is dropped while it is entered is left as it is: its heap stays the thread's to the end.
+//! L2  A thread's own heap stays its own while a place is entered: `Inside` leads back to it, and the end of the thread
+//!     gives it back.
+//! L3  In the child of a fork only the heap that was entered is still the thread's; places made before the fork do
+//!     nothing there (`FORKS`), and blocks in them may still be freed.
+//! L4  A place that is dropped while it is entered is left as it is: its heap stays the thread's until the thread ends.
 //!
-//! Cost: to enter and to leave, two stores each, and a lock if others have freed; a place, 12 KiB of metadata, the entries
-//! of its magazines, and for each class in use a page or two that is not full.
+//! Cost: two stores each to enter and to leave, and a lock if other threads have freed. A place costs 12 KiB of
+//! metadata, the entries of its magazines, and for each class in use a page or two that is not full.
 //!
 //! Not here: heaps that several threads use, destroyed whole (`tenant`).
 
@@ -30,10 +30,10 @@ use skinflint_base::sync::{AtomicU32, Ordering};
 use crate::heap::Heap;
 use crate::{free, thread, tls};
 
-/// Forks in this process's line.
+/// Number of forks from the first process down to this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// In the child of a fork.
+/// Counts the fork, in its child.
 pub(crate) fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed); // ORDER: the child has one thread
 }
@@ -42,7 +42,7 @@ fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed) // ORDER: written when there is one thread
 }
 
-/// A heap beside the thread's own. What is allocated while it is entered lies in it.
+/// A heap beside the thread's own. Blocks that are allocated while it is entered lie in it.
 ///
 /// Blocks outlive their place: they may be used and freed after it was dropped.
 pub struct Place {
@@ -52,7 +52,7 @@ pub struct Place {
     not_send: PhantomData<*mut ()>,
 }
 
-/// The thread allocates from a place until this is dropped.
+/// A guard: the thread allocates from a place until it is dropped.
 #[must_use = "the place is left at once"]
 pub struct Inside<'a> {
     place: Option<&'a Place>,
@@ -60,7 +60,7 @@ pub struct Inside<'a> {
 }
 
 impl Place {
-    /// Makes one. `None`: no memory, or the thread is ending.
+    /// Creates a place. `None`: there is no memory, or the thread is ending.
     pub fn new() -> Option<Place> {
         // The thread's own heap comes first, for `thread::ended` (L2).
         let mut own = tls::get();
@@ -79,9 +79,9 @@ impl Place {
         })
     }
 
-    /// Has this thread allocate from it. Places may be entered within each other, and one more than once.
+    /// Makes this thread allocate from the place. Places may be entered within each other, and one more than once.
     ///
-    /// Guards are to be dropped in the reverse order, as they are when each is a variable of its own block.
+    /// Guards must be dropped in the reverse order, as they are when each is a variable of its own block.
     pub fn enter(&self) -> Inside<'_> {
         let before = tls::get();
         if self.forks != forks() || before.is_null() || thread::is_ended(before) {
@@ -92,7 +92,7 @@ impl Place {
         }
         // SAFETY: heaps stay (state G4).
         let heap = unsafe { &*self.heap };
-        // ORDER: a look; what comes later waits for the next time (L1).
+        // ORDER: a look; frees that come later wait for the next time (L1).
         if heap.notified.load(Ordering::Relaxed) != 0 && heap.lock.try_lock(heap.who()) {
             // SAFETY: this thread owns the heap (L1), and has its lock.
             unsafe { free::drain(heap) };

@@ -6,8 +6,8 @@
 //!                            holes of every heap, free runs older than the decay
 //! ```
 //!
-//! U1  It is no thread of the C library's (`hidden`): the program does not see it, and no handler of the
-//!     program's ever runs on it. It calls nothing that uses thread-local storage.
+//! U1  It is no thread of the C library's (`hidden`): the program does not see it, and no handler of the program's ever
+//!     runs on it. It calls nothing that uses thread-local storage.
 //! U2  There is at most one, and it ends when a few ticks brought nothing: an idle process that is clean
 //!     has no thread of ours and spends nothing.
 //! U3  PURGE_LOCK is held for every pass, and taken before any other lock: a fork waits for the pass, so
@@ -30,16 +30,15 @@ use crate::lock::{ASKER, Lock, PURGER, Who};
 use crate::starter::Starter;
 use crate::state::{heaps, with_pool};
 
-/// Pages that must be reclaimable, by the hints, for the purger to be started: 512 KiB. Small programs
-/// never see it.
+/// Pages that must be reclaimable, by the hints, for the purger to be started: 512 KiB. Small programs never reach it.
 pub const START_PAGES: u32 = 128;
-/// Milliseconds between two passes. With two ticks of decay a program that drops its heap is clean within a
-/// few seconds; other values were not compared.
+/// Milliseconds between two passes. With two ticks of decay a program that drops its heap is clean within a few
+/// seconds; other values were not compared.
 const TICK_MS: u64 = 250;
 static TICK_NS: core::sync::atomic::AtomicU64 =
     core::sync::atomic::AtomicU64::new(TICK_MS * 1_000_000);
-/// Ticks for which a free run stays as it is: what is wanted again within half a second to three quarters
-/// costs no fault.
+/// Ticks for which a free run stays as it is: a run that is wanted again within half a second to three quarters costs
+/// no fault.
 static DECAY_TICKS: AtomicU32 = AtomicU32::new(2);
 /// Ticks for which demand is remembered.
 const DEMAND_TICKS: usize = 8;
@@ -57,7 +56,7 @@ unsafe impl Sync for BatchCell {}
 /// The one batch: 8 KiB, which is too much for a program's stack.
 static BATCH: BatchCell = BatchCell(UnsafeCell::new(Batch::new()));
 
-/// The batch.
+/// Returns the batch.
 ///
 /// # Safety
 /// PURGE_LOCK is held, and there is no other reference.
@@ -65,35 +64,35 @@ pub unsafe fn batch() -> &'static mut Batch {
     // SAFETY: as the caller promises.
     unsafe { &mut *BATCH.0.get() }
 }
-/// Whether it runs, and what is to be done (U2).
+/// Whether the purger runs, and what is to be done (U2).
 pub static STARTER: Starter = Starter::new();
 static ALLOWED: AtomicU32 = AtomicU32::new(1);
 static STACK: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 static TICK: AtomicU32 = AtomicU32::new(1);
 static WAKE: AtomicU32 = AtomicU32::new(0);
-/// Passes made and pages purged, ever.
+/// Number of passes made so far.
 pub static PASSES: AtomicU32 = AtomicU32::new(0);
-/// See [`PASSES`].
+/// Number of pages purged so far.
 pub static PURGED: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
-/// CPU time of the purger's passes, ever.
+/// CPU time of the purger's passes so far.
 pub static CPU_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
-/// Whether there may be a purger at all.
+/// Sets whether there may be a purger at all.
 pub fn allow(allowed: bool) {
     // ORDER: set at start.
     ALLOWED.store(u32::from(allowed), Ordering::Relaxed);
 }
 
-/// How long free runs stay as they are, in milliseconds; rounded up to ticks.
+/// Sets how long free runs stay as they are, in milliseconds; rounded up to ticks.
 pub fn set_decay_ms(decay_ms: u32) {
     let ticks = u64::from(decay_ms).div_ceil(TICK_MS) as u32;
     DECAY_TICKS.store(ticks, Ordering::Relaxed); // ORDER: set at start
 }
 
-/// Lets it tick at another pace, for tests; the decay stays the same number of ticks.
+/// Sets another pace of ticks, for tests; the decay stays the same number of ticks.
 pub fn set_tick_ms(tick_ms: u32) {
-    // ORDER: set by a test, read when it is next looked at.
+    // ORDER: set by a test, read at the next look.
     TICK_NS.store(u64::from(tick_ms) * 1_000_000, Ordering::Relaxed);
 }
 
@@ -105,7 +104,7 @@ fn decay_ticks() -> u32 {
     DECAY_TICKS.load(Ordering::Relaxed) // ORDER: set at start
 }
 
-/// There is work: starts the purger, unless it runs. Cost if it does: one load.
+/// Starts the purger, unless it runs, since there is work. Cost if it runs: one load.
 #[inline]
 pub fn wanted() {
     if !STARTER.runs() {
@@ -113,7 +112,7 @@ pub fn wanted() {
     }
 }
 
-/// Begins one, unless another is faster, or the last one is still ending.
+/// Begins a purger, unless another thread is faster, or the last purger is still ending.
 #[cold]
 #[inline(never)]
 pub fn start() {
@@ -126,7 +125,7 @@ pub fn start() {
     }
     // SAFETY: the right to begin is ours.
     if !unsafe { spawn() } {
-        // Not again at every free: when as much has come together once more.
+        // Not again at every free, but when as many pages have come together once more.
         STARTER.take();
         STARTER.give_back();
     }
@@ -143,11 +142,11 @@ unsafe fn spawn() -> bool {
         }
         STACK.store(stack, Ordering::Relaxed); // ORDER: as above
     }
-    // SAFETY: the stack is used by nobody (starter W3); `main` keeps V2 of `hidden` (U1).
+    // SAFETY: nothing uses the stack (starter W3); `main` keeps V2 of `hidden` (U1).
     unsafe { hidden::begin(libc::CLONE_FILES, stack, STACK_BYTES, STARTER.tid(), main) }
 }
 
-/// What the thread does.
+/// Runs the purger's thread.
 extern "C" fn main() {
     const NAME: &[u8] = b"skinflint\0";
     // SAFETY: the name outlives the call.
@@ -207,7 +206,7 @@ impl Demand {
     }
 }
 
-/// One pass over everything. Whether there was work, or will be.
+/// Makes one pass over everything. Returns whether there was work, or will be.
 fn pass(demand: &mut Demand) -> bool {
     if !PURGE_LOCK.lock(PURGER) {
         return false;
@@ -227,7 +226,7 @@ fn pass(demand: &mut Demand) -> bool {
         pool.set_tick(tick);
         demand.note(pool.reused_dirty_total)
     });
-    // Before there were so many ticks, nothing can be as old.
+    // Before that many ticks have passed, nothing can be that old.
     if let Some(until) = tick.checked_sub(decay_ticks()) {
         purged += purge_pool(PURGER, until, keep.unwrap_or(0), batch);
     }
@@ -239,7 +238,7 @@ fn pass(demand: &mut Demand) -> bool {
     purged > 0 || pending > 0 || dirty > 0
 }
 
-/// Purges free runs that became dirty at or before a tick, but keeps so many pages; returns pages.
+/// Purges free runs that became dirty at or before a tick, but keeps `keep` pages; returns the pages purged.
 ///
 /// PURGE_LOCK is held (U3).
 fn purge_pool(who: Who, until: u32, keep: u32, batch: &mut Batch) -> u32 {
@@ -268,7 +267,7 @@ fn purge_pool(who: Who, until: u32, keep: u32, batch: &mut Batch) -> u32 {
     }
 }
 
-/// Gives back everything that can be, at once. `true` if there was anything.
+/// Gives back at once everything that can be given back. `true` if there was anything.
 pub fn trim() -> bool {
     if crate::state::base() == 0 {
         return false;
@@ -276,7 +275,7 @@ pub fn trim() -> bool {
     trim_of(crate::large::who(), crate::tls::get())
 }
 
-/// As [`trim`], for a thread that has no thread-local storage: what each thread keeps for itself stays.
+/// Does what [`trim`] does, for a thread that has no thread-local storage: what each thread keeps for itself stays.
 pub fn trim_hidden() -> bool {
     crate::state::base() != 0 && trim_of(ASKER, core::ptr::null_mut())
 }
@@ -301,14 +300,14 @@ fn trim_of(who: Who, mine: *mut crate::heap::Heap) -> bool {
         purged += holes::walk(heap, who, Zeal::All, batch).purged;
     }
     purged += purge_pool(who, u32::MAX, 0, batch);
-    // Descriptors of what is gone.
+    // Descriptors of spans and blocks that are gone.
     with_pool(who, |pool| pool.region.purge_meta());
     PURGE_LOCK.unlock();
     PURGED.fetch_add(u64::from(purged), Ordering::Relaxed); // ORDER: a statistic
     purged > 0
 }
 
-/// In the child of a fork: the purger did not come along.
+/// Forgets the purger in the child of a fork, where it does not run.
 pub fn forget() {
     PURGE_LOCK.reset();
     STARTER.reset();

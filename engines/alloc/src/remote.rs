@@ -5,32 +5,32 @@
 //!   owner   take_all ─► for each: release (link → 0), then collect (R → F)
 //! ```
 //!
-//! R1  A link is 0 exactly if its span is on no stack, and nobody is about to push it. A span is given back
-//!     only with its link at 0 and all of its bits set: until a freer has set its bit the span stays.
+//! R1  A link is 0 exactly if its span is on no stack, and no thread is about to push it. A span is given back only
+//!     with its link at 0 and all of its bits set: until a freer has set its bit the span stays.
 //! R2  Stacks are pushed to and taken whole, never popped: there is no ABA.
-//! R3  A bit that is set after the owner's collect, for a span whose link was still 1 when the freer
-//!     looked, waits in R for the next collect. It is never lost.
-//! R4  A span may be handed over to another owner while it is on a stack: who drains that stack finds it is not his, and
-//!     pushes it on, with its link as it is.
+//! R3  A bit that is set after the owner's collect, for a span whose link was still 1 when the freer looked, waits in R
+//!     for the next collect. It is never lost.
+//! R4  A span may be handed over to another owner while it is on a stack: the owner that drains that stack finds that
+//!     it is not its own, and pushes it on, with its link as it is.
 //!
 //! These are the very functions of the engine, [`free`] and [`drain`] whole; the models run them under loom
 //! (`tests/models.rs`).
 //!
-//! Not here: who owns a span, and what an owner does with one that changed (`free`).
+//! Not here: the ownership of spans, and what an owner does with a span that changed (`free`).
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What is pushed on stacks: a span, as freers and owners see it.
+/// An object that is pushed on stacks: a span, as freers and owners see it.
 pub trait Owned {
-    /// Its link (R1).
+    /// Returns its link (R1).
     fn link(&self) -> &AtomicU32;
-    /// The stack of whoever owns it now.
+    /// Returns the stack of its present owner.
     fn stack(&self) -> &AtomicU32;
-    /// What stands for it on a stack: even, and not 0.
+    /// Returns the number that stands for it on a stack: even, and not 0.
     fn offset(&self) -> u32;
 }
 
-/// Puts a span on its owner's stack, unless it is there. `true`: now it is, and was not before.
+/// Puts a span on its owner's stack, unless it is there. `true`: it is there now, and was not before.
 #[inline]
 pub fn notify(span: &impl Owned) -> bool {
     let first = claim(span.link());
@@ -40,7 +40,7 @@ pub fn notify(span: &impl Owned) -> bool {
     first
 }
 
-/// Frees a block of another thread's span: its bit in `word`. `told` runs if the owner was told of it, while the span
+/// Frees a block of another thread's span: its bit in `word`. `told` runs if the owner was notified, while the span
 /// stays still. `false`: the bit was set, so the block was free.
 #[inline]
 pub fn free(span: &impl Owned, word: &AtomicU64, bit: u64, told: impl FnOnce()) -> bool {
@@ -50,8 +50,8 @@ pub fn free(span: &impl Owned, word: &AtomicU64, bit: u64, told: impl FnOnce()) 
     set(word, bit)
 }
 
-/// Takes a stack whole; `look` is called for each span of its owner's, which is on no stack then. What was handed over
-/// meanwhile goes to its new owner (R4).
+/// Takes a whole stack; calls `look` for each span of the stack's owner, which is on no stack then. Spans that were
+/// handed over meanwhile go to their new owner (R4).
 #[inline]
 pub fn drain<'a, S: Owned + 'a>(
     stack: &AtomicU32,
@@ -72,7 +72,7 @@ pub fn drain<'a, S: Owned + 'a>(
     }
 }
 
-/// As [`drain`], for spans that are all about to go: nobody is told, and nobody frees any more.
+/// Takes a whole stack of spans that are all about to go: no owner is notified, and no thread frees any more.
 pub fn forget<'a, S: Owned + 'a>(stack: &AtomicU32, at: impl Fn(u32) -> &'a S) {
     let mut next = take_all(stack);
     while next != 0 {
@@ -82,29 +82,29 @@ pub fn forget<'a, S: Owned + 'a>(stack: &AtomicU32, at: impl Fn(u32) -> &'a S) {
     }
 }
 
-/// Whether a span without a live block may go, or be made another: it is on no stack (R1).
+/// Reports whether a span without a live block may go, or become another: it is on no stack (R1).
 #[inline]
 pub fn may_go(link: &AtomicU32) -> bool {
-    // ORDER: with Relaxed too a claim would be seen: whoever sees all bits set sees what their freers did to the link
-    // before, and a drain of another heap's came before the hand-over. [reason: spare]
+    // ORDER: with Relaxed too a claim would be seen: a thread that sees all bits set sees what their freers did to the
+    // link before, and a drain of another heap's stack came before the hand-over. [reason: spare]
     link.load(Ordering::Acquire) == 0
 }
 
-/// Whose a span is.
+/// Returns the owner of a span.
 #[inline]
 pub fn owner(owner: &AtomicU32) -> u32 {
-    // ORDER: Acquire meets the Release of `hand_over`: who pushes to the new owner finds it made.
+    // ORDER: Acquire meets the Release of `hand_over`: a thread that pushes to the new owner finds it made.
     // [model: a_span_is_handed_over]
     owner.load(Ordering::Acquire)
 }
 
-/// Makes a span another's. The locks of both are held.
+/// Gives a span to another owner. The locks of both are held.
 pub fn hand_over(owner: &AtomicU32, to: u32) {
     // ORDER: Release meets the Acquire of `owner`. [model: a_span_is_handed_over]
     owner.store(to, Ordering::Release);
 }
 
-/// Makes a link say that its span is on its way to the stack. `false`: it is there, or on its way.
+/// Makes a link say that its span is on its way to the stack. `false`: it is there, or on its way already.
 #[inline]
 pub fn claim(link: &AtomicU32) -> bool {
     // ORDER: a look; a stale 0 is found out by the exchange, a stale other value misses as R3 says.
@@ -116,7 +116,7 @@ pub fn claim(link: &AtomicU32) -> bool {
             .is_ok()
 }
 
-/// Puts what has this offset on a stack; `mark` is kept beside the link to the next.
+/// Puts the object with this offset on a stack; `mark` is kept beside the link to the next.
 pub fn push(stack: &AtomicU32, link: &AtomicU32, offset: u32, mark: u32) {
     // ORDER: a look.
     let mut head = stack.load(Ordering::Relaxed);
@@ -135,7 +135,7 @@ pub fn push(stack: &AtomicU32, link: &AtomicU32, offset: u32, mark: u32) {
 /// Takes a whole stack; returns its newest offset, or 0.
 #[inline]
 pub fn take_all(stack: &AtomicU32) -> u32 {
-    // ORDER: a look; whoever misses the newest comes again.
+    // ORDER: a look; an owner that misses the newest comes again.
     if stack.load(Ordering::Relaxed) == 0 {
         return 0;
     }
@@ -143,7 +143,7 @@ pub fn take_all(stack: &AtomicU32) -> u32 {
     stack.swap(0, Ordering::Acquire)
 }
 
-/// What lies below on a stack that was taken.
+/// Returns what lies below on a stack that was taken.
 #[inline]
 pub fn below(link: &AtomicU32, mark: u32) -> u32 {
     // ORDER: written before the push that was acquired.
@@ -166,7 +166,7 @@ pub fn set(word: &AtomicU64, bit: u64) -> bool {
     word.fetch_or(bit, Ordering::Release) & bit == 0
 }
 
-/// Moves a word of R to the same of F; returns its bits.
+/// Moves the bits of a word of R to that of F; returns them.
 ///
 /// Only the owner may call this.
 #[inline]

@@ -1,4 +1,4 @@
-//! When the OS refuses: what is given up before a call fails, and who is told.
+//! When the OS refuses: what is given up before a call fails, and which listeners are called.
 //!
 //! ```text
 //!   refused ──► release the reserve ──► trim everything ──► listeners ──► try again ──► null, ENOMEM
@@ -34,19 +34,19 @@ use crate::state::with_pool;
 use crate::stats::Events;
 use crate::{large, purger, thread, tls};
 
-/// Tries of a call after the first.
+/// The most tries of a call after the first.
 const ROUNDS: u32 = 2;
-/// Parts that the reserve may be in, and the smallest.
+/// The most parts of the reserve, and the bytes of the smallest.
 const PARTS: usize = 16;
 const PART_MIN: usize = 64 * 1024;
-/// Listeners there may be.
+/// The most listeners.
 pub const LISTENERS: usize = 32;
 /// Pages handed out between two looks at the cgroup: 4 MiB, whose faults cost fifty times a look.
 const LOOK_PAGES: u64 = 1_024;
 /// Shortest and longest wait before the reserve is filled again.
 const WAIT_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
-/// How bad it is.
+/// How short memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Level {
@@ -54,11 +54,11 @@ pub enum Level {
     Near = 1,
     /// The OS refused, and the reserve was released.
     Reserve = 2,
-    /// The OS refused, and there was no reserve: what listeners do not free is not there.
+    /// The OS refused, and there was no reserve: only listeners can free memory now.
     Critical = 3,
 }
 
-/// What is told of pressure: its context, the [`Level`], and the bytes that are wanted (0 if unknown).
+/// A function that is told of pressure: its context, the [`Level`], and the bytes that are wanted (0 if unknown).
 pub type Listener = unsafe extern "C" fn(*mut c_void, i32, usize);
 
 /// Guards the parts and the listeners (E5).
@@ -71,7 +71,7 @@ static WAIT: AtomicU64 = AtomicU64::new(0);
 static LISTENER: [(AtomicUsize, AtomicUsize); LISTENERS] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; LISTENERS];
 static LISTENING: AtomicU32 = AtomicU32::new(0);
-/// Pages handed out when the last look was wanted, and bytes handed out before it.
+/// Pages handed out when the last look was asked for. LOOK has the bytes handed out before it; 0: no look is due.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 static LOOK: AtomicUsize = AtomicUsize::new(0);
 
@@ -80,8 +80,8 @@ static RELEASES: AtomicU64 = AtomicU64::new(0);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the reserve to so many bytes, 0 for none, and fills it. `false`: not all of it is there yet; it is
-/// tried again later.
+/// Sets the reserve to `bytes` bytes, 0 for none, and fills it. `false`: not all of it is there yet; filling is tried
+/// again later.
 pub fn set_reserve(bytes: usize) -> bool {
     let Some(bytes) = bytes.checked_next_multiple_of(PAGE) else {
         return false;
@@ -104,20 +104,20 @@ pub fn set_reserve(bytes: usize) -> bool {
     there
 }
 
-/// Bytes that the reserve has now.
+/// Returns the bytes that the reserve has now.
 pub fn held() -> usize {
     // ORDER: a statistic outside of GUARD.
     HELD.load(Ordering::Relaxed)
 }
 
-/// Whether a large block is a part of the reserve.
+/// Reports whether a large block is a part of the reserve.
 pub fn holds(start: usize) -> bool {
     // ORDER: a statistic.
     PART.iter()
         .any(|part| part.load(Ordering::Relaxed) == start)
 }
 
-/// Events so far.
+/// Returns the counts of events so far.
 pub fn events() -> Events {
     // ORDER: statistics.
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -130,7 +130,7 @@ pub fn events() -> Events {
     }
 }
 
-/// Takes what is missing of the reserve, as far as there is memory. GUARD is held.
+/// Takes what is missing from the reserve, as far as there is memory. GUARD is held.
 fn fill(who: Who) {
     // ORDER: under GUARD.
     let mut size = WANTED.load(Ordering::Relaxed).saturating_sub(held());
@@ -178,7 +178,7 @@ fn give_parts(who: Who) -> usize {
     HELD.swap(0, Ordering::Relaxed)
 }
 
-/// Releases the reserve; returns the bytes that this brought.
+/// Releases the reserve; returns the bytes that this freed.
 fn release() -> usize {
     let who = large::who();
     if held() == 0 || !GUARD.lock(who) {
@@ -186,7 +186,7 @@ fn release() -> usize {
     }
     let bytes = give_parts(who);
     let now = sys::monotonic_ns();
-    // ORDER: under GUARD. Soon after the last time it waits longer; after a long time as at first.
+    // ORDER: under GUARD. Soon after the last release it waits longer; after a long time it waits as at first.
     let wait = WAIT.load(Ordering::Relaxed);
     let long_ago = now > NEXT_TRY.load(Ordering::Relaxed) + WAIT_NS.1; // ORDER: as above
     let wait = if long_ago {
@@ -204,8 +204,8 @@ fn release() -> usize {
     bytes
 }
 
-/// Fills the reserve again, if it is time. `true`: something is missing still, so that the purger, which
-/// calls this, stays. Uses no thread-local storage.
+/// Fills the reserve again, if it is time. `true`: some of it is still missing, so that the purger, which calls this,
+/// stays. Uses no thread-local storage.
 pub fn refill() -> bool {
     // ORDER: looks; GUARD orders.
     if held() >= WANTED.load(Ordering::Relaxed) {
@@ -216,7 +216,7 @@ pub fn refill() -> bool {
     if now < NEXT_TRY.load(Ordering::Relaxed) || !GUARD.try_lock(PURGER) {
         return true;
     }
-    // Not where it would be the next thing to be given up.
+    // Not where the cgroup's limit is so near that the reserve would be released again.
     let room = cgroup::room();
     // ORDER: under GUARD.
     if room.is_none_or(|room| room.free > room.margin + WANTED.load(Ordering::Relaxed)) {
@@ -234,8 +234,8 @@ pub fn refill() -> bool {
 
 /// Adds a listener. `false`: there are [`LISTENERS`] already.
 ///
-/// It is called on the thread that runs out of memory, with no lock of ours held, perhaps on several
-/// threads at once. It may allocate and free, and must return.
+/// It is called on the thread that runs out of memory, with no lock of ours held, perhaps on several threads at once.
+/// It may allocate and free, and must return.
 pub fn on_pressure(listener: Listener, context: *mut c_void) -> bool {
     if !GUARD.lock(large::who_named()) {
         return false;
@@ -253,7 +253,7 @@ pub fn on_pressure(listener: Listener, context: *mut c_void) -> bool {
     free.is_some()
 }
 
-/// Takes a listener away. Another thread may be in it still. `false`: it was none.
+/// Removes a listener. Another thread may still be in it. `false`: it was not added.
 pub fn off_pressure(listener: Listener, context: *mut c_void) -> bool {
     if !GUARD.lock(large::who_named()) {
         return false;
@@ -271,7 +271,7 @@ pub fn off_pressure(listener: Listener, context: *mut c_void) -> bool {
     found.is_some()
 }
 
-/// Tells every listener; returns how many. No lock is held (E2).
+/// Calls every listener; returns their number. No lock is held (E2).
 fn tell(level: Level, wanted: usize) -> u32 {
     // ORDER: a hint.
     if LISTENING.load(Ordering::Relaxed) == 0 {
@@ -303,7 +303,7 @@ fn tell(level: Level, wanted: usize) -> u32 {
         if listener != 0 {
             // SAFETY: only `on_pressure` writes there, and it wrote a function of this type.
             let listener: Listener = unsafe { core::mem::transmute(listener) };
-            // SAFETY: whoever added it promised that it may be called so.
+            // SAFETY: the code that added it promised that it may be called so.
             unsafe { listener(context as *mut c_void, level as i32, wanted) };
             called += 1;
         }
@@ -313,7 +313,7 @@ fn tell(level: Level, wanted: usize) -> u32 {
     called
 }
 
-/// Whether what the pool has free, with the reserve, is as much as is wanted at all.
+/// Reports whether the pool's free pages and the reserve together have `n` bytes.
 fn may_help(n: usize) -> bool {
     let free = with_pool(large::who(), |pool| {
         (pool.dirty_pages + pool.clean_pages + pool.claimed_pages) as usize * PAGE
@@ -321,11 +321,11 @@ fn may_help(n: usize) -> bool {
     n <= free.unwrap_or(0) + held()
 }
 
-/// The OS refused a request of `n` bytes. `true`: something may have become free, so try again. `round` is 0
-/// at first. `false`: nothing more can be done.
+/// Handles the OS's refusal of a request of `n` bytes. `true`: something may have become free, so the caller tries
+/// again. `false`: nothing more can be done. `round` is 0 at first.
 pub fn out_of_memory(n: usize, round: &mut u32) -> bool {
     *round += 1;
-    // What no address space could hold is a mistake and no pressure.
+    // A size that no address space could hold is a mistake and no pressure.
     if n / PAGE >= MAX_PAGES as usize || *round > ROUNDS {
         FAILURES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
         return false;
@@ -333,7 +333,7 @@ pub fn out_of_memory(n: usize, round: &mut u32) -> bool {
     if *round == 1 {
         REFUSALS.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
     }
-    // What a hardened process only keeps to watch it goes first.
+    // What a hardened process keeps only to watch it goes first.
     let relieved = *round == 1 && crate::harden::relieve();
     let released = may_help(n) && release() > 0;
     let trimmed = purger::trim();
@@ -343,7 +343,7 @@ pub fn out_of_memory(n: usize, round: &mut u32) -> bool {
         Level::Critical
     };
     let told = *round == 1 && tell(level, n) > 0;
-    // A second round is for what others got first.
+    // A second round is for memory that other threads took first.
     if relieved || released || told || (trimmed && *round == 1) {
         return true;
     }
@@ -351,8 +351,8 @@ pub fn out_of_memory(n: usize, round: &mut u32) -> bool {
     false
 }
 
-/// So many pages that were not resident have been handed out, ever: now and then, has the next slow path
-/// look at the cgroup. The pool's lock is held. Cost: two loads.
+/// Counts pages that were not resident and have been handed out, `pages` so far; now and then it makes the next slow
+/// path look at the cgroup. The pool's lock is held. Cost: two loads.
 #[inline]
 pub fn handed_out(pages: u64) {
     // ORDER: hints.
@@ -383,7 +383,7 @@ fn look_slow() {
         return;
     }
     let Some(room) = cgroup::room() else { return };
-    // What was handed out may not be touched yet, and as much is handed out before the next look.
+    // The pages that were handed out may not be touched yet, and as many are handed out before the next look.
     if room.free > room.margin + 2 * touched {
         return;
     }
@@ -394,7 +394,7 @@ fn look_slow() {
     purger::trim();
 }
 
-/// In the child of a fork, whose only thread is in no listener.
+/// Clears, in the child of a fork, the mark of being in a listener: its only thread is in none.
 pub fn forget() {
     GUARD.reset();
     // SAFETY: a thread's heap stays (state G4).

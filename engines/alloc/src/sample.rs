@@ -1,4 +1,4 @@
-//! What was requested: exactly, over all time; and by samples, for what is live.
+//! Requested bytes: exactly, over all time; and by samples, for live blocks.
 //!
 //! ```text
 //!   malloc(n): budget -= n ──below 0──► take: draws where the next sample lies ──► block: a block among
@@ -6,8 +6,8 @@
 //!   TABLE  [ address │ requested ] … ──► live ones ──► slop = Σ slop_i / p_i  ± √Σ slop_i² (1 - p_i) / p_i²
 //! ```
 //!
-//! The usable bytes of live blocks are known exactly, from the bits. So only their slop is estimated, not
-//! what was requested: the error is that of a few per cent of the whole.
+//! The usable bytes of live blocks are known exactly, from the bits. So only their slop is estimated, not their
+//! requested bytes: the error is that of a few per cent of the whole.
 //!
 //! Q1  Samples are points on the line of requested bytes, at exponentially distributed distances with mean
 //!     [`interval`]. So a block of n bytes is a sample with p = 1 - exp(-n / interval), independently of
@@ -16,11 +16,11 @@
 //! Q2  Sampled blocks come from one heap of their own, used under its lock like a tenant's. So every
 //!     block there has been through [`block`], and an entry of TABLE whose block was freed can never be
 //!     taken for the next block at that address: that one has a younger entry.
-//! Q3  `requested - budget` is what was requested from a heap, to the byte: a request moves `budget`, and
-//!     whoever moves it by something else moves `requested` as much. Not counted: what a `realloc` in
-//!     place adds. Small blocks with an alignment above 16 are counted, but not sampled: of their slop
-//!     nothing is known, and it counts as requested.
-//! Q4  TABLE is full at most until the next sample: then what is dead goes, and if that is not enough the
+//! Q3  `requested - budget` is what was requested from a heap, to the byte: a request moves `budget`, and code that
+//!     moves it by anything else moves `requested` by the same amount. Not counted: what a `realloc` in place adds.
+//!     Small blocks with an alignment above 16 are counted, but not sampled: their slop is unknown, and it counts as
+//!     requested.
+//! Q4  TABLE is full at most until the next sample: then dead entries are removed, and if that is not enough the
 //!     interval doubles and each entry stays with the probability that makes Q1 true for the new one.
 //! Q5  TABLE is under the lock of the heap of samples.
 //!
@@ -37,18 +37,18 @@ use crate::span::{KIND_SMALL, Span};
 use crate::state::{self, at, base, descriptor, limit, offset_of};
 use crate::{class, large, publish, tenant};
 
-/// Entries: 64 KiB of the library's zero pages, of which the first is touched at the first sample.
+/// Number of entries: 64 KiB of the library's zero pages, of which the first is touched at the first sample.
 const ENTRIES: usize = 4_096;
-/// Entries that a clean-up must leave free: else every few samples would bring the next one.
+/// Entries that a clean-up must leave free: else the next clean-up would be due after a few samples.
 const ROOM: usize = ENTRIES / 4;
-/// Samples of one small request, of which even the second is rare.
+/// The most samples of one small request, of which even the second is rare.
 const POINTS_MAX: u32 = 64;
 
 #[derive(Clone, Copy)]
 struct Entry {
     address: usize,
     requested: u32,
-    /// Which came first.
+    /// Order of the samples: a later one has a higher number.
     number: u32,
 }
 
@@ -73,28 +73,28 @@ static TABLE: Shared = Shared(UnsafeCell::new(Table {
 }));
 /// Offset of the heap of samples; 0 before the first.
 static SAMPLES: AtomicUsize = AtomicUsize::new(0);
-/// The interval is [`SAMPLE_BYTES`] so many times doubled. Only grows.
+/// The interval is [`SAMPLE_BYTES`] doubled this many times. Only grows.
 static SHIFT: AtomicU32 = AtomicU32::new(0);
-/// Requested where no heap counts it: by threads that have ended, and from tenants that are gone.
+/// Bytes requested where no heap counts them: by threads that have ended, and from tenants that are gone.
 static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
-/// In tests, what seeds the next heap's numbers, and a divisor of the interval.
+/// In tests, the seed of the next heap's numbers, and a divisor of the interval.
 static SEED: AtomicU64 = AtomicU64::new(0);
 static DIVISOR: AtomicU32 = AtomicU32::new(1);
 
-/// What the samples say of the live small blocks of threads.
+/// What the samples say about the live small blocks of threads.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Estimate {
-    /// Live samples.
+    /// Number of live samples.
     pub samples: u32,
     /// Bytes between two samples, on average.
     pub interval_bytes: u64,
     /// Slop of all live blocks.
     pub slop_bytes: u64,
-    /// Its standard error.
+    /// Standard error of the slop.
     pub error_bytes: u64,
 }
 
-/// Bytes between two samples.
+/// Returns the bytes between two samples, on average.
 pub fn interval() -> u64 {
     // ORDER: a number by itself.
     interval_at(SHIFT.load(Ordering::Relaxed))
@@ -106,7 +106,7 @@ fn interval_at(shift: u32) -> u64 {
     first << shift.min(32)
 }
 
-/// For tests of the estimate: other numbers for this thread from now on, and a shorter interval for all.
+/// Sets, for tests of the estimate, other random numbers for this thread from now on, and a shorter interval for all.
 #[doc(hidden)]
 pub fn reseed(seed: u64, divisor: u32) {
     DIVISOR.store(divisor.max(1), Ordering::Relaxed); // ORDER: tests say so before they allocate
@@ -127,20 +127,20 @@ pub fn elsewhere(n: u64) {
     ELSEWHERE.fetch_add(n, Ordering::Relaxed);
 }
 
-/// Bytes requested from a heap (Q3).
+/// Returns the bytes requested from a heap (Q3).
 pub fn requested_from(heap: &Heap) -> u64 {
     // ORDER: statistics; exact while its thread does not allocate.
     let given = heap.requested.load(Ordering::Relaxed);
     given.wrapping_sub(heap.budget.load(Ordering::Relaxed) as u64) // ORDER: as above
 }
 
-/// Bytes requested where no heap counts them.
+/// Returns the bytes requested where no heap counts them.
 pub fn requested_elsewhere() -> u64 {
     // ORDER: a statistic.
     ELSEWHERE.load(Ordering::Relaxed)
 }
 
-/// The budget is used up by a small request. `true`: it is a sample (Q1).
+/// Handles a budget that a small request has used up. `true`: the request is a sample (Q1).
 pub fn take(heap: &Heap) -> bool {
     let mut due = false;
     // ORDER: this thread's own, throughout (heap H1).
@@ -150,7 +150,7 @@ pub fn take(heap: &Heap) -> bool {
         if left >= 0 {
             break;
         }
-        // The first budget is none: it only shows that nothing was drawn yet.
+        // The first budget is 0: it only shows that nothing was drawn yet.
         due |= begun && counts(heap);
         begun = true;
         left += draw(heap);
@@ -159,11 +159,10 @@ pub fn take(heap: &Heap) -> bool {
     due
 }
 
-/// A request that is counted and no sample: a large one, whose descriptor tells what was asked for, or an
-/// aligned one.
+/// Counts a request that is no sample: a large one, whose descriptor has the requested bytes, or an aligned one.
 ///
-/// It leaves the distance to the next sample alone, whose points lie in the requests that can be samples: a
-/// draw costs 140 instructions, and a 5 MiB block would cross two or three (pair5m: 1,106 to 958 a pair).
+/// It leaves the distance to the next sample alone, whose points lie in the requests that can be samples: a draw costs
+/// 140 instructions, and a 5 MiB block would cross two or three points (pair5m: 1,106 to 958 a pair).
 pub fn large(heap: &Heap, n: usize) {
     // ORDER: this thread's own (heap H1).
     let sum = heap.requested.load(Ordering::Relaxed);
@@ -179,7 +178,7 @@ fn set_budget(heap: &Heap, left: i64) {
     heap.requested.fetch_add(given, Ordering::Relaxed); // ORDER: as above
 }
 
-/// Whether a point that was drawn for a shorter interval counts for that of now.
+/// Reports whether a point that was drawn for a shorter interval counts for the present one.
 fn counts(heap: &Heap) -> bool {
     // ORDER: this thread's own; a number by itself.
     let drawn = heap.sample_shift.load(Ordering::Relaxed);
@@ -187,17 +186,17 @@ fn counts(heap: &Heap) -> bool {
     now <= drawn || random(heap) >> 11 << (now - drawn).min(10) < 1 << 53
 }
 
-/// Bytes to the next sample.
+/// Draws the bytes to the next sample.
 fn draw(heap: &Heap) -> i64 {
     // ORDER: a number by itself; this thread's own.
     let shift = SHIFT.load(Ordering::Relaxed);
     heap.sample_shift.store(shift, Ordering::Relaxed); // ORDER: as above
-    // From 2^-53 to 1.
+    // The range is from 2^-53 to 1.
     let uniform = ((random(heap) >> 11) + 1) as f64 / (1u64 << 53) as f64;
     (-ln(uniform) * interval_at(shift) as f64) as i64
 }
 
-/// The next number of a heap (SplitMix64).
+/// Returns the next random number of a heap (SplitMix64).
 fn random(heap: &Heap) -> u64 {
     // ORDER: this thread's own (heap H1).
     let mut now = heap.random.load(Ordering::Relaxed);
@@ -217,7 +216,7 @@ fn random(heap: &Heap) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The natural logarithm of a normal number above 0, to about 1e-15.
+/// Returns the natural logarithm of a normal number above 0, to about 1e-15.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = (bits >> 52) as i64 - 1023;
@@ -234,7 +233,7 @@ fn ln(x: f64) -> f64 {
     exponent as f64 * core::f64::consts::LN_2 + 2.0 * sum
 }
 
-/// exp(-x) for x >= 0.
+/// Returns exp(-x) for x >= 0.
 fn exp_minus(x: f64) -> f64 {
     let (mut x, mut halvings) = (x.min(700.0), 0);
     while x > 1.0 / 64.0 {
@@ -249,12 +248,12 @@ fn exp_minus(x: f64) -> f64 {
     result
 }
 
-/// The probability that a block is a sample (Q1).
+/// Returns the probability that a block is a sample (Q1).
 fn probability(requested: u32, interval: u64) -> f64 {
     1.0 - exp_minus(f64::from(requested.max(1)) / interval as f64)
 }
 
-/// The heap of samples; made at the first call.
+/// Returns the heap of samples, which is made at the first call.
 fn heap_of_samples() -> Option<&'static Heap> {
     let mut offset = publish::had(&SAMPLES) as u32;
     if offset == 0 {
@@ -264,7 +263,7 @@ fn heap_of_samples() -> Option<&'static Heap> {
         }
         offset = offset_of(made);
         if let Err(other) = publish::once(&SAMPLES, offset as usize) {
-            // SAFETY: heaps stay (state G4); nobody has used this one.
+            // SAFETY: heaps stay (state G4); no thread has used this one.
             tenant::release(unsafe { &*made });
             offset = other as u32;
         }
@@ -273,7 +272,7 @@ fn heap_of_samples() -> Option<&'static Heap> {
     Some(unsafe { &*at::<Heap>(offset) })
 }
 
-/// A block for a request that is a sample (Q2). `None`: it cannot be had now, and is none.
+/// Returns a block for a request that is a sample (Q2). `None`: there is none now, and the request is no sample.
 #[cold]
 pub fn block(n: usize) -> Option<*mut u8> {
     let heap = heap_of_samples()?;
@@ -318,7 +317,7 @@ impl Table {
         self.entries.get(..self.used).unwrap_or(&[])
     }
 
-    /// Takes out what is dead (Q2).
+    /// Removes dead entries (Q2).
     fn clean(&mut self, heap: &Heap) {
         let entries = self.entries.get_mut(..self.used).unwrap_or(&mut []);
         sort(entries);
@@ -350,7 +349,7 @@ impl Table {
                 break;
             };
             let stays = probability(entry.requested, after) / probability(entry.requested, before);
-            // Under the lock the heap of samples has its numbers for itself.
+            // Under the lock only this thread uses the random numbers of the heap of samples.
             if ((random(heap) >> 11) as f64) < stays * (1u64 << 53) as f64 {
                 if let Some(slot) = self.entries.get_mut(kept) {
                     *slot = entry;
@@ -362,7 +361,7 @@ impl Table {
     }
 }
 
-/// By address, then by age. Shell's, since it needs neither room nor depth.
+/// Sorts by address, then by age. Shellsort, since it needs neither room nor depth.
 fn sort(entries: &mut [Entry]) {
     for gap in [1750, 701, 301, 132, 57, 23, 10, 4, 1] {
         for i in gap..entries.len() {
@@ -381,7 +380,7 @@ fn sort(entries: &mut [Entry]) {
     }
 }
 
-/// The span of samples that a live sample lies in.
+/// Returns the span that a live sample lies in.
 fn span_of(heap: &Heap, address: usize) -> Option<&'static Span> {
     let distance = address.wrapping_sub(base());
     if distance >= limit() {
@@ -400,7 +399,7 @@ fn is_live(heap: &Heap, address: usize) -> bool {
         .is_some_and(|span| span.slot_of(address).is_some_and(|slot| span.is_live(slot)))
 }
 
-/// What the samples say now.
+/// Returns what the samples say now.
 ///
 /// # Safety
 /// The lock of the heap of samples, if there is one, is held.
@@ -432,12 +431,12 @@ pub unsafe fn estimate() -> Estimate {
     result
 }
 
-/// The square root.
+/// Returns the square root.
 fn root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
-    // Half the exponent, then Newton.
+    // First half the exponent, then Newton's method.
     let mut y = f64::from_bits((x.to_bits() >> 1) + (1023 << 51));
     for _ in 0..5 {
         y = (y + x / y) / 2.0;

@@ -6,24 +6,23 @@
 //!     F: free, and in no magazine     R: freed by another thread     D: dead: in F, or in the owner's magazine
 //! ```
 //!
-//! S1  A slot is free exactly if its bit is set in D or R, and never in both; F is a part of D. What is in D
-//!     and not in F is in the magazine: a block that goes to and fro there costs one bit of one word.
+//! S1  A slot is free exactly if its bit is set in D or R, and never in both; F is a part of D. What is in D and not in
+//!     F is in the magazine: a block that goes in and out there costs one bit of one word.
 //! S2  F, D and `left` are written only by the thread that owns the span's heap, or under the heap's
 //!     lock while no thread owns it. F may be read by others (under the lock, by the purger).
 //! S3  `state`, `next`, `prev`, `clean`, `seen` and `visit` are written only under the heap's lock.
-//! S4  A bit of R is set by whoever frees the block, once, and cleared only by the owner (S2), which
-//!     moves it to F and D.
-//! S5  Bits are taken out of F only under the heap's lock. So a page, all of whose slots are in F or R,
-//!     stays free for as long as that lock is held, whoever holds it.
-//! S6  `left` counts the frees into F down to the next event. Current: they are not counted to 0, since
-//!     it begins so high. Otherwise an event is due at 0; events count anew, so a wrong `left` costs
-//!     time, not truth.
+//! S4  A bit of R is set once, by the thread that frees the block, and cleared only by the owner (S2), which moves it
+//!     to F and D.
+//! S5  Bits are removed from F only under the heap's lock. So a page, all of whose slots are in F or R, stays free for
+//!     as long as that lock is held, whatever thread holds it.
+//! S6  `left` counts the frees into F down to the next event. Current: it begins so high that it does not reach 0.
+//!     Otherwise an event is due at 0; events count anew, so a wrong `left` costs time, not truth.
 //! S8  The bit behind the last slot's is set in D, for good.
 //! S7  `nlink` is 0 exactly if the span is not on its heap's notified stack.
 //!
 //! Meshing needs no more than this: the bits are outside, and MAP may send two page runs to one descriptor.
 //!
-//! Not here: lists and locks (`heap`), the three words and what they are moved by (`bits`).
+//! Not here: lists and locks (`heap`), the three words and the operations on them (`bits`).
 
 use skinflint_base::sync::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use skinflint_pages::{PAGE, PAGE_SHIFT};
@@ -39,7 +38,7 @@ pub const KIND_SMALL: u8 = 2;
 /// Kind of a large run's descriptor.
 pub const KIND_LARGE: u8 = 3;
 
-/// Where a span is (S3).
+/// The states of a span (S3).
 pub mod state {
     /// Being made or given back.
     pub const NONE: u8 = 0;
@@ -53,25 +52,25 @@ pub mod state {
     pub const EMPTY: u8 = 4;
 }
 
-/// Offset of the bit words in a descriptor.
+/// Offset in bytes of the bit words in a descriptor.
 const WORDS_AT: usize = 40;
 
 /// A descriptor as seen from some of its bits; see [`Span::window`].
 #[repr(C)]
 pub struct Window {
     header: [u64; WORDS_AT / 8],
-    /// The bits.
+    /// The bits of 64 slots.
     pub trio: Trio,
 }
 
-/// The descriptor.
+/// The descriptor of a span.
 #[repr(C, align(64))]
 pub struct Span {
-    /// Low half of the first page's address: what `free` subtracts. See `page`.
+    /// Low half of the first page's address, which `free` subtracts. See `page`.
     low: u32,
     /// Frees to the next event (S6).
     pub left: AtomicU32,
-    /// Next on the list, circular; offset from META.
+    /// Offset from META of the next span on the list, which is circular.
     pub next: AtomicU32,
     /// `ceil(2^32 / size)`; see `class` (C3).
     pub mul: u32,
@@ -81,28 +80,28 @@ pub struct Span {
     pub kind: AtomicU8,
     /// One of [`state`].
     pub state: AtomicU8,
-    /// Where in a heap the class's magazine is: [`class::magazine_of`].
+    /// Offset in a heap of the class's magazine: [`class::magazine_of`].
     magazine: u16,
-    /// What the first page's number has above the twenty bits in `low`.
+    /// The bits of the first page's number above the twenty in `low`.
     high: u8,
-    /// Pages, less one, and above those four bits the units of the descriptor: at most 16 and 7.
+    /// The number of pages less one, and above those four bits the units of the descriptor: at most 16 and 7.
     shape: u8,
-    /// Slots.
+    /// Number of slots.
     pub slots: u16,
-    /// The one before.
+    /// Offset from META of the span before it on the list.
     pub prev: AtomicU32,
     /// Next on the notified stack (S7).
     pub nlink: AtomicU32,
-    /// Pages known to hold nothing: a bit each.
+    /// Pages known to hold nothing and not to be resident: a bit each.
     pub clean: AtomicU16,
-    /// Free slots when the purger last looked; its low byte.
+    /// Low byte of the number of free slots when the purger last looked.
     pub seen: AtomicU8,
-    /// The purger's last walk that came by.
+    /// Number of the purger's last walk that visited it.
     pub visit: AtomicU8,
     trios: [Trio; 1],
 }
 
-/// Where a descriptor has its owner, for assembly.
+/// Offset of the owner in a descriptor, for assembly.
 pub const OWNER_AT: usize = core::mem::offset_of!(Span, owner);
 
 const _: () = assert!(core::mem::size_of::<Span>() == 64);
@@ -113,19 +112,19 @@ const _: () = assert!(core::mem::offset_of!(Span, mul) == 12);
 // `high` holds the rest of a page's number.
 const _: () = assert!(skinflint_pages::MAX_PAGES <= 1 << (32 - PAGE_SHIFT + 8));
 
-/// Words of bits for so many slots, and one more bit: that of the slot that would begin in the tail, which
-/// is always set in D, so that the check for a double free answers for it too (S8).
+/// Returns the words of bits for `slots` slots and one more bit: that of the slot that would begin in the tail, which
+/// is always set in D, so that the check for a double free covers it too (S8).
 pub const fn words_for(slots: usize) -> usize {
     slots / 64 + 1
 }
 
-/// Units of 64 bytes of a descriptor for so many slots.
+/// Returns the units of 64 bytes of a descriptor for `slots` slots.
 pub const fn units_for(slots: usize) -> u32 {
     (WORDS_AT + core::mem::size_of::<Trio>() * words_for(slots)).div_ceil(64) as u32
 }
 
 impl Span {
-    /// A span without slots.
+    /// Creates a span without slots.
     pub const fn none() -> Span {
         Span {
             low: 0,
@@ -148,62 +147,62 @@ impl Span {
         }
     }
 
-    /// Address of the first page.
+    /// Returns the address of the first page.
     #[inline(always)]
     pub fn start(&self) -> usize {
         crate::state::base() + self.page() as usize * PAGE
     }
 
-    /// Number of the first page.
+    /// Returns the number of the first page.
     #[inline]
     pub fn page(&self) -> u32 {
         let low = self.low.wrapping_sub(crate::state::base() as u32) >> PAGE_SHIFT;
         u32::from(self.high) << (32 - PAGE_SHIFT) | low
     }
 
-    /// Class.
+    /// Returns the class.
     #[inline]
     pub fn class(&self) -> usize {
         class::of_magazine(self.magazine)
     }
 
-    /// Bytes of a slot. Cost: two loads.
+    /// Returns the bytes of a slot. Cost: two loads.
     #[inline]
     pub fn size(&self) -> usize {
-        // SAFETY: spans are made for classes that there are.
+        // SAFETY: spans are made only for existing classes.
         unsafe { class::size_at(self.magazine) }
     }
 
-    /// The magazine for its blocks.
+    /// Returns the offset in a heap of the magazine for its blocks.
     #[inline(always)]
     pub fn magazine_offset(&self) -> usize {
         self.magazine as usize
     }
 
-    /// Pages.
+    /// Returns the number of pages.
     #[inline]
     pub fn pages(&self) -> u32 {
         u32::from(self.shape & 15) + 1
     }
 
-    /// Bytes behind the last slot.
+    /// Returns the bytes behind the last slot.
     pub fn tail(&self) -> usize {
         self.pages() as usize * PAGE - self.slots as usize * self.size()
     }
 
-    /// Units of the descriptor: [`units_for`] its slots, or more if it had more slots once.
+    /// Returns the units of the descriptor: [`units_for`] its slots, or more if it once had more slots.
     #[inline]
     pub fn units(&self) -> u32 {
         u32::from(self.shape >> 4)
     }
 
-    /// Words of F, and of R and D.
+    /// Returns the number of words of F, which R and D have, too.
     #[inline]
     pub fn words(&self) -> usize {
         words_for(self.slots as usize)
     }
 
-    /// The bits of slots `64 * i` and on.
+    /// Returns the bits of slots `64 * i` and on.
     ///
     /// # Safety
     /// `i < self.words()`.
@@ -213,11 +212,11 @@ impl Span {
         unsafe { &*self.trios.as_ptr().add(i) }
     }
 
-    /// As the span whose first bits are those of slots `64 * i` and on: [`Span::trio`] without the displacement,
-    /// which then is part of whatever reads the bits.
+    /// Returns a view of the span in which slots `64 * i` and on are the first: [`Span::trio`] without the
+    /// displacement, which then is part of the instruction that reads the bits.
     ///
     /// # Safety
-    /// `i < self.words()`; of what it returns nothing else may be read.
+    /// `i < self.words()`; nothing but the bits may be read through the result.
     #[inline(always)]
     pub unsafe fn window(&self, i: usize) -> *const Window {
         // SAFETY: as in `trio`.
@@ -228,7 +227,7 @@ impl Span {
         }
     }
 
-    /// Bits that slots have in a word of F.
+    /// Returns the bits that slots have in a word of F.
     #[inline]
     fn all_bits(&self, i: usize) -> u64 {
         let left = self.slots as usize - i * 64;
@@ -239,10 +238,10 @@ impl Span {
         }
     }
 
-    /// Fills a descriptor: every slot free.
+    /// Fills a descriptor; every slot is free.
     ///
     /// # Safety
-    /// The descriptor has `units` units, no fewer than [`units_for`] the slots, and is nobody else's.
+    /// The descriptor has `units` units, no fewer than [`units_for`] the slots, and only the caller uses it.
     pub unsafe fn init(span: *mut Span, run: (u32, u32), class: usize, units: u32, owner: u32) {
         let (page, pages) = run;
         let info = class::get(class);
@@ -275,14 +274,14 @@ impl Span {
         }
     }
 
-    /// Makes a span without a live block one of another class; what of its pages is clean stays so.
+    /// Makes a span without a live block one of another class; its clean pages stay clean.
     ///
     /// # Safety
-    /// The heap's lock is held by its owner; the span is on no list and not on the notified stack; its
-    /// descriptor has units enough ([`Span::units`]).
+    /// The heap's lock is held by its owner; the span is on no list and not on the notified stack; its descriptor has
+    /// enough units ([`Span::units`]).
     pub unsafe fn turn(span: *mut Span, class: usize) {
-        // SAFETY: as the caller promises: nobody has a block of it, so nobody looks at it but under the lock,
-        // and who frees a block that is none finds at worst a bit that is wrong, within the descriptor.
+        // SAFETY: as the caller promises: no thread has a block of it, so no thread looks at it but under the lock, and
+        // one that frees an address that is no block finds at worst a wrong bit within the descriptor.
         unsafe {
             let this = &*span;
             let run = (this.page(), this.pages());
@@ -309,8 +308,8 @@ impl Span {
         core::ptr::null_mut()
     }
 
-    /// Takes up to `want` free slots out of F, for the magazine (they stay in D), and writes an entry for each downwards from `end`, the
-    /// lowest first; returns how many. Cost: about a dozen instructions a slot.
+    /// Takes up to `want` free slots out of F, for the magazine (they stay in D), and writes an entry for each
+    /// downwards from `end`, the lowest first; returns their number. Cost: about a dozen instructions a slot.
     ///
     /// # Safety
     /// As for [`Span::take`]; there is room for `want` entries below `end`.
@@ -361,7 +360,7 @@ impl Span {
         }
     }
 
-    /// Moves what other threads freed from R to F and D; returns how many blocks that were.
+    /// Moves what other threads freed from R to F and D; returns the number of blocks.
     ///
     /// # Safety
     /// The caller may write F and D (S2).
@@ -374,7 +373,7 @@ impl Span {
         count
     }
 
-    /// Free slots, in F or R. Exact when nobody frees meanwhile.
+    /// Returns the number of free slots, in F or R. Exact while no thread frees.
     pub fn free_slots(&self) -> u32 {
         let mut count = 0;
         for i in 0..self.words() {
@@ -383,35 +382,35 @@ impl Span {
         count
     }
 
-    /// Whether any slot is in R.
+    /// Reports whether any slot is in R.
     pub fn has_remote(&self) -> bool {
         // SAFETY: below the words.
-        // ORDER: a look; who collects them orders.
+        // ORDER: a look; `collect` orders.
         (0..self.words()).any(|i| unsafe { self.trio(i) }.remote.load(Ordering::Relaxed) != 0)
     }
 
-    /// Bits of slots in F or R.
+    /// Returns the bits of slots in F or R.
     #[inline]
     pub fn free_bits(&self, i: usize) -> u64 {
         // SAFETY: callers loop over the words.
         unsafe { self.trio(i) }.free_bits()
     }
 
-    /// Bits of a word's slots that are live, and of those in the magazine.
+    /// Returns the bits of a word's slots that are live, and of those in the magazine.
     pub fn live_and_cached(&self, i: usize) -> (u64, u64) {
         // SAFETY: callers loop over the words.
-        // ORDER: a look; exact when nobody allocates.
+        // ORDER: a look; exact while no thread allocates.
         let dead = unsafe { self.trio(i) }.dead.load(Ordering::Relaxed);
         let all = self.all_bits(i) & !self.free_bits(i);
         (all & !dead, all & dead)
     }
 
-    /// A word of F, the same of R and of D.
+    /// Returns a word of F, and the same words of R and D.
     pub fn bits(&self, i: usize) -> (u64, u64, u64) {
         // SAFETY: callers loop over the words.
         let trio = unsafe { self.trio(i) };
-        // ORDER: one after the other, for the checker, whose owner stands still; what they are about is not touched.
-        // [reason: look]
+        // ORDER: one after the other, for the checker, while the owner stands still; the blocks themselves are not
+        // touched. [reason: look]
         (
             trio.free.load(Ordering::Acquire),
             trio.remote.load(Ordering::Acquire), // ORDER: as above
@@ -419,12 +418,12 @@ impl Span {
         )
     }
 
-    /// Slots that are live or in the magazine.
+    /// Returns the number of slots that are live or in the magazine.
     pub fn used(&self) -> u32 {
         u32::from(self.slots) - self.free_slots()
     }
 
-    /// Whether slots `from..=to` are all free.
+    /// Reports whether slots `from..=to` are all free.
     fn all_free(&self, from: usize, to: usize) -> bool {
         let mut slot = from;
         while slot <= to {
@@ -440,8 +439,8 @@ impl Span {
         true
     }
 
-    /// The pages that hold no live byte: a bit each. Cost: of few slots some instructions for each that is
-    /// used, else a load or two for each page.
+    /// Returns the pages that hold no live byte: a bit each. Cost: with few slots some instructions for each used slot,
+    /// else a load or two for each page.
     pub fn free_pages(&self) -> u16 {
         let size = self.size();
         let slots = self.slots as usize;
@@ -466,13 +465,13 @@ impl Span {
         pages
     }
 
-    /// Slot of an address in the span's pages; `None`: no multiple of the size. The slot may be the one behind
-    /// the last (S8).
+    /// Returns the slot of an address in the span's pages; `None`: its distance is no multiple of the size. The slot
+    /// may be the one behind the last (S8).
     #[inline(always)]
     pub fn slot_at(&self, address: usize) -> Option<usize> {
-        // Both are within 64 KiB of each other, so the low halves tell all.
+        // Both are within 64 KiB of each other, so the low halves are enough.
         let offset: u64;
-        // `(address as u32).wrapping_sub(self.low)` by hand: the compiler loads first, and then subtracts.
+        // `(address as u32).wrapping_sub(self.low)` in assembly: the compiler loads first, and then subtracts.
         // SAFETY: a load of the descriptor.
         unsafe {
             core::arch::asm!(
@@ -486,24 +485,24 @@ impl Span {
             );
         }
         let product = offset * u64::from(self.mul);
-        // C3: the low half tells multiples.
+        // C3: the low half shows whether it is a multiple.
         if product as u32 >= self.mul {
             return None;
         }
         Some((product >> 32) as usize)
     }
 
-    /// Slot of an address in the span's pages; `None`: no block begins there.
+    /// Returns the slot of an address in the span's pages; `None`: no block begins there.
     #[inline]
     pub fn slot_of(&self, address: usize) -> Option<usize> {
         self.slot_at(address)
             .filter(|slot| *slot < self.slots as usize)
     }
 
-    /// Whether the block in a slot is live.
+    /// Reports whether the block in a slot is live.
     pub fn is_live(&self, slot: usize) -> bool {
         // SAFETY: slots are below `slots`.
-        // ORDER: a look: of a live block's bits nobody writes any but its freer.
+        // ORDER: a look: of a live block's bits only the thread that frees it writes any.
         let dead = unsafe { self.trio(slot / 64) }.dead.load(Ordering::Relaxed);
         (self.free_bits(slot / 64) | dead) >> (slot % 64) & 1 == 0
     }

@@ -5,13 +5,13 @@
 //!   give_span ──► the pool: dirty and clean pages apart
 //! ```
 //!
-//! N1  A span is turned to another class where it lies: the same pages, the same descriptor, no entry of MAP
-//!     and no lock but the heap's. It must have one of the lengths of its new class, and its descriptor
-//!     units enough for its new slots, so whoever reads it by mistake stays within it.
-//! N2  Empty spans that cannot be turned go to the pool before more pages are touched than ever before, and
-//!     not sooner: other classes of this heap will want them as they are.
+//! N1  A span is turned to another class where it lies: with the same pages and the same descriptor, no new entry of
+//!     MAP and no lock but the heap's. It must have one of the lengths of its new class, and its descriptor enough
+//!     units for its new slots, so a thread that reads it by mistake stays within it.
+//! N2  Empty spans that cannot be turned go to the pool before more pages are touched than ever before, and not sooner:
+//!     other classes of this heap will need them as they are.
 //!
-//! Not here: lists (`lists`), which span is next (`heap`), holes in spans (`holes`).
+//! Not here: lists (`lists`), the choice of the next span (`heap`), holes in spans (`holes`).
 
 use skinflint_base::sync::Ordering;
 
@@ -22,15 +22,15 @@ use crate::span::{Span, state, units_for};
 use crate::state::{SPARE, at, offset_of, with_pool};
 use crate::{publish, remote};
 
-/// Fewest and most pages of empty spans that a heap keeps for itself: between them a share of its pages. With half of
-/// its pages, from 64 to 1,024, chains of ten sizes in two threads (`pattern glibc-thread`) need 3 % less CPU time,
-/// but PHP and Python with a large JSON text 3 and 4 % more memory at their peak, since nobody else can use those pages
-/// (`bench/alloc/run.py --quick --only php --only pyjson`, 2026-11-21).
+/// Fewest and most pages of empty spans that a heap keeps for itself; between these, it keeps a share of its pages.
+/// With half of its pages, from 64 to 1,024, chains of ten sizes in two threads (`pattern glibc-thread`) need 3 % less
+/// CPU time, but PHP and Python with a large JSON text 3 and 4 % more memory at their peak, since no other heap can use
+/// those pages (`bench/alloc/run.py --quick --only php --only pyjson`, 2026-11-21).
 const EMPTY_PAGES: (u32, u32) = (16, 256);
-/// See [`EMPTY_PAGES`].
+/// The share of its pages, one in this many; see [`EMPTY_PAGES`].
 const EMPTY_SHARE: u32 = 16;
 
-/// Pages up to which a tenant gets the shortest spans: 256 KiB.
+/// The pages below which a tenant gets the shortest spans: 256 KiB.
 const SMALL_TENANT_PAGES: u32 = 64;
 
 fn least_span(class: usize) -> u32 {
@@ -38,7 +38,7 @@ fn least_span(class: usize) -> u32 {
 }
 
 impl Heap {
-    /// Most pages of empty spans that the heap keeps.
+    /// Returns the most pages of empty spans that the heap keeps.
     pub fn empty_pages_max(&self) -> u32 {
         // ORDER: a hint.
         (self.pages.load(Ordering::Relaxed) / EMPTY_SHARE).clamp(EMPTY_PAGES.0, EMPTY_PAGES.1)
@@ -81,7 +81,7 @@ impl Heap {
         };
         // SAFETY: as the caller promises.
         unsafe {
-            // What this heap keeps for other classes goes first (N1, N2).
+            // Spans that this heap keeps for other classes go first (N1, N2).
             if let Some(span) = self.turned(class, pages) {
                 return (span, false);
             }
@@ -101,7 +101,7 @@ impl Heap {
         }
     }
 
-    /// The classes with empty spans. The heap's lock is held.
+    /// Returns the classes with empty spans. The heap's lock is held.
     fn classes_with_empty(&self) -> impl Iterator<Item = usize> {
         self.has_empty.iter().enumerate().flat_map(|(i, word)| {
             // ORDER: the lock is held.
@@ -114,8 +114,8 @@ impl Heap {
         })
     }
 
-    /// An empty span of another class, made one of this (N1): the longest that is not far longer than wanted.
-    /// Cost: a look at one span of each class that has empty ones, and two stores for each 64 slots.
+    /// Turns an empty span of another class into one of this class (N1): the longest that is not far longer than
+    /// wanted. Cost: a look at one span of each class that has empty ones, and two stores for each 64 slots.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
@@ -156,7 +156,8 @@ impl Heap {
         let mut pages = pages;
         let made = with_pool(self.holder(), |pool| {
             if !pool.has_dirty(pages) {
-                // What is resident, if shorter, before what is not: or the dirty runs would be purged for it.
+                // A shorter resident run goes before one that is not resident: otherwise dirty runs would be purged for
+                // it.
                 let mut shorter = info.pages.iter().rev().map(|&p| u32::from(p));
                 pages = shorter
                     .find(|&p| p < pages && pool.has_dirty(p))
@@ -210,7 +211,7 @@ impl Heap {
             }
             // SAFETY: no entry of the page map leads here now.
             this.owner
-                .store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: nobody may use its addresses any more
+                .store(crate::state::OWNER_NONE, Ordering::Relaxed); // ORDER: no thread may use its addresses any more
             pool.region.desc_free(offset_of(span), units);
             let mut page = 0;
             while page < pages {
@@ -243,8 +244,8 @@ impl Heap {
         }
     }
 
-    /// As [`Heap::give_span`]; a span that is still on the notified stack is only parked as partial, and
-    /// given when it is drained.
+    /// Does what [`Heap::give_span`] does; a span that is still on the notified stack is only put on the list of
+    /// partial ones, and given to the pool when the stack is drained.
     ///
     /// # Safety
     /// The heap's lock is held; the span has no live block and is not Current.

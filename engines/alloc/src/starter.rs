@@ -1,25 +1,27 @@
 //! When the purger begins and ends: at most one, and no hint is forgotten.
 //!
 //! ```text
-//!   anybody   hint: pages += n ─► enough, and it does not run? ─► begin: running 0 → 1 ─► no stack in use? ─► clone
+//!   threads   hint: pages += n ─► enough, and it does not run? ─► begin: running 0 → 1 ─► no stack in use? ─► clone
 //!   purger    take … work … ─► end: running → 0 ─► enough meanwhile? ─► running 0 → 1, and on    (else gone)
 //!   kernel    tid: set by the clone, 0 once the stack is no longer in use
 //! ```
 //!
-//! W1  Who has `running` may begin a purger, or is it.
-//! W2  Hints and ends are in one order, that of the exchanges of `pages`: a hint before the end's is seen by it, and one
-//!     after it sees that the purger runs no more. A load could be stale on either side, and the hint forgotten.
-//! W3  The stack is the last purger's until `tid` is 0. That is looked at with `running` in hand: looked at before, a whole
-//!     life of a purger may lie between the look and the exchange, and its last instructions after it.
-//! W4  A hint between the end's exchange and the kernel's 0 begins nothing, but stays: the next one does.
+//! W1  The thread that has `running` may begin a purger, or is the purger.
+//! W2  Hints and ends are in one order, that of the exchanges of `pages`: the end sees a hint that came before it, and
+//!     a hint that comes after it sees that the purger runs no more. A load could be stale on either side, and the hint
+//!     forgotten.
+//! W3  The stack is the last purger's until `tid` is 0. The check is made by the thread that has `running`: with a
+//!     check before that, the whole life of a purger could lie between the check and the exchange, and its last
+//!     instructions after it.
+//! W4  A hint between the end's exchange and the kernel's 0 begins no purger, but stays: the next hint begins it.
 //!
 //! The models run this very file (`tests/models.rs`).
 //!
-//! Not here: the thread (`purger`), what hints are for (`holes`).
+//! Not here: the thread (`purger`), the meaning of hints (`holes`).
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 
-/// What hints and the purger have in common.
+/// The state that hints and the purger share.
 pub struct Starter {
     running: AtomicU32,
     pages: AtomicU32,
@@ -28,7 +30,7 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// Of a purger that does not run.
+    /// Creates the state of a purger that does not run.
     #[cfg(not(loom))]
     pub const fn new() -> Starter {
         Starter {
@@ -38,7 +40,7 @@ impl Starter {
         }
     }
 
-    /// Of a purger that does not run.
+    /// Creates the state of a purger that does not run.
     #[cfg(loom)]
     pub fn new() -> Starter {
         Starter {
@@ -48,17 +50,18 @@ impl Starter {
         }
     }
 
-    /// Whether it runs, or is about to.
+    /// Reports whether the purger runs, or is about to.
     #[inline]
     pub fn runs(&self) -> bool {
         // ORDER: a look; `begin` and W2 order.
         self.running.load(Ordering::Relaxed) != 0
     }
 
-    /// Adds pages; whether there are `enough`, and it does not run. Of enough it only looks, until they are taken.
+    /// Adds pages; reports whether there are `enough`, and the purger does not run. Once there are enough it only
+    /// looks, until they are taken.
     #[inline]
     pub fn hint(&self, pages: u32, enough: u32) -> bool {
-        // ORDER: a look: if it is enough already, who made it so has looked, or the end has.
+        // ORDER: a look: if it is enough already, the thread that made it so has looked, or the end has.
         let mut now = self.pages.load(Ordering::Relaxed);
         if now < enough {
             // ORDER: Acquire meets the Release in `end` (W2): if that came first, what it wrote before is seen by the
@@ -75,7 +78,7 @@ impl Starter {
         self.pages.swap(0, Ordering::Relaxed)
     }
 
-    /// The right to begin a purger. `false`: another has it, or the last one's stack is still in use.
+    /// Takes the right to begin a purger. `false`: another thread has it, or the last purger's stack is still in use.
     pub fn begin(&self) -> bool {
         if !self.claim() {
             return false;
@@ -91,19 +94,19 @@ impl Starter {
 
     fn claim(&self) -> bool {
         self.running
-            // ORDER: Acquire meets the Release of `give_back` and `end`: what the last one with the right wrote is seen,
-            // the kernel's id above all. [model: one_purger_at_a_time_on_the_stack]
+            // ORDER: Acquire meets the Release of `give_back` and `end`: what the last holder of the right wrote is
+            // seen, the kernel's id above all. [model: one_purger_at_a_time_on_the_stack]
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// There will be no purger for now: who has the right gives it back.
+    /// Gives the right back, because there will be no purger for now.
     pub fn give_back(&self) {
         // ORDER: Release meets the Acquire of `claim`. [model: one_purger_at_a_time_on_the_stack]
         self.running.store(0, Ordering::Release);
     }
 
-    /// The purger: it ends, unless there is `enough` meanwhile. `true`: it has ended, and touches nothing any more.
+    /// Ends the purger, unless there is `enough` meanwhile. `true`: it has ended, and must touch nothing more.
     pub fn end(&self, enough: u32) -> bool {
         // A hint that comes after the look below sees it, by that look (W2).
         self.give_back();
@@ -113,19 +116,19 @@ impl Starter {
         now < enough || !self.claim()
     }
 
-    /// Where the kernel is to write the thread's id.
+    /// Returns the word to which the kernel writes the thread's id.
     pub fn tid(&self) -> &AtomicU32 {
         &self.tid
     }
 
-    /// In the child of a fork: it did not come along.
+    /// Resets the state in the child of a fork, where no purger runs.
     pub fn reset(&self) {
         // ORDER: the child has one thread.
         self.running.store(0, Ordering::Relaxed);
         self.tid.store(0, Ordering::Relaxed); // ORDER: as above
     }
 
-    /// The kernel of a model: the thread is made.
+    /// Plays the kernel in a model: the thread is made.
     #[cfg(any(loom, test))]
     #[allow(dead_code)] // by the unit tests
     pub fn made(&self) {
@@ -133,7 +136,7 @@ impl Starter {
         self.tid.store(1, Ordering::Relaxed);
     }
 
-    /// The kernel of a model: the stack is no longer in use.
+    /// Plays the kernel in a model: the stack is no longer in use.
     #[cfg(any(loom, test))]
     #[allow(dead_code)] // by the unit tests
     pub fn gone(&self) {

@@ -1,4 +1,4 @@
-//! What the process has one of: the address range, the pool of page runs, the list of heaps.
+//! The single objects of the process: the address range, the pool of page runs, the list of heaps.
 //!
 //! ```text
 //!   BASE, LIMIT   read by every free         POOL   page runs and descriptors, under POOL_LOCK
@@ -7,7 +7,7 @@
 //!
 //! G1  BASE and META change once, from 0, before the first block is handed out.
 //! G2  LIMIT only grows, and MAP is mapped for all of it.
-//! G3  Order of locks: a heap's, then the pool's. A second heap's lock is only tried for.
+//! G3  Order of locks: a heap's, then the pool's. A second heap's lock is only tried.
 //! G4  A heap, once made, stays at its address for good, and in HEAPS.
 //!
 //! Not here: what a heap does (`heap`).
@@ -30,20 +30,20 @@ static POOL: PoolCell = PoolCell(UnsafeCell::new(Pool::new()));
 /// The lock of the pool, of IDLE, and of the class table.
 pub static POOL_LOCK: Lock = Lock::new();
 
-/// What every free reads: one cache line, reached by one address.
+/// The fields that every free reads: one cache line, reached by one address.
 #[repr(C, align(64))]
 struct Range {
     /// Address of META: everything that `free` reads lies above it, at distances that fit into an instruction.
     meta: AtomicUsize,
-    /// LIMIT, or 0 while every call shall go the slow way.
+    /// LIMIT, or 0 while every call is to go the slow way.
     fast_limit: AtomicUsize,
     base: AtomicUsize,
     limit: AtomicUsize,
 }
 
-/// Where [`Range`] has `fast_limit`, for assembly.
+/// Offset of `fast_limit` in [`Range`], for assembly.
 pub const FAST_LIMIT: usize = core::mem::offset_of!(Range, fast_limit);
-/// From META to BASE.
+/// Bytes from META to BASE.
 const TO_BASE: usize = META_SPAN + MAP_SPAN;
 
 // Under its own name and hidden, so that it is reached from the instruction pointer, and not through the
@@ -78,27 +78,27 @@ pub static HEAPS: AtomicU32 = AtomicU32::new(0);
 /// Newest heap without a thread.
 pub static IDLE: AtomicU32 = AtomicU32::new(0);
 
-/// Owner of a descriptor that is no small span: no heap has this address.
+/// The owner of a descriptor that is not of a small span: no heap has this address.
 pub use skinflint_pages::OWNER_NONE;
 
-/// Address of page 0.
+/// Returns the address of page 0.
 #[inline(always)]
 pub fn base() -> usize {
-    // ORDER: Relaxed: whoever holds a block got it after BASE was set (G1).
+    // ORDER: Relaxed: a thread that has a block got it after BASE was set (G1).
     range().base.load(Ordering::Relaxed)
 }
 
-/// Address of META.
+/// Returns the address of META.
 #[inline(always)]
 pub fn meta() -> usize {
     base() - TO_BASE
 }
 
-/// As [`meta`], and with it how far an address is from BASE. Cost: three instructions.
+/// Returns [`meta`], and how far an address is from BASE. Cost: three instructions.
 #[inline(always)]
 pub fn meta_and_distance(address: usize) -> (usize, usize) {
     let (meta, distance): (usize, usize);
-    // By hand: else the range's address is loaded first, for `fast_limit` beside it, and the two constants are
+    // In assembly: otherwise the range's address is loaded first, for `fast_limit` beside it, and the two constants are
     // subtracted one by one.
     // ORDER: as in `base`.
     // SAFETY: a load of RANGE.
@@ -117,21 +117,21 @@ pub fn meta_and_distance(address: usize) -> (usize, usize) {
     (meta, distance)
 }
 
-/// Mapped bytes of HEAP.
+/// Returns the mapped bytes of HEAP.
 #[inline(always)]
 pub fn limit() -> usize {
-    // ORDER: Relaxed: whoever holds a block below it got it after LIMIT grew (G2).
+    // ORDER: Relaxed: a thread that has a block below it got it after LIMIT grew (G2).
     range().limit.load(Ordering::Relaxed)
 }
 
-/// As [`limit`], but 0 while every free shall go the slow way.
+/// Returns [`limit`], or 0 while every free is to go the slow way.
 #[inline(always)]
 pub fn fast_limit() -> usize {
     // ORDER: as `limit`.
     range().fast_limit.load(Ordering::Relaxed)
 }
 
-/// Sends every free the slow way, where it is checked further.
+/// Sends every free the slow way, where more is checked.
 pub fn set_slow_mode() {
     // ORDER: set at start, before there are threads.
     SLOW_MODE.store(1, Ordering::Relaxed);
@@ -139,7 +139,7 @@ pub fn set_slow_mode() {
     range().fast_limit.store(0, Ordering::Relaxed);
 }
 
-/// Lets the kernel back HEAP with huge pages: what is mapped already, too.
+/// Lets the kernel back HEAP with huge pages, including what is mapped already.
 pub fn allow_huge_pages() {
     // ORDER: set at start.
     HUGE_PAGES.store(1, Ordering::Relaxed);
@@ -148,26 +148,26 @@ pub fn allow_huge_pages() {
     }
 }
 
-/// Whether every call goes the slow way.
+/// Reports whether every call goes the slow way.
 #[inline]
 pub fn slow_mode() -> bool {
     // ORDER: set at start.
     SLOW_MODE.load(Ordering::Relaxed) != 0
 }
 
-/// The object at an offset of META.
+/// Returns the object at an offset of META.
 #[inline(always)]
 pub fn at<T>(offset: u32) -> *mut T {
     (meta() + offset as usize) as *mut T
 }
 
-/// Offset in META of an object that is there.
+/// Returns the offset in META of an object in it.
 #[inline(always)]
 pub fn offset_of<T>(object: *const T) -> u32 {
     (object as usize - meta()) as u32
 }
 
-/// As [`descriptor`], with META and the distance at hand.
+/// Returns what [`descriptor`] does, from a given META and distance.
 ///
 /// # Safety
 /// `distance < limit()`, and `meta` is [`meta()`].
@@ -181,7 +181,7 @@ pub unsafe fn descriptor_from<'a>(meta: usize, distance: usize) -> &'a Span {
     }
 }
 
-/// The page map's entry for an address of HEAP, given as its distance from BASE.
+/// Returns the page map's entry for an address of HEAP, given as its distance from BASE.
 ///
 /// # Safety
 /// `distance < limit()`.
@@ -191,7 +191,7 @@ pub unsafe fn map_entry<'a>(distance: usize) -> &'a AtomicU32 {
     unsafe { &*((base() - MAP_SPAN + (distance >> 12) * 4) as *const AtomicU32) }
 }
 
-/// The descriptor of the page at a distance from BASE; the dummy where there is none.
+/// Returns the descriptor of the page at a distance from BASE; the dummy where there is none.
 ///
 /// # Safety
 /// As for [`map_entry`].
@@ -215,14 +215,14 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Pages of HEAP that are in use or dirty, as of the pool's last use: what a heap that is about to grow
-/// compares with the peak, without the pool's lock.
+/// Pages of HEAP that are in use or dirty, as of the pool's last use: a heap that is about to grow compares this with
+/// the peak, without the pool's lock.
 pub static TOUCHED: AtomicU32 = AtomicU32::new(0);
 
-/// Pages that the pool could hand out, as of its last use, without more being touched than ever before: a hint.
+/// Pages that the pool could hand out, as of its last use, without touching more than ever before: a hint.
 pub static SPARE: AtomicU32 = AtomicU32::new(0);
 
-/// The pool, for whoever holds its lock already.
+/// Returns the pool, for a caller that holds its lock already.
 ///
 /// # Safety
 /// POOL_LOCK is held, and there is no other reference.
@@ -240,7 +240,8 @@ fn publish(pool: &Pool) {
     if bytes == limit() {
         return;
     }
-    // ORDER: Release, though readers need none: who has a block below it got it afterwards (G2). [reason: handed]
+    // ORDER: Release, though readers need none: a thread that has a block below it got it afterwards (G2).
+    // [reason: handed]
     range().limit.store(bytes, Ordering::Release);
     if !slow_mode() {
         // ORDER: as above. [reason: handed]
@@ -264,11 +265,11 @@ pub fn start(who: Who) -> bool {
         if !pool.region.place(&options) {
             return false;
         }
-        // ORDER: G1; the lock's release publishes it to those who come through here, blocks to the others.
+        // ORDER: G1; the lock's release publishes it to threads that come through here, blocks to the others.
         // [reason: handed]
         range().base.store(pool.region.base(), Ordering::Release);
         range().meta.store(meta(), Ordering::Release); // ORDER: as above
-        // SAFETY: offset 0 of META is the dummy descriptor, which nobody else writes.
+        // SAFETY: offset 0 of META is the dummy descriptor, which no other code writes.
         let dummy = unsafe { &*at::<Header>(0) };
         // ORDER: the pool's lock is held.
         dummy.owner.store(OWNER_NONE, Ordering::Relaxed);
@@ -277,7 +278,7 @@ pub fn start(who: Who) -> bool {
     .unwrap_or(false)
 }
 
-/// Bytes that the kernel drew for this process.
+/// Returns bytes that the kernel drew for this process.
 pub fn seed() -> u64 {
     // SAFETY: getauxval reads what the kernel left on the stack; it allocates nothing.
     let random = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const u64;
@@ -288,12 +289,12 @@ pub fn seed() -> u64 {
     unsafe { random.add(1).read_unaligned() }
 }
 
-/// Every heap, newest first.
+/// Returns every heap, newest first.
 pub fn heaps() -> impl Iterator<Item = &'static Heap> {
     heaps_from(publish::first(&HEAPS))
 }
 
-/// Every heap from one on, given by its offset, to the oldest.
+/// Returns every heap from one on, given by its offset, to the oldest.
 pub fn heaps_from(first: u32) -> impl Iterator<Item = &'static Heap> {
     let mut next = first;
     core::iter::from_fn(move || {

@@ -1,21 +1,21 @@
-//! The figures: what the allocator holds, row by row, and the sums that must hold.
+//! The figures: what the allocator holds, row by row, and the sums that must agree.
 //!
 //! ```text
 //!   mapped   = small + large + in_spans + holes + reserve + dirty + clean + others
-//!   resident = the same rows by the kernel's word (mincore), page by page, + metadata
+//!   resident = the same rows by the kernel's count (mincore), page by page, + metadata
 //! ```
 //!
-//! B1  A snapshot is taken while all slow paths stand still: the purger's lock, every heap's, the pool's.
-//!     So no page changes its row meanwhile. Threads may go on to take and free blocks in their current
-//!     spans; each word of bits is read once, and what it says is what is counted.
-//! B2  Every page of HEAP is met once, by the page map, and goes to one row. The rows add up to what is
-//!     mapped, to the byte, and agree with the counters kept along the way; `balanced` says so. A
-//!     snapshot that is not balanced is a fault of ours.
-//! B3  Blocks and usable bytes are exact when nobody allocates. Requested bytes over all time are too
-//!     (`sample`, Q3). Slop is exact for large blocks, and estimated for small ones, with its standard
-//!     error; tenants' small blocks are in neither.
-//! B4  A row's resident part is measured and not inferred: what is purged counts only if it is gone.
-//! B5  Nothing here allocates. A snapshot is 8 KiB, on the stack of whoever asks.
+//! B1  A snapshot is taken while all slow paths stand still: the purger's lock, every heap's, and the pool's are held.
+//!     So no page changes its row meanwhile. Threads may go on to take and free blocks in their current spans; each
+//!     word of bits is read once, and what it says is counted.
+//! B2  Every page of HEAP is visited once, by the page map, and counts in one row. The rows add up to the mapped bytes,
+//!     exactly, and agree with the counters kept along the way; `balanced` reports it. A snapshot that is not balanced
+//!     is a fault of ours.
+//! B3  Blocks and usable bytes are exact while no thread allocates or frees. So are requested bytes over all time
+//!     (`sample`, Q3). Slop is exact for large blocks, and estimated for small ones, with its standard error; tenants'
+//!     small blocks are in neither.
+//! B4  A row's resident part is measured and not inferred: purged pages count as gone only if they are.
+//! B5  Nothing here allocates. A snapshot takes some 5 KiB, on the caller's stack or wherever the caller keeps it.
 //!
 //! Cost: two loads for each 64 blocks, one for each run; with `residency` 10 ns for each page. While it
 //! lasts, slow paths wait.
@@ -38,29 +38,29 @@ use crate::{cgroup, free, harden, holes, publish, purger, reserve};
 /// Pages asked about in one call of mincore.
 const AT_ONCE: usize = 1_024;
 
-/// A size class.
+/// The figures of a size class.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ClassRow {
     /// Bytes of a block.
     pub size: u32,
     /// Spans.
     pub spans: u32,
-    /// Their pages.
+    /// Pages of the spans.
     pub pages: u32,
-    /// Of these, pages purged.
+    /// Pages in the spans that were purged.
     pub hole_pages: u32,
     /// Live blocks.
     pub blocks: u64,
 }
 
-/// Bytes by what they are.
+/// Bytes by their use.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Rows {
     /// Usable bytes of live small blocks.
     pub small: usize,
     /// Usable bytes of live large blocks.
     pub large: usize,
-    /// In spans, and in no live block, purged pages apart: free slots and tails.
+    /// Bytes in spans that are in no live block and not purged: free slots and tails.
     pub in_spans: usize,
     /// Pages in spans that were purged and not used since.
     pub holes: usize,
@@ -68,14 +68,14 @@ pub struct Rows {
     pub reserve: usize,
     /// Free runs that may be resident.
     pub dirty: usize,
-    /// Free runs that are not.
+    /// Free runs that are not resident.
     pub clean: usize,
-    /// What others have mapped within the range.
+    /// Mappings of other code within the range.
     pub others: usize,
 }
 
 impl Rows {
-    /// All of them.
+    /// Returns the sum of all rows.
     pub fn sum(&self) -> usize {
         self.small
             + self.large
@@ -93,40 +93,40 @@ impl Rows {
 pub struct Events {
     /// Pages given back to the OS.
     pub purged_pages: u64,
-    /// Of these, pages inside spans.
+    /// Pages given back to the OS inside spans; part of `purged_pages`.
     pub purged_hole_pages: u64,
     /// Purged pages inside spans that came into use again.
     pub retaken_hole_pages: u64,
-    /// Free runs used again while they were resident.
+    /// Pages of free runs used again while they were resident.
     pub reused_pages: u64,
     /// Passes of the purger.
     pub purger_passes: u64,
-    /// Its CPU time.
+    /// CPU time of the purger.
     pub purger_cpu_ns: u64,
-    /// Times that HEAP grew.
+    /// Number of times that HEAP grew.
     pub grown: u64,
-    /// Times that the OS refused and something was tried.
+    /// Number of times that the OS refused and something was tried.
     pub refusals: u64,
-    /// Times that the reserve was released.
+    /// Number of times that the reserve was released.
     pub reserve_releases: u64,
-    /// Times that a listener was called.
+    /// Number of times that a listener was called.
     pub listener_calls: u64,
-    /// Calls that failed for want of memory.
+    /// Number of calls that failed for want of memory.
     pub failures: u64,
 }
 
 /// What the allocator holds at a moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Mapped for HEAP.
+    /// Bytes mapped for HEAP.
     pub mapped_bytes: usize,
-    /// By what they are; their sum is `mapped_bytes`.
+    /// The mapped bytes by use; their sum is `mapped_bytes`.
     pub mapped: Rows,
-    /// The resident part of each, if it was asked for.
+    /// The resident part of each row, if it was asked for.
     pub resident: Rows,
-    /// Mapped for descriptors and the page map.
+    /// Bytes mapped for descriptors and the page map.
     pub metadata_bytes: usize,
-    /// The resident part.
+    /// Resident bytes of the metadata.
     pub metadata_resident: usize,
     /// Whether `resident` was measured.
     pub measured: bool,
@@ -136,9 +136,9 @@ pub struct Snapshot {
     pub small_blocks: u64,
     /// Live large blocks.
     pub large_blocks: u64,
-    /// The most of them there were, and of their bytes.
+    /// The most large blocks that were live at once.
     pub large_blocks_max: u64,
-    /// See `large_blocks_max`.
+    /// The most bytes in live large blocks at once.
     pub large_bytes_max: usize,
     /// Requested bytes of live large blocks.
     pub large_requested: usize,
@@ -152,31 +152,31 @@ pub struct Snapshot {
     pub trimmable_bytes: usize,
     /// Runs of free pages.
     pub free_runs: usize,
-    /// Requested by all calls ever, failed ones included.
+    /// Bytes requested by all calls so far, failed ones included.
     pub requested_total: u64,
-    /// Slop of live small blocks of threads, by samples.
+    /// Slop of live small blocks of threads, estimated by samples.
     pub slop: Estimate,
     /// Whether `slop` means anything: not while every call goes the slow way.
     pub sampled: bool,
-    /// Live tenants, their blocks, and their usable bytes (in the rows above, too).
+    /// Number of live tenants, whose blocks are in the rows above, too.
     pub tenants: u64,
-    /// See `tenants`.
+    /// Number of tenants' live blocks.
     pub tenant_blocks: u64,
-    /// See `tenants`; small blocks only.
+    /// Usable bytes of tenants' live small blocks.
     pub tenant_small_bytes: usize,
-    /// See `tenants`; large blocks only.
+    /// Usable bytes of tenants' live large blocks.
     pub tenant_large_bytes: usize,
-    /// Heaps there are, and those that a thread has.
+    /// Number of heaps.
     pub heaps: u64,
-    /// See `heaps`.
+    /// Number of heaps that a thread has.
     pub thread_heaps: u64,
-    /// What happened so far.
+    /// Events since the start.
     pub events: Events,
     /// Whether all sums hold (B2).
     pub balanced: bool,
-    /// Classes there are.
+    /// Number of classes.
     pub classes: usize,
-    /// One row for each.
+    /// One row for each class.
     pub class: [ClassRow; MAX_CLASSES],
 }
 
@@ -187,7 +187,7 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// One with nothing in it, which is balanced.
+    /// Creates a snapshot with nothing in it, which is balanced.
     pub const fn new() -> Snapshot {
         const ROWS: Rows = Rows {
             small: 0,
@@ -256,12 +256,13 @@ impl Snapshot {
         }
     }
 
-    /// Usable bytes of live blocks.
+    /// Returns the usable bytes of live blocks.
     pub fn usable_bytes(&self) -> usize {
         self.mapped.small + self.mapped.large
     }
 
-    /// What live blocks were asked for, and the standard error. Tenants' small blocks count as they are.
+    /// Returns the requested bytes of live blocks, and the standard error. Tenants' small blocks count with their
+    /// usable bytes.
     pub fn live_requested(&self) -> (usize, usize) {
         let slop = self.slop.slop_bytes as usize;
         (
@@ -270,27 +271,26 @@ impl Snapshot {
         )
     }
 
-    /// Resident bytes in which no live block lies, metadata apart.
+    /// Returns the resident bytes in which no live block lies, without metadata.
     pub fn retained_bytes(&self) -> usize {
         let rows = &self.resident;
         rows.in_spans + rows.holes + rows.dirty + rows.clean + rows.reserve
     }
 
-    /// Resident bytes of HEAP, of the descriptors and of the page map.
+    /// Returns the resident bytes of HEAP, of the descriptors and of the page map.
     pub fn resident_bytes(&self) -> usize {
         self.resident.sum() + self.metadata_resident
     }
 }
 
-/// Runs `work` while all slow paths stand still (B1). `None`: this thread is in the middle of one (a
-/// signal handler).
+/// Runs `work` while all slow paths stand still (B1). `None`: this thread is in the middle of one (a signal handler).
 fn standing_still<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     if !purger::PURGE_LOCK.lock(who) {
         return None;
     }
     let mut work = Some(work);
     let mut result = None;
-    // A second turn is only for a heap that was made meanwhile.
+    // A second turn is needed only for a heap that was made meanwhile.
     while let Some(todo) = work.take() {
         let newest = publish::first(&HEAPS);
         let mut taken = 0;
@@ -320,14 +320,14 @@ fn standing_still<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     result
 }
 
-/// Fills a snapshot. `residency`: also measures what is resident. `false`: there is none to be had, since
-/// this thread is in the middle of a call of ours (a signal handler), or there is no memory to begin with.
+/// Fills a snapshot. `residency`: also measures what is resident. `false`: there is none, since this thread is in the
+/// middle of a call of ours (a signal handler), or there is no memory to begin with.
 pub fn snapshot(into: &mut Snapshot, residency: bool) -> bool {
-    // There is something to look at from then on.
+    // From then on there is something to look at.
     snapshot_as(large::who_named(), into, residency)
 }
 
-/// As [`snapshot`], for a thread that has no thread-local storage. `false`: nothing has been allocated yet.
+/// Does what [`snapshot`] does, for a thread that has no thread-local storage. `false`: nothing has been allocated yet.
 pub fn snapshot_hidden(into: &mut Snapshot, residency: bool) -> bool {
     snapshot_as(ASKER, into, residency)
 }
@@ -367,11 +367,11 @@ fn snapshot_as(who: Who, into: &mut Snapshot, residency: bool) -> bool {
     done.is_some()
 }
 
-/// Which pages of a range are resident, by the kernel's word.
+/// The pages of a range that are resident, by the kernel's count.
 struct Core {
     start: usize,
     pages: usize,
-    /// The pages that `bits` is about.
+    /// The first of the pages that `bits` describes.
     first: usize,
     count: usize,
     bits: [u8; AT_ONCE],
@@ -411,7 +411,7 @@ impl Core {
     fn is(&mut self, page: usize) -> bool {
         if !(self.first..self.first + self.count).contains(&page)
             && !self.ask(page, AT_ONCE.min(self.pages.saturating_sub(page)).max(1))
-            // Somebody has unmapped a mapping of his own in this range.
+            // Other code has unmapped a mapping of its own in this range.
             && !self.ask(page, 1)
         {
             self.count = 0;
@@ -427,7 +427,7 @@ impl Core {
     }
 }
 
-/// Every page of HEAP to its row (B2).
+/// Assigns every page of HEAP to its row (B2).
 fn walk(into: &mut Snapshot, pool: &Pool) {
     let pages = pool.pages();
     let mut core = Core::new(base(), pages as usize);
@@ -472,7 +472,7 @@ fn walk(into: &mut Snapshot, pool: &Pool) {
             }
         }
     }
-    // What the region mapped and the pool has not looked at yet.
+    // What the region has mapped and the pool has not looked at yet.
     into.mapped.clean += into.mapped_bytes - pages as usize * PAGE;
 }
 
@@ -519,7 +519,7 @@ fn small_span(into: &mut Snapshot, span: &Span, is_resident: &mut dyn FnMut(u32)
     }
 }
 
-/// The resident pages of a span: what of them lies in live blocks, and what does not.
+/// Counts the resident pages of a span: the bytes in live blocks, and the others.
 fn resident_of_span(
     into: &mut Snapshot,
     span: &Span,
@@ -547,7 +547,7 @@ fn resident_of_span(
     into.resident.in_spans += bytes - live;
 }
 
-/// Bytes of live blocks on some pages of a span.
+/// Returns the bytes of live blocks on some pages of a span.
 fn live_on(span: &Span, pages: u16) -> usize {
     let size = span.size();
     let mut bytes = 0;
@@ -621,7 +621,7 @@ fn count_events(into: &mut Snapshot, pool: &Pool) {
     };
 }
 
-/// Whether the rows add up, and agree with what was counted along the way (B2).
+/// Reports whether the rows add up, and agree with what was counted along the way (B2).
 fn agree(into: &Snapshot, pool: &Pool) -> bool {
     let rows = &into.mapped;
     let in_use = rows.small + rows.large + rows.in_spans + rows.holes + rows.reserve;
@@ -639,7 +639,7 @@ fn agree(into: &Snapshot, pool: &Pool) -> bool {
         && rows.others == (pool.hole_pages + pool.lost_pages) as usize * PAGE
 }
 
-/// Resident bytes of the process; 0 if `/proc` cannot be read.
+/// Returns the resident bytes of the process; 0 if `/proc` cannot be read.
 fn process_resident() -> usize {
     const LINE: &[u8] = b"\nRss:";
     let mut text = [0u8; 256];

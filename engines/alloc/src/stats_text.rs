@@ -4,14 +4,14 @@
 //!   Snapshot ──► {"mapped_bytes":…,"rows":{…},"resident":{…},…,"classes":[{…},…]} ──► sink, piece by piece
 //! ```
 //!
-//! J1  No machinery of formatting, no heap: pieces go to a sink as they are made.
-//! J2  What was not measured is absent, and never 0. Bytes, counts, nanoseconds: the unit is the name's end.
+//! J1  Nothing is formatted by the standard library, and no heap is used: pieces go to a sink as they are made.
+//! J2  What was not measured is absent, and never 0. The end of a name is its unit: bytes, counts, nanoseconds.
 //!
 //! Not here: the figures (`stats`).
 
 use crate::stats::{ClassRow, Rows, Snapshot, snapshot};
 
-/// Puts names and numbers to a sink.
+/// Writes names and numbers to a sink.
 struct Writer<S> {
     sink: S,
     /// Whether the next name follows another.
@@ -94,8 +94,8 @@ impl<S: FnMut(&[u8])> Writer<S> {
     }
 }
 
-/// Writes the figures as they are now to a buffer, cut and closed with a zero; returns the length of the whole text, 0 if
-/// there is none.
+/// Writes the present figures to a buffer, cut to its length and closed with a zero; returns the length of the whole
+/// text, 0 if there are no figures.
 ///
 /// # Safety
 /// `buffer` has room for `bytes`, or `bytes` is 0.
@@ -120,7 +120,7 @@ pub unsafe fn to_buffer(buffer: *mut u8, bytes: usize) -> usize {
     length
 }
 
-/// Writes a snapshot as one line of JSON, with no line end.
+/// Writes a snapshot as one line of JSON, without a line end.
 pub fn write_json(snapshot: &Snapshot, sink: impl FnMut(&[u8])) {
     let mut out = Writer { sink, more: false };
     (out.sink)(b"{");

@@ -1,22 +1,22 @@
-//! Heaps for tenants: made, used by any thread, asked what they hold, destroyed whole.
+//! Heaps for tenants: created, used by any thread, asked what they hold, destroyed whole.
 //!
 //! ```text
 //!   handle  [ serial │ offset in META ] ──► heap ──► spans of its own │ list of large blocks
 //!   destroy ──► every span and every run to the pool, the heap object to the next tenant
 //! ```
 //!
-//! T1  A tenant's heap is used under its lock only, by whichever thread: the lock's holder is the owner
-//!     in the sense of `span` (S2). No thread has it as its own, so every plain `free` of one of its
-//!     blocks goes through the bits for other threads' frees.
-//! T2  A tenant's spans hold its own blocks only (it neither steals spans nor are its own stolen), and its
-//!     large blocks are on its list. So to destroy it takes time for spans and not for blocks.
-//! T3  A handle names the tenant, not the memory: the heap object counts its tenants, and a handle of an
-//!     earlier one is found out under the lock. After `destroy` its pages lead to no descriptor, so a
-//!     free of one of its blocks is reported as well, until the pages are used again.
-//! T4  To destroy a heap while another thread uses it or frees one of its blocks is as wrong as to
-//!     free a block while another thread writes to it.
+//! T1  A tenant's heap is used under its lock only, by any thread: the lock's holder is the owner in the sense of
+//!     `span` (S2). No thread has it as its own, so every plain `free` of one of its blocks goes through the bits for
+//!     other threads' frees.
+//! T2  A tenant's spans hold its own blocks only (it neither steals spans nor are its own stolen), and its large blocks
+//!     are on its list. So destroying it takes time for spans and not for blocks.
+//! T3  A handle names the tenant, not the memory: the heap object counts its tenants, and a handle of an earlier one is
+//!     noticed under the lock. After `destroy` its pages lead to no descriptor, so a free of one of its blocks is
+//!     reported as well, until the pages are used again.
+//! T4  Destroying a heap while another thread uses it or frees one of its blocks is as wrong as freeing a block while
+//!     another thread writes to it.
 //!
-//! Not here: what all heaps do (`heap`, `free`), the C names (`malloc-so`).
+//! Not here: what all heaps have in common (`heap`, `free`), the C names (`malloc-so`).
 
 use core::num::NonZeroU64;
 
@@ -33,7 +33,7 @@ use crate::{api, free, harden, publish, remote, reserve, sample};
 /// Heaps that wait for a tenant, linked through `next_idle`; under the pool's lock.
 static SPARE: AtomicU32 = AtomicU32::new(0);
 
-/// A heap of a tenant's own (T3). Any thread may use it, several at the same time.
+/// A heap that is a tenant's own (T3). Any thread may use it, several at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tenant(NonZeroU64);
 
@@ -42,9 +42,9 @@ pub struct Tenant(NonZeroU64);
 pub struct Holds {
     /// Live blocks.
     pub blocks: usize,
-    /// Their usable bytes.
+    /// Usable bytes of the live blocks.
     pub bytes: usize,
-    /// Bytes of the pages that it has: what `destroy` gives back.
+    /// Bytes of its pages: what `destroy` gives back.
     pub page_bytes: usize,
     /// Bytes requested since it was created.
     pub requested_bytes: u64,
@@ -54,11 +54,11 @@ pub struct Holds {
 enum No {
     /// The OS refuses.
     Memory,
-    /// No such heap, or a signal handler in the middle of its own thread's call.
+    /// There is no such heap, or a signal handler interrupted its own thread's call.
     Heap,
 }
 
-/// A heap that nobody uses, with no span; null if there is no memory for one.
+/// Returns a heap that is not in use, with no span; null if there is no memory for one.
 pub fn claim(used_by: u32) -> *mut Heap {
     let who = large::who_named();
     let spare = with_pool(who, |_| {
@@ -77,15 +77,15 @@ pub fn claim(used_by: u32) -> *mut Heap {
         Some(offset) => at(offset),
     };
     if !heap.is_null() {
-        // SAFETY: nobody else's.
-        // ORDER: who walks the heaps looks at the use without the lock, and takes it before anything else.
+        // SAFETY: no other thread has it.
+        // ORDER: a thread that walks the heaps looks at the use without the lock, and takes it before anything else.
         // [reason: lock]
         unsafe { (*heap).usage.store(used_by, Ordering::Release) };
     }
     heap
 }
 
-/// Takes a heap without a block back, for the next tenant.
+/// Takes back a heap without a block, for the next tenant.
 pub fn release(heap: &Heap) {
     // ORDER: as in `claim`. [reason: lock]
     heap.usage.store(usage::SPARE, Ordering::Release);
@@ -126,7 +126,7 @@ unsafe fn each_span(heap: &Heap, mut work: impl FnMut(&Span)) {
 }
 
 impl Tenant {
-    /// Makes a heap. Its own cost is some 12 KiB of metadata, used again by later tenants. `None`: no memory.
+    /// Creates a heap. Its own cost is some 12 KiB of metadata, used again by later tenants. `None`: no memory.
     pub fn create() -> Option<Tenant> {
         let heap = claim(usage::TENANT);
         if heap.is_null() {
@@ -134,17 +134,17 @@ impl Tenant {
         }
         // SAFETY: heaps stay (state G4), and this one is ours.
         let heap = unsafe { &*heap };
-        // ORDER: nobody has the handle yet.
+        // ORDER: no thread has the handle yet.
         let serial = heap.serial.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         NonZeroU64::new(u64::from(serial) << 32 | u64::from(offset_of(heap))).map(Tenant)
     }
 
-    /// The handle as a number, never 0: what C sees as a pointer that leads nowhere.
+    /// Returns the handle as a number, never 0: C sees it as a pointer that leads nowhere.
     pub fn to_raw(self) -> u64 {
         self.0.get()
     }
 
-    /// The tenant of a number; what it stands for is looked at by every call.
+    /// Returns the tenant of a number; every call checks what it stands for.
     pub fn from_raw(raw: u64) -> Option<Tenant> {
         NonZeroU64::new(raw).map(Tenant)
     }
@@ -153,11 +153,11 @@ impl Tenant {
         self.0.get() as u32
     }
 
-    /// Runs `work` with the heap, under its lock. `None`: there is no such heap (reported), or a signal
-    /// handler called in the middle of a call of its own thread.
+    /// Runs `work` with the heap, under its lock. `None`: there is no such heap (reported), or a signal handler called
+    /// in the middle of a call of its own thread.
     fn with<R>(self, work: impl FnOnce(&'static Heap) -> R) -> Option<R> {
         let offset = self.offset();
-        // Heaps are made one after the other, so what is beyond the newest is none, and META is mapped up to it.
+        // Heaps are made one after the other, so what lies beyond the newest is none, and META is mapped up to it.
         let heap = if base() != 0 && offset.is_multiple_of(4096) && offset <= publish::first(&HEAPS)
         {
             // SAFETY: mapped metadata; whether it is a heap is asked next, of numbers that any bytes may be.
@@ -192,8 +192,7 @@ impl Tenant {
         fault::report(Fault::Heap, self.0.get() as *mut u8);
     }
 
-    /// Allocates `n` bytes. Null and ENOMEM if there is no memory. Cost: a lock, and what any `malloc`
-    /// costs.
+    /// Allocates `n` bytes. Null and ENOMEM if there is no memory. Cost: a lock, and that of any `malloc`.
     pub fn malloc(self, n: usize) -> *mut u8 {
         self.allocate(n.max(1), 1).0
     }
@@ -224,7 +223,7 @@ impl Tenant {
         self.allocate(n.max(1), align.max(8192)).0
     }
 
-    /// A block, and whether it is known to be zero.
+    /// Allocates a block, and says whether it is known to be zero.
     fn allocate(self, n: usize, align: usize) -> (*mut u8, bool) {
         if n > isize::MAX as usize {
             return (api::fail(), false);
@@ -264,7 +263,7 @@ impl Tenant {
         .unwrap_or(Err(No::Heap))
     }
 
-    /// Whether a block is of this heap; reported if not.
+    /// Reports whether a block is of this heap; writes the fault if not.
     fn owns(self, p: *mut u8) -> bool {
         let distance = (p as usize).wrapping_sub(base());
         if distance < limit() {
@@ -317,7 +316,7 @@ impl Tenant {
             if n <= have && (n > have / 2 || have <= 32) {
                 return p;
             }
-            // As `api` does it: who grows beyond the small sizes grows on.
+            // As `api` does it: a block that grows beyond the small sizes grows again.
             let room = if n > have && n > SMALL_MAX { n / 8 } else { 0 };
             let new = self
                 .allocate(n.saturating_add(room).min(isize::MAX as usize), 1)
@@ -330,7 +329,7 @@ impl Tenant {
         }
     }
 
-    /// Frees a block of this heap; plain `free` does it too, without asking whose the block is.
+    /// Frees a block of this heap; plain `free` does it too, without checking the heap.
     ///
     /// # Safety
     /// `p` is null or a live block of this heap that nothing uses afterwards.
@@ -341,7 +340,7 @@ impl Tenant {
         }
     }
 
-    /// What the heap holds; exact when nobody uses it meanwhile. Cost: a look at each span and large block.
+    /// Returns what the heap holds; exact while no thread uses it. Cost: a look at each span and large block.
     pub fn holds(self) -> Holds {
         self.with(|heap| {
             let mut holds = Holds {
@@ -372,14 +371,14 @@ impl Tenant {
         .unwrap_or_default()
     }
 
-    /// Gives everything back: the live blocks too. Cost: one lock and some stores for each span and each
-    /// large block, whatever they hold.
+    /// Gives everything back, including live blocks. Cost: one lock and some stores for each span and each large block,
+    /// whatever they hold.
     ///
     /// # Safety
-    /// Nobody uses the heap, a block of it, or this handle any more (T4).
+    /// No thread uses the heap, a block of it, or this handle any more (T4).
     pub unsafe fn destroy(self) {
         let gone = self.with(|heap| {
-            // SAFETY: the lock is held, and nobody uses the blocks.
+            // SAFETY: the lock is held, and no thread uses the blocks.
             unsafe {
                 forget_notified(heap);
                 give_spans(heap);
@@ -409,7 +408,7 @@ impl Tenant {
 /// Gives every span to the pool, live blocks or not.
 ///
 /// # Safety
-/// The heap's lock is held, nobody uses its blocks, and none of its spans is on the notified stack.
+/// The heap's lock is held, no thread uses its blocks, and none of its spans is on the notified stack.
 unsafe fn give_spans(heap: &Heap) {
     for class in 0..class::count() {
         let current = heap.current(class);
@@ -431,7 +430,7 @@ unsafe fn give_spans(heap: &Heap) {
     }
 }
 
-/// The plain `free`.
+/// Calls the plain `free`.
 unsafe fn api_free(p: *mut u8) {
     // SAFETY: as the caller promises.
     unsafe { free::free(p) }
@@ -440,16 +439,16 @@ unsafe fn api_free(p: *mut u8) {
 /// Empties the notified stack without a look at the spans: they are all about to go.
 ///
 /// # Safety
-/// The heap's lock is held, and nobody frees into the heap (T4).
+/// The heap's lock is held, and no thread frees into the heap (T4).
 unsafe fn forget_notified(heap: &Heap) {
     // SAFETY: a span on the stack is not given away.
     remote::forget(&heap.notified, |offset| unsafe { &*at::<Span>(offset) });
 }
 
-/// Puts a new large block on its tenant's list. Null is nothing.
+/// Puts a new large block on its tenant's list. Null is allowed.
 ///
 /// # Safety
-/// A live large block that nobody has yet; the heap's lock is held.
+/// A live large block that no thread has yet; the heap's lock is held.
 unsafe fn adopt_large(heap: &Heap, p: *mut u8) {
     if p.is_null() {
         return;
@@ -469,8 +468,8 @@ unsafe fn adopt_large(heap: &Heap, p: *mut u8) {
     }
 }
 
-/// Takes a large block off its tenant's list. `false`: a signal handler interrupted a call of its thread
-/// with this very heap; the block stays where it is until the heap is destroyed.
+/// Removes a large block from its tenant's list. `false`: a signal handler interrupted a call of its thread with this
+/// very heap; the block stays where it is until the heap is destroyed.
 ///
 /// # Safety
 /// A live block of a tenant.

@@ -1,17 +1,17 @@
-//! A thread's heap from its first block to its end, and whose it is then.
+//! A thread's heap from its first block to its end, and what becomes of it then.
 //!
 //! ```text
 //!   first malloc ──► an idle heap, else a new one ──► … ──► destructors ──► idle ──► the next thread
 //! ```
 //!
-//! D1  A heap becomes idle in the last round of the thread's destructors, so that what they free goes
-//!     the fast way; what comes later goes through the bits for other threads' frees.
-//! D2  A thread that allocates after that borrows a heap for the one call.
+//! D1  A heap becomes idle in the last round of the thread's destructors, so that what they free goes the fast way;
+//!     later frees go through the bits for other threads' frees.
+//! D2  A thread that allocates after that borrows a heap for each call.
 //! D3  Nothing here allocates before the thread has its heap.
-//! D4  The heap of a thread that has ended stays *warm* for a while: its magazines and current spans wait for
-//!     the next thread, which would else fill them anew. There are few warm heaps at a time, and the purger's
-//!     walks cool them, so that nothing is kept by a program that makes no more threads. Spans are stolen from
-//!     a heap that was cooled only: a magazine holds blocks of its own heap's spans.
+//! D4  The heap of a thread that has ended stays *warm* for a while: its magazines and current spans wait for the next
+//!     thread, which would otherwise fill them anew. There are few warm heaps at a time, and the purger's walks cool
+//!     them, so that a program that makes no more threads keeps nothing. Spans are stolen only from a heap that was
+//!     cooled: a magazine holds blocks of its own heap's spans.
 //!
 //! Not here: fork (`fork`).
 
@@ -24,19 +24,19 @@ use crate::lock::NOBODY;
 use crate::state::{self, IDLE, at, new_heap, offset_of, with_pool};
 use crate::{free, holes, publish, tls};
 
-/// Rounds of destructors that the C library runs (`PTHREAD_DESTRUCTOR_ITERATIONS` is 4); ours counts
+/// Rounds of destructors to wait for. The C library runs several (`PTHREAD_DESTRUCTOR_ITERATIONS` is 4); ours counts
 /// from its first call, and must not miss its last.
 const ROUNDS: u32 = 3;
 
-/// Warm heaps there may be.
+/// The most warm heaps.
 const WARM_MAX: u32 = 4;
-/// Walks of the purger that a heap stays warm.
+/// Number of the purger's walks for which a heap stays warm.
 const WARM_WALKS: u32 = 2;
 static WARM: AtomicU32 = AtomicU32::new(0);
 
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Words up to the end of a heap's `budget`: malloc reads and writes it before it knows anything of the heap.
+/// Words up to the end of a heap's `budget`: malloc reads and writes it before any check of the heap.
 const MARKER_WORDS: usize = core::mem::offset_of!(Heap, budget) / 8 + 1;
 
 struct Marker(UnsafeCell<[u64; MARKER_WORDS]>);
@@ -47,19 +47,19 @@ unsafe impl Sync for Marker {}
 /// call goes the slow way, and no span has it as its owner.
 static ENDED: Marker = Marker(UnsafeCell::new([0; MARKER_WORDS]));
 
-/// Whether a heap stands for a thread that is ending.
+/// Reports whether a heap stands for a thread that is ending.
 pub fn is_ended(heap: *const Heap) -> bool {
     core::ptr::eq(heap.cast(), ENDED.0.get())
 }
 
-/// What reporters in the same program may ask.
+/// The functions that reporters in the same program may call.
 static GIVER: skinflint_base::hook::Giver = skinflint_base::hook::Giver {
     usable: crate::usable_size,
     figures: crate::stats_text::to_buffer,
     trim: crate::trim,
 };
 
-/// Gives this thread a heap; null if there is no memory for one.
+/// Gives this thread a heap; returns null if there is no memory for one.
 #[cold]
 #[inline(never)]
 pub fn enter() -> *mut Heap {
@@ -72,12 +72,12 @@ pub fn enter() -> *mut Heap {
     }
     tls::set(heap);
     watch_exit(heap);
-    // SAFETY: `usable_size` answers 0 for whatever is not ours, and needs no heap of the thread's.
+    // SAFETY: `usable_size` returns 0 for addresses that are not ours, and needs no heap of the thread's.
     unsafe { skinflint_base::hook::say(&GIVER) };
     heap
 }
 
-/// An idle heap, else a new one. The caller's until [`leave`].
+/// Returns an idle heap, else a new one. It is the caller's until [`leave`].
 pub fn adopt() -> *mut Heap {
     let idle = with_pool(NOBODY, |_| {
         // SAFETY: heaps stay (G4).
@@ -92,7 +92,7 @@ pub fn adopt() -> *mut Heap {
     }
     // SAFETY: heaps stay (G4).
     let this = unsafe { &*heap };
-    // The lock: nobody is in the middle of acting as the owner.
+    // The lock: no thread is in the middle of acting as the owner.
     if this.lock.lock(this.who()) {
         // SAFETY: the heap has no thread yet, and its lock is held.
         unsafe { crate::fork::settle(this) };
@@ -109,7 +109,7 @@ pub fn leave(heap: *mut Heap) {
     leave_as(heap, true);
 }
 
-/// As [`leave`], for good: no thread is expected to go on where this one ended, so nothing is kept for it (D4).
+/// Makes a heap idle for good: no thread is expected to go on where this one ended, so nothing is kept for it (D4).
 pub fn leave_cold(heap: *mut Heap) {
     leave_as(heap, false);
 }
@@ -144,8 +144,8 @@ fn leave_as(heap: *mut Heap, warm: bool) {
     });
 }
 
-/// Takes its magazines and current spans from a heap without a thread, if they have waited long enough or
-/// `now`. 1: they wait still.
+/// Empties the magazines and current spans of a heap without a thread, if they have waited long enough or `now`.
+/// Returns 1 if they still wait.
 ///
 /// # Safety
 /// The heap's lock is held, and it has no thread.
@@ -168,7 +168,7 @@ pub unsafe fn cool(heap: &Heap, now: bool) -> u32 {
     0
 }
 
-/// The heap's lock is held.
+/// Ends the heap's time as a warm one. The heap's lock is held.
 fn warm_no_more(heap: &Heap) {
     // ORDER: the lock is held.
     if heap.warm.swap(0, Ordering::Relaxed) != 0 {
@@ -176,7 +176,7 @@ fn warm_no_more(heap: &Heap) {
     }
 }
 
-/// Has [`ended`] called when the thread ends.
+/// Makes the C library call [`ended`] when the thread ends.
 fn watch_exit(heap: *mut Heap) {
     // ORDER: the key is a number.
     let mut key = KEY.load(Ordering::Relaxed);
@@ -190,7 +190,7 @@ fn watch_exit(heap: *mut Heap) {
         key = match KEY.compare_exchange(u32::MAX, made, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => made,
             Err(other) => {
-                // SAFETY: nobody has used it.
+                // SAFETY: no thread has used it.
                 unsafe { libc::pthread_key_delete(made) };
                 other
             }
@@ -200,7 +200,7 @@ fn watch_exit(heap: *mut Heap) {
     unsafe { libc::pthread_setspecific(key, heap.cast()) };
 }
 
-/// The thread's destructors run.
+/// Runs among the thread's destructors.
 unsafe extern "C" fn ended(value: *mut libc::c_void) {
     let heap: *mut Heap = value.cast();
     // SAFETY: heaps stay (G4).
@@ -213,7 +213,8 @@ unsafe extern "C" fn ended(value: *mut libc::c_void) {
     }
     let last = tls::get();
     tls::set(ENDED.0.get().cast());
-    // Another one: a place that is entered for ever (place L4), after a fork perhaps, when this one is nobody's (L3).
+    // The last heap may be another one: a place that is entered for ever (place L4). After a fork, perhaps, this one is
+    // then no thread's (L3).
     leave(if last.is_null() { heap } else { last });
 }
 

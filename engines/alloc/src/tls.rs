@@ -1,7 +1,7 @@
 //! One pointer for each thread, without a call: initial-exec thread-local storage.
 //!
-//! T1  The pointer is null until the thread first allocates, then its [`Heap`], and null again once the
-//!     thread's destructors have run.
+//! T1  The pointer is null until the thread first allocates, then its [`Heap`] or that of an entered place (`place`).
+//!     Once the thread's destructors have run it is a marker that is no heap (`thread::is_ended`).
 
 use core::arch::{asm, global_asm};
 
@@ -20,7 +20,7 @@ global_asm!(
     ".popsection",
 );
 
-/// This thread's heap. Cost: two loads.
+/// Returns this thread's heap. Cost: two loads.
 #[inline(always)]
 pub fn get() -> *mut Heap {
     let heap: *mut Heap;

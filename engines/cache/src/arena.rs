@@ -22,19 +22,20 @@ use core::ptr::{self, NonNull};
 
 use crate::fill::{Block, Refused};
 
-/// Bytes of the first chunk, and the most that a chunk grows to: below 128 KiB glibc maps nothing (`fill`, F3), and a
+/// Bytes of the first chunk, and the most that a chunk grows to. Below 128 KiB glibc maps nothing (`fill`, F3), and a
 /// page or two of unused tail in 64 KiB is 6 %.
 const FIRST: usize = 1_024;
 const LARGEST: usize = 64 * 1_024;
 const ALIGN: usize = 16;
 
-/// What a chunk begins with. The block is in its own memory, and is moved out before it goes.
+/// The head of a chunk. The block that it describes contains the head itself, which is moved out before the block goes
+/// back.
 struct Head {
     block: Block,
     before: Option<NonNull<Head>>,
 }
 
-/// Room for values that end together.
+/// An arena: room for values that end together.
 ///
 /// ```
 /// let arena = skinflint_cache::Arena::new();
@@ -54,25 +55,25 @@ pub struct Arena {
     at: Cell<usize>,
     end: Cell<usize>,
     next_bytes: Cell<usize>,
-    /// Where the first chunk's values begin, and bytes handed out elsewhere.
+    /// The address at which the first chunk's values begin, and the bytes handed out in the other chunks.
     begin: Cell<usize>,
     elsewhere: Cell<usize>,
 }
 
 // SAFETY: the chunks are the arena's own; values in it are borrowed from it, and go nowhere without it. Values that are
-// not Send can be put in, but nobody can reach them once the arena, unborrowed, is on another thread.
+// not Send can be put in, but no thread can reach them once the arena, unborrowed, is on another thread.
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// One without a chunk.
+    /// Creates an arena without a chunk.
     pub fn new() -> Arena {
         Arena::default()
     }
 
-    /// Room for a layout. Cost: an addition, a mask, a comparison; now and then a chunk.
+    /// Returns room for a layout. Cost: an addition, a mask, a comparison; now and then a chunk.
     ///
     /// # Errors
-    /// There is no memory.
+    /// The allocator has no memory.
     #[inline]
     pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, Refused> {
         // An alignment is a power of two; `at` is below 2^47.
@@ -135,39 +136,39 @@ impl Arena {
             .unwrap_or_else(|_| std::alloc::handle_alloc_error(layout))
     }
 
-    /// A value, which stays as long as the arena.
+    /// Puts a value in, which stays as long as the arena.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "each call gives another place")]
     pub fn alloc<T>(&self, value: T) -> &mut T {
         const { assert!(!mem::needs_drop::<T>(), "an arena runs no Drop (R4)") };
         let room = self.room(Layout::new::<T>()).cast::<T>();
-        // SAFETY: room for one, aligned, of nobody else.
+        // SAFETY: room for one value, aligned, that nothing else uses.
         unsafe {
             room.write(value);
             &mut *room.as_ptr()
         }
     }
 
-    /// A copy of a slice.
+    /// Copies a slice into the arena.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "each call gives another place")]
     pub fn copy_slice<T: Copy>(&self, items: &[T]) -> &mut [T] {
         let room = self.room(Layout::for_value(items)).cast::<T>();
-        // SAFETY: room for as many, aligned, of nobody else.
+        // SAFETY: room for that many items, aligned, that nothing else uses.
         unsafe {
             ptr::copy_nonoverlapping(items.as_ptr(), room.as_ptr(), items.len());
             core::slice::from_raw_parts_mut(room.as_ptr(), items.len())
         }
     }
 
-    /// A copy of a text.
+    /// Copies a text into the arena.
     pub fn copy_str(&self, text: &str) -> &str {
         let bytes = self.copy_slice(text.as_bytes());
         // SAFETY: a copy of a text.
         unsafe { core::str::from_utf8_unchecked(bytes) }
     }
 
-    /// Ends all values. The largest chunk stays for the next ones; the others go back.
+    /// Ends all values. The largest chunk stays for the next values; the others go back to the allocator.
     pub fn reset(&mut self) {
         let mut kept: Option<Block> = None;
         self.each_taken(|block| {
@@ -185,7 +186,7 @@ impl Arena {
         }
     }
 
-    /// Empties the list of chunks, and hands each one on.
+    /// Empties the list of chunks, and passes each chunk's block to `with`.
     fn each_taken(&mut self, mut with: impl FnMut(Block)) {
         let mut next = self.chunks.take();
         self.at.set(0);
@@ -212,22 +213,22 @@ impl Arena {
         sum
     }
 
-    /// Bytes of all chunks by the allocator's count.
+    /// Returns the bytes of all chunks by the allocator's count.
     pub fn usable_bytes(&self) -> usize {
         self.sum(Block::usable)
     }
 
-    /// Bytes handed out, gaps for alignment included.
+    /// Returns the bytes handed out, gaps for alignment included.
     pub fn used_bytes(&self) -> usize {
         self.elsewhere.get() + (self.at.get() - self.begin.get())
     }
 
-    /// Bytes that the allocator gave and that no value can have: 0 (R1).
+    /// Returns the bytes that the allocator gave and that no value can have: 0 (R1).
     pub fn slop_bytes(&self) -> usize {
         self.sum(|block| block.usable() - block.bytes())
     }
 
-    /// Chunks.
+    /// Returns the number of chunks.
     pub fn chunks(&self) -> usize {
         self.sum(|_| 1)
     }

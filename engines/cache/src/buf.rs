@@ -8,19 +8,19 @@
 //! ```
 //!
 //! V1  `items[..len]` are initialised; `len <= capacity`; the block has room for `capacity` items.
-//! V2  Growth is exponential: n pushes move at most 2 n items. `reserve_exact` is too, when it is asked again and again.
+//! V2  Growth is exponential: n pushes move at most 2 n items. The same holds for `reserve`, called again and again.
 //! V3  No memory is an error of `try_` functions; the others end the program as `Vec` does, by `handle_alloc_error`.
-//! V4  What is planned are `Vec`'s capacities for the same calls; what a class has beyond the plan is used and does not
-//!     change it. So step k is of the class that `Vec` is given for its step k, and comes no earlier: no more steps
-//!     than `Vec`, and no more bytes given by the allocator in all of them together, whatever the lengths.
+//! V4  The planned sizes are `Vec`'s capacities for the same calls; what a class has beyond the plan is used and does
+//!     not change it. So step k is of the class that `Vec` is given for its step k, and comes no earlier: there are no
+//!     more steps than with `Vec`, and the allocator gives no more bytes in all of them together, whatever the lengths.
 //!
-//! What is different from `Vec`: `Vec` asks for 4, 8, 16 … items, and where items are not powers of two, or a
-//! capacity was given, what its class has beyond that is lost (the nsTArray lesson). Memory that `Vec` asks for
-//! by `reserve_exact` grows just-enough, one copy for each call; here it does not. Rejected: twice the capacity, which
-//! is simpler: each step is then larger than `Vec`'s by all of the rests before it (1.6 times its bytes for items of 24
-//! beneath our allocator, where a second call for the rest of each step came on top).
+//! The difference from `Vec`: `Vec` asks for 4, 8, 16 … items, and where item sizes are not powers of two, or a
+//! capacity was given, what its class has beyond that is lost (the nsTArray lesson). A `Vec` that grows by
+//! `reserve_exact` grows just-enough, with one copy for each call; there is no such call here. Rejected: twice the
+//! capacity, which is simpler. Each step is then larger than `Vec`'s by the rests of all earlier steps (1.6 times its
+//! bytes for items of 24 bytes beneath our allocator, where a second call for the rest of each step came on top).
 //!
-//! Not here: sizes (`fill`), insertion in the middle, drains: `as_mut_slice` and `Vec` are there for those.
+//! Not here: sizes (`fill`); insertion in the middle and drains, for which `as_mut_slice` and `Vec` exist.
 
 use core::alloc::Layout;
 use core::mem::{self, MaybeUninit, size_of};
@@ -33,7 +33,7 @@ use crate::fill::Block;
 pub use crate::fill::Refused;
 use crate::measure::{HeapBytes, owned};
 
-/// Items of a first block at least, as `Vec` has them.
+/// Returns the least number of items of a first block, the same as `Vec`'s.
 const fn few<T>() -> usize {
     match size_of::<T>() {
         1 => 8,
@@ -42,7 +42,7 @@ const fn few<T>() -> usize {
     }
 }
 
-/// A buffer of items, as `Vec`. Threads: as `Vec<T>`.
+/// A growable buffer of items, like `Vec`. Threads: as `Vec<T>`.
 ///
 /// ```
 /// use skinflint_cache::Buf;
@@ -59,13 +59,13 @@ const fn few<T>() -> usize {
 pub struct Buf<T> {
     block: Option<Block>,
     len: usize,
-    /// Bytes that were asked for before what the class has beyond was added (V4).
+    /// The bytes that were planned, without what the class has beyond them (V4).
     planned: usize,
     items: PhantomData<T>,
 }
 
 impl<T> Buf<T> {
-    /// One without a block.
+    /// Creates a buffer without a block.
     pub const fn new() -> Buf<T> {
         Buf {
             block: None,
@@ -75,10 +75,10 @@ impl<T> Buf<T> {
         }
     }
 
-    /// One with room for so many items, and for what else its class has.
+    /// Creates a buffer with room for `items` items, and for what else their size class has.
     ///
     /// # Errors
-    /// There is no memory.
+    /// The allocator has no memory.
     pub fn try_with_capacity(items: usize) -> Result<Buf<T>, Refused> {
         let mut buf = Buf::new();
         if items > 0 && size_of::<T>() > 0 {
@@ -88,12 +88,12 @@ impl<T> Buf<T> {
         Ok(buf)
     }
 
-    /// The same; without memory the program ends (V3).
+    /// Does what [`Buf::try_with_capacity`] does; without memory the program ends (V3).
     pub fn with_capacity(items: usize) -> Buf<T> {
         or_end(Buf::try_with_capacity(items))
     }
 
-    /// Items that there is room for.
+    /// Returns the number of items that there is room for.
     #[inline]
     pub fn capacity(&self) -> usize {
         if size_of::<T>() == 0 {
@@ -123,7 +123,7 @@ impl<T> Buf<T> {
         self.len += 1;
     }
 
-    /// Takes the last item.
+    /// Removes and returns the last item.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
@@ -131,10 +131,10 @@ impl<T> Buf<T> {
         Some(unsafe { self.start().add(self.len).read() })
     }
 
-    /// Makes room for so many more items; what is planned at least doubles if there was too little (V4).
+    /// Makes room for `more` items beyond the length; the planned size at least doubles if there was too little (V4).
     ///
     /// # Errors
-    /// There is no memory.
+    /// The allocator has no memory.
     pub fn try_reserve(&mut self, more: usize) -> Result<(), Refused> {
         if self.capacity() - self.len < more {
             self.grow(more)?;
@@ -142,12 +142,12 @@ impl<T> Buf<T> {
         Ok(())
     }
 
-    /// The same; without memory the program ends (V3).
+    /// Does what [`Buf::try_reserve`] does; without memory the program ends (V3).
     pub fn reserve(&mut self, more: usize) {
         or_end(self.try_reserve(more));
     }
 
-    /// Makes room for so many more items and no twice as many.
+    /// Makes room for `more` items beyond the length, without doubling.
     pub(crate) fn reserve_few(&mut self, more: usize) {
         if self.capacity() - self.len >= more {
             return;
@@ -171,7 +171,7 @@ impl<T> Buf<T> {
         match &mut self.block {
             Some(block) => {
                 let bytes = needed.max(self.planned.saturating_mul(2));
-                // Where twice as much cannot be had, enough may be.
+                // Where twice the size cannot be had, the needed size may be.
                 self.planned = match block.grow(bytes, size_of::<T>()) {
                     Ok(()) => bytes,
                     Err(_) => block.grow(needed, size_of::<T>()).map(|()| needed)?,
@@ -185,7 +185,7 @@ impl<T> Buf<T> {
         Ok(())
     }
 
-    /// Gives back what is not used, to the end of the class.
+    /// Gives back what is not used, except what the size class of the rest has.
     pub fn shrink_to_fit(&mut self) {
         if self.len == 0 {
             (self.block, self.planned) = (None, 0);
@@ -206,47 +206,47 @@ impl<T> Buf<T> {
         }
     }
 
-    /// Drops all items; the block stays.
+    /// Drops all items; keeps the block.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
 
-    /// The items.
+    /// Returns the items.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
         // SAFETY: V1.
         unsafe { slice::from_raw_parts(self.start(), self.len) }
     }
 
-    /// The items.
+    /// Returns the items.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: V1.
         unsafe { slice::from_raw_parts_mut(self.start(), self.len) }
     }
 
-    /// The room behind the items.
+    /// Returns the room behind the items.
     pub fn spare(&mut self) -> &mut [MaybeUninit<T>] {
         let room = self.capacity() - self.len;
         // SAFETY: V1; what is behind the items may hold anything.
         unsafe { slice::from_raw_parts_mut(self.start().add(self.len).cast(), room) }
     }
 
-    /// Says how many items there are.
+    /// Sets the number of items.
     ///
     /// # Safety
-    /// So many are initialised.
+    /// The first `len` items are initialised, and there is room for them.
     pub unsafe fn set_len(&mut self, len: usize) {
         debug_assert!(len <= self.capacity());
         self.len = len;
     }
 
-    /// Bytes of the block by the allocator's count.
+    /// Returns the bytes of the block by the allocator's count.
     pub fn usable_bytes(&self) -> usize {
         self.block.as_ref().map_or(0, Block::usable)
     }
 
-    /// Bytes that the allocator gave and that no item can have.
+    /// Returns the bytes that the allocator gave and that no item can have.
     pub fn slop_bytes(&self) -> usize {
         match &self.block {
             Some(block) => block.usable() - self.capacity() * size_of::<T>(),
@@ -256,7 +256,7 @@ impl<T> Buf<T> {
 }
 
 impl<T: Copy> Buf<T> {
-    /// Adds items.
+    /// Appends copies of items.
     pub fn extend_from_slice(&mut self, items: &[T]) {
         self.reserve(items.len());
         // SAFETY: there is room (V1), and a borrow of a slice is not of our block.
@@ -266,7 +266,7 @@ impl<T: Copy> Buf<T> {
         self.len += items.len();
     }
 
-    /// Becomes so many items long; new ones are copies of `item`.
+    /// Sets the length to `len`; new items are copies of `item`.
     pub fn resize(&mut self, len: usize, item: T) {
         self.truncate(len);
         self.reserve(len - self.len);
@@ -278,7 +278,7 @@ impl<T: Copy> Buf<T> {
     }
 }
 
-/// Bytes of so many items.
+/// Returns the bytes of `items` items.
 fn bytes_of<T>(items: usize) -> Result<usize, Refused> {
     items
         .checked_mul(size_of::<T>())

@@ -6,9 +6,10 @@
 //!                                   └── source ◄─────┘ gone
 //! ```
 //!
-//! P1  What is pinned stays decoded. The last pin notes the time; from then on the wait runs.
-//! P2  One thread decodes; others that want the same wait for it. If it fails or panics, the next one tries.
-//! P3  `decoded_bytes` of the set is the sum over its decoded items, by [`HeapBytes`]; sources are counted apart.
+//! P1  What is pinned stays decoded. The last unpin notes the time, from which `keep` runs.
+//! P2  One thread decodes; other threads that want the same form wait for it. If it fails or panics, the next one
+//!     tries.
+//! P3  `decoded_bytes` of the set is the sum over its decoded items, by [`HeapBytes`]; sources are counted separately.
 //! P4  The set knows its decoded items only: a tick costs what is decoded, not what there is.
 //! P5  A decoded form is dropped with no lock held.
 //! P6  The set's list has each item once at most, however often it was decoded again (`pin`, N3).
@@ -30,17 +31,17 @@ use crate::measure::HeapBytes;
 use crate::pin::{List, Pins};
 use crate::store::Clock;
 
-/// How a source becomes what is used.
+/// A way to turn a source into what is used.
 pub trait Decode: Send + Sync + 'static {
-    /// What is used.
+    /// The decoded form.
     type Output: HeapBytes + Send + Sync + 'static;
-    /// Why it may fail.
+    /// The error of a decoder.
     type Error;
 
-    /// Decodes. Runs without a lock, on the thread that pins.
+    /// Decodes a source. Runs without a lock, on the thread that pins.
     ///
     /// # Errors
-    /// The source is no such thing.
+    /// The source cannot be decoded.
     fn decode(&self, source: &[u8]) -> Result<Self::Output, Self::Error>;
 }
 
@@ -72,43 +73,43 @@ struct Inner {
 
 /// An item, as its set sees it.
 trait Sweep: Send + Sync {
-    /// When it was last used; `None`: it is pinned, or not decoded. Does not wait.
+    /// Returns when the form was last used; `None`: it is pinned, or not decoded. Does not wait.
     fn idle_since_ms(&self) -> Option<u64>;
-    /// Whether it stays in the list.
+    /// Reports whether the item stays in the list.
     fn stays(&self) -> bool;
-    /// Drops what is decoded, unless it is pinned; returns its bytes.
+    /// Drops the decoded form, unless it is pinned; returns its bytes.
     fn discard(&self) -> usize;
-    /// Bytes of what is decoded, measured now.
+    /// Returns the bytes of the decoded form, measured now.
     fn decoded_bytes(&self) -> usize;
 }
 
-/// A set of items with one rule: what a page's images are. Join it to the bus.
+/// A set of items with one rule, such as the images of a page. Join it to the bus.
 pub struct Discards(Arc<Inner>);
 
 /// Figures of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiscardStats {
-    /// Items.
+    /// Number of items.
     pub items: usize,
     /// Bytes of compressed sources.
     pub source_bytes: usize,
     /// Bytes of decoded forms now.
     pub decoded_bytes: usize,
-    /// Times that something was decoded.
+    /// Number of times that an item was decoded.
     pub decodes: u64,
-    /// Wall time that took.
+    /// Wall time of all decoding.
     pub decode_ns: u64,
-    /// Pins ever: those beyond `decodes` found a decoded form.
+    /// Number of pins so far: those beyond `decodes` found a decoded form.
     pub pins: u64,
-    /// Decoded forms dropped while their item lived.
+    /// Number of decoded forms dropped while their item lived.
     pub discarded: u64,
 }
 
-/// How long a decoded form stays after its last use: long enough to scroll back, short beside a visit.
+/// How long a decoded form stays after its last use: long enough to scroll back, short compared with a visit.
 pub const KEEP: Duration = Duration::from_secs(10);
 
 impl Discards {
-    /// A set whose decoded forms stay for so long after their last use.
+    /// Creates a set whose decoded forms stay for `keep` after their last use.
     pub fn new(name: impl Into<String>, keep: Duration, clock: Clock) -> Arc<Discards> {
         Arc::new(Discards(Arc::new(Inner {
             name: name.into(),
@@ -135,14 +136,14 @@ impl Discards {
         }))
     }
 
-    /// Drops what was not used for the time; returns its bytes. The bus does this.
+    /// Drops forms that were not used for the set's time; returns their bytes. The bus calls this.
     pub fn sweep(&self) -> usize {
         let now_ms = self.0.clock.now_ms();
         let keep_ms = self.0.keep.as_millis() as u64;
         self.discard_while(|since_ms, _| since_ms + keep_ms <= now_ms)
     }
 
-    /// Drops what is not pinned, oldest use first, until so many bytes went; returns how many.
+    /// Drops forms that are not pinned, oldest use first, until `bytes` bytes went; returns the bytes dropped.
     pub fn discard_bytes(&self, bytes: usize) -> usize {
         self.discard_while(|_, dropped| dropped < bytes)
     }
@@ -164,10 +165,11 @@ impl Discards {
         dropped
     }
 
-    /// Bytes of all decoded forms, measured now: for reporters that are asked which blocks they have measured.
+    /// Returns the bytes of all decoded forms, measured now: for reporters that must say which blocks they have
+    /// measured.
     pub fn measure_decoded(&self) -> usize {
         let items = self.0.decoded.all(Weak::upgrade);
-        // An item that was dropped and decoded again may be in the list twice.
+        // Each item is in the list once (P6); were one in it twice, its blocks would still be named once.
         let mut seen = std::collections::HashSet::new();
         let first = items
             .iter()
@@ -175,12 +177,12 @@ impl Discards {
         first.map(|item| item.decoded_bytes()).sum()
     }
 
-    /// Its name.
+    /// Returns the set's name.
     pub fn title(&self) -> &str {
         &self.0.name
     }
 
-    /// Figures.
+    /// Returns the figures of the set.
     pub fn stats(&self) -> DiscardStats {
         let counts = &self.0.counts;
         // ORDER: statistics.
@@ -214,7 +216,7 @@ impl Listener for Discards {
     }
 }
 
-/// A source, and what it decodes to while that is used. Any thread may pin it; a clone is the same item.
+/// A source, and the form it decodes to while that is used. Any thread may pin it; a clone is the same item.
 pub struct Discardable<D: Decode>(Arc<Item<D>>);
 
 impl<D: Decode> Clone for Discardable<D> {
@@ -224,10 +226,11 @@ impl<D: Decode> Clone for Discardable<D> {
 }
 
 impl<D: Decode> Discardable<D> {
-    /// The decoded form, which stays as long as the pin. Decodes if it must, and then takes as long as that.
+    /// Returns the decoded form, which stays as long as the pin. Decodes first if there is none, and then takes as long
+    /// as that.
     ///
     /// # Errors
-    /// What the decoder says of the source.
+    /// The decoder's error.
     pub fn pin(&self) -> Result<Pinned<D>, D::Error> {
         let item = &self.0;
         item.set.counts.pins.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
@@ -242,23 +245,23 @@ impl<D: Decode> Discardable<D> {
         })
     }
 
-    /// The compressed source.
+    /// Returns the compressed source.
     pub fn source(&self) -> &[u8] {
         &self.0.source
     }
 
-    /// Usable bytes of the source's block.
+    /// Returns the usable bytes of the source's block.
     pub fn source_bytes(&self) -> usize {
         self.0.source.heap_bytes()
     }
 
-    /// Whether it is decoded now.
+    /// Reports whether the item is decoded now.
     pub fn is_decoded(&self) -> bool {
         self.0.pins.is_decoded()
     }
 }
 
-/// Its source and its decoded form are its set's, which counts them (P3).
+/// Counts nothing: the source and the decoded form belong to the set, which counts them (P3).
 impl<D: Decode> HeapBytes for Discardable<D> {
     const OWNS: bool = false;
 
@@ -268,7 +271,7 @@ impl<D: Decode> HeapBytes for Discardable<D> {
 }
 
 impl<D: Decode> Item<D> {
-    /// Decodes and counts; the form and its bytes.
+    /// Decodes and counts; returns the form and its bytes.
     fn decode(&self) -> Result<(Arc<D::Output>, usize), D::Error> {
         let begin = Instant::now();
         let value = Arc::new(self.how.decode(&self.source)?);
@@ -323,7 +326,7 @@ impl<D: Decode> Drop for Item<D> {
 /// A decoded form in use.
 pub struct Pinned<D: Decode> {
     item: Arc<Item<D>>,
-    /// There until the drop, which gives it back before the item is told.
+    /// The form. It is there until the drop, which gives it back before the item is told.
     value: Option<Arc<D::Output>>,
 }
 
@@ -345,7 +348,7 @@ impl<D: Decode> fmt::Debug for Pinned<D> {
 
 impl<D: Decode> Drop for Pinned<D> {
     fn drop(&mut self) {
-        // The item's own reference is the last one then, and a discard frees.
+        // The item's own reference is the last one then, so a discard frees the form.
         self.value = None;
         self.item.pins.unpin(self.item.set.clock.now_ms());
     }

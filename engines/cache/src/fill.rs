@@ -1,28 +1,28 @@
 //! Blocks whose requested size is all that the allocator gives for it.
 //!
 //! ```text
-//!   take(100) ─► expected 100 → 112? ─► alloc(112) ─► usable 112 == 112: done         one call, as ever
+//!   take(100) ─► expected 100 → 112? ─► alloc(112) ─► usable 112 == 112: done         one call, as usual
 //!                     │ not known
 //!                     └─► alloc(100) ─► usable 112 ─► realloc to 112 (in place) ─► learn 100 → 112
-//!   begin, grow: the same without the realloc: what is left over is learned for the next one
+//!   begin, grow: the same without the realloc: what is left over is learned for the next call
 //! ```
 //!
-//! F1  Which sizes are classes is asked of the allocator that runs and written down nowhere: classes differ by
-//!     allocator and version, and ours earns new ones while it runs. Who can say it beforehand is asked (`nallocx`,
-//!     `mi_good_size`); else an answer is learned, and unlearned when it turns out to be none: the block itself is
+//! F1  Which sizes are classes is asked of the running allocator and written down nowhere: classes differ by allocator
+//!     and version, and ours earns new ones while it runs. An allocator that can say it beforehand is asked (`nallocx`,
+//!     `mi_good_size`); else an answer is learned, and unlearned when it turns out to be wrong: the block itself is
 //!     asked at each use.
 //! F2  The layout of a [`Block`] is the size that was last asked for, so that it may be used to its end by the rules
 //!     of Rust's allocation API, and is given back with the layout it was taken with.
-//! F3  Slop is usable less requested. Of [`Block::take`] it is 0 below [`LARGE`], since asking for a usable size gives
-//!     just that. From there on up to a page and 16 bytes are left, 3 % at most: what glibc maps has such rests, and a
-//!     page more comes with each of them that is asked for.
-//! F4  Only the answer to a plain request is learned, and none of large blocks: an allocator that gives a growing block
-//!     some room to grow would have the answers grow with each use.
-//! F5  A growing block is one call for each step, as `Vec`'s is: a second one to have the rest costs as much as the step
-//!     that it may save. What is left over is as much as `Vec` leaves, and only where classes are not known yet, or the
-//!     allocator gave a hole that it had.
+//! F3  Slop is usable less requested. For [`Block::take`] it is 0 below [`LARGE`], since asking for a usable size gives
+//!     just that. From there on up to a page and 16 bytes are left over, 3 % at most: blocks that glibc maps have such
+//!     rests, and asking for the rest brings another page with another rest.
+//! F4  Only the answer to a plain request is learned, and none for large blocks: with an allocator that gives a growing
+//!     block some room to grow, learned sizes would grow with each use.
+//! F5  A growing block is one call for each step, as `Vec`'s is: a second call for the rest costs as much as the step
+//!     that it may save. What is left over is no more than `Vec` leaves, and only where classes are not known yet, or
+//!     the allocator gave a hole that it had.
 //!
-//! Not here: what the block is used for (`buf`, `arena`).
+//! Not here: what a block is used for (`buf`, `arena`).
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -32,23 +32,24 @@ use skinflint_base::sync::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::measure;
 
-/// Answers that are remembered. A program's buffers have few sizes; a forgotten one costs a realloc in place.
+/// Number of answers that are remembered. A program's buffers have few sizes; a forgotten one costs a realloc in place.
 const LEARNED: usize = 256;
-/// Given beyond what was asked for in the high half, then how often that was seen, then what was asked for; 0: nothing.
+/// In each word: the bytes given beyond the request (high half), how often that was seen, the bytes requested; 0:
+/// nothing.
 static TABLE: [AtomicU64; LEARNED] = [const { AtomicU64::new(0) }; LEARNED];
 
 const MORE: u64 = !0 << 32;
-/// Seen so often that it is believed: a few times may be chance, holes that were a little too small to be divided.
+/// An answer seen this often is believed: a few times may be chance, holes that were a little too small to be divided.
 const SURE: u64 = 7 << 29;
 const ONCE: u64 = 1 << 29;
 const SIZE: u64 = ONCE - 1;
 
-/// From here on glibc maps blocks by the page, and others give runs of pages.
+/// From this size on glibc maps blocks by the page, and other allocators give runs of pages.
 pub const LARGE: usize = 128 << 10;
-/// Of a large block, a rest that is left (F3).
+/// The most bytes of a large block that are left over (F3).
 const REST: usize = 4_096 + 16;
 
-/// A live block with all of its usable bytes (F2).
+/// A live block that may be used to its end (F2).
 #[derive(Debug)]
 pub struct Block {
     start: NonNull<u8>,
@@ -57,13 +58,13 @@ pub struct Block {
 
 // SAFETY: a block is memory, and goes wherever its owner goes.
 unsafe impl Send for Block {}
-// SAFETY: the same; sharing it gives nobody more than its address.
+// SAFETY: as above; a shared reference gives no more than its address.
 unsafe impl Sync for Block {}
 
-/// The allocator has no memory, or the size is none.
+/// The error when the allocator has no memory, or the size is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// What was wanted.
+    /// The bytes that were wanted.
     pub bytes: usize,
 }
 
@@ -80,24 +81,25 @@ fn place(bytes: usize) -> &'static AtomicU64 {
     &TABLE[(bytes as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> 56]
 }
 
-/// Whoever says what will be given, looked up once: 0 not yet, 1 nobody, 2 and more a function and its kind.
+/// The function that says what will be given, looked up once: 0 not yet, 1 none, 2 and more a function and its kind.
 static SAYS: AtomicUsize = AtomicUsize::new(0);
 
-/// The size of a jemalloc's block: size and flags (tcmalloc has it, too).
+/// The type of jemalloc's `nallocx`, which takes size and flags (tcmalloc has it, too).
 type Nallocx = unsafe extern "C" fn(usize, i32) -> usize;
-/// mimalloc's.
+/// The type of mimalloc's `mi_good_size`.
 type GoodSize = unsafe extern "C" fn(usize) -> usize;
 
-/// What the allocator says beforehand (F1); `None`: it has no word for it.
+/// Returns what the allocator says beforehand (F1); `None`: it does not say.
 fn said(bytes: usize) -> Option<usize> {
-    // ORDER: a function's address and nothing behind it; who looks it up twice finds the same.
+    // ORDER: a function's address and nothing behind it; a second lookup finds the same.
     let says = match SAYS.load(Ordering::Relaxed) {
         0 => {
             let of = |name: &core::ffi::CStr| {
                 // SAFETY: a name closed by a zero; nothing is called.
                 unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
             };
-            // A function's address is even on every machine that Linux runs on but with Thumb; the low bit is the kind.
+            // A function's address is even on every machine that Linux runs on, except with Thumb; the low bit is the
+            // kind.
             let found = match (of(c"nallocx"), of(c"mi_good_size")) {
                 (0, 0) => 1,
                 (0, mimalloc) => mimalloc | 1,
@@ -114,17 +116,17 @@ fn said(bytes: usize) -> Option<usize> {
         mimalloc if mimalloc & 1 == 1 => unsafe {
             core::mem::transmute::<usize, GoodSize>(mimalloc & !1)(bytes)
         },
-        // SAFETY: the same.
+        // SAFETY: as above.
         jemalloc => unsafe { core::mem::transmute::<usize, Nallocx>(jemalloc)(bytes, 0) },
     };
-    // It may be another allocator's than the one that runs: a size that is too large would be waste.
+    // The function may be of another allocator than the running one: a size that is too large would be waste.
     Some(match (bytes..=bytes + bytes / 3 + 64).contains(&given) {
         true => given,
         false => bytes,
     })
 }
 
-/// What is expected to be given for so many bytes.
+/// Returns the bytes that are expected to be given for a request.
 fn expected(bytes: usize) -> usize {
     if let Some(given) = said(bytes) {
         return given;
@@ -138,7 +140,7 @@ fn expected(bytes: usize) -> usize {
     }
 }
 
-/// Notes what was given for so many bytes, below [`LARGE`]: of several answers the least is the class's.
+/// Notes what was given for a request, below [`LARGE`]: of several answers the least is the class's.
 fn learn(bytes: usize, given: usize, is_sure: bool) {
     let (place, more) = (place(bytes), ((given - bytes) as u64) << 32);
     // ORDER: as above.
@@ -158,17 +160,17 @@ fn forget(bytes: usize) {
     place(bytes).store(0, Ordering::Relaxed); // ORDER: as above
 }
 
-/// What is expected, as far as whole items go.
+/// Returns what is expected, rounded down to whole items.
 fn of_items(bytes: usize, item: usize) -> usize {
     let expected = expected(bytes.max(1));
     (expected - expected % item.max(1)).max(bytes).max(1)
 }
 
 impl Block {
-    /// A block of at least so many bytes (1 at least), and of all that its class has beyond.
+    /// Takes a block of at least `bytes` bytes (1 at least), and of all that its class has beyond.
     ///
     /// # Errors
-    /// There is no memory.
+    /// The allocator has no memory.
     pub fn take(bytes: usize, align: usize) -> Result<Block, Refused> {
         let refused = Refused { bytes };
         let layout = Layout::from_size_align(expected(bytes.max(1)), align).map_err(|_| refused)?;
@@ -177,11 +179,11 @@ impl Block {
         Ok(Block { start, layout }.filled(bytes.max(1)))
     }
 
-    /// The same for items of so many bytes that will become more: one call, whatever is left over (F5), and no more
-    /// than whole items have.
+    /// Takes a block for items of `item` bytes whose number will grow: one call, whatever is left over (F5), and no
+    /// larger than whole items need.
     ///
     /// # Errors
-    /// There is no memory.
+    /// The allocator has no memory.
     pub fn begin(bytes: usize, item: usize, align: usize) -> Result<Block, Refused> {
         let refused = Refused { bytes };
         let layout = Layout::from_size_align(of_items(bytes, item), align).map_err(|_| refused)?;
@@ -192,10 +194,10 @@ impl Block {
         Ok(block)
     }
 
-    /// Makes it larger, its contents kept. One call (F5).
+    /// Makes the block larger and keeps its contents. One call (F5).
     ///
     /// # Errors
-    /// There is no memory; the block is as it was.
+    /// The allocator has no memory; the block is as it was.
     pub fn grow(&mut self, bytes: usize, item: usize) -> Result<(), Refused> {
         self.resize(of_items(bytes, item))
             .map_err(|_| Refused { bytes })?;
@@ -212,12 +214,12 @@ impl Block {
         if size == asked && given > size && given - size <= asked / 4 {
             learn(asked, given, false);
         } else if size > asked && given > expected(asked) {
-            // More again for what was said to be the end of a class: it is none.
+            // More was given than the supposed end of the class: it is not the end.
             forget(asked);
         }
     }
 
-    /// Makes it smaller, to the class of so many bytes; its contents up to there are kept.
+    /// Makes the block smaller, to the class of `bytes` bytes; its contents up to there are kept.
     pub fn shrink(&mut self, bytes: usize) {
         if expected(bytes.max(1)) < self.layout.size()
             && self.resize(expected(bytes.max(1))).is_ok()
@@ -254,19 +256,19 @@ impl Block {
         }
     }
 
-    /// Where it begins.
+    /// Returns the address at which the block begins.
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Bytes that were asked for, and may be used.
+    /// Returns the bytes that were asked for, and may be used.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.layout.size()
     }
 
-    /// Bytes by the allocator's count.
+    /// Returns the bytes of the block by the allocator's count.
     pub fn usable(&self) -> usize {
         let asked = self.layout.size();
         // SAFETY: a live block of this layout (F2).

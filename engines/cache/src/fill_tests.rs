@@ -1,11 +1,11 @@
-//! What is learned of the allocator's classes, believed, and unlearned.
+//! How the allocator's classes are learned, believed, and unlearned.
 //!
 //! Sizes are of this file alone: the table is the process's, and other tests learn beside these. Where the allocator
-//! says beforehand what it gives (F1) nothing is learned; these tests run beneath one that does not.
+//! says beforehand what it gives (F1) nothing is learned; these tests run beneath one that does not say it.
 
 use super::*;
 
-/// Sizes below a page whose block has a rest, 5 at least; each falls into a place of its own.
+/// Returns 5 or more sizes below a page whose block has a rest; each has its own place in the table.
 fn with_rest(from: usize) -> Vec<usize> {
     let mut taken = std::collections::BTreeSet::new();
     let sizes = (from..from + 400).filter(|&bytes| {
@@ -56,7 +56,7 @@ fn what_is_left_over_is_believed_after_some_times_and_not_before() {
 fn an_answer_that_was_none_is_unlearned() {
     for bytes in with_rest(3_201) {
         let given = Block::begin(bytes, 1, 16).expect("memory").usable();
-        // Said to be the end of a class, a byte too early.
+        // The answer claims to be the end of a class, and is a byte too small.
         learn(bytes, given - 1, true);
         if expected(bytes) == bytes {
             continue;

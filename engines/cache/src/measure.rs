@@ -1,16 +1,16 @@
-//! Bytes as the allocator that runs counts them: the same that memory reports count.
+//! Bytes as the running allocator counts them, the same as in memory reports.
 //!
 //! ```text
-//!   value ──► HeapBytes ──► its blocks ──► usable(block) ──► who gave it            (all in skinflint_report::size)
+//!   value ──► HeapBytes ──► its blocks ──► usable(block) ──► the giver              (all in skinflint_report::size)
 //! ```
 //!
-//! U1  A block counts what may be used of it and not what was asked for: `len * size_of` misses a tenth or more,
+//! U1  A block counts with its usable bytes and not with the requested ones: `len * size_of` misses a tenth or more,
 //!     and just where it hurts.
-//! U2  The answer comes from the allocator that gave the block: malloc's and `skinflint_alloc`'s are found by
-//!     themselves, others say how they are asked, by [`measure_by`]; of those that do not, what was asked for counts.
-//! U3  Blocks reached twice (two `Arc`s of one value) are counted twice: whoever counts knows what is shared.
+//! U2  The answer comes from the allocator that gave the block. Those behind malloc and `skinflint_alloc` are found by
+//!     themselves; other allocators are named by [`measure_by`]; for those that are not, the requested bytes count.
+//! U3  Blocks reached twice (two `Arc`s of one value) are counted twice: the caller knows what is shared.
 //!
-//! Not here: how it is done, since a bound that is kept by other figures than are reported would be none.
+//! Not here: how bytes are measured; a bound by other figures than the reported ones would be no bound.
 
 pub(crate) use skinflint_report::size::owned;
 pub use skinflint_report::size::{

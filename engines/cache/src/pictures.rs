@@ -5,12 +5,12 @@
 //!   Moving: gif ─► Animation: frames of palette numbers ─► Player: one RGBA canvas, drawn frame by frame
 //! ```
 //!
-//! G1  A frame of a GIF stays as it is coded: its own rectangle, one byte a pixel, its palette once. A quarter of the
-//!     32-bit frames that most decoders make, and less where frames are smaller than the canvas (in Firefox 3 the
-//!     example was 368 MB of frames, and 108 as palette frames).
-//! G2  Before anything is allocated for pixels, the size that the file claims is held against `limit_bytes`.
-//! G3  The canvas of a [`Player`] equals what a decoder to 32-bit frames gives, pixel by pixel; going back draws from
-//!     the first frame again.
+//! G1  A frame of a GIF stays as it is coded: its own rectangle, one byte a pixel, its palette once. That is a quarter
+//!     of the 32-bit frames that most decoders make, and less where frames are smaller than the canvas (in Firefox 3
+//!     the example was 368 MB of 32-bit frames, and 108 MB of palette frames).
+//! G2  Before anything is allocated for pixels, the size that the file claims is compared with `limit_bytes`.
+//! G3  The canvas of a [`Player`] equals the output of a decoder to 32-bit frames, pixel by pixel; going back draws
+//!     from the first frame again.
 //!
 //! Not here: scaling, colour profiles, formats that only a browser needs.
 
@@ -43,11 +43,11 @@ fn error(what: impl fmt::Display) -> PictureError {
 /// Decoded pixels.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
-    /// In pixels.
+    /// Width in pixels.
     pub width: u32,
-    /// In pixels.
+    /// Height in pixels.
     pub height: u32,
-    /// Red, green, blue, alpha; row by row.
+    /// Red, green, blue, alpha of each pixel; row by row.
     pub pixels: Vec<u8>,
 }
 
@@ -63,10 +63,10 @@ impl HeapBytes for Picture {
     }
 }
 
-/// Decodes PNG and JPEG, by what the file begins with.
+/// Decodes PNG and JPEG, told apart by their first bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Still {
-    /// Pixels may have so many bytes.
+    /// The most bytes that the pixels may have.
     pub limit_bytes: usize,
 }
 
@@ -155,7 +155,7 @@ impl Still {
     }
 }
 
-/// What becomes of a frame's place before the next one is drawn.
+/// What happens to a frame's rectangle before the next one is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Stays,
@@ -172,20 +172,20 @@ pub struct Frame {
     height: usize,
     then: Then,
     transparent: Option<u8>,
-    /// Its own palette, if it has one: red, green, blue.
+    /// The frame's own palette, if it has one: red, green, blue.
     palette: Option<Box<[u8]>>,
     /// Palette numbers, row by row.
     numbers: Box<[u8]>,
-    /// Hundredths of a second.
+    /// How long the frame is shown, in hundredths of a second.
     pub delay_cs: u16,
 }
 
 /// An animated GIF, as palette frames.
 #[derive(Clone)]
 pub struct Animation {
-    /// Of the canvas.
+    /// Width of the canvas in pixels.
     pub width: usize,
-    /// Of the canvas.
+    /// Height of the canvas in pixels.
     pub height: usize,
     palette: Box<[u8]>,
     frames: Box<[Frame]>,
@@ -218,7 +218,7 @@ impl HeapBytes for Animation {
 /// Decodes GIF to palette frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Moving {
-    /// All frames may have so many bytes.
+    /// The most bytes that all frames together may have.
     pub limit_bytes: usize,
 }
 
@@ -281,12 +281,12 @@ impl Decode for Moving {
 }
 
 impl Animation {
-    /// Its frames.
+    /// Returns the frames.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// Bytes that its frames would have as 32-bit canvases.
+    /// Returns the bytes that the frames would have as 32-bit canvases.
     pub fn as_32_bit_bytes(&self) -> usize {
         self.frames.len() * self.width * self.height * 4
     }
@@ -297,14 +297,14 @@ impl Animation {
 pub struct Player<'a> {
     animation: &'a Animation,
     canvas: Vec<u8>,
-    /// What the last frame covers, if it is to be as before.
+    /// What the last frame covers, if it is to be restored.
     before: Vec<u8>,
-    /// The next frame to be drawn.
+    /// The index of the next frame to be drawn.
     next: usize,
 }
 
 impl<'a> Player<'a> {
-    /// One at the first frame.
+    /// Creates a player at the first frame.
     pub fn new(animation: &'a Animation) -> Player<'a> {
         Player {
             animation,
@@ -314,8 +314,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The canvas as it is while a frame is shown: red, green, blue, alpha. `None`: there is no such frame. Forwards it
-    /// costs the frames between; backwards all from the first one.
+    /// Returns the canvas as it is while a frame is shown: red, green, blue, alpha. `None`: there is no such frame.
+    /// Cost forwards: drawing the frames between; backwards: all frames from the first one.
     pub fn show(&mut self, number: usize) -> Option<&[u8]> {
         if number >= self.animation.frames.len() {
             return None;
@@ -334,7 +334,8 @@ impl<'a> Player<'a> {
         Some(&self.canvas)
     }
 
-    /// The part of each row of a frame that lies on the canvas: (offset in the canvas, offset in the frame, pixels).
+    /// Returns the part of each row of a frame that lies on the canvas: (offset in the canvas, offset in the frame,
+    /// pixels).
     fn rows(&self, frame: &Frame) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
         let (width, height) = (self.animation.width, self.animation.height);
         let (left, top, across) = (frame.left, frame.top, frame.width);

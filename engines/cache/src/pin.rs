@@ -1,15 +1,15 @@
-//! Whether a decoded form is there, who uses it, and who may drop it.
+//! Whether a decoded form is there, how many uses pin it, and when it may be dropped.
 //!
 //! ```text
 //!   pin ─► there: + 1 pin ──────────────┐            unpin: − 1 pin, the time
 //!       ─► not: Turn ─► decode ─► + 1 pin┤            discard: no pins? ─► taken out, to be dropped by the caller
-//!       ─► somebody decodes: waits ──────┘            listed: in its set's list, once
+//!       ─► another decodes: waits ───────┘            listed: in its set's list, once
 //! ```
 //!
 //! N1  What is pinned is not taken out.
-//! N2  One thread decodes; others wait, and are woken however it ends.
-//! N3  A form that is there is in its set's list once: who makes it is told whether it must be put there, and who
-//!     finds it gone strikes it, both under the lock.
+//! N2  One thread decodes; others wait, and are woken however the decoding ends.
+//! N3  A form that is there is in its set's list once: the thread that makes it learns whether to put it there, and the
+//!     thread that finds it gone strikes it, both under the lock.
 //!
 //! The models run this very file (`tests/models.rs`).
 //!
@@ -21,7 +21,7 @@ use crate::sync::{Condvar, Mutex, locked, waited};
 pub struct List<T>(Mutex<Vec<T>>);
 
 impl<T> List<T> {
-    /// An empty one.
+    /// Creates an empty list.
     pub fn new() -> List<T> {
         List(Mutex::new(Vec::new()))
     }
@@ -31,7 +31,7 @@ impl<T> List<T> {
         locked(&self.0).push(item);
     }
 
-    /// Items that live.
+    /// Returns the items that live.
     pub fn all<U>(&self, live: impl Fn(&T) -> Option<U>) -> Vec<U> {
         locked(&self.0).iter().filter_map(live).collect()
     }
@@ -60,16 +60,16 @@ pub struct Pins<V> {
     changed: Condvar,
 }
 
-/// What came of pinning.
+/// The result of pinning.
 enum Pin<'a, V> {
     /// The form, pinned.
     There(V),
-    /// The caller is to decode.
+    /// The caller decodes.
     Decode(Turn<'a, V>),
 }
 
 impl<V: Clone> Pins<V> {
-    /// Of a form that is not there.
+    /// Creates the state of a form that is not there.
     pub fn new() -> Pins<V> {
         Pins {
             state: Mutex::new(State {
@@ -84,11 +84,11 @@ impl<V: Clone> Pins<V> {
         }
     }
 
-    /// The form, pinned: what is there, or what `decode` makes, with its bytes. `list` runs if it must be put into the
-    /// set's list (N3).
+    /// Returns the form, pinned: the one that is there, or what `decode` makes, with its bytes. `list` runs if the item
+    /// must be put into the set's list (N3).
     ///
     /// # Errors
-    /// `decode`'s; the next one tries.
+    /// The error of `decode`; the next caller tries again.
     pub fn pinned<E>(
         &self,
         decode: impl FnOnce() -> Result<(V, usize), E>,
@@ -129,7 +129,7 @@ impl<V: Clone> Pins<V> {
         state.used_ms = now_ms;
     }
 
-    /// Takes the form out, unless it is pinned or not there; with its bytes. To be dropped by the caller.
+    /// Takes the form out, with its bytes, unless it is pinned or not there. The caller drops it.
     pub fn discard(&self) -> Option<(V, usize)> {
         let mut state = locked(&self.state);
         if state.pins > 0 {
@@ -139,13 +139,15 @@ impl<V: Clone> Pins<V> {
         Some((value, core::mem::take(&mut state.bytes)))
     }
 
-    /// When it was last used; `None`: it is pinned, or not there, or somebody is at it. Does not wait.
+    /// Returns when the form was last used; `None`: it is pinned, or not there, or another thread holds the lock. Does
+    /// not wait.
     pub fn idle_since_ms(&self) -> Option<u64> {
         let state = self.state.try_lock().ok()?;
         (state.pins == 0 && state.decoded.is_some()).then_some(state.used_ms)
     }
 
-    /// Whether it stays in its set's list; if not, it is struck (N3). Does not wait: somebody who is at it keeps it.
+    /// Reports whether the item stays in its set's list; if not, it is struck (N3). Does not wait: an item whose lock
+    /// is held by another thread stays.
     pub fn stays(&self) -> bool {
         let Ok(mut state) = self.state.try_lock() else {
             return true;
@@ -154,17 +156,17 @@ impl<V: Clone> Pins<V> {
         state.listed
     }
 
-    /// Whether it is there.
+    /// Reports whether the form is there.
     pub fn is_decoded(&self) -> bool {
         locked(&self.state).decoded.is_some()
     }
 
-    /// The form, to be looked at: that is no use, and no pin.
+    /// Returns the form, to be looked at: that counts as no use and no pin.
     pub fn look(&self) -> Option<V> {
         locked(&self.state).decoded.clone()
     }
 
-    /// Bytes of the form.
+    /// Returns the bytes of the form.
     pub fn bytes(&self) -> usize {
         locked(&self.state).bytes
     }
@@ -174,7 +176,7 @@ impl<V: Clone> Pins<V> {
 struct Turn<'a, V>(&'a Pins<V>);
 
 impl<V> Turn<'_, V> {
-    /// It went well: the form is there, with a first pin. Whether it must be put into the set's list (N3).
+    /// Stores the decoded form, with a first pin. Returns whether it must be put into the set's list (N3).
     fn decoded(&self, value: V, bytes: usize) -> bool {
         let mut state = locked(&self.0.state);
         state.decoded = Some(value);

@@ -1,11 +1,12 @@
-//! What is pinned stays, whoever asks for it (`pin.N1`): the set looks before it asks, but a pin may come in between.
+//! What is pinned stays, even if it is to be discarded (`pin.N1`): the set looks before it asks, but a pin may come in
+//! between.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::pin::Pins;
 
-/// A pin of what is there; decoding again would be a fault.
+/// Pins a form that is there; decoding again would be a fault.
 fn there(pins: &Pins<Arc<u32>>) -> Arc<u32> {
     let pinned = pins.pinned::<Infallible>(|| panic!("it is there"), || panic!("it is listed"));
     pinned.expect("nothing to fail")

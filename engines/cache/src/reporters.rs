@@ -1,4 +1,4 @@
-//! What caches, decoded forms and the bus say of themselves, as lines of a memory report.
+//! What caches, decoded forms and the bus report of themselves, as lines of a memory report.
 //!
 //! ```text
 //!   Cache    explicit/caches/NAME/{entries, tables}    cache/NAME/{lookups, hits, …}    cache-hits/NAME    placebos/NAME
@@ -6,10 +6,10 @@
 //! ```
 //!
 //! R1  Bytes are those by which the bound is kept ([`crate::measure`]); each block is in one line. Where a value shares
-//!     blocks with somebody who reports them, too, the program reports that cache itself.
+//!     blocks with another reporter, the program reports that cache itself.
 //! R2  A cache that never hits has a line of its own, `placebos/NAME`, with the bytes that it costs.
-//! R3  Where a measurement asks for blocks, entries are walked and measured anew: the sum that is said is that of the
-//!     blocks that are named. Sources of discardable forms are named by who holds them.
+//! R3  Where a measurement asks for blocks, entries are walked and measured anew: the sum that is reported is that of
+//!     the blocks that are named. Sources of discardable forms are named by the objects that hold them.
 //!
 //! Not here: the registry, the file, the page (`report`).
 
@@ -23,7 +23,7 @@ use crate::discard::Discards;
 use crate::measure::HeapBytes;
 use crate::store::{Cache, Stats, Verdict};
 
-/// Lines of a cache's figures.
+/// Writes the lines of a cache's figures.
 pub fn cache(stats: &Stats, out: &mut Sink<'_>) {
     let name = component(&stats.name);
     let path = |part: &str| format!("explicit/caches/{name}/{part}");
@@ -123,7 +123,7 @@ impl Reporter for Discards {
     }
 }
 
-/// A reporter of a bus's rounds. Those that the log has forgotten are counted in the rounds only.
+/// Returns a reporter of a bus's rounds. Those that the log has forgotten are counted in the rounds only.
 pub fn bus(bus: &Arc<Bus>) -> impl Reporter + use<> {
     let bus = Arc::downgrade(bus);
     move |out: &mut Sink<'_>| {

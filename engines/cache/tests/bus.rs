@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use skinflint_cache::bus::{Ask, Bus, Options, Source};
 use skinflint_cache::{Cache, Level, Listener, Mailbox, Rebuild};
 
-/// Of a wait that ends in a failure, and of everything that is to come sooner.
+/// The bound of a wait that ends in a failure, and of everything that is to come sooner.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Ballast {
@@ -60,14 +60,15 @@ fn quiet() -> Options {
     Options {
         stalls: false,
         groups: false,
-        // What ends earlier has ended by itself: the bounds that ship are a matter of seconds, and of the machine.
+        // A listener that ends earlier has ended by itself: the bounds that ship are a matter of seconds, and of the
+        // machine.
         patience: PATIENCE,
         round: 2 * PATIENCE,
         ..Options::default()
     }
 }
 
-/// One at a time: each measures the memory of the whole process.
+/// One test at a time: each measures the memory of the whole process.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -86,7 +87,7 @@ fn listeners_are_asked_cheapest_first_and_what_came_back_adds_up() {
     bus.join(&decode);
     let event = bus.press(Level::Near, PATIENCE).unwrap();
     let names: Vec<&str> = event.rows.iter().map(|row| row.listener.as_str()).collect();
-    // What the user would see goes only when it must.
+    // What the user would see goes only at the critical level.
     assert_eq!((names, event.spared), (vec!["images", "layout"], 1));
     assert_eq!((event.source, event.level), (Source::Button, Level::Near));
     let dropped: Vec<usize> = event
@@ -105,7 +106,7 @@ fn listeners_are_asked_cheapest_first_and_what_came_back_adds_up() {
     assert_eq!(event.rows.len(), 3);
     assert!(event.came_back_bytes() > 85 << 20, "{event}");
     assert_eq!(bus.events().0.len(), 2);
-    // Who is gone is not asked.
+    // A listener that was dropped is not asked.
     drop(lose);
     assert_eq!(bus.press(Level::Critical, PATIENCE).unwrap().rows.len(), 2);
 }
@@ -118,7 +119,8 @@ fn a_known_wish_is_enough_and_spares_the_dear_ones() {
     let dear = Ballast::new("dear", Rebuild::Fetch, 8);
     bus.join(&dear);
     bus.join(&cheap);
-    // The program's own wish is critical: everybody. That of a level below would end with the first.
+    // The program's own request is critical: every listener is asked. A round at a level below would end with the
+    // first.
     let event = bus.relieve(4 << 20, PATIENCE).unwrap();
     assert_eq!(
         (event.source, event.rows.len(), event.wanted_bytes),
@@ -175,7 +177,7 @@ fn a_listener_that_panics_is_named_and_the_round_goes_on() {
     );
 }
 
-/// Who holds a cache's lock and is refused memory waits for the bus, which wants that lock: both waits end.
+/// A thread that holds a cache's lock and is refused memory waits for the bus, which wants that lock: both waits end.
 #[test]
 fn a_refusal_under_a_caches_lock_ends() {
     let _one = alone();
@@ -186,7 +188,7 @@ fn a_refusal_under_a_caches_lock_ends() {
     let (hook, context) = bus.hook();
     // SAFETY: the bus lives.
     cache.with(&1, |_| unsafe { hook(context, 3, 4_096) });
-    // Had the cache not given up its wait first, the refused one would have: in vain.
+    // Had the cache not given up its wait first, the refused thread would have: in vain.
     assert_eq!(
         bus.calls(),
         (1, 0),
@@ -194,7 +196,7 @@ fn a_refusal_under_a_caches_lock_ends() {
     );
     assert!(cache.stats().busy > 0);
     assert_eq!(cache.stats().entries, 1);
-    // Free again, it gives.
+    // With the lock free again, the cache gives.
     bus.press(Level::Critical, PATIENCE).unwrap();
     assert_eq!(cache.stats().entries, 0);
 }
@@ -226,7 +228,8 @@ fn an_owner_is_asked_on_his_thread_and_one_who_sleeps_is_not_waited_for() {
         assert_eq!(event.rows[0].dropped_bytes, 16 << 20);
         assert!(event.came_back_bytes() > 14 << 20, "{event}");
     });
-    // An owner whose own allocation was refused waits for the round: nobody waits for him, or both waits were in vain.
+    // An owner whose own allocation was refused waits for the round: it is not waited for, or both waits would be in
+    // vain.
     let (hook, context) = bus.hook();
     // SAFETY: a hook stays valid.
     unsafe { hook(context, 3, 1) };
@@ -238,7 +241,7 @@ fn an_owner_is_asked_on_his_thread_and_one_who_sleeps_is_not_waited_for() {
     // The round may take longer than the press waits: it ends by the box's patience.
     let event = bus.press(Level::Critical, PATIENCE).expect("in time");
     assert_eq!((event.rows[0].dropped_bytes, mailbox.late()), (0, 1));
-    // Late is better than never.
+    // A late answer still gives memory back.
     let mut served = false;
     mailbox.serve(|_| {
         served = true;
@@ -247,7 +250,7 @@ fn an_owner_is_asked_on_his_thread_and_one_who_sleeps_is_not_waited_for() {
     assert!(served);
 }
 
-/// Threads of this process by that name, with their blocked signals.
+/// Returns the threads of this process with that name, with their blocked signals.
 fn threads() -> Vec<u64> {
     let mut found = Vec::new();
     for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
@@ -272,10 +275,10 @@ fn its_thread_takes_no_signal_ends_with_it_and_leaves_nothing_open() {
     bus.press(Level::Near, PATIENCE).unwrap();
     let blocked = threads();
     assert_eq!(blocked.len(), 1);
-    // All that can be blocked: not KILL and STOP, nor the two that glibc keeps for itself.
+    // All signals that can be blocked: not KILL and STOP, nor the two that glibc keeps for itself.
     let may_not = 1 << 8 | 1 << 18 | 1 << 31 | 1 << 32;
     assert_eq!(blocked[0] | may_not, u64::MAX);
-    // The starting thread's own are as they were.
+    // The starting thread's own signals are as they were.
     let mine = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     assert!(
         mine.lines()

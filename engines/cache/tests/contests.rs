@@ -1,11 +1,11 @@
-//! Who comes in, who waits in the window and who goes for whom, each case worked out by hand.
+//! Which entries come in, wait in the window and go for others, each case worked out by hand.
 //!
 //! ```text
 //!   sizes that are said, requests that are counted ─► insert ─► which keys are there
 //! ```
 //!
-//! P1  Values say what they weigh, so each bound is met to the byte. Hashes differ from run to run: what a key may owe
-//!     to a counter that it shares with others is not judged.
+//! P1  Values say what they weigh, so each bound is met to the byte. Hashes differ from run to run: an effect of a
+//!     counter that a key shares with others is not judged.
 //!
 //! Not here: traces and sums (`store`), budgets and blocks (`edges`).
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use skinflint_cache::{Cache, HeapBytes};
 
-/// A value of so many bytes, by its own word.
+/// A value that says that it has this many bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Of(usize);
 
@@ -25,7 +25,7 @@ impl HeapBytes for Of {
 }
 
 const LIMIT: usize = 1 << 20;
-/// More than the window of such a cache has: a twentieth is 52,428 bytes. 17 of them fill the cache.
+/// More than the window of the test's cache has: a twentieth is 52,428 bytes. 17 of them fill the cache.
 const LARGE: usize = 60_000;
 
 fn cache(limit: usize) -> Arc<Cache<u64, Of>> {
@@ -38,7 +38,7 @@ fn put(cache: &Cache<u64, Of>, key: u64, bytes: usize) -> bool {
     kept
 }
 
-/// Looks whether a key is there; counts as no request.
+/// Reports whether a key is there; does not count as a request.
 fn has(cache: &Cache<u64, Of>, key: u64) -> bool {
     let mut found = false;
     cache.each(|other, _| found |= *other == key);
@@ -72,7 +72,7 @@ fn a_cache_whose_tables_alone_are_too_much_has_no_entry_and_is_sound() {
 
 #[test]
 fn entries_of_no_bytes_come_to_an_end_with_the_room_for_tables() {
-    // Their window never has too much, so main is empty when the tables are: the oldest of the window goes.
+    // Their window never has too much, so main is empty when the tables are full: the oldest of the window goes.
     let cache = cache(16 << 10);
     for key in 0..1_000 {
         put(&cache, key, 0);
@@ -90,7 +90,7 @@ fn entries_of_no_bytes_come_to_an_end_with_the_room_for_tables() {
 fn new_ones_wait_in_the_window_and_those_in_main_outlive_a_scan() {
     const EACH: usize = 16_000;
     let cache = cache(LIMIT);
-    // Asked for often, so that nothing of a scan is worth them.
+    // Asked for often, so that no entry of a scan is worth them.
     for key in 0..40 {
         put(&cache, key, EACH);
         for _ in 0..3 {
@@ -105,7 +105,7 @@ fn new_ones_wait_in_the_window_and_those_in_main_outlive_a_scan() {
         (0..40).all(|key| has(&cache, key)),
         "a scan displaces nothing that was asked for more often"
     );
-    // The window has room for three of them: they are there until as many more came.
+    // The window has room for three of them: they are there until three more came.
     for newest in 1_060..1_070 {
         miss(&cache, newest, 1);
         put(&cache, newest, EACH);
@@ -155,7 +155,7 @@ fn what_was_used_since_the_hand_passed_goes_for_nobody() {
         }
     };
     cold(0, 3);
-    // Of all it has the fewest requests for its bytes, but they were hits.
+    // Of all entries it has the fewest requests for its bytes, but they were hits.
     assert!(put(&cache, 500, 200_000));
     assert!(cache.get(&500).is_some() && cache.get(&500).is_some());
     cold(3, 14);

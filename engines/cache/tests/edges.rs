@@ -1,12 +1,12 @@
 //! Edges of buffers, arenas, caches, budgets and discardable forms, each worked out by hand.
 //!
 //! ```text
-//!   every block ─► Counting ─► blocks of this thread that live: what is dropped is given back
+//!   every block ─► Counting ─► live blocks of this thread: what is dropped is given back
 //! ```
 //!
 //! P1  Clocks are moved by hand, sizes are fixed, and nothing is asked of the kernel.
 //!
-//! Not here: beneath which allocator (`fill`), threads (`store`).
+//! Not here: the allocator beneath (`fill`), threads (`store`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -230,7 +230,7 @@ fn a_large_value_comes_in_if_it_was_asked_for_more_than_those_that_must_go() {
         }
         cache.insert(1_000_000, entry(100_000), Duration::ZERO)
     };
-    // Once is what a scan asks; those who were asked for before they came are worth more than those who were not.
+    // A scan asks once for each key; entries that were asked for before they came are worth more than others.
     let needed = |filled_with: usize| {
         let comes_in = |times: &usize| asked(&filled(filled_with), *times);
         (0..16).find(comes_in).unwrap_or(16)
@@ -342,7 +342,7 @@ fn forms_that_are_there_are_measured_and_reported() {
         .collect();
     let broken = set.add(&[], Hundreds(&DECODED));
     assert_eq!(set.measure_decoded(), 0);
-    // Each as it comes: what is held, by the block's own count and with the count of its users.
+    // Each kind of value: what it holds, by the block's own count and with the count of its users.
     let mut bytes = Vec::new();
     for item in &items {
         let before = set.stats().decoded_bytes;
@@ -368,7 +368,7 @@ fn forms_that_are_there_are_measured_and_reported() {
     );
     assert!(set.stats().source_bytes > 0);
     assert_eq!(line("decoded/images"), 3);
-    // With blocks it is measured anew, and says the same.
+    // With blocks it is measured anew, and the result is the same.
     let with_blocks = registry.measure_with_blocks();
     assert_eq!(
         with_blocks.sum("explicit/images/decoded"),
@@ -379,7 +379,7 @@ fn forms_that_are_there_are_measured_and_reported() {
     drop(items[0].pin());
     assert_eq!(set.discard_bytes(1), bytes[1]);
     assert_eq!(set.discard_bytes(0), 0);
-    // Not before its time, and at it.
+    // Not before its time, but when it has come.
     clock.advance(Duration::from_millis(1_999));
     assert_eq!(set.sweep(), 0);
     clock.advance(Duration::from_millis(1));
@@ -445,7 +445,7 @@ fn a_cache_that_is_walked_says_what_its_entries_have() {
     }
 }
 
-/// A key of which a copy is made when a flight begins; the first copy puts a value into the cache.
+/// A key that is copied when a flight begins; the first copy puts a value into the cache.
 struct Racing(u64, Arc<std::sync::OnceLock<Arc<Cache<Racing, u64>>>>);
 
 impl Clone for Racing {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! P1  Each allocator must be there; without one the test is skipped, and counted as such (test-support).
-//! P2  Who really runs is asked: a library that was not loaded would pass as glibc.
+//! P2  The test checks which allocator really runs: a library that was not loaded would pass as glibc.
 //!
 //! Not here: speed (`bench/cache`).
 
@@ -78,7 +78,7 @@ fn inside() {
     println!("checked beneath {name}");
 }
 
-/// The allocator is found by itself, and asked: what was asked for would have no slop, whoever runs.
+/// The allocator is found by itself, and asked: requested bytes would show no slop, whatever allocator runs.
 fn is_asked() {
     for bytes in [1, 25, 1001, 9001, 100_001] {
         let block = vec![1u8; bytes];
@@ -137,8 +137,8 @@ fn next(seed: &mut u64) -> u64 {
     *seed >> 33
 }
 
-/// Buffers of every length to 70,000 and some beyond: nothing is given that cannot be used, beyond an item. One that
-/// grows is given what a `Vec` is given, in no more steps, and uses what of it is known.
+/// Buffers of every length to 70,000 and some beyond: nothing is given that cannot be used, beyond an item. A buffer
+/// that grows is given what a `Vec` is given, in no more steps, and uses as much of it as is known.
 fn buffers(allocator: &str) {
     let mut capacities: BTreeMap<usize, usize> = BTreeMap::new();
     for len in (1..70_000usize)
@@ -147,7 +147,7 @@ fn buffers(allocator: &str) {
     {
         let buf: Buf<u8> = Buf::with_capacity(len);
         assert!(buf.capacity() >= len);
-        // Of large blocks up to a page and 16 bytes are left.
+        // Of large blocks up to a page and 16 bytes are left over.
         let most = if len >= 100_000 { 4_112 } else { 0 };
         assert!(buf.slop_bytes() <= most, "{len}: slop {}", buf.slop_bytes());
         assert_eq!(buf.heap_bytes(), buf.usable_bytes());
@@ -169,7 +169,7 @@ fn buffers(allocator: &str) {
         );
         let usable = buf.usable_bytes();
         let most = match allocator {
-            // Who says beforehand what he gives; of pages he does not.
+            // An allocator that says beforehand what it gives; of pages it does not.
             "jemalloc" | "mimalloc" if usable < 128 << 10 => 0,
             // A rest that was too small to be a block of its own, or the rest of a page.
             "glibc" if usable < 128 << 10 => 24,
@@ -195,7 +195,7 @@ fn buffers(allocator: &str) {
     buf.shrink_to_fit();
     assert!(buf.usable_bytes() <= 160, "{}", buf.usable_bytes());
     assert_eq!(buf[9], [9, 10, 11]);
-    // Asked for one more each time, it still does not move each time: no more often than a `Vec` does.
+    // Asked for one more item each time, it does not move each time: no more often than a `Vec` does.
     let (mut exact, mut like): (Buf<u8>, Vec<u8>) = (Buf::new(), Vec::new());
     let (mut moved, mut vec_moved) = (0, 0);
     for _ in 0..10_000 {
@@ -209,9 +209,9 @@ fn buffers(allocator: &str) {
     assert!(moved <= vec_moved, "{moved}, Vec {vec_moved}");
 }
 
-/// The same growth again and again: sizes that were learned stay what they were.
+/// The same growth again and again: sizes that were learned stay as they were.
 fn answers_do_not_grow() {
-    // Kept, as a program keeps them: blocks that were freed would be found again, with room beside them.
+    // Blocks are kept, as a program keeps them: freed blocks would be found again, with room beside them.
     let mut kept = Vec::new();
     let mut grown = || {
         let mut buf: Buf<[u64; 3]> = Buf::new();

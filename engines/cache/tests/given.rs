@@ -4,9 +4,9 @@
 //!   every call ─► Counting ─► how many of this thread; marked blocks that live; a refusal when it is told to
 //! ```
 //!
-//! P1  The allocator is the system's, which says nothing beforehand: sizes that it gives in full are looked for.
+//! P1  The allocator is the system's, which says nothing beforehand: the test looks for sizes that it gives in full.
 //!
-//! Not here: beneath which allocator (`fill`), caches' tables (`store`, and beside the code).
+//! Not here: the allocator beneath (`fill`), caches' tables (`store`, and the tests beside the code).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -20,9 +20,9 @@ use skinflint_cache::{Buf, HeapBytes, Level, Listener, Rebuild};
 
 struct Counting;
 
-/// Blocks of this alignment are counted: nothing else asks for it.
+/// Blocks of this alignment are counted: no other code asks for it.
 const MARK: usize = 512;
-/// What is refused, when this thread says so, is of so many bytes at least.
+/// When this thread says so, requests of at least this many bytes are refused.
 const MUCH: usize = 1 << 20;
 
 thread_local! {
@@ -35,7 +35,7 @@ static MARKED: AtomicIsize = AtomicIsize::new(0);
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Counts a call; whether it is to be refused.
+/// Counts a call, and returns whether it is to be refused.
 fn is_refused(bytes: usize) -> bool {
     CALLS.with(|calls| calls.set(calls.get() + 1));
     bytes >= MUCH && REFUSES.with(Cell::get)
@@ -71,7 +71,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Calls of this thread meanwhile.
+/// Returns the number of this thread's calls while `act` runs.
 fn calls<R>(act: impl FnOnce() -> R) -> (R, usize) {
     let before = CALLS.with(Cell::get);
     let result = act();
@@ -101,7 +101,7 @@ fn a_first_large_item_takes_room_for_itself() {
 fn a_block_that_is_given_in_full_is_not_asked_for_twice() {
     // What is looked up once in a process is looked up before calls are counted.
     drop(Buf::<u8>::with_capacity(10));
-    // So small that what was freed is given again as it was.
+    // So small that the freed block is given again as it was.
     let full = (200..300).find(|bytes| vec![1u8; *bytes].heap_bytes() == *bytes);
     let full = full.expect("a size of the allocator's");
     let (buf, count) = calls(|| Buf::<u8>::with_capacity(full));
@@ -109,7 +109,7 @@ fn a_block_that_is_given_in_full_is_not_asked_for_twice() {
     // A size that is not the allocator's own: the buffer takes the rest of the block as well.
     let (buf, count) = calls(|| Buf::<u8>::with_capacity(full + 1));
     assert_eq!((buf.slop_bytes(), count), (0, 2));
-    // Of a large one the rest of a page is left.
+    // Of a large block the rest of a page is left over.
     let (buf, count) = calls(|| Buf::<u8>::with_capacity(300_001));
     assert!(
         (1..=4_112).contains(&buf.slop_bytes()),

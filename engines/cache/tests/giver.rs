@@ -1,4 +1,4 @@
-//! Caches and reporters in a program with our allocator as its `#[global_allocator]`: nobody has to say so.
+//! Caches and reporters in a program with our allocator as its `#[global_allocator]`: it is found without being named.
 //!
 //! ```text
 //!   Cache ─► HeapBytes ─► base::hook ◄─ skinflint_alloc      malloc is glibc's all the while, and is not asked
@@ -41,7 +41,7 @@ fn a_cache_counts_blocks_of_the_global_allocator() {
         .keep();
     let measured = registry.measure_reporters();
     assert_eq!(measured.sum("explicit"), (bytes + given) as i64);
-    // The whole: heap-allocated is that allocator's, so nothing is claimed that there is not.
+    // The whole: `heap-allocated` is that allocator's, so no more is claimed than there is.
     assert_eq!(skinflint_report::heap::name(), "skinflint_alloc");
     let measured = registry.measure();
     assert!(measured.faults().is_empty(), "{:?}", measured.faults());

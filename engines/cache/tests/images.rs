@@ -8,7 +8,7 @@
 //! P1  The encoders must be there: a missing one is a failure, and `make test-deps` installs them.
 //! P2  Resident memory is the kernel's word, of the whole process; each test that measures it is a process of its own.
 //!
-//! Not here: damaged files of every kind; those are the decoders' own business, of which some samples are tried.
+//! Not here: damaged files of every kind; those are the decoders' own business, and only some samples are tried.
 #![cfg(feature = "images")]
 
 use std::io::Write;
@@ -119,7 +119,7 @@ fn what_is_no_image_is_an_error_that_says_why() {
     }
 }
 
-/// The first bytes of a PNG that claims to have so many pixels, and has none.
+/// Returns the first bytes of a PNG that claims this many pixels, and has none.
 fn claims(width: u32, height: u32) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
@@ -174,7 +174,7 @@ fn what_no_frame_covers_is_clear_again_after_going_back() {
     assert_eq!(player.show(0).unwrap(), first);
 }
 
-/// A GIF whose frames have transparency, rectangles of their own and all ways of going.
+/// A GIF whose frames have transparency, rectangles of their own and all ways of disposal.
 fn animation(width: usize, height: usize, frames: usize) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let mut args: Vec<String> = ["-O2", "--delay=5", "--loop"].map(String::from).to_vec();
@@ -300,7 +300,7 @@ fn pins_and_waits_decide_what_stays() {
             .collect::<Vec<_>>()
     };
     assert_eq!(decoded(), [true, false, true, false]);
-    // Critical: all but what is pinned.
+    // At the critical level everything goes but what is pinned.
     assert!(about(1, set.discard_bytes(usize::MAX)));
     assert_eq!(decoded(), [true, false, false, false]);
     assert_eq!(pinned.pixels, items[1].pin().unwrap().pixels);
@@ -356,7 +356,7 @@ fn threads_that_want_the_same_wait_for_one_decoder() {
     assert_eq!(set.stats().decoded_bytes, 0);
 }
 
-/// The bar: 100 large images that nobody looks at have at most 1.1 times their compressed size, within 30 s.
+/// The bar: 100 large images that are not in view have at most 1.1 times their compressed size, within 30 s.
 #[test]
 fn a_page_of_100_images_shrinks_to_what_is_compressed() {
     if !need::programs(&["pnmtopng", "ppmtopgm", "pnmtojpeg"]) {
@@ -391,7 +391,7 @@ fn inside_page() {
     if std::env::var(INSIDE).is_err() {
         return;
     }
-    // 100 images of ten files: what is held counts, not what it shows. Made before anything is measured.
+    // 100 images of ten files: the memory that is held counts, not what it shows. Made before anything is measured.
     let files: Vec<Vec<u8>> = (0..10)
         .map(|number| match number % 2 {
             0 => through(
@@ -416,7 +416,7 @@ fn inside_page() {
         .map(|at| set.add(&files[at % 10], Still::default()))
         .collect();
     let compressed: usize = page.iter().map(|image| image.source().len()).sum();
-    // All in view.
+    // All images are in view.
     let mut most = 0;
     let (mut sum, mut shown) = (0u64, Vec::new());
     for image in &page {

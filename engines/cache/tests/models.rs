@@ -1,21 +1,22 @@
-//! What threads share in caches, decoded forms and the bus: each step, met in every order by a few threads.
+//! State that threads share in caches, decoded forms and the bus: each step, met in every order by a few threads.
 //!
 //! ```text
 //!   flight.rs  pin.rs  tickets.rs ──(the very files)──► here ─┬─ make model-test: all orders
 //!                                                             └─ cargo test: real threads
 //! ```
 //!
-//! M1  A decoded form is a cell that who pins reads and who discards writes: an access that is not ordered fails.
+//! M1  A decoded form is a cell that pinning threads read and discarding threads write: an access that is not ordered
+//!     fails.
 //! M2  A sleeper sleeps until it is woken: a lost wake-up is a deadlock, which loom finds.
 //! M3  At most `PREEMPTIONS` per run, which bounds the search.
-//! M4  Nothing here is a step of its own: scenarios call the files above. What a model was seen to fail with, its comment
-//!     says.
+//! M4  Nothing here is a step of its own: scenarios call the files above. The comment of a model says with which
+//!     changes it was seen to fail.
 //!
 //! `make model-test` runs them under loom, in every order; `cargo test` runs the same scenarios some hundred times on
 //! real threads (`skinflint_interleave`), which proves no ordering.
 //!
-//! Not here: who stays in a cache, and what a round asks; each is one thread's at a time. A budget's sum has no model: one
-//! number, and a lock for who settles.
+//! Not here: which entries stay in a cache, and what a round asks; each is one thread's at a time. A budget's sum has
+//! no model: it is one number, and a lock for the thread that settles.
 // The crate uses the rest.
 #![allow(dead_code)]
 
@@ -56,7 +57,7 @@ impl Cache {
         *self.entry.lock().expect("no panic")
     }
 
-    /// A lookup; `make` fails for `None`.
+    /// Looks the key up; `make` fails for `None`.
     fn join(&self, make: Option<usize>) -> Result<usize, Joined<()>> {
         if let Some(value) = self.look() {
             return Ok(value);
@@ -73,7 +74,8 @@ impl Cache {
 
 /// Three threads miss the same key: it is made once, and all have it.
 ///
-/// Fails if `Flights::fetch` does not look again before it makes, or if the end of a flight wakes nobody.
+/// Fails if `Flights::fetch` does not look again before it makes, or if the end of a flight does not wake the waiting
+/// threads.
 #[test]
 fn a_value_is_made_once() {
     check(PREEMPTIONS, || {
@@ -92,9 +94,10 @@ fn a_value_is_made_once() {
     });
 }
 
-/// The one who makes it fails: who waited is told and does not sleep for ever; who came later makes it.
+/// The thread that makes the value fails: a thread that waited is told and does not sleep for ever; one that came later
+/// makes it.
 ///
-/// Fails if the end of a flight wakes nobody.
+/// Fails if the end of a flight does not wake the waiting threads.
 #[test]
 fn a_failure_wakes_those_who_wait() {
     check(PREEMPTIONS, || {
@@ -106,17 +109,18 @@ fn a_failure_wakes_those_who_wait() {
         let mine = cache.join(Some(9));
         let theirs = other.join().expect("ends");
         match (mine, theirs) {
-            // He led and failed, with me waiting or gone before; or I made it, and he had it or failed later.
+            // The other led and failed, with this thread waiting or gone before; or this thread made it, and the other
+            // had it or failed later.
             (Err(Joined::Lost(Lost::Failed)), Err(Joined::Own(()))) => {}
             (Ok(9), Err(Joined::Own(())) | Ok(9)) => {}
             other => panic!("{other:?}"),
         }
-        // Nothing is left over: the next one makes it, or finds it.
+        // Nothing is left over: the next thread makes it, or finds it.
         assert_eq!(cache.join(Some(9)), Ok(9));
     });
 }
 
-/// A form: how often it was dropped. Read by who pins, written by who drops.
+/// A form that counts how often it was dropped. Pinning threads read it, discarding threads write it.
 type Form = Arc<Watched<u32>>;
 
 struct Item {
@@ -134,7 +138,7 @@ impl Item {
         }
     }
 
-    /// A use of the form.
+    /// Uses the form.
     fn view(&self) {
         let decode = || {
             *self.decodes.lock().expect("no panic") += 1;
@@ -149,7 +153,7 @@ impl Item {
         self.pins.unpin(1);
     }
 
-    /// Strikes, then drops. Whether it dropped.
+    /// Strikes, then drops. Returns whether it dropped.
     fn sweep(&self) -> bool {
         let listed = self.list.strike(|()| Some(()), |()| self.pins.stays());
         assert!(listed.len() <= 1, "listed twice");
@@ -167,10 +171,10 @@ impl Item {
     }
 }
 
-/// Two threads view while a third sweeps twice: nothing is dropped that is pinned, and one at a time decodes.
+/// Two threads view while a third sweeps twice: nothing that is pinned is dropped, and one thread at a time decodes.
 ///
-/// Fails if `Pins::discard` takes what is pinned, if `stays` keeps what it finds gone, if `decoded` says that it must be
-/// listed though it is, or if a turn that ends wakes nobody.
+/// Fails if `Pins::discard` takes what is pinned, if `stays` keeps what it finds gone, if `decoded` says that it must
+/// be listed though it is, or if the end of a turn wakes no thread.
 #[test]
 fn what_is_pinned_stays() {
     check(PREEMPTIONS, || {
@@ -188,7 +192,7 @@ fn what_is_pinned_stays() {
         let dropped = sweeper.join().expect("ends");
         let decodes = *item.decodes.lock().expect("no panic");
         assert_eq!(decodes - u32::from(item.pins.is_decoded()), dropped);
-        // What is there is listed, so that it can be found again.
+        // A form that is there is listed, so that it can be found again.
         assert!(
             item.listed() == 1 || !item.pins.is_decoded(),
             "lost from the list"
@@ -203,10 +207,10 @@ fn what_is_pinned_stays() {
 }
 
 /// Threads post while the bus takes and answers: no ticket is left over after the last wake-up, each level was in a
-/// round, and who has a level has what its thread noted before it posted.
+/// round, and the thread that takes a level sees what the posting thread noted before it posted.
 ///
 /// Fails with Relaxed in: the exchange of the level in `Tickets::post`, that in `take`; with a `take` that answers only
-/// what had a level.
+/// tickets that had a level.
 #[test]
 fn no_ticket_is_left_over() {
     check(PREEMPTIONS, || {
@@ -241,7 +245,7 @@ fn no_ticket_is_left_over() {
             .into_iter()
             .map(|poster| poster.join().expect("ends"))
             .collect();
-        // The eventfd is written after each post: one more look comes for sure.
+        // The eventfd is written after each post: one more look comes for certain.
         serve(&mut rounds);
         assert!(
             drawn.iter().all(|ticket| tickets.look(*ticket).is_ok()),
@@ -251,8 +255,8 @@ fn no_ticket_is_left_over() {
     });
 }
 
-/// A refused thread looks whether it is answered, and goes to sleep if not, while the bus answers: the number at which it
-/// would sleep has changed then, so it does not. What the round dropped is seen by who is answered.
+/// A refused thread looks whether it is answered, and goes to sleep if not, while the bus answers: the number at which
+/// it would sleep has changed then, so it does not. A thread that is answered sees what the round dropped.
 ///
 /// Fails with Relaxed in: both exchanges of `Tickets::answer`, both loads of `look`; with `look` asking before it reads the
 /// number.
@@ -261,7 +265,8 @@ fn who_sleeps_for_an_answer_is_woken() {
     check(PREEMPTIONS, || {
         let shared = Arc::new((Tickets::new(), Watched::new(0)));
         let ticket = shared.0.post(1, 10);
-        // The bus is this thread: loom never has the one that made an atomic see what it was before, once it has yielded.
+        // The bus is this thread: once it has yielded, loom never lets the thread that made an atomic see the value
+        // before.
         let refused = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -279,7 +284,7 @@ fn who_sleeps_for_an_answer_is_woken() {
         tickets.answer(posted.ticket);
         let looked = refused.join().expect("ends");
         assert_eq!(tickets.look(ticket), Ok(()));
-        // No ticket has the number that comes after the last.
+        // No ticket has the number that follows the last.
         assert_ne!(looked, tickets.look(ticket + 1), "sleeps for ever");
     });
 }

@@ -1,4 +1,4 @@
-//! What is said of rounds: rows of those with nothing to give, waits in vain, the log's text, when a level falls.
+//! What rounds report: rows of listeners with nothing to give, waits in vain, the log's text, when a level falls.
 //!
 //! ```text
 //!   a listener for each case ─► press, hook ─► rows, counts, text
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use skinflint_cache::bus::{Ask, Bus, Event, Gauge, Options, Row, Source};
 use skinflint_cache::{Level, Listener, Mailbox, Rebuild};
 
-/// Of a wait that ends in a failure.
+/// The bound of a wait that ends in a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn quiet() -> Options {
@@ -65,7 +65,7 @@ fn who_panics_or_has_nothing_has_a_row_of_zeros() {
     };
     assert!(panics.panicked && !empty.panicked);
     assert_eq!(panics.dropped_bytes, 0, "what it dropped is unknown");
-    // Neither trimmed nor measured.
+    // Nothing was trimmed or measured.
     assert_eq!(
         (empty.dropped_bytes, empty.came_back_bytes, empty.trim_ns),
         (0, 0, 0)
@@ -103,7 +103,7 @@ fn calls_are_those_of_this_bus() {
     assert_eq!(next.calls(), (0, 0));
 }
 
-/// What the listener below waits for.
+/// The lock that the listener below waits for.
 static GATE: Mutex<()> = Mutex::new(());
 
 #[test]

@@ -1,11 +1,11 @@
-//! The kernel means it: a memory control group, a limit on address space, a kernel that maps nothing any more.
+//! Real limits: a memory control group, a limit on address space, a kernel that maps nothing any more.
 //!
 //! ```text
 //!   this test ─► itself, as a child: in a control group, or under a limit ─► a cache that grows beyond it
 //!                   without the bus: it is killed, or ends       with the bus: it lives, and every value is right
 //! ```
 //!
-//! P1  Both are shown: a limit that kills nobody without the bus would prove nothing.
+//! P1  Both are shown: a limit that kills no process without the bus would prove nothing.
 //! P2  A control group needs root and a hierarchy that may be written to. Where that is not so, the test is skipped, says
 //!     what it needs, and is counted (test-support).
 //! P3  Waits are bounded: a child has three minutes.
@@ -26,7 +26,7 @@ const ROLE: &str = "SKINFLINT_TEST_ROLE";
 const BUS: &str = "SKINFLINT_TEST_BUS";
 const STOP: &str = "SKINFLINT_TEST_STOP";
 const MIB: usize = 1 << 20;
-/// Of a wait that ends in a failure.
+/// The bound of a wait that ends in a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A memory control group of our own, removed at the end.
@@ -104,7 +104,7 @@ fn child_with(
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {
         if wait.recv_timeout(3 * PATIENCE).is_err() {
-            // SAFETY: our own child, which nobody has waited for yet.
+            // SAFETY: our own child, which has not been waited for yet.
             unsafe { libc::kill(pid, libc::SIGABRT) };
         }
     });
@@ -139,11 +139,11 @@ fn role() {
         )
         .unwrap();
     }
-    // Stalls are the whole machine's: others' would come into it.
+    // Stalls are the whole machine's: those of other programs would come into it.
     let options = Options {
         stalls: false,
-        // That memory comes back is shown, not how soon: half a second, as shipped, is short where the bus's thread gets
-        // no processor.
+        // The test shows that memory comes back, not how soon: half a second, as shipped, is short where the bus's
+        // thread gets no processor.
         patience: PATIENCE,
         ..Options::default()
     };
@@ -176,7 +176,7 @@ fn role() {
     println!("lived");
 }
 
-/// A cache that would hold all of it, were there no end: each value is looked at again.
+/// Fills a cache that would hold all of it without a limit, and looks at each value again.
 fn grow(bus: Option<&Bus>, mebibytes: usize, pause: impl Fn(&Bus)) {
     let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("documents").limit_bytes(1 << 30).build();
     if let Some(bus) = bus {
@@ -202,7 +202,7 @@ fn grow(bus: Option<&Bus>, mebibytes: usize, pause: impl Fn(&Bus)) {
     }
 }
 
-/// Who is not too fast: where the room is little he takes nothing more before the bus has had a round.
+/// Waits, where room is little, until the bus has had a round, like a program that is not too fast.
 fn await_round(bus: &Bus) {
     let rounds = || {
         let (events, forgotten) = bus.events();
@@ -228,7 +228,7 @@ fn limit_address_space(bytes: usize) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// From some moment on the kernel maps nothing more for this thread.
+/// Grows a cache in a thread for which the kernel, from some moment on, maps nothing more.
 fn no_mmap(bus: Option<&Bus>) {
     let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("documents").limit_bytes(1 << 30).build();
     if let Some(bus) = bus {
@@ -265,7 +265,7 @@ fn no_mmap(bus: Option<&Bus>) {
     }
 }
 
-/// These system calls fail with ENOMEM, for this thread and for ever.
+/// Makes these system calls fail with ENOMEM, for this thread and for ever.
 fn refuse(calls: &[libc::c_long]) {
     let statement = |code: u32, k: u32| libc::sock_filter {
         code: code as u16,
@@ -349,8 +349,8 @@ fn nothing_there() {
     assert!(event.rows[0].dropped_bytes >= 1 << 20);
 }
 
-/// A file of 64 MiB, read again and again in a group of 24: threads stall for memory, until the one who waits for that
-/// takes the file away that says so.
+/// A file of 64 MiB, read again and again in a group of 24 MiB: threads stall for memory, until the thread that waits
+/// for the report of the stall takes the file away.
 fn thrash() {
     let mut file = tempfile::tempfile().unwrap();
     let mut block = vec![7u8; 64 << 10];
@@ -383,7 +383,7 @@ fn a_group_that_would_kill_it_does_not_where_the_bus_is() {
     );
     let output = child("fast", true, Some(&group), true);
     lives(&output);
-    // By the allocator or by the group, whoever was first.
+    // By the allocator or by the group, whichever was first.
     assert!(text(&output).contains("pressure 1 at"), "{}", text(&output));
 }
 
@@ -399,7 +399,7 @@ fn thresholds_of_the_group_are_enough_for_who_is_not_too_fast() {
         "without the bus: {}",
         text(&killed)
     );
-    // Beneath glibc, which tells nobody.
+    // Beneath glibc, which reports nothing.
     let output = child("paced", true, Some(&group), false);
     lives(&output);
     assert!(text(&output).contains("by group"), "{}", text(&output));
@@ -439,7 +439,7 @@ fn what_is_missing_is_said_and_the_rest_works() {
     lives(&child("nothing there", false, None, false));
 }
 
-/// Stall information of the whole system, by a real stall in somebody else's group.
+/// Stall information of the whole system, by a real stall in another group.
 #[test]
 fn a_real_stall_arrives() {
     let bus = Bus::start(Options::default()).unwrap();

@@ -18,7 +18,7 @@ use skinflint_cache::{Budget, Cache, HeapBytes, Level, Listener, Verdict};
 
 type Bytes = Arc<[u8]>;
 
-/// Of a wait that ends in a failure.
+/// The bound of a wait that ends in a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn value(bytes: usize) -> Bytes {
@@ -32,7 +32,7 @@ fn next(seed: &mut u64) -> u64 {
     *seed >> 33
 }
 
-/// Keys of which key n is asked for about 1/n as often as the first.
+/// Returns keys of which key n is asked for about 1/n as often as the first.
 fn zipf(seed: &mut u64, keys: u64) -> u64 {
     let at = (next(seed) % (1 << 30)) as f64 / (1u64 << 30) as f64;
     ((keys as f64).powf(at) - 1.0) as u64
@@ -58,7 +58,7 @@ fn ask(level: Level) -> Ask {
     }
 }
 
-/// Waits for another thread's doing: no longer than a minute.
+/// Waits for what another thread does: no longer than a minute.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
@@ -89,7 +89,7 @@ fn the_bound_is_in_bytes_and_holds_after_each_insertion() {
     // It is used: more than half is there, and it hits.
     assert!(s.bytes > 512 << 10 && s.hit_ratio() > 0.2, "{s}");
     assert_eq!(s.hits + s.misses, 20_000);
-    // What is larger than half is not taken in, and displaces nobody.
+    // A value larger than half is not taken in, and displaces none.
     let entries = s.entries;
     assert!(!cache.insert(1 << 40, value(600 << 10), Duration::ZERO));
     assert_eq!(cache.stats().entries, entries);
@@ -221,7 +221,7 @@ fn a_cache_that_never_hits_is_named() {
     assert_eq!(cache.stats().verdict(), Verdict::Useful);
 }
 
-/// Figures of a cache by hand: hits and misses, nanoseconds saved and made.
+/// Returns a cache's figures by hand: hits and misses, nanoseconds saved and made.
 fn verdict(hits: u64, misses: u64, saved_ns: u64, made_ns: u64) -> Verdict {
     let stats = Stats {
         hits,
@@ -237,7 +237,7 @@ fn verdict(hits: u64, misses: u64, saved_ns: u64, made_ns: u64) -> Verdict {
 fn one_hit_in_a_hundred_thousand_is_no_use_unless_it_saves() {
     // 1 of 100,126 lookups, and as much of the time.
     assert_eq!(verdict(1, 100_125, 50, 5_006_250), Verdict::Placebo);
-    // The one that hit had taken half of all making.
+    // The one that hit took half of all making.
     assert_eq!(verdict(1, 100_125, 5_000_000, 10_000_000), Verdict::Useful);
     // One in a hundred is one in a hundred; nothing was timed.
     assert_eq!(verdict(1, 99, 0, 0), Verdict::Useful);
@@ -271,7 +271,7 @@ fn a_budget_goes_to_the_cache_that_saves_most_and_floors_hold() {
     assert_eq!(budget.used_bytes(), a + b);
     sums(&useful);
     sums(&scanned);
-    // Who wants it now gets it: the useful one is not asked for anything any more.
+    // The cache that wants it now gets it: the useful one is not asked for more.
     for step in 0..100_000u64 {
         let key = zipf(&mut seed, 2_000);
         if scanned.get(&(key + 1_000_000)).is_none() {
@@ -324,7 +324,7 @@ impl HeapBytes for Echo {
     const OWNS: bool = true;
 
     fn heap_bytes(&self) -> usize {
-        // What it leaves behind is larger than itself, so that the budget is exceeded while somebody gives.
+        // What it leaves behind is larger than itself, so that the budget is exceeded while a member gives.
         if self.1 < 1_000 { 4_000 } else { 100_000 }
     }
 }
@@ -378,7 +378,7 @@ fn what_it_reports_is_what_it_has_and_a_placebo_has_a_line() {
     assert_eq!(measured.sum("cache/thumb\\nails/hits"), 1);
 }
 
-/// A value whose end uses the cache that it was in.
+/// A value whose drop uses the cache that it was in.
 struct Nosy(Arc<AtomicUsize>, std::sync::Weak<Cache<u64, Arc<Nosy>>>);
 
 impl HeapBytes for Nosy {
@@ -455,7 +455,7 @@ fn threads_insert_look_and_squeeze_at_once() {
     assert_eq!(cache.bytes(), 0);
 }
 
-/// So many threads that miss one key together: each asks when all are there.
+/// Threads that miss one key together: each asks when all are there.
 fn together<T: Send>(threads: usize, ask: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let gate = std::sync::Barrier::new(threads);
     std::thread::scope(|scope| {
@@ -494,7 +494,7 @@ fn misses_at_the_same_time_are_made_once() {
     let s = cache.stats();
     assert_eq!((s.hits, s.misses, s.inserted), (0, 200, 50));
     assert_eq!((s.joined, cache.waiting()), (150, 0));
-    // What the cache does not take is shared all the same.
+    // What the cache does not take is still shared.
     let made = AtomicUsize::new(0);
     together(4, |_| {
         let large = cache.get_or_make(99, |_| {
@@ -515,7 +515,7 @@ fn who_waited_for_a_panic_or_an_error_is_told_and_the_next_one_makes_it() {
     use skinflint_cache::store::{Joined, Lost};
     let cache: Arc<Cache<u64, Bytes>> = Cache::named("lost").limit_bytes(1 << 20).build();
     let begun = std::sync::Barrier::new(2);
-    // Asked when the other one is making it, who then waits to be waited for.
+    // Asked when the other thread is making it, which then waits until it is waited for.
     let both = |panics: bool, key: u64| {
         std::thread::scope(|scope| {
             let first = scope.spawn(|| {
@@ -539,7 +539,7 @@ fn who_waited_for_a_panic_or_an_error_is_told_and_the_next_one_makes_it() {
     assert_eq!(second, Err(Joined::Lost(Lost::Panicked)));
     let said = second.unwrap_err().to_string();
     assert!(said.contains("panicked; ask again"), "{said}");
-    // Nothing is left over, and `get_or_make` has the next one make it.
+    // Nothing is left over, and with `get_or_make` the next thread makes it.
     assert_eq!(cache.get_or_make(2, |_| value(10)).len(), 10);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| {

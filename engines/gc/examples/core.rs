@@ -6,7 +6,7 @@
 //! ```
 //!
 //! X1  Every object is written before the next allocation, and holds null or pointers to objects of this heap.
-//! X2  What only the stack knows of is found on it; what lies elsewhere (`globals`) is told.
+//! X2  Objects that only the stack leads to are found on it; pointers elsewhere (`globals`) are told.
 //!
 //! Not here: tenants, write barriers: marking is in one go (`Config::incremental` is `None`).
 
@@ -14,7 +14,7 @@ fn main() {
     run();
 }
 
-/// All of it: also run by the tests.
+/// Runs the example; the tests call it, too.
 pub fn run() {
     #[cfg(target_arch = "x86_64")]
     client::run();
@@ -39,7 +39,7 @@ mod client {
         rest: *mut Cons,
     }
 
-    /// One constant for each sort of object; its address is what the heap knows it by.
+    /// One constant for each sort of object; the heap knows it by its address.
     static CONS: Kind = Kind {
         name: || "Cons",
         bytes: size_of::<Cons>(),
@@ -60,7 +60,7 @@ mod client {
         }
     }
 
-    /// What the client knows, and where the rest is looked for.
+    /// The roots that the client knows, and the stack where the others are found.
     struct Interpreter<'a> {
         heap: &'a Heap,
         globals: *mut Cons,
@@ -78,11 +78,11 @@ mod client {
     }
 
     impl Interpreter<'_> {
-        /// A new cell. A collection may happen here, with `rest` on the stack.
+        /// Allocates a cell. A collection may happen here, with `rest` on the stack.
         #[inline(never)]
         fn cons(&mut self, first: i64, rest: *mut Cons) -> *mut Cons {
             let heap = self.heap;
-            // SAFETY: X1 and X2: all that is used later is told or on the stack.
+            // SAFETY: X1 and X2: all objects that are used later are told or on the stack.
             let cell = unsafe { heap.alloc_or_collect(&CONS, self) };
             let cell = cell.expect("room for a cell").cast::<Cons>().as_ptr();
             // SAFETY: X1: the cell is ours and large enough.
@@ -120,7 +120,7 @@ mod client {
         };
         interpreter.globals = interpreter.list(1000);
         let on_the_stack = interpreter.list(500);
-        // Thirty megabytes of garbage; the heap is collected on the way.
+        // Thirty megabytes of garbage; the heap is collected meanwhile.
         (0..20_000).for_each(|_| {
             black_box(interpreter.list(100));
         });
@@ -129,7 +129,7 @@ mod client {
         assert_eq!(length(interpreter.globals), (1000, 499_500));
         assert_eq!(length(black_box(on_the_stack)), (500, 124_750));
         let (holds, collections) = (heap.holds(), heap.collections());
-        // Words that merely look like pointers keep a list or two.
+        // Words that only look like pointers keep a list or two.
         assert!((1500..5000).contains(&holds.objects), "{holds:?}");
         assert!(collections > 1);
         println!("{} objects after {collections} collections", holds.objects);

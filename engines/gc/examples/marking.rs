@@ -1,10 +1,10 @@
-//! What marking costs for an object, where objects lie as they were made and where they lie anywhere.
+//! The cost of marking an object, where objects lie in the order of their creation and where they lie anywhere.
 //!
 //! ```text
 //!   cargo run --release -p skinflint-gc --example marking [nodes] ─► ns of marking for each reached object
 //! ```
 //!
-//! K1  The least of several collections: what else runs on the machine only adds.
+//! K1  The figure is the least of several collections: other load on the machine only adds to it.
 //!
 //! Not here: whole programs (`bench/gc`).
 
@@ -19,7 +19,7 @@ object! {
     }
 }
 
-/// SplitMix64.
+/// Returns a random number by SplitMix64.
 fn roll(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -28,7 +28,7 @@ fn roll(state: &mut u64) -> usize {
     (z ^ (z >> 31)) as usize
 }
 
-/// A binary tree over a permutation of `count` nodes: every node but the first has one edge that leads to it.
+/// Builds a binary tree over a permutation of `count` nodes: one edge leads to every node but the first.
 fn build(tenant: &Tenant, count: usize, random: bool) -> Handle<Node<'static>> {
     tenant.enter(|cx| {
         let make = |_| {

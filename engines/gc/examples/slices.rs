@@ -1,13 +1,13 @@
-//! Measures slices of incremental marking: heaps of a million objects in all, and a program that goes on allocating.
+//! Measures slices of incremental marking: heaps of a million objects in all, and a program that continues to allocate.
 //!
 //! ```text
 //!   cargo run --release -p skinflint-gc --example slices [OBJECTS [SLICE_US [TENANTS]]]
 //!       ─► slices, the longest, beside a collection of the same heaps in one pause
 //! ```
 //!
-//! P1  Slices are measured in processor time of the thread: on a busy machine the clock measures others.
+//! P1  Slices are measured in processor time of the thread: on a busy machine the wall clock measures other programs.
 //! P2  The objects lie in random order in a graph, so that marking waits for memory as it does in real heaps.
-//! P3  Several tenants lead to each other in a ring and are collected together, with what they share.
+//! P3  Several tenants lead to each other in a ring and are collected together, with the heap that they share.
 //!
 //! Not here: bars (`bench/gc`).
 
@@ -57,7 +57,7 @@ fn main() {
     println!("in one pause: processor time {} µs", cpu_us() - began);
 }
 
-/// A tree in which each node is below a random one before it that has room.
+/// Builds a tree in which each node is below a random earlier one that has room.
 fn tree<'gc>(cx: Cx<'gc>, objects: u64, seed: u64) -> Gc<'gc, Node<'gc>> {
     let mut state = 1 + seed;
     let mut all: Vec<Gc<'gc, Node<'gc>>> = Vec::new();
@@ -101,7 +101,7 @@ fn begin(runtime: &Runtime, kept: &[Kept]) -> Result<bool, Busy> {
     }
 }
 
-/// One collection, with a thousand new objects between slices.
+/// Runs one collection, with a thousand new objects between slices.
 fn in_slices(runtime: &Runtime, kept: &[Kept], slice_us: u64) {
     let budget = Budget {
         edges: u64::MAX,
@@ -140,7 +140,7 @@ fn in_slices(runtime: &Runtime, kept: &[Kept], slice_us: u64) {
     );
 }
 
-/// Processor time of this thread, in microseconds: other programs do not count.
+/// Returns the processor time of this thread, in microseconds: other programs do not count.
 fn cpu_us() -> u64 {
     // SAFETY: plain numbers.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };

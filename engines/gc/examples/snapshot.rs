@@ -1,11 +1,11 @@
-//! A heap of objects that a snapshot is written of: how long that takes, and how much memory beside the heap.
+//! A snapshot of a heap: how long writing it takes, and how much memory it needs beside the heap.
 //!
 //! ```text
 //!   snapshot OBJECTS FILE ─► two tenants and a shared heap ─► collect ─► Snapshot ─► FILE; figures as JSON on stdout
 //! ```
 //!
-//! E1  Memory is what this thread's allocator was asked for while the snapshot was written, at its peak, and what the
-//!     kernel says was resident at most, before and after; time is the processor's.
+//! E1  Memory is the peak of what this thread requested from its allocator while the snapshot was written, and the most
+//!     that was resident by the kernel's count, before and after; time is the processor's.
 //!
 //! Not here: bars (`bench/gc/snapshot.py`), DevTools (`tests/browser`).
 
@@ -29,7 +29,7 @@ object! {
 }
 
 object! {
-    /// Somewhere, which knows who lives there, but does not keep them.
+    /// A place, which knows the people who live there, but does not keep them.
     pub struct Place<'gc> {
         people: Locked<Vec<Gc<'gc, Person<'gc>>>>,
         latest: Weak<'gc, Person<'gc>>,
@@ -44,7 +44,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: it passes everything on.
+// SAFETY: it passes every call on.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         NOW.set(NOW.get() + layout.size() as isize);
@@ -65,7 +65,7 @@ static COUNTING: Counting = Counting;
 
 const PEOPLE_OF_A_PLACE: usize = 99;
 
-/// Places with people, `objects` in all (a few more or less).
+/// Fills a tenant with places and people, `objects` in all (a few more or less).
 fn fill(tenant: &Tenant, objects: usize) -> Result<Handle<Person<'static>>, OutOfMemory> {
     tenant.enter(|cx| {
         let shape = cx.alloc_shared(7u64)?;
@@ -101,7 +101,7 @@ fn fill(tenant: &Tenant, objects: usize) -> Result<Handle<Person<'static>>, OutO
     })
 }
 
-/// A line of /proc/self/status in kB.
+/// Returns a line of /proc/self/status in kB.
 fn status_kb(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(name));
@@ -109,7 +109,7 @@ fn status_kb(name: &str) -> u64 {
     number.unwrap_or(0)
 }
 
-/// Processor time of the process.
+/// Returns the processor time of the process.
 fn cpu_ms() -> f64 {
     // SAFETY: a zeroed timespec is one, and the kernel writes it.
     let time = unsafe {

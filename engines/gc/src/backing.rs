@@ -2,15 +2,14 @@
 //!
 //! ```text
 //!   take(slots) ──► Pool::take(256 × slots pages, aligned) ──► MAP: each megabyte's first page ─► chunk
-//!   find(addr)  ──► MAP entry of the megabyte ──► descriptor ──► where the chunk begins
+//!   find(addr)  ──► MAP entry of the megabyte ──► descriptor ──► start of the chunk
 //! ```
 //!
-//! A1  All runs of the pool are whole megabytes, so each megabyte's first page has an entry that says whose it is:
-//!     a chunk's, a free run's, or 0.
+//! A1  All runs of the pool are whole megabytes, so each megabyte's first page has an entry that says what it belongs
+//!     to: a chunk, a free run, or 0 for neither.
 //! A2  The pool's free runs are clean: what is given back was purged before.
 //!
-//! Not here: how many empty chunks are kept (`source`); the same for Miri, which has no system calls
-//! (`backing_miri`).
+//! Not here: how many empty chunks are kept (`source`); the same for Miri, which has no system calls (`backing_miri`).
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
@@ -22,7 +21,7 @@ use skinflint_pages::{Header, Options, PAGE, Pool, purge::Batch};
 use crate::layout::{CHUNK_BYTES, Chunk};
 
 const PAGES: u32 = (CHUNK_BYTES / PAGE) as u32;
-/// Kind of our descriptors; 0 and 1 are the pool's.
+/// The kind of our descriptors; 0 and 1 are the pool's.
 const KIND_CHUNK: u8 = 2;
 
 pub(crate) struct Backing {
@@ -38,7 +37,7 @@ impl Backing {
         }
     }
 
-    /// A run of megabytes that reads as zero, for an owner. `None`: the kernel refused, and nothing changed.
+    /// Takes a run of megabytes that reads as zero, for an owner. `None`: the kernel refused, and nothing changed.
     pub(crate) fn take(&mut self, slots: u32, owner: u32) -> Option<Chunk> {
         let placed = self.pool.region.place(&Options {
             huge_pages: false,
@@ -67,7 +66,7 @@ impl Backing {
         NonNull::new(core::ptr::with_exposed_provenance_mut(start)).map(Chunk)
     }
 
-    /// Gives a run back whose content is purged here.
+    /// Gives a run back, and purges its content.
     pub(crate) fn give(&mut self, chunk: Chunk, slots: u32) {
         self.purge(chunk.0, slots as usize * CHUNK_BYTES);
         self.flush();
@@ -84,8 +83,8 @@ impl Backing {
         self.pool.give(page, slots * PAGES, false);
     }
 
-    /// Gives pages back, whose addresses are kept: at the next [`Backing::flush`] at the latest. They read as zero
-    /// then. Nobody may use them meanwhile.
+    /// Gives pages back, at the next [`Backing::flush`] at the latest, and keeps their addresses. They read as zero
+    /// then. They must not be used meanwhile.
     pub(crate) fn purge(&mut self, start: NonNull<u8>, bytes: usize) {
         self.batch.add(start.as_ptr().addr(), bytes);
     }
@@ -94,7 +93,7 @@ impl Backing {
         self.batch.flush();
     }
 
-    /// The descriptor of the megabyte that an address lies in.
+    /// Returns the descriptor of the megabyte that an address lies in.
     fn header(&self, addr: usize) -> Option<*mut Header> {
         let region = &self.pool.region;
         let offset = addr.checked_sub(region.base())?;
@@ -107,7 +106,7 @@ impl Backing {
         Some(region.at::<Header>(descriptor))
     }
 
-    /// The chunk that an address lies in, if it lies in one, and its owner.
+    /// Returns the chunk that an address lies in, if there is one, and its owner.
     pub(crate) fn find(&self, addr: usize) -> Option<(Chunk, u32)> {
         let header = self.header(addr)?;
         // SAFETY: every entry of MAP is the offset of a descriptor, 0 included, and they are never unmapped.
@@ -119,7 +118,7 @@ impl Backing {
         Some((Chunk(start), owner))
     }
 
-    /// Another owner for a chunk.
+    /// Gives a chunk another owner.
     pub(crate) fn set_owner(&mut self, chunk: Chunk, owner: u32) {
         if let Some(header) = self.header(chunk.0.as_ptr().addr()) {
             // SAFETY: the chunk is taken, so this is its own descriptor, which only this file writes.
@@ -127,13 +126,13 @@ impl Backing {
         }
     }
 
-    /// Bytes of the pool's own that may be resident.
+    /// Returns the bytes of the pool's own that may be resident.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.pool.region.meta_used_bytes()
     }
 }
 
-/// Gives pages back that the caller alone uses, without the source's lock.
+/// Gives pages back that only the caller uses, without the source's lock.
 pub(crate) struct Purger(Box<Batch>);
 
 impl Purger {
@@ -141,7 +140,7 @@ impl Purger {
         Purger(Box::new(Batch::new()))
     }
 
-    /// As [`Backing::purge`].
+    /// Does what [`Backing::purge`] does.
     pub(crate) fn add(&mut self, start: NonNull<u8>, bytes: usize) {
         self.0.add(start.as_ptr().addr(), bytes);
     }

@@ -1,10 +1,10 @@
-//! Megabytes from Rust's allocator, for Miri: it has no system calls, and knows of these whose they are.
+//! Megabytes from Rust's allocator, for Miri: it has no system calls, and checks which allocation a pointer belongs to.
 //!
 //! ```text
 //!   take(slots) ──► alloc_zeroed(slots MiB, aligned)        find(addr) ──► a map of starts
 //! ```
 //!
-//! A1  As `backing`, of which this is the stand-in: zero at take, found by any address within.
+//! A1  It stands in for `backing`: zero at take, found by any address within.
 //!
 //! Not here: refusals.
 
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use crate::layout::{CHUNK_BYTES, Chunk};
 
 pub(crate) struct Backing {
-    /// Start ─► chunk, megabytes, owner.
+    /// Start of a chunk ─► chunk, megabytes, owner.
     taken: BTreeMap<usize, (Chunk, u32, u32)>,
 }
 
@@ -46,7 +46,7 @@ impl Backing {
     }
 
     pub(crate) fn purge(&mut self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's own, which nobody uses.
+        // SAFETY: only the caller has it, and does not use it.
         unsafe { start.as_ptr().write_bytes(0, bytes) };
     }
 
@@ -68,7 +68,7 @@ impl Backing {
     }
 }
 
-/// As `backing`'s.
+/// Stands in for that of `backing`.
 pub(crate) struct Purger;
 
 impl Purger {
@@ -77,7 +77,7 @@ impl Purger {
     }
 
     pub(crate) fn add(&mut self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's own, which nobody uses.
+        // SAFETY: only the caller has it, and does not use it.
         unsafe { start.as_ptr().write_bytes(0, bytes) };
     }
 

@@ -7,11 +7,11 @@
 //!
 //! B1  Plain words in cells: a set belongs to one thread at a time, and the hand-over says to which.
 //!
-//! Not here: what a bit means (`layout`).
+//! Not here: the meaning of a bit (`layout`).
 
 use core::cell::Cell;
 
-/// Bits of a set.
+/// Number of bits of a set.
 pub(crate) const BITS: usize = 256;
 const WORDS: usize = BITS / 64;
 
@@ -19,25 +19,25 @@ const WORDS: usize = BITS / 64;
 #[repr(C)]
 pub(crate) struct Bits([Cell<u64>; WORDS]);
 
-/// The bits `from..to` of one word.
+/// Returns the bits `from..to` of one word.
 fn mask(from: usize, to: usize) -> u64 {
     let upper = if to >= 64 { u64::MAX } else { (1 << to) - 1 };
     upper & (u64::MAX << from)
 }
 
 impl Bits {
-    /// The empty set.
+    /// Returns the empty set.
     pub(crate) const fn from_zero() -> Bits {
         Bits([const { Cell::new(0) }; WORDS])
     }
 
-    /// Whether `bit` is in it. Cost: a load.
+    /// Reports whether `bit` is in the set. Cost: a load.
     #[inline]
     pub(crate) fn has(&self, bit: usize) -> bool {
         self.word(bit / 64).get() >> (bit % 64) & 1 != 0
     }
 
-    /// Adds `bit`; whether it was new. Cost: a load and a store.
+    /// Adds `bit`; reports whether it was new. Cost: a load and a store.
     #[inline]
     pub(crate) fn add(&self, bit: usize) -> bool {
         let word = self.word(bit / 64);
@@ -46,7 +46,7 @@ impl Bits {
         old >> (bit % 64) & 1 == 0
     }
 
-    /// Takes `bit` out.
+    /// Removes `bit`.
     #[inline]
     pub(crate) fn remove(&self, bit: usize) {
         let word = self.word(bit / 64);
@@ -93,19 +93,19 @@ impl Bits {
         self.words().iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// The first that is in it, from `from` on.
+    /// Returns the first number in the set, from `from` on.
     #[inline]
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         next(from, |index| self.word(index).get())
     }
 
-    /// The first that is not in it, from `from` on.
+    /// Returns the first number that is not in the set, from `from` on.
     #[inline]
     pub(crate) fn next_absent(&self, from: usize) -> Option<usize> {
         next(from, |index| !self.word(index).get())
     }
 
-    /// The first gap that begins in `from..end`: its first number and the one behind its last.
+    /// Returns the first gap that begins in `from..end`: its first number and the one behind its last.
     #[inline]
     pub(crate) fn gap(&self, from: usize, end: usize) -> Option<(usize, usize)> {
         let first = self.next_absent(from).filter(|&bit| bit < end)?;
@@ -113,7 +113,7 @@ impl Bits {
         Some((first, last))
     }
 
-    /// The first of `len` neighbours that are all in it.
+    /// Returns the first of `len` neighbours that are all in the set.
     pub(crate) fn run(&self, len: usize) -> Option<usize> {
         let mut from = 0;
         while let Some(first) = self.next(from) {
@@ -144,7 +144,7 @@ fn next(from: usize, word: impl Fn(usize) -> u64) -> Option<usize> {
     Some(index * 64 + bits.trailing_zeros() as usize)
 }
 
-/// Each bit of such words, in order.
+/// Returns each bit of these words, in order.
 pub(crate) fn each(words: [u64; WORDS]) -> impl Iterator<Item = usize> {
     words.into_iter().enumerate().flat_map(|(index, word)| {
         core::iter::successors(Some(word), |w| Some(w & w.wrapping_sub(1)))

@@ -1,15 +1,15 @@
-//! Single objects: for clients that know when one ends, by counts of their own, and that mark in steps.
+//! Single objects: for clients that know by counts of their own when an object ends, and that mark in steps.
 //!
 //! ```text
 //!   free(object)      allocated bit off, mark off, arena noted ─► settle_freed(): arenas to their lists, empty ones back
 //!   mark(object)      mark bit on; was it off?
-//!   take_unmarked()   every object whose mark bit is off is told; all marks off
+//!   take_unmarked()   tells every object whose mark bit is off; all marks off
 //! ```
 //!
-//! F1  A heap is used either like this or with [`collect`](crate::collect) and marking in slices, not both: marks that a
-//!     client set in steps would count as reached.
-//! F2  The client runs what has to be run before it frees: kinds of such a heap have no finalizer.
-//! F3  A freed cell is not used again before [`Heap::settle_freed`], unless the span that is being filled comes by it.
+//! F1  A heap is used either in this way or with [`collect`](crate::collect) and marking in slices, not both: marks
+//!     that a client set in steps would count as reached.
+//! F2  The client runs what must run before it frees: kinds of such a heap have no finalizer.
+//! F3  A freed cell is not used again before [`Heap::settle_freed`], unless the span that is being filled reaches it.
 //!
 //! Not here: when an object ends.
 
@@ -20,7 +20,7 @@ use crate::heap::Heap;
 use crate::layout::{Arena, Chunk};
 use crate::sweep::POISON;
 
-/// Number of the heap that an object lies in. Cost: a load.
+/// Returns the number of the heap that an object lies in. Cost: a load.
 ///
 /// # Safety
 /// It is an object of some heap.
@@ -29,7 +29,7 @@ pub unsafe fn heap_number(object: NonNull<u8>) -> u32 {
     Chunk::of(object).head().heap.get()
 }
 
-/// Marks an object; whether it was not marked before. Cost: two loads, a multiplication, a store.
+/// Marks an object; reports whether it was not marked before. Cost: two loads, a multiplication, a store.
 ///
 /// # Safety
 /// It is an object of a heap that is used by single cells (F1).
@@ -42,7 +42,7 @@ pub unsafe fn mark(object: NonNull<u8>) -> bool {
         .add(arena.cell_of(object.as_ptr().addr()))
 }
 
-/// Takes an object's mark away.
+/// Removes an object's mark.
 ///
 /// # Safety
 /// As [`mark`].
@@ -55,7 +55,7 @@ pub unsafe fn unmark(object: NonNull<u8>) {
         .remove(arena.cell_of(object.as_ptr().addr()));
 }
 
-/// Whether an object is marked.
+/// Reports whether an object is marked.
 ///
 /// # Safety
 /// As [`mark`].
@@ -69,7 +69,7 @@ pub unsafe fn is_marked(object: NonNull<u8>) -> bool {
 }
 
 impl Heap {
-    /// Ends one object now.
+    /// Ends one object at once.
     ///
     /// # Safety
     /// It is an object of this heap, and nothing uses it afterwards. (F1, F2)
@@ -88,8 +88,8 @@ impl Heap {
         }
     }
 
-    /// Puts arenas with freed cells where they belong, and gives the empty ones back to their chunks. Returns the arenas
-    /// that became free. Cost: a look at the head of each arena.
+    /// Puts arenas with freed cells on the lists where they belong, and gives the empty ones back to their chunks.
+    /// Returns the number of arenas that became free. Cost: a look at the head of each arena.
     pub fn settle_freed(&self) -> usize {
         self.retire();
         let mut freed = 0;
@@ -109,15 +109,15 @@ impl Heap {
         freed
     }
 
-    /// Gives back free memory but `keep_bytes`. Returns the bytes of arenas given back.
+    /// Gives back free memory except `keep_bytes`. Returns the bytes of arenas given back.
     pub fn trim_to(&self, keep_bytes: usize) -> usize {
         let mut chunks = self.chunks.borrow_mut();
         chunks.set_reserve(keep_bytes);
         chunks.trim(keep_bytes)
     }
 
-    /// Tells every object that is not marked, in no order, and takes all marks away. `visit` may not allocate here.
-    /// Cost: a look at the head of each arena, and what `visit` does.
+    /// Passes every object that is not marked to `visit`, in no order, and removes all marks. `visit` may not allocate
+    /// here. Cost: a look at the head of each arena, and what `visit` does.
     pub fn take_unmarked(&self, mut visit: impl FnMut(NonNull<u8>)) {
         self.retire();
         for chunk in self.chunks.borrow().all() {
@@ -133,7 +133,8 @@ impl Heap {
         }
     }
 
-    /// Tells every object that is not marked, in no order, and leaves the marks. As [`Heap::take_unmarked`] otherwise.
+    /// Passes every object that is not marked to `visit`, in no order, and keeps the marks. Otherwise like
+    /// [`Heap::take_unmarked`].
     pub fn each_unmarked(&self, mut visit: impl FnMut(NonNull<u8>)) {
         self.retire();
         for chunk in self.chunks.borrow().all() {
@@ -148,7 +149,7 @@ impl Heap {
         }
     }
 
-    /// Chunks that it has, in megabytes.
+    /// Returns the heap's chunks, in megabytes.
     pub fn chunk_count(&self) -> usize {
         let chunks = self.chunks.borrow();
         chunks
@@ -157,7 +158,7 @@ impl Heap {
             .sum()
     }
 
-    /// Bytes of arenas in use and of heads.
+    /// Returns the bytes of arenas in use and of heads.
     pub fn held_bytes(&self) -> usize {
         self.chunks.borrow().held_bytes()
     }

@@ -1,4 +1,4 @@
-//! What heaps hold, by heap and kind; the difference of two such counts.
+//! What heaps hold, by heap and kind, and the difference of two such counts.
 //!
 //! ```text
 //!   arenas ─► set bits × bytes of a cell ─► rows (heap, kind, origin) ─► text, JSON
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! N1  Objects and bytes of the rows sum to those of the heaps' cells ([`Holds`](crate::Holds)).
-//! N2  What counts is what is allocated, garbage that no collection has found included. Objects are not looked at:
+//! N2  Everything that is allocated counts, including garbage that no collection has found. Objects are not looked at:
 //!     the cost is a few words for each arena.
 //!
 //! Not here: edges and sizes beyond the cell (`snapshot`).
@@ -20,21 +20,21 @@ use crate::kind::Origin;
 use crate::snapshot::number::{Still, each_arena};
 use crate::snapshot::out::quote;
 
-/// Whose and what.
+/// A heap and a kind of object in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
-    /// The heap's name. Heaps of the same name are one.
+    /// The heap's name. Heaps of the same name count as one.
     pub heap: String,
-    /// The kind's.
+    /// The kind's name.
     pub kind: String,
-    /// Whether it is the runtime's own.
+    /// Whether the objects are the runtime's own.
     pub system: bool,
 }
 
-/// How many and how large.
+/// A number of objects, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
     /// Bytes of their cells, or of whole pages for large ones.
     pub bytes: u64,
@@ -43,15 +43,15 @@ pub struct Sum {
 /// Rows by heap and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// The rows.
+    /// The sums by heap and kind.
     pub rows: BTreeMap<Class, Sum>,
 }
 
 impl Census {
-    /// Of one heap or several. Everything is swept first.
+    /// Counts one heap or several. Everything is swept first.
     ///
     /// # Errors
-    /// A closure of one of them runs, or a finalizer or trace function asks.
+    /// A closure of one of them is running, or a finalizer or trace function asked.
     pub fn of(heaps: &[&Heap]) -> Result<Census, Busy> {
         let _still = Still::new(heaps)?;
         let mut census = Census::default();
@@ -75,7 +75,7 @@ impl Census {
         Ok(census)
     }
 
-    /// All rows together.
+    /// Returns the sum of all rows.
     pub fn total(&self) -> Sum {
         self.rows.values().fold(Sum::default(), |all, sum| Sum {
             objects: all.objects + sum.objects,
@@ -83,14 +83,14 @@ impl Census {
         })
     }
 
-    /// The largest first.
+    /// Returns the rows, the largest first.
     pub fn by_bytes(&self) -> Vec<(&Class, Sum)> {
         let mut rows: Vec<_> = self.rows.iter().map(|(class, sum)| (class, *sum)).collect();
         rows.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then(a.0.cmp(b.0)));
         rows
     }
 
-    /// What is different in `after`: rows that are, those that grew most first.
+    /// Returns the rows that differ in `after`, those that grew most first.
     pub fn diff(&self, after: &Census) -> CensusDiff {
         let mut rows = Vec::new();
         let all: std::collections::BTreeSet<&Class> =
@@ -115,7 +115,8 @@ impl Census {
         }
     }
 
-    /// As JSON: `{"objects", "bytes", "rows": [{"heap", "kind", "system", "objects", "bytes"}]}`, the largest first.
+    /// Returns the rows as JSON: `{"objects", "bytes", "rows": [{"heap", "kind", "system", "objects", "bytes"}]}`, the
+    /// largest first.
     pub fn json(&self) -> String {
         let total = self.total();
         let rows: Vec<String> = self
@@ -159,7 +160,7 @@ impl Class {
     }
 }
 
-/// Bytes of the whole, in percent.
+/// Returns the part of `bytes` in `whole`, in percent.
 fn share(bytes: u64, whole: u64) -> f64 {
     if whole == 0 {
         return 0.0;
@@ -168,7 +169,7 @@ fn share(bytes: u64, whole: u64) -> f64 {
 }
 
 impl fmt::Display for Census {
-    /// A table, the largest first; shares are of all bytes of cells.
+    /// Writes a table, the largest row first; shares are of all bytes of cells.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
         writeln!(
@@ -197,24 +198,25 @@ impl fmt::Display for Census {
     }
 }
 
-/// What changed between two counts.
+/// The difference of two counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CensusDiff {
-    /// Class, before, after; those that grew most first.
+    /// Heap and kind, before, after; the rows that grew most first.
     pub rows: Vec<(Class, Sum, Sum)>,
-    /// All rows before, those included that did not change.
+    /// The sum of all rows before, including those that did not change.
     pub before: Sum,
-    /// All rows after.
+    /// The sum of all rows after.
     pub after: Sum,
 }
 
-/// A difference with its sign.
+/// Returns a difference with its sign.
 fn change(before: u64, after: u64) -> i128 {
     i128::from(after) - i128::from(before)
 }
 
 impl CensusDiff {
-    /// As JSON: `{"before": {"objects", "bytes"}, "after": …, "rows": [{"heap", "kind", "system", "before", "after"}]}`.
+    /// Returns the difference as JSON: `{"before": {"objects", "bytes"}, "after": …, "rows": [{"heap", "kind",
+    /// "system", "before", "after"}]}`.
     pub fn json(&self) -> String {
         let sum = |sum: &Sum| format!("{{\"objects\":{},\"bytes\":{}}}", sum.objects, sum.bytes);
         let mut text = format!(

@@ -5,18 +5,19 @@
 //!   system   chunk │hhhhhh│sss·······│
 //! ```
 //!
-//! U1  A chunk has arenas of one origin: what the runtime keeps for itself does not hold up what a tab leaves.
-//! U2  An arena is taken from the fullest chunk that has one, so that the emptiest can become empty. (The choice
-//!     is made when the last chunk is used up, not each time.)
-//! U3  `used` of a chunk is the number of its arenas that are not in `free`. A chunk with none is given back, unless
-//!     the heap would then have less free memory than it is going to want before the next collection (`reserve`):
-//!     what is given back to be taken again costs a purge and 256 faults, half a millisecond.
-//! U4  Free arenas in used chunks are given back by [`Chunks::trim`], except as many as will be wanted before the
-//!     next collection.
-//! U5  `held_pages` is the heads and the arenas in use. None is taken that would make them, and the client's bytes
+//! U1  A chunk has arenas of one origin: objects that the runtime keeps for itself do not keep chunks of a tab's
+//!     objects.
+//! U2  An arena is taken from the fullest chunk that has one, so that the emptiest can become empty. (The choice is
+//!     made when the last chunk is used up, not each time.)
+//! U3  `used` of a chunk is the number of its arenas that are not in `free`. A chunk with none in use is given back,
+//!     unless the heap would then have less free memory than it will need before the next collection (`reserve`):
+//!     giving memory back to take it again costs a purge and 256 faults, half a millisecond.
+//! U4  Free arenas in used chunks are given back by [`Chunks::trim`], except as many as will be needed before the next
+//!     collection.
+//! U5  `held_pages` is the heads and the arenas in use. No arena is taken that would make them, and the client's bytes
 //!     outside, more than the limit.
 //!
-//! Not here: what is in an arena (`space`), empty chunks (`source`).
+//! Not here: the contents of an arena (`space`), empty chunks (`source`).
 
 use core::cell::Cell;
 
@@ -28,11 +29,11 @@ use crate::source::Source;
 /// Why there is no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// The tenant's own limit.
+    /// The tenant's own limit is reached.
     Limit,
-    /// The system's: the kernel refused.
+    /// The kernel refused.
     System,
-    /// More than a heap can address.
+    /// The size is more than a heap can address.
     Size,
 }
 
@@ -41,14 +42,14 @@ pub(crate) struct Chunks {
     heap: u32,
     lists: [Vec<Chunk>; 2],
     current: [Option<Chunk>; 2],
-    /// U5.
+    /// Pages held (U5).
     held_pages: usize,
     limit_bytes: usize,
-    /// What the client says that objects hold outside.
+    /// Bytes that objects hold outside, as the client says.
     client_bytes: Cell<usize>,
-    /// Free arenas that may be resident.
+    /// Number of free arenas that may be resident.
     dirty: usize,
-    /// U3, in arenas.
+    /// Number of arenas to keep (U3).
     reserve: usize,
 }
 
@@ -67,7 +68,7 @@ impl Chunks {
         }
     }
 
-    /// What will be wanted before the next collection.
+    /// Sets the bytes that will be needed before the next collection.
     pub(crate) fn set_reserve(&mut self, bytes: usize) {
         self.reserve = bytes.div_ceil(ARENA_BYTES);
     }
@@ -80,17 +81,18 @@ impl Chunks {
         self.client_bytes.set(bytes);
     }
 
-    /// What counts towards the limit.
+    /// Returns the bytes that count towards the limit.
     pub(crate) fn all_bytes(&self) -> usize {
         self.held_bytes().saturating_add(self.client_bytes.get())
     }
 
-    /// Whether the client's bytes make it more than the limit. (A heap whose limit was lowered keeps what it holds.)
+    /// Reports whether the client's bytes make the sum more than the limit. (A heap whose limit was lowered keeps what
+    /// it holds.)
     pub(crate) fn is_over(&self) -> bool {
         self.client_bytes.get() > 0 && self.all_bytes() > self.limit_bytes
     }
 
-    /// Whether an object of so many bytes is refused even when nothing else is left.
+    /// Reports whether an object of `bytes` bytes is refused even by an empty heap.
     pub(crate) fn is_beyond(&self, bytes: usize) -> bool {
         let pages = bytes.div_ceil(ARENA_BYTES) + HEADS;
         pages.saturating_mul(ARENA_BYTES) > self.limit_bytes
@@ -100,7 +102,7 @@ impl Chunks {
         self.held_pages * ARENA_BYTES
     }
 
-    /// Bytes of free arenas that may be resident.
+    /// Returns the bytes of free arenas that may be resident.
     pub(crate) fn dirty_bytes(&self) -> usize {
         self.dirty * ARENA_BYTES
     }
@@ -121,7 +123,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// An arena for cells.
+    /// Takes an arena for cells.
     pub(crate) fn take_arena(
         &mut self,
         kind: &'static Kind,
@@ -133,7 +135,7 @@ impl Chunks {
         let head = chunk.head();
         let warm = head.free.words();
         let dirty = head.dirty.words();
-        // One that is resident already, if there is one.
+        // One that is already resident, if there is one.
         let resident = each(std::array::from_fn(|w| warm[w] & dirty[w])).next();
         let Some(index) = resident.or_else(|| head.free.next(0)) else {
             debug_assert!(false, "U2: no room in the chunk");
@@ -145,7 +147,7 @@ impl Chunks {
         Ok(arena)
     }
 
-    /// A run of arenas for one object of so many pages.
+    /// Takes a run of arenas for one object of `pages` pages.
     pub(crate) fn take_run(
         &mut self,
         kind: &'static Kind,
@@ -209,7 +211,7 @@ impl Chunks {
         Ok(chunk)
     }
 
-    /// A chunk for at least so many pages, which are to be taken next.
+    /// Takes a chunk for at least `pages` pages, which the caller takes next.
     fn new_chunk(&mut self, origin: Origin, slots: u32, pages: usize) -> Result<Chunk, Shortage> {
         self.within_limit(HEADS + pages)?;
         let (chunk, zero) = self.source.take(slots, self.heap).ok_or(Shortage::System)?;
@@ -224,7 +226,7 @@ impl Chunks {
         Ok(chunk)
     }
 
-    /// An arena or run of which nothing is used any more.
+    /// Frees an arena or run that is no longer used.
     pub(crate) fn free(&mut self, arena: Arena) {
         let chunk = arena.chunk();
         let head = chunk.head();
@@ -243,8 +245,8 @@ impl Chunks {
         }
     }
 
-    /// Whether an empty chunk is not worth keeping (U3): enough is left beside it, or it has nothing resident but its
-    /// head. A huge object's chunk is of no use to others.
+    /// Reports whether an empty chunk is not worth keeping (U3): enough is left beside it, or only its head is
+    /// resident. A huge object's chunk is of no use to others.
     fn is_spare(&self, chunk: Chunk, reserve: usize) -> bool {
         let dirty = chunk.head().dirty.count();
         dirty == 0 || self.dirty >= reserve + dirty || chunk.head().slots.get() > 1
@@ -267,9 +269,9 @@ impl Chunks {
         self.source.give(chunk, slots);
     }
 
-    /// Gives free resident memory back, empty chunks first and then the emptiest ones' arenas, until at most
-    /// `keep_bytes` are left. Returns the bytes given back. Cost: a system call for every 512 ranges, and 0.6 µs for
-    /// a page.
+    /// Gives free resident memory back, empty chunks first and then the arenas of the emptiest chunks, until at most
+    /// `keep_bytes` are left. Returns the bytes given back. Cost: a system call for every 512 ranges, and 0.6 µs for a
+    /// page.
     pub(crate) fn trim(&mut self, keep_bytes: usize) -> usize {
         let keep = keep_bytes / ARENA_BYTES;
         let before = self.dirty;
@@ -307,7 +309,7 @@ impl Chunks {
         self.source.purge(purged.into_iter());
     }
 
-    /// Gives everything back, whatever is in it.
+    /// Gives everything back, including what is in use.
     pub(crate) fn release(&mut self) {
         self.reserve = usize::MAX / 2;
         let all: Vec<Chunk> = self.all().collect();
@@ -317,7 +319,7 @@ impl Chunks {
                 self.free(arena);
             }
         }
-        // Those that were kept (U3).
+        // Chunks that were kept (U3).
         self.trim(0);
         debug_assert_eq!((self.held_pages, self.dirty), (0, 0));
     }

@@ -1,4 +1,4 @@
-//! Time for heaps: the machine's, or what a test says.
+//! Time for heaps: the machine's, or what a test sets.
 //!
 //! ```text
 //!   Clock::real()    wall_ns ─► monotonic time        cpu_ns ─► this thread's processor time
@@ -6,44 +6,45 @@
 //! ```
 //!
 //! H1  It never goes back.
-//! H2  By hand, everything that follows from time (pauses, thresholds that adapt, how often a full heap is collected) is
-//!     decided by what the program does, the same on an idle machine and on a busy one.
+//! H2  By hand, everything that follows from time (pauses, thresholds that adapt, how often a full heap is collected)
+//!     depends only on what the program does, the same on an idle machine and on a busy one.
 //!
-//! Not here: what follows (`pace`, `trigger`); slices of counted natives, whose time is the machine's (`cc`).
+//! Not here: what follows from time (`pace`, `trigger`); slices of counted natives, whose time is the machine's (`cc`).
 
 use std::sync::Arc;
 
 use skinflint_base::sync::{AtomicU64, Ordering};
 use skinflint_base::sys;
 
-/// Where the heaps of a world have their time from. Clones are the same clock. Any thread may move it.
+/// The source of time of a world's heaps. Clones are the same clock. Any thread may move it.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
 impl Clock {
-    /// The machine's clocks: monotonic time for pauses, the thread's processor time for shares.
+    /// Returns the machine's clocks: monotonic time for pauses, the thread's processor time for shares.
     pub fn real() -> Clock {
         Clock(None)
     }
 
-    /// One that is moved by [`Clock::advance`]: a trace function or a mutator that moves it says what its work costs.
+    /// Creates a clock that only [`Clock::advance`] moves: a trace function or a mutator that moves it says what its
+    /// work costs.
     pub fn by_hand() -> Clock {
         Clock(Some(Arc::default()))
     }
 
-    /// Moves it by so many nanoseconds, if it is moved by hand. Cost: an atomic addition.
+    /// Moves the clock by `ns` nanoseconds, if it is moved by hand. Cost: an atomic addition.
     pub fn advance(&self, ns: u64) {
         if let Some(now) = &self.0 {
             now.fetch_add(ns, Ordering::Relaxed); // ORDER: a number alone
         }
     }
 
-    /// Nanoseconds since some moment.
+    /// Returns nanoseconds since a fixed moment.
     pub(crate) fn wall_ns(&self) -> u64 {
         self.by_hand_ns().unwrap_or_else(sys::monotonic_ns)
     }
 
-    /// Processor time of this thread.
+    /// Returns the processor time of this thread, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.by_hand_ns().unwrap_or_else(sys::thread_cpu_ns)
     }

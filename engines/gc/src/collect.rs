@@ -3,15 +3,17 @@
 //! ```text
 //!   finish the last sweep ─► retire spans ─► roots ─► mark ─► pairs ─► the client's look ─► verify ─► weak cells
 //!                                                                                              │
-//!        log, threshold ◄── hand everything over to be swept (mutator's own, or anybody's) ◄───┘
+//!        log, threshold ◄── hand everything over to be swept (by the mutator, or by both)  ◄───┘
 //! ```
 //!
-//! L1  When marking begins no mark bit of the set is set, and nothing of it is with the sweeper.
-//! L2  Roots are: entries of the heaps' tables (those that come from a heap of the set excepted: it tells them),
-//!     and what the client tells. Edges out of heaps that are not in the set are roots only if they have entries.
-//! L3  Nothing is swept in the pause but what the last collection left.
-//! L4  Where a closure of safe code may have pointers into a heap of the set, or a finalizer runs, nothing is done.
-//! L5  What ends together is no root of a later collection, however long its sweep takes ([`empty_roots`]).
+//! L1  When marking begins no mark bit of the set is set, and the sweeper has nothing of the set.
+//! L2  Roots are the entries of the heaps' tables (except those that come from a heap of the set, which tells them
+//!     itself), and what the client tells. Edges out of heaps that are not in the set are roots only if they have
+//!     entries.
+//! L3  The pause sweeps only what the last collection left.
+//! L4  While a closure of safe code may have pointers into a heap of the set, or a finalizer runs, nothing is done.
+//! L5  An object that ends in this collection is no root of a later one, however long its sweep takes
+//!     ([`empty_roots`]).
 //!
 //! Not here: following edges (`mark`), sweeping (`heap`, `sweeper`).
 
@@ -22,19 +24,19 @@ use crate::roots::From;
 use crate::trigger::{Collection, Reason};
 use crate::verify;
 
-/// Roots that the client knows.
+/// The roots that the client knows.
 pub trait Roots {
-    /// Tells each of them; may be called several times in a collection, and tells the same each time.
+    /// Tells each root; may be called several times in a collection, and tells the same each time.
     fn trace(&mut self, tracer: &mut Tracer);
 
-    /// Everything that is reached is marked. The client may look ([`Tracer::is_reached`]), run finalizers of its
-    /// own, and tell more edges; `true` asks to mark again and to be called again.
+    /// Runs when everything that is reached is marked. The client may look ([`Tracer::is_reached`]), run finalizers of
+    /// its own, and tell more edges; `true` asks for more marking and another call.
     fn reached(&mut self, _tracer: &mut Tracer) -> bool {
         false
     }
 }
 
-/// No roots but those in tables.
+/// No roots except those in tables.
 impl Roots for () {
     fn trace(&mut self, _tracer: &mut Tracer) {}
 }
@@ -44,7 +46,7 @@ impl Roots for () {
 pub enum Busy {
     /// A closure that may have pointers into a heap has not ended.
     Entered,
-    /// A finalizer or tracer of a heap asked for it.
+    /// A finalizer or trace function of a heap asked for the collection.
     Collecting,
     /// The heaps are of different worlds.
     Strangers,
@@ -64,7 +66,8 @@ impl std::fmt::Display for Busy {
 
 impl std::error::Error for Busy {}
 
-/// Aborts the process when a trace function unwinds: marks are half-way, and what is not marked would be freed.
+/// Aborts the process when a trace function unwinds: marking is incomplete, and live objects that are not marked would
+/// be freed.
 pub(crate) struct NoUnwind;
 
 impl Drop for NoUnwind {
@@ -78,8 +81,8 @@ impl Drop for NoUnwind {
     }
 }
 
-/// A walk that panics has changed nothing. (A fault that is found after marking leaves marks, and the heaps are not
-/// collected again.)
+/// Undoes the refusal of collections when a walk panics, which has changed nothing. (A fault that is found after
+/// marking leaves marks, and the heaps are not collected again.)
 pub(crate) struct Refused<'a>(pub(crate) &'a [&'a Heap]);
 
 impl Drop for Refused<'_> {
@@ -94,9 +97,8 @@ impl Drop for Refused<'_> {
 /// Nothing was done, for the reason given (L4).
 ///
 /// # Safety
-/// `roots` tells every object of the set that is used later and that no entry of a root table leads to, and no
-/// edge out of an object that is reached is left out by its kind. Edges from heaps that are not in the set have
-/// entries ([`From::Heap`]).
+/// `roots` tells every object of the set that is used later and that no entry of a root table leads to, and each kind
+/// tells all edges of a reached object. Edges from heaps that are not in the set have entries ([`From::Heap`]).
 pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> Result<(), Busy> {
     let Some(first) = set.first() else {
         return Ok(());
@@ -140,7 +142,7 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     Ok(())
 }
 
-/// Marks everything that was told, and what the client tells when it looks. Whether it told anything then.
+/// Marks everything that was told, and what the client tells when it looks. Returns whether it told anything then.
 pub(crate) fn mark_all(tracer: &mut Tracer, roots: &mut dyn Roots) -> bool {
     tracer.drain_pairs();
     let mut looked = false;
@@ -148,29 +150,30 @@ pub(crate) fn mark_all(tracer: &mut Tracer, roots: &mut dyn Roots) -> bool {
         looked = true;
         tracer.drain_pairs();
     }
-    // What it told when it asked for no more.
+    // Edges that it told when it asked for no more marking.
     tracer.drain_pairs();
     looked
 }
 
-/// When the mutator stood still for a collection.
+/// The times for which the mutator stood still for a collection.
 #[derive(Default)]
 pub(crate) struct Pauses {
-    /// When it began.
+    /// The time at which the collection began.
     pub(crate) started_ns: u64,
-    /// Of the last pause: the sweep of the collection before.
+    /// The part of the last pause that swept what the collection before left.
     pub(crate) finish_ns: u64,
-    /// Pauses before the last one, if marking was incremental.
+    /// Number of pauses before the last one, if marking was incremental.
     pub(crate) earlier: u32,
-    /// All of those, and the longest.
+    /// Sum of these pauses, and the longest.
     pub(crate) earlier_ns: u64,
     pub(crate) longest_ns: u64,
-    /// When the last pause began, if it is not the only one.
+    /// The time at which the last pause began, if it is not the only one.
     pub(crate) last_ns: Option<u64>,
     pub(crate) forced: bool,
 }
 
-/// Everything that is reached is marked: weak cells, then everything is handed over to be swept, and recorded.
+/// Concludes a collection when everything that is reached is marked: empties weak cells, hands everything over to be
+/// swept, and records the collection.
 pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses: Pauses) {
     tracer.empty_weak();
     empty_roots(set, &tracer);
@@ -206,7 +209,7 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
             live_bytes: reach.bytes as usize,
             live_cells: reach.cells,
             client_bytes: heap.triggers.client_bytes.get(),
-            // These three are the triggers' to say.
+            // The triggers fill these three.
             threshold_bytes: 0,
             factor: 0.0,
             share: None,
@@ -218,7 +221,7 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
     }
 }
 
-/// L4.
+/// Checks whether the collection must be refused (L4).
 pub(crate) fn refuse(set: &[&Heap]) -> Result<(), Busy> {
     for heap in set {
         if !set
@@ -237,7 +240,7 @@ pub(crate) fn refuse(set: &[&Heap]) -> Result<(), Busy> {
     Ok(())
 }
 
-/// L2.
+/// Tells the roots (L2).
 pub(crate) fn tell_roots(
     set: &[&Heap],
     collected: &[bool],
@@ -258,8 +261,9 @@ pub(crate) fn tell_roots(
     roots.trace(tracer);
 }
 
-/// O3 of `roots`: the others are reached, since they are roots, or told by an object that is. Cost: a look at each entry
-/// of the set's tables, where that is more than one heap; those of a heap alone are swept before its next collection.
+/// Empties entries of objects that were not reached (O3 of `roots`): the other objects are reached, since they are
+/// roots, or told by an object that is. Cost: a look at each entry of the set's tables, where the set is more than one
+/// heap; those of a heap alone are swept before its next collection.
 fn empty_roots(set: &[&Heap], tracer: &Tracer) {
     let natives = set.first().and_then(|heap| heap.world.natives.get());
     if set.len() < 2 && natives.is_none() {
@@ -271,12 +275,13 @@ fn empty_roots(set: &[&Heap], tracer: &Tracer) {
     }
 }
 
-/// `expected`: bytes that will be taken before the next collection; free pages that are resident already are a part.
+/// Begins to sweep a heap. `expected`: bytes that will be taken before the next collection; free pages that are already
+/// resident are a part of these.
 fn begin_sweep(heap: &Heap, expected: usize) {
     let mut offered = false;
     let resident = heap.chunks.borrow().dirty_bytes();
     let keep = expected.saturating_sub(resident) / ARENA_BYTES;
-    // Before anything is offered: the sweeper may be awake still.
+    // Before anything is offered, since the sweeper may still be awake.
     heap.handover.set_keep(keep);
     for space in heap.spaces() {
         let arenas = space.take_all();

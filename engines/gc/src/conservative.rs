@@ -8,10 +8,11 @@
 //! ```
 //!
 //! D1  A word is a root if it is an address of any byte of an object, of a heap of the set: pointers into the middle
-//!     keep alive, too. What merely looks like one keeps an object alive that nobody uses: that is the price.
-//! D2  Everything that the calling thread holds in callee-saved registers or on its stack is looked at. What lies
-//!     elsewhere (another thread, memory of `malloc`) is not.
-//! D3  Words are read by an instruction of its own, since they are no values of Rust: padding, and what was there.
+//!     keep objects alive, too. A word that only looks like an address keeps an object alive that is not used: that is
+//!     the price.
+//! D2  Everything that the calling thread holds in callee-saved registers or on its stack is looked at. Pointers
+//!     elsewhere (another thread, memory of `malloc`) are not seen.
+//! D3  Words are read by a separate instruction, since they are no values of Rust: padding, and old contents.
 //!
 //! Not here: machines other than x86-64.
 
@@ -20,7 +21,7 @@ use core::ptr::NonNull;
 use crate::heap::Heap;
 use crate::mark::Tracer;
 
-/// The stack of the calling thread: address of its base, which is behind its last word.
+/// Returns the address of the base of the calling thread's stack, which is behind its last word.
 fn stack_base() -> Option<usize> {
     // SAFETY: the attribute is filled by the first call and released by the last; all are for this thread.
     unsafe {
@@ -35,15 +36,15 @@ fn stack_base() -> Option<usize> {
     }
 }
 
-/// The thread's stack, as roots ([`crate::Roots`]) that can be told again and again.
+/// The thread's stack, as roots ([`crate::Roots`]) that can be told repeatedly.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     base: usize,
 }
 
 impl Stack {
-    /// That of the calling thread. `None`: the system does not say where it begins. Cost: on the main thread the
-    /// C library reads `/proc/self/maps`, so it is asked once and kept.
+    /// Returns the calling thread's stack. `None`: the system does not say where it begins. Cost: on the main thread
+    /// the C library reads `/proc/self/maps`, so ask once and keep it.
     pub fn here() -> Option<Stack> {
         stack_base().map(|base| Stack { base })
     }
@@ -51,7 +52,7 @@ impl Stack {
     /// Tells every object of `heap` (and of its world) that the stack or a register leads to (D1).
     ///
     /// # Safety
-    /// Called on the thread for which it was made.
+    /// Called on the thread for which the value was made.
     #[inline(never)]
     pub unsafe fn trace(&self, heap: &Heap, tracer: &mut Tracer) {
         let mut saved = [0usize; 6];
@@ -76,7 +77,7 @@ impl Stack {
     }
 }
 
-/// D3.
+/// Reads a word of the stack (D3).
 #[inline(always)]
 fn word(at: usize) -> usize {
     let word: usize;
@@ -92,8 +93,8 @@ fn word(at: usize) -> usize {
     word
 }
 
-/// Tells the object that an address lies in, if it lies in one of a heap of this world. Whether it did. Cost for an
-/// address of something else: a lock and two comparisons.
+/// Tells the object that an address lies in, if it lies in one of a heap of this world; reports whether it did. Cost
+/// for another address: a lock and two comparisons.
 pub fn tell(heap: &Heap, addr: usize, tracer: &mut Tracer) -> bool {
     let object = find(heap, addr);
     if let Some(object) = object {
@@ -102,8 +103,8 @@ pub fn tell(heap: &Heap, addr: usize, tracer: &mut Tracer) -> bool {
     object.is_some()
 }
 
-/// The object that an address lies in. Spans must be retired, as they are in a collection: only then the bits tell
-/// objects.
+/// Returns the object that an address lies in. Spans must be retired, as they are in a collection: only then do the
+/// bits show objects.
 pub(crate) fn find(heap: &Heap, addr: usize) -> Option<NonNull<u8>> {
     heap.world.object_at(addr)
 }

@@ -1,4 +1,4 @@
-//! Who sweeps an arena: a heap's thread or the sweeper, never both.
+//! Which thread sweeps an arena: a heap's thread or the sweeper, never both.
 //!
 //! ```text
 //!   offer ──► pending ──claim──► swept by the heap's thread
@@ -7,25 +7,26 @@
 //! ```
 //!
 //! H1  An item is in one place: pending, with one claimer, or done. Claims take it out under the lock, so no two
-//!     claim it, and everything written before `offer` or `give` is seen by who claims or takes it next.
+//!     threads claim it, and everything written before `offer` or `give` is seen by the thread that claims or takes it
+//!     next.
 //! H2  `in_flight` counts the items that the sweeper has. [`Handover::wait_quiet`] returns when it is 0 and stays 0
 //!     until the next `offer`, if nothing is pending.
-//! H3  A bell that was rung is heard, or was rung after `close`: no lost wake-up.
+//! H3  A bell that was rung is heard, or was rung after `close`: there is no lost wake-up.
 //! H4  `waiting` is the number of pending items, so that asking whether all is swept costs a lock and two comparisons.
-//! H5  What is offered is judged by the `keep` that was set before it: an empty item stays resident or is purged by the
-//!     sweeper while it has it.
+//! H5  What is offered is judged by the `keep` that was set before it: an empty item stays resident, or the sweeper
+//!     purges it while it has it.
 //!
-//! The lock is held for moves within lists, never while anything is swept or finalized. Models: `tests/models.rs`.
-//! Rejected: an atomic state in each arena's head, claimed by compare-and-swap. It saves a lock of some 20 ns for
-//! an arena whose sweep costs more than that, and would have the sweeper walk heads that the mutator writes.
+//! The lock is held for moves between lists, never while anything is swept or finalized. Models: `tests/models.rs`.
+//! Rejected: an atomic state in each arena's head, claimed by compare-and-swap. It saves a lock of some 20 ns for an
+//! arena whose sweep costs more than that, and would make the sweeper walk heads that the mutator writes.
 //!
-//! Not here: what sweeping is (`sweep`), the thread (`sweeper`).
+//! Not here: sweeping itself (`sweep`), the thread (`sweeper`).
 
 use std::collections::VecDeque;
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// Items on their way between the two, and sums `S` about those that were swept.
+/// Items on their way between the two threads, and sums `S` about those that were swept.
 pub(crate) struct Handover<T, S> {
     state: Mutex<State<T, S>>,
     quiet: Condvar,
@@ -37,7 +38,7 @@ struct State<T, S> {
     waiting: usize,
     in_flight: usize,
     sums: Vec<S>,
-    /// Pages of empty items that need not be purged.
+    /// Number of pages of empty items that need not be purged.
     keep: usize,
 }
 
@@ -57,16 +58,16 @@ impl<T, S> Handover<T, S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T, S>> {
-        // Nothing under the lock unwinds half-way.
+        // No code under the lock unwinds half-way.
         self.state.lock().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// The heap's thread: of the items that are offered next, pages of empty ones that are to stay resident.
+    /// Sets how many pages of empty items that are offered next stay resident. For the heap's thread.
     pub(crate) fn set_keep(&self, pages: usize) {
         self.lock().keep = pages;
     }
 
-    /// The sweeper: whether an empty item of so many pages stays resident. It is counted then.
+    /// Reports whether an empty item of `pages` pages stays resident, and counts it if so. For the sweeper.
     pub(crate) fn keep(&self, pages: usize) -> bool {
         let mut state = self.lock();
         let left = state.keep.checked_sub(pages);
@@ -74,7 +75,7 @@ impl<T, S> Handover<T, S> {
         left.is_some()
     }
 
-    /// The heap's thread: these may be swept by anybody.
+    /// Offers items of a lane, which either thread may sweep. For the heap's thread.
     pub(crate) fn offer(&self, lane: usize, items: Vec<T>) {
         let mut state = self.lock();
         let lanes = state.pending.len().max(lane + 1);
@@ -86,7 +87,7 @@ impl<T, S> Handover<T, S> {
         }
     }
 
-    /// The heap's thread: one of a lane, to be swept by itself.
+    /// Claims one item of a lane, to be swept by the caller. For the heap's thread.
     pub(crate) fn claim(&self, lane: usize) -> Option<T> {
         let mut state = self.lock();
         let item = state.pending.get_mut(lane)?.pop()?;
@@ -94,7 +95,7 @@ impl<T, S> Handover<T, S> {
         Some(item)
     }
 
-    /// The sweeper: up to `most` of some lane. Each is to be given back to that lane.
+    /// Claims up to `most` items of one lane. Each must be given back to that lane. For the sweeper.
     pub(crate) fn claim_many(&self, most: usize) -> Option<(usize, Vec<T>)> {
         let mut state = self.lock();
         if state.waiting == 0 {
@@ -108,7 +109,7 @@ impl<T, S> Handover<T, S> {
         Some((lane, items))
     }
 
-    /// The sweeper: they are swept.
+    /// Gives items back that are swept. For the sweeper.
     pub(crate) fn give(&self, lane: usize, items: Vec<T>, sum: S) {
         let mut state = self.lock();
         state.in_flight -= items.len();
@@ -121,7 +122,7 @@ impl<T, S> Handover<T, S> {
         }
     }
 
-    /// The heap's thread: what the sweeper has done of a lane.
+    /// Takes the items of a lane that the sweeper has done. For the heap's thread.
     pub(crate) fn take_done(&self, lane: usize) -> Vec<T> {
         let mut state = self.lock();
         state
@@ -131,23 +132,23 @@ impl<T, S> Handover<T, S> {
             .unwrap_or_default()
     }
 
-    /// The heap's thread: what the sweeper has done of all lanes, by lane.
+    /// Takes the items of all lanes that the sweeper has done, by lane. For the heap's thread.
     pub(crate) fn take_all_done(&self) -> Vec<Vec<T>> {
         self.lock().done.iter_mut().map(std::mem::take).collect()
     }
 
-    /// The heap's thread: the sums since the last time.
+    /// Takes the sums since the last time. For the heap's thread.
     pub(crate) fn take_sums(&self) -> Vec<S> {
         std::mem::take(&mut self.lock().sums)
     }
 
-    /// Whether nothing is pending and nothing in flight.
+    /// Reports whether nothing is pending and nothing in flight.
     pub(crate) fn is_quiet(&self) -> bool {
         let state = self.lock();
         state.in_flight == 0 && state.waiting == 0
     }
 
-    /// The heap's thread: waits until the sweeper has nothing of ours. Bounded by what it has claimed.
+    /// Waits until the sweeper has none of our items. Bounded by what it has claimed. For the heap's thread.
     pub(crate) fn wait_quiet(&self) {
         let mut state = self.lock();
         while state.in_flight > 0 {
@@ -159,7 +160,7 @@ impl<T, S> Handover<T, S> {
     }
 }
 
-/// Wakes the sweeper: who has offered something.
+/// Wakes the sweeper, and says which heaps have offered items.
 pub(crate) struct Bell<H> {
     state: Mutex<Rung<H>>,
     rung: Condvar,
@@ -185,13 +186,14 @@ impl<H> Bell<H> {
         self.state.lock().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// There is something to do for this one.
+    /// Notes that there is something to do for `who`, and wakes the sweeper.
     pub(crate) fn ring(&self, who: H) {
         self.lock().queue.push_back(who);
         self.rung.notify_one();
     }
 
-    /// The sweeper: who rang. `None`: closed, and all who rang before were heard.
+    /// Waits for a ring; returns what `ring` was given. `None`: the bell is closed, and all earlier rings were heard.
+    /// For the sweeper.
     pub(crate) fn wait(&self) -> Option<H> {
         let mut state = self.lock();
         loop {
@@ -208,7 +210,7 @@ impl<H> Bell<H> {
         }
     }
 
-    /// No more will ring.
+    /// Closes the bell: later rings are not heard.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.rung.notify_all();

@@ -7,14 +7,14 @@
 //!            next gap ─► fullest swept arena ─► sweep up to LAZY pending ones ─► fresh arena ─► the source
 //! ```
 //!
-//! P1  A heap belongs to one thread (it is neither Send nor Sync). Arenas that the sweeper has are not touched.
+//! P1  A heap belongs to one thread (it is neither Send nor Sync). It does not touch arenas that the sweeper has.
 //! P2  Nothing is collected by an allocation: it only makes a collection due ([`Heap::due`]). The client collects
 //!     where its roots are known, for instance before each allocation ([`Heap::alloc_or_collect`]).
 //! P3  An object that was allocated is written before the next allocation or collection. Until a collection does
 //!     not reach it, it stays where it is.
 //! P4  A finalizer may allocate and remove roots. While one runs nothing else is swept and nothing collected:
-//!     allocations take swept or fresh arenas. So finalizers do not nest, however many allocate.
-//! P5  What is short in one heap is an error of that heap's allocation, and of no other's.
+//!     allocations take swept or fresh arenas. So finalizers do not nest, however many of them allocate.
+//! P5  A shortage in one heap is an error of that heap's allocation, and of no other's.
 //!
 //! Not here: marking (`mark`), the order of a collection (`collect`), the sweeper's side (`sweeper`).
 
@@ -37,59 +37,59 @@ use crate::sweeper;
 use crate::trigger::{Collection, Growth, Reason, Rest, Triggers};
 use crate::world::Shared;
 
-/// Arenas that one slow allocation sweeps at most before it takes a fresh one: twenty microseconds.
+/// The most arenas that one slow allocation sweeps before it takes a fresh one: twenty microseconds.
 const LAZY: usize = 8;
-/// Arenas that a poll sweeps at most.
+/// The most arenas that a poll sweeps.
 const POLL: usize = 64;
-/// Kinds found without hashing.
+/// Number of kinds found without hashing.
 const CACHE: usize = 64;
 
-/// Work that was done outside of pauses and in them, over a heap's life.
+/// Sweeping that was done outside of pauses and in them, over a heap's life.
 #[derive(Clone, Debug, Default)]
 pub struct SweepCounts {
-    /// Objects that ended on the sweeper's thread.
+    /// Number of objects that ended on the sweeper's thread.
     pub background_cells: u64,
-    /// Objects that ended when the mutator wanted their room, or had nothing to do.
+    /// Number of objects that ended when the mutator needed their room, or had nothing to do.
     pub lazy_cells: u64,
-    /// Objects that ended in a pause, because the next collection came first.
+    /// Number of objects that ended in a pause, because the next collection came first.
     pub pause_cells: u64,
-    /// Objects whose finalizers ran, wherever.
+    /// Number of objects whose finalizers ran, on either thread.
     pub finalized: u64,
-    /// Finalizers that panicked.
+    /// Number of finalizers that panicked.
     pub panics: u64,
-    /// The first of those.
+    /// The first of the panics.
     pub faults: Vec<Fault>,
 }
 
 /// What a heap holds, in bytes that add up: `held = heads + cells + free + used_up`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
-    /// Arenas in use, and heads of chunks.
+    /// Bytes of arenas in use, and of heads of chunks.
     pub held_bytes: usize,
-    /// Of them: heads.
+    /// Bytes of `held_bytes` in heads.
     pub head_bytes: usize,
-    /// Of them: cells and runs that hold an object, or that the mutator is filling.
+    /// Bytes of `held_bytes` in cells and runs that hold an object, or that the mutator is filling.
     pub cell_bytes: usize,
-    /// Of them: cells that are free.
+    /// Bytes of `held_bytes` in cells that are free.
     pub free_bytes: usize,
-    /// Of them: ends of arenas in which no cell fits.
+    /// Bytes of `held_bytes` in ends of arenas in which no cell fits.
     pub tail_bytes: usize,
-    /// Beside them: free arenas of chunks that may be resident.
+    /// Bytes of free arenas that may be resident; not in `held_bytes`.
     pub dirty_bytes: usize,
-    /// Bytes outside that the client says objects hold.
+    /// Bytes that objects hold outside, as the client says.
     pub client_bytes: usize,
-    /// Objects.
+    /// Number of objects.
     pub objects: usize,
 }
 
-/// A heap.
+/// A heap of garbage-collected objects.
 pub struct Heap {
     this: Weak<Heap>,
     pub(crate) world: Rc<Shared>,
     pub(crate) id: u32,
     name: String,
     cache: [Cell<(*const Kind, *const Space)>; CACHE],
-    /// Boxed: the cache points at them. None is ever removed.
+    /// Boxed, since the cache points at them. None is ever removed.
     spaces: RefCell<Vec<Rc<Space>>>,
     by_kind: RefCell<HashMap<*const Kind, u16>>,
     pub(crate) chunks: RefCell<Chunks>,
@@ -97,20 +97,20 @@ pub struct Heap {
     pub(crate) sweeping: Cell<bool>,
     pub(crate) collecting: Cell<bool>,
     finalizing: Cell<bool>,
-    /// Closures of safe code that may have pointers into it.
+    /// Number of closures of safe code that are running and may have pointers into it.
     pub(crate) entered: Cell<u32>,
     pub(crate) roots: RefCell<RootTable>,
     pub(crate) triggers: Triggers,
     pub(crate) counts: RefCell<SweepCounts>,
     stressed: Cell<u64>,
-    /// Whether it is being marked while the program runs (`incremental`): what every barrier asks.
+    /// Whether the heap is being marked while the program runs (`incremental`): every barrier reads this.
     pub(crate) marking_on: Cell<bool>,
     pub(crate) marking: RefCell<Option<Rc<RefCell<Marking>>>>,
-    /// Bytes taken when the marking last asked.
+    /// Bytes taken when the marking last looked.
     pub(crate) taken_seen: Cell<i64>,
-    /// Whether allocations may do a slice of that.
+    /// Whether allocations may do a slice of marking.
     pub(crate) steps_at_alloc: Cell<bool>,
-    /// Whether it is never collected alone, so that allocations may not begin to mark it.
+    /// Whether the heap is never collected alone, so that allocations may not begin to mark it.
     pub(crate) only_with_others: Cell<bool>,
 }
 
@@ -154,30 +154,31 @@ impl Heap {
         heap
     }
 
-    /// Its name, for reports.
+    /// Returns the heap's name, for reports.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A count of it.
+    /// Returns a counted reference to the heap.
     pub(crate) fn this(&self) -> Rc<Heap> {
-        // It is not being dropped: whoever asks has come by a count.
+        // It is not being dropped: the caller has a count.
         self.this.upgrade().expect("a heap that is alive")
     }
 
-    /// Its number among the heaps of its world.
+    /// Returns the heap's number among the heaps of its world.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Room for an object of `kind`, uninitialised (P3). Cost: a hash of the kind's address, two comparisons, a store.
+    /// Returns room for an object of `kind`, uninitialised (P3). Cost: a hash of the kind's address, two comparisons, a
+    /// store.
     ///
     /// # Errors
     /// There is no memory within this heap's limit or at all, even after everything was swept.
     ///
     /// # Safety
-    /// The caller writes the object before the next allocation or collection (P3): its kind's functions are called
-    /// with it.
+    /// The caller writes the object before the next allocation or collection (P3): its kind's functions are called with
+    /// it.
     #[inline]
     pub unsafe fn alloc(&self, kind: &'static Kind) -> Result<NonNull<u8>, OutOfMemory> {
         let key: *const Kind = kind;
@@ -196,7 +197,7 @@ impl Heap {
         self.alloc_slow(&space)
     }
 
-    /// The same for a kind whose objects differ in size: each is whole pages.
+    /// Returns room for an object of a kind whose objects differ in size: each has whole pages.
     ///
     /// # Errors
     /// As [`Heap::alloc`].
@@ -220,14 +221,14 @@ impl Heap {
         self.alloc_run(&space, bytes)
     }
 
-    /// Collects if that is due, or if there is no room otherwise; then as [`Heap::alloc`].
+    /// Collects if that is due, or if there is no room otherwise; then does what [`Heap::alloc`] does.
     ///
     /// # Errors
     /// As [`Heap::alloc`].
     ///
     /// # Safety
-    /// As [`Heap::alloc`]; and `roots` tells every object of this heap that is used later and that no handle and no
-    /// other heap's recorded edge leads to. Where the heap is marked incrementally, also as [`Heap::advance`].
+    /// As [`Heap::alloc`]; and `roots` tells every object of this heap that is used later and that neither a handle nor
+    /// another heap's recorded edge leads to. Where the heap is marked incrementally, also as [`Heap::advance`].
     pub unsafe fn alloc_or_collect(
         &self,
         kind: &'static Kind,
@@ -251,7 +252,7 @@ impl Heap {
         }
     }
 
-    /// The space of a kind, made when it is first asked for.
+    /// Returns the space of a kind, which is made when it is first asked for.
     fn space(&self, kind: &'static Kind) -> Rc<Space> {
         let key: *const Kind = kind;
         let mut by_kind = self.by_kind.borrow_mut();
@@ -268,7 +269,7 @@ impl Heap {
         self.spaces.borrow().clone()
     }
 
-    /// Counts towards the nth allocation.
+    /// Counts towards the nth allocation, where the heap is under stress.
     fn stress(&self) {
         if let Some(every) = self.world.config.stress_every {
             self.stressed.set(self.stressed.get() + 1);
@@ -291,7 +292,7 @@ impl Heap {
         }
         let config = &self.world.config;
         if self.chunks.borrow().is_over() {
-            // What is not swept yet may have finalizers that lower the client's bytes.
+            // Arenas that are not swept yet may have finalizers that lower the client's bytes.
             self.finish_sweep();
             if self.chunks.borrow().is_over() {
                 return Err(self.out_of_memory(space.kind.bytes, Shortage::Limit));
@@ -300,7 +301,7 @@ impl Heap {
         // Under stress each allocation comes here.
         let most = config.stress_every.map_or(usize::MAX >> 1, |_| 1);
         loop {
-            // E4: whoever was pushed out of the cache has a span still, and a finalizer above may have taken one.
+            // E4: a space that was pushed out of the cache still has a span, and a finalizer above may have taken one.
             if let Some(object) = space.bump() {
                 return Ok(object);
             }
@@ -312,12 +313,12 @@ impl Heap {
                 continue;
             }
             let arena = self.next_arena(space)?;
-            // A finalizer may have made another one current meanwhile.
+            // A finalizer may have made another arena current meanwhile.
             self.triggers.returned(space.set_current(arena));
         }
     }
 
-    /// An arena with room for a cell.
+    /// Returns an arena with room for a cell.
     fn next_arena(&self, space: &Space) -> Result<Arena, OutOfMemory> {
         if let Some(arena) = space.take_available() {
             return Ok(arena);
@@ -327,7 +328,7 @@ impl Heap {
         {
             return Ok(arena);
         }
-        // All is swept, perhaps, and there is more than will be wanted.
+        // All may be swept, and more may be free than will be needed.
         if self.sweeping.get()
             && self.handover.is_quiet()
             && self.poll()
@@ -338,7 +339,7 @@ impl Heap {
         match self.fresh_arena(space) {
             Ok(arena) => Ok(arena),
             Err(shortage) => {
-                // What is not swept yet may be free.
+                // Arenas that are not swept yet may be free.
                 self.finish_sweep();
                 let swept = space.take_available();
                 let arena = swept.map_or_else(|| self.fresh_arena(space), Ok);
@@ -363,7 +364,7 @@ impl Heap {
 
     fn alloc_run(&self, space: &Space, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
         let pages = bytes.div_ceil(ARENA_BYTES).max(1);
-        // Room that dead ones of this space take is given back first, as much as is wanted now.
+        // Room of dead objects of this space is given back first, as much as is needed now.
         let mut freed = 0;
         for _ in 0..LAZY {
             if freed >= pages {
@@ -395,7 +396,8 @@ impl Heap {
         Ok(arena.0)
     }
 
-    /// An arena with room out of those that are not swept yet, if a few have one. The empty ones go.
+    /// Returns an arena with room out of those that are not swept yet, if the first few include one. Empty ones are
+    /// freed.
     fn sweep_for(&self, space: &Space) -> Option<Arena> {
         for arena in self.handover.take_done(usize::from(space.index)) {
             self.settle(space, arena);
@@ -432,7 +434,7 @@ impl Heap {
         Some(arena)
     }
 
-    /// Puts a swept arena where it belongs; frees it if nothing is left. Returns the pages freed.
+    /// Puts a swept arena on the list where it belongs; frees it if nothing is left in it. Returns the pages freed.
     fn settle(&self, space: &Space, arena: Arena) -> usize {
         if arena.head().live.get() > 0 {
             space.place(arena);
@@ -443,7 +445,8 @@ impl Heap {
         pages
     }
 
-    /// Sweeps whatever is pending, here, and waits for what the sweeper has. Within a finalizer nothing (P4).
+    /// Sweeps everything that is pending, on this thread, and waits for what the sweeper has. Does nothing within a
+    /// finalizer (P4).
     pub(crate) fn finish_sweep(&self) {
         if !self.sweeping.get() || self.finalizing.get() {
             return;
@@ -460,7 +463,7 @@ impl Heap {
         debug_assert!(self.handover.is_quiet());
     }
 
-    /// Takes over what the sweeper has done.
+    /// Takes over the arenas that the sweeper has done.
     pub(crate) fn absorb(&self) {
         let spaces = self.spaces();
         for (space, arenas) in spaces.iter().zip(self.handover.take_all_done()) {
@@ -471,7 +474,7 @@ impl Heap {
         self.take_sums();
     }
 
-    /// Counts what the sweeper has done.
+    /// Adds up the sums of what the sweeper has done.
     fn take_sums(&self) {
         let mut purged = 0;
         let mut counts = self.counts.borrow_mut();
@@ -485,9 +488,10 @@ impl Heap {
         }
     }
 
-    /// For an event loop, whenever it has nothing better to do: takes over what was swept meanwhile, sweeps some of
-    /// what nobody else may, and once all is swept gives back what will not be wanted before the next collection.
-    /// Returns whether all is swept. Bounded, finalizers excepted: some hundred microseconds.
+    /// Does waiting work, for an event loop that has nothing better to do: takes over what was swept meanwhile, sweeps
+    /// some of the arenas that only this thread may sweep, and once all is swept gives back what will not be needed
+    /// before the next collection. Returns whether all is swept. Bounded to some hundred microseconds, without
+    /// finalizers.
     pub fn poll(&self) -> bool {
         if self.collecting.get() || self.finalizing.get() {
             return false;
@@ -512,21 +516,21 @@ impl Heap {
         !self.sweeping.get()
     }
 
-    /// What may still be taken before the next collection.
+    /// Returns the bytes that may still be taken before the next collection.
     pub(crate) fn wanted_bytes(&self) -> usize {
         let threshold = self.triggers.threshold_bytes.get();
         threshold.saturating_sub(self.triggers.used_bytes.get())
     }
 
-    /// Gives back the free arenas that will not be wanted before the next collection. Returns bytes.
+    /// Gives back the free arenas that will not be needed before the next collection. Returns their bytes.
     pub fn trim(&self) -> usize {
         let wanted = self.wanted_bytes();
         let slack: usize = self.spaces().iter().map(|space| space.slack_bytes()).sum();
         self.chunks.borrow_mut().trim(wanted.saturating_sub(slack))
     }
 
-    /// Sweeps everything and gives back everything that is free: free arenas, and the source's empty chunks.
-    /// Returns the bytes of arenas.
+    /// Sweeps everything and gives back everything that is free: free arenas, and the source's empty chunks. Returns
+    /// the bytes of arenas.
     pub fn shrink(&self) -> usize {
         self.finish_sweep();
         let bytes = self.chunks.borrow_mut().trim(0);
@@ -535,14 +539,14 @@ impl Heap {
         bytes
     }
 
-    /// Why a collection is due, if one is. Cost: a load.
+    /// Returns why a collection is due, if one is. Cost: a load.
     #[inline]
     pub fn due(&self) -> Option<Reason> {
         self.triggers.due()
     }
 
-    /// For a timer: makes a collection due if nothing was allocated for as long as the table says and something
-    /// since the last collection. `now_ns` is any clock that does not go back.
+    /// Makes a collection due, for a timer, if nothing was allocated for the time in the table, but something since the
+    /// last collection. `now_ns` is from any clock that does not go back.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
         if self.triggers.rest(now_ns) == Rest::Collect {
             self.triggers.raise(Reason::Idle);
@@ -550,12 +554,12 @@ impl Heap {
         self.due()
     }
 
-    /// Memory is short: a collection is due, whatever the thresholds say.
+    /// Makes a collection due, whatever the thresholds say, because memory is short.
     pub fn pressure(&self) {
         self.triggers.raise(Reason::Pressure);
     }
 
-    /// Another table of thresholds; it holds from the next collection on, its floor at once.
+    /// Sets another table of thresholds; it holds from the next collection on, its floor at once.
     pub fn set_growth(&self, growth: Growth) {
         let pace = &self.world.pace;
         if growth.share.is_some() {
@@ -565,17 +569,17 @@ impl Heap {
         self.triggers.set_growth(growth, live, pace.spent());
     }
 
-    /// The last collections, oldest first; at most [`LOG`](crate::trigger::LOG).
+    /// Returns the last collections, oldest first; at most [`LOG`](crate::trigger::LOG).
     pub fn log(&self) -> Vec<Collection> {
         self.triggers.log.borrow().iter().copied().collect()
     }
 
-    /// Collections so far.
+    /// Returns the number of collections so far.
     pub fn collections(&self) -> u64 {
         self.triggers.collections.get()
     }
 
-    /// What was swept where, until now: also what the sweeper has done since anybody asked.
+    /// Returns what was swept where, until now, including what the sweeper has done since the last call.
     pub fn sweep_counts(&self) -> SweepCounts {
         self.take_sums();
         self.counts.borrow().clone()
@@ -592,7 +596,7 @@ impl Heap {
         self.roots.borrow_mut().add(object, from)
     }
 
-    /// Ends a root. `None`: there is none of this number.
+    /// Ends a root; returns its object. `None`: there is none of this number.
     ///
     /// # Safety
     /// The number is of this heap and was not ended before: it may be another root's by now.
@@ -600,29 +604,29 @@ impl Heap {
         self.roots.borrow_mut().remove(id)
     }
 
-    /// Where a root leads.
+    /// Returns the object that a root leads to.
     pub fn rooted(&self, id: RootId) -> Option<NonNull<u8>> {
         self.roots.borrow().get(id)
     }
 
-    /// Roots there are.
+    /// Returns the number of roots.
     pub fn root_count(&self) -> usize {
         self.roots.borrow().len()
     }
 
-    /// Takes back what is left of all spans (E2), so that bits tell objects.
+    /// Takes back what is left of all spans (E2), so that the bits show objects.
     pub(crate) fn retire(&self) {
         for space in self.spaces() {
             self.triggers.returned(space.retire());
         }
     }
 
-    /// Whether a finalizer of this heap runs on this thread.
+    /// Reports whether a finalizer of this heap is running on this thread.
     pub(crate) fn is_finalizing(&self) -> bool {
         self.finalizing.get()
     }
 
-    /// Everything swept and no span taken: bits tell objects.
+    /// Sweeps everything and takes back all spans: the bits show objects.
     pub(crate) fn settle_all(&self) {
         assert!(
             !self.finalizing.get() && !self.collecting.get(),
@@ -632,10 +636,11 @@ impl Heap {
         self.retire();
     }
 
-    /// Each object, in no order, with its kind. Everything is swept first. `visit` may not allocate in the heap.
+    /// Passes each object, in no order, to `visit` with its kind. Everything is swept first. `visit` may not allocate
+    /// in the heap.
     ///
     /// # Panics
-    /// If a finalizer or a trace function of this heap calls it.
+    /// A finalizer or a trace function of this heap calls it.
     pub fn each_object(&self, mut visit: impl FnMut(NonNull<u8>, &'static Kind)) {
         self.settle_all();
         // A collection that `visit` asks for is refused, also after it panicked.
@@ -656,10 +661,10 @@ impl Heap {
         }
     }
 
-    /// What it holds. Everything is swept first.
+    /// Returns what the heap holds. Everything is swept first.
     ///
     /// # Panics
-    /// If a finalizer or a trace function of this heap calls it; if rows do not add up.
+    /// A finalizer or a trace function of this heap calls it, or the rows do not add up.
     pub fn holds(&self) -> Holds {
         self.settle_all();
         let chunks = self.chunks.borrow();
@@ -709,9 +714,10 @@ impl Drop for Heap {
 }
 
 impl Heap {
-    /// Everything is unreached: finalizers run, arenas go. What they allocate ends with the rest.
+    /// Ends everything as unreached: finalizers run, arenas are freed. Objects that finalizers allocate end with the
+    /// rest.
     pub(crate) fn end_all(&self) {
-        // Objects that finalizers make have finalizers in turn: a bound, and then they are dropped unfinalized.
+        // Objects that finalizers make have finalizers in turn: this has a bound, beyond which they end without.
         for _ in 0..LAZY {
             let mut ended = false;
             for space in self.spaces().iter().filter(|s| s.kind.finalize.is_some()) {

@@ -1,38 +1,40 @@
-//! Marking while the program runs on, in slices with a bound.
+//! Marking while the program runs, in slices with a bound.
 //!
 //! ```text
 //!   used > begin ─► begin ─► slice ─► slice ─► … ─► Ready ─► finish: client's roots, weak cells ─► sweep as always
-//!                              ▲ after so many bytes taken, or when asked
+//!                              ▲ after a number of bytes taken, or when asked
 //!                              └── barrier: an edge that is written is told; so is each new root
 //!        used > limit ────────────────────────────────────► finish at once, whatever is left (`forced`)
 //! ```
 //!
 //! I1  Insertion barrier (Dijkstra): while marking is on, an edge that is written into an object is told
-//!     ([`Heap::barrier`]), or the object is traced again ([`Heap::changed`]). So no marked and traced object has
-//!     an edge to one that is neither marked nor waiting, when the last slice ends.
-//! I2  Objects are allocated unmarked: what is made and dropped while marking is on goes with this collection, and
-//!     the first edges of an object need no barrier. What only the stack leads to is not marked, so marking is
-//!     finished where the stack has no pointers, or where the client tells them.
-//! I3  Between slices nothing is remembered of an object but its address: what it owns outside may move. Objects
-//!     that hold weak cells or pairs are noted, and looked at again at the end.
-//! I4  A slice follows at most so many edges, and asks the clock after each [`CLOCK`] of them: it is as long as its
-//!     budget, and the time of tracing [`CLOCK`] objects more, or parts of objects where their kind tells its edges
-//!     in parts (I8). How long one of these takes is the client's.
-//! I5  Marking begins when everything is swept, and ends before anything is: no object ends while it is on.
-//! I6  At most one marking of a heap; a collection of the heap, alone or with others, gives it up first. Heaps that are
-//!     collected together are marked together, by one marking (`marking`).
-//! I7  An object that is changed after it was marked is traced again, [`AGAIN`] times; from then on it waits for the
-//!     end. A list of a million edges that grows at each turn would be all that is ever marked otherwise.
+//!     ([`Heap::barrier`]), or the object is traced again ([`Heap::changed`]). So when the last slice ends, no marked
+//!     and traced object has an edge to one that is neither marked nor waiting.
+//! I2  Objects are allocated unmarked: an object that is made and dropped while marking is on goes with this
+//!     collection, and the first edges of an object need no barrier. Objects that only the stack leads to are not
+//!     marked, so marking is finished where the stack has no pointers, or where the client tells them.
+//! I3  Between slices only the address of an object is remembered: what it owns outside may move. Objects that hold
+//!     weak cells or pairs are noted, and looked at again at the end.
+//! I4  A slice follows a bounded number of edges, and reads the clock after each [`CLOCK`] of them: it takes as long as
+//!     its budget, and the time of tracing [`CLOCK`] objects more, or parts of objects where their kind tells its edges
+//!     in parts (I8). How long one of these takes depends on the client.
+//! I5  Marking begins when everything is swept, and ends before anything is swept again: no object ends while it is on.
+//! I6  There is at most one marking of a heap; a collection of the heap, alone or with others, gives it up first. Heaps
+//!     that are collected together are marked together, by one marking (`marking`).
+//! I7  An object that is changed after it was marked is traced again, up to [`AGAIN`] times; from then on it waits for
+//!     the end. Otherwise a list of a million edges that grows at each turn would take all of the marking.
 //! I8  An object that is traced in parts is remembered with the place to go on from. The next part comes when
 //!     nothing else is left to follow, so the mark stack holds one part of it and not the whole.
 //!
-//! The source of the idea is Dijkstra, Lamport and others, "On-the-fly garbage collection" (1978). Rejected: a
-//! snapshot at the beginning (Yuasa), whose barrier is on what is overwritten: all garbage of the meantime stays
-//! for a whole cycle, and each new object is marked; and objects born marked, whose first edges need a barrier.
+//! The source of the idea is Dijkstra, Lamport and others, "On-the-fly garbage collection" (1978). Rejected: a snapshot
+//! at the beginning (Yuasa), whose barrier is on what is overwritten: all garbage of the meantime stays for a whole
+//! cycle, and each new object is marked; also rejected: allocating objects marked, whose first edges then need a
+//! barrier.
 //!
-//! Files: `marking` what is on, begin and end · `steps` what a slice remembers · `barrier` · `due` when what is done.
+//! Files: `marking` the marking that is on, begin and end · `steps` what a slice remembers · `barrier` · `due` what is
+//! done when.
 //!
-//! Not here: what is common to all collections (`collect`), following edges (`mark`).
+//! Not here: the common part of all collections (`collect`), following edges (`mark`).
 
 mod barrier;
 mod due;
@@ -45,26 +47,26 @@ pub(crate) use steps::{Note, Steps};
 
 /// Edges between two looks at the clock: some microseconds.
 const CLOCK: u64 = 64;
-/// Edges that a part of an object's tracing tells, where its kind has [`Kind::trace_part`](crate::Kind::trace_part) and
-/// nothing better: less than a microsecond, and few parts beside the marking of what they lead to.
+/// Edges that a part of an object's tracing tells, for kinds that have [`Kind::trace_part`](crate::Kind::trace_part)
+/// and no better bound: less than a microsecond, and few parts compared with the marking of what they lead to.
 pub const PART_EDGES: usize = 256;
-/// Nanoseconds that marking a byte of objects takes, for saying when to begin: 100 ns for an object of 48 bytes that
+/// Nanoseconds that marking a byte of objects takes, which decides when to begin: 100 ns for an object of 48 bytes that
 /// is not in the cache (`--example marking`, see `mark`).
 const NS_PER_BYTE: f64 = 2.0;
 
 /// How a heap is marked incrementally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Incremental {
-    /// The longest that a slice may take. `u64::MAX`: the clock is not asked.
+    /// The longest that a slice may take. `u64::MAX`: the clock is not read.
     pub slice_ns: u64,
     /// The most edges that a slice may follow.
     pub slice_edges: u64,
-    /// A slice is due when so many bytes were taken since the last.
+    /// A slice is due when this many bytes were taken since the last one.
     pub slice_bytes: usize,
-    /// Marking begins as early as it is expected to need, but not before so much of the room between live bytes and
+    /// Marking begins as early as it is expected to need, but not before this part of the room between live bytes and
     /// the threshold is taken; from 0 to 1.
     pub earliest: f64,
-    /// It is finished in one go when the heap passes the threshold times this.
+    /// Marking is finished in one go when the heap exceeds the threshold times this.
     pub limit: f64,
 }
 
@@ -79,8 +81,8 @@ impl Incremental {
         limit: 1.25,
     };
 
-    /// One edge at each allocation, for finding barriers that are missing: with
-    /// [`Config::stress`](crate::Config::stress), where each nth allocation begins.
+    /// One edge at each allocation, for finding missing barriers: with [`Config::stress`](crate::Config::stress), where
+    /// each nth allocation begins a marking.
     pub const STRESS: Incremental = Incremental {
         slice_ns: u64::MAX,
         slice_edges: 1,
@@ -89,7 +91,7 @@ impl Incremental {
         limit: 4.0,
     };
 
-    /// Bytes at which marking begins, and at which it is finished in one go.
+    /// Returns the bytes at which marking begins, and those at which it is finished in one go.
     pub(crate) fn thresholds(&self, threshold: usize, live: usize) -> (usize, usize) {
         let room = threshold.saturating_sub(live);
         let slices = (live as f64 * NS_PER_BYTE / self.slice_ns.max(1) as f64).ceil();
@@ -108,23 +110,23 @@ impl Incremental {
     }
 }
 
-/// How much a slice may do.
+/// The work that a slice may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Edges followed. At least one is.
+    /// The most edges to follow. At least one is followed.
     pub edges: u64,
-    /// Nanoseconds; `u64::MAX`: the clock is not asked.
+    /// The most nanoseconds; `u64::MAX`: the clock is not read.
     pub ns: u64,
 }
 
-/// Where marking stands.
+/// The state of a marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It is not on.
+    /// No marking is on.
     Off,
     /// There is more to follow.
     More,
-    /// Nothing is left that is known: it may be finished.
+    /// Nothing known is left: the marking may be finished.
     Ready,
 }
 

@@ -1,4 +1,4 @@
-//! Chunks and arenas: where things lie in a megabyte.
+//! Chunks and arenas: the layout of a megabyte.
 //!
 //! ```text
 //!   chunk, 1 MiB, aligned
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The heads of arenas 0 to 5 would describe the heads themselves, so the chunk's own head lies there. Marks and
-//! allocation bits are on the side, by number of cell: a page of which nothing is left can be given back, and
-//! sweeping an arena of 39 cells looks at one word.
+//! allocation bits are apart from the objects, by number of cell: a page in which nothing is left can be given back,
+//! and sweeping an arena of 39 cells looks at one word.
 //!
 //! C1  An [`Arena`] is made for a chunk that is taken, and not used after it is given back.
 //! C2  A head is written by its heap's thread, or by the sweeper between a claim and the give of that arena
@@ -19,9 +19,9 @@
 //! C3  `off × recip >> 24` is `off / size` for every offset in an arena and every size of cell (tested for all).
 //!     A run of arenas (one large object) has `recip` 0: each offset is in cell 0.
 //! C4  An object's address has the provenance of its chunk, so heads are reached from it.
-//! C5  A head is valid for the arenas that `free` does not hold, and only for those.
+//! C5  A head is valid exactly for the arenas that are not in `free`.
 //!
-//! Not here: where chunks come from (`source`), which arenas belong to what (`chunks`, `space`).
+//! Not here: where chunks come from (`source`), the owners of arenas (`chunks`, `space`).
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -33,17 +33,17 @@ use crate::kind::Kind;
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of an arena.
 pub const ARENA_BYTES: usize = 4096;
-/// Largest object that shares an arena.
+/// Bytes of the largest object that shares an arena.
 pub const MAX_CELL_BYTES: usize = 2048;
-/// Smallest cell.
+/// Bytes of the smallest cell.
 pub const MIN_CELL_BYTES: usize = 16;
-/// Cells are multiples of this.
+/// Cells are multiples of this many bytes.
 pub const CELL_STEP: usize = 8;
 
 pub(crate) const ARENAS: usize = CHUNK_BYTES / ARENA_BYTES;
-/// Arenas that the heads take.
+/// Number of arenas that the heads take.
 pub(crate) const HEADS: usize = ARENAS * size_of::<ArenaHead>() / ARENA_BYTES;
-/// Arenas of a chunk that hold objects.
+/// Number of arenas of a chunk that hold objects.
 pub(crate) const USABLE: usize = ARENAS - HEADS;
 const SHIFT: u32 = 24;
 
@@ -51,34 +51,34 @@ const _: () = assert!(size_of::<ArenaHead>() == 96 && HEADS == 6);
 const _: () = assert!(size_of::<ChunkHead>() <= HEADS * size_of::<ArenaHead>());
 const _: () = assert!(ARENA_BYTES / MIN_CELL_BYTES <= crate::bits::BITS);
 
-/// What a chunk knows of itself.
+/// The head of a chunk.
 #[repr(C)]
 pub(crate) struct ChunkHead {
-    /// The heap that it belongs to.
+    /// Number of the heap that it belongs to.
     pub(crate) heap: Cell<u32>,
-    /// Megabytes: more than one for a huge object, which has them for itself.
+    /// Megabytes: more than one for a huge object, which has the chunk for itself.
     pub(crate) slots: Cell<u32>,
-    /// Arenas in use.
+    /// Number of arenas in use.
     pub(crate) used: Cell<u32>,
-    /// Where it stands in its heap's list.
+    /// Its index in its heap's list.
     pub(crate) index: Cell<u32>,
     pub(crate) origin: Cell<u8>,
-    /// Whether it waits on the list of the delayed.
+    /// Whether it waits on the list of chunks with delayed arenas.
     pub(crate) waiting: Cell<bool>,
-    /// Arenas that nobody uses.
+    /// Arenas that are not in use.
     pub(crate) free: Bits,
     /// Free arenas that may be resident.
     pub(crate) dirty: Bits,
-    /// Arenas with objects that are marked and whose edges were not told yet (`mark`, M3).
+    /// Arenas with marked objects whose edges were not told yet (`mark`, M3).
     pub(crate) delayed: Bits,
 }
 
-/// What is known of an arena.
+/// The head of an arena.
 #[repr(C)]
 pub(crate) struct ArenaHead {
-    /// Reached in the collection that runs, or in the last one if the arena is not swept yet.
+    /// Cells reached in the present collection, or in the last one if the arena is not swept yet.
     pub(crate) marks: Bits,
-    /// Its kind.
+    /// The kind of its objects.
     pub(crate) kind: Cell<&'static Kind>,
     pub(crate) recip: Cell<u32>,
     /// Arenas of a run; 1 for cells; 0 for the later arenas of a run.
@@ -86,16 +86,16 @@ pub(crate) struct ArenaHead {
     /// Bytes of a cell; 0 for runs.
     pub(crate) size: Cell<u16>,
     pub(crate) cells: Cell<u16>,
-    /// Which of its heap's spaces.
+    /// Number of its space within the heap.
     pub(crate) space: Cell<u16>,
-    /// Where the next gap is looked for.
+    /// The cell from which the next gap is searched.
     pub(crate) scan: Cell<u16>,
-    /// Cells that are allocated; right after a sweep, and while nobody takes spans from it.
+    /// Number of cells that are allocated; right after a sweep, and while no spans are taken from it.
     pub(crate) live: Cell<u16>,
-    /// In a later arena of a run: how many arenas before it the run begins (at most 255: the rest of a huge
-    /// object lies in slots without heads).
+    /// In a later arena of a run: how many arenas before it the run begins (at most 255: the rest of a huge object lies
+    /// in slots without heads).
     pub(crate) back: Cell<u16>,
-    /// Nothing is left in it and its pages were given back: the sweeper says so to the heap's thread.
+    /// Whether nothing is left in it and its pages were given back: the sweeper tells this to the heap's thread.
     pub(crate) clean: Cell<bool>,
     /// Cells that hold an object, or that the mutator may be filling (the current span).
     pub(crate) allocated: Bits,
@@ -109,13 +109,13 @@ pub(crate) struct Chunk(pub(crate) NonNull<u8>);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub(crate) struct Arena(pub(crate) NonNull<u8>);
 
-// SAFETY: C2: whoever holds an arena for sweeping is the only one to use its head and cells.
+// SAFETY: C2: the thread that has an arena for sweeping is the only one to use its head and cells.
 unsafe impl Send for Arena {}
 // SAFETY: empty chunks wait in the source, which is shared between threads behind a lock.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// The chunk of an object or arena.
+    /// Returns the chunk of an object or arena.
     #[inline]
     pub(crate) fn of(object: NonNull<u8>) -> Chunk {
         let chunk = object.as_ptr().map_addr(|addr| addr & !(CHUNK_BYTES - 1));
@@ -130,7 +130,7 @@ impl Chunk {
         unsafe { self.0.cast::<ChunkHead>().as_ref() }
     }
 
-    /// Makes the head of a chunk that was just taken. `zero`: its pages are not resident.
+    /// Writes the head of a chunk that was just taken. `zero`: its pages are not resident.
     pub(crate) fn init(self, heap: u32, slots: u32, origin: u8, zero: bool) {
         let head: *mut ChunkHead = self.0.cast().as_ptr();
         // SAFETY: C1: the chunk is ours, aligned, and large enough; all-zero is a valid head.
@@ -151,7 +151,7 @@ impl Chunk {
         Arena(unsafe { self.0.add(index * ARENA_BYTES) })
     }
 
-    /// Arenas in use that begin something: cells or a run (C5).
+    /// Returns the arenas in use that begin cells or a run (C5).
     pub(crate) fn arenas(self) -> impl Iterator<Item = Arena> {
         (HEADS..ARENAS)
             .filter(move |&index| !self.head().free.has(index))
@@ -160,7 +160,7 @@ impl Chunk {
     }
 }
 
-/// Bytes of a cell for objects of such a layout; `None`: they do not share an arena.
+/// Returns the bytes of a cell for objects of this layout; `None`: they do not share an arena.
 pub(crate) const fn cell_bytes(bytes: usize, align: usize) -> Option<usize> {
     let step = if align > CELL_STEP { align } else { CELL_STEP };
     let bytes = if bytes < MIN_CELL_BYTES {
@@ -178,13 +178,13 @@ pub(crate) const fn cell_bytes(bytes: usize, align: usize) -> Option<usize> {
     Some(cell)
 }
 
-/// 2^24 / size, rounded up (C3).
+/// Returns 2^24 / size, rounded up (C3).
 pub(crate) const fn reciprocal(size: usize) -> u32 {
     ((1usize << SHIFT).div_ceil(size)) as u32
 }
 
 impl Arena {
-    /// The arena of an object; for a run, the object is its first byte.
+    /// Returns the arena of an object; for a run, the object is its first byte.
     #[inline]
     pub(crate) fn of(object: NonNull<u8>) -> Arena {
         let arena = object.as_ptr().map_addr(|addr| addr & !(ARENA_BYTES - 1));
@@ -202,7 +202,7 @@ impl Arena {
         self.0.as_ptr().addr() / ARENA_BYTES % ARENAS
     }
 
-    /// Where its head lies.
+    /// Returns the address of its head.
     #[inline]
     pub(crate) fn head_address(self) -> *const u8 {
         let offset = self.index() * size_of::<ArenaHead>();
@@ -216,7 +216,7 @@ impl Arena {
         unsafe { self.chunk().0.add(offset).cast::<ArenaHead>().as_ref() }
     }
 
-    /// Writes the head of an arena that was just taken from its chunk. `cells` 0 says: a later arena of a run.
+    /// Writes the head of an arena that was just taken from its chunk. `cells` 0 means a later arena of a run.
     pub(crate) fn init(self, kind: &'static Kind, space: u16, shape: Shape) {
         let offset = self.index() * size_of::<ArenaHead>();
         let zeros = || Bits::from_zero();
@@ -234,26 +234,26 @@ impl Arena {
             clean: Cell::new(false),
             allocated: zeros(),
         };
-        // SAFETY: C1, C2: the arena is this thread's alone; the head is aligned, since a chunk is and 96 and the
-        // alignment divide.
+        // SAFETY: C1, C2: the arena is this thread's alone; the head is aligned, since a chunk is, and the alignment
+        // divides 96.
         unsafe { self.chunk().0.add(offset).cast::<ArenaHead>().write(head) };
     }
 
-    /// The cell that an address in this arena lies in.
+    /// Returns the cell that an address in this arena lies in.
     #[inline]
     pub(crate) fn cell_of(self, addr: usize) -> usize {
         let offset = addr % ARENA_BYTES;
         ((offset as u64 * u64::from(self.head().recip.get())) >> SHIFT) as usize
     }
 
-    /// Address of a cell.
+    /// Returns the address of a cell.
     #[inline]
     pub(crate) fn cell(self, index: usize) -> NonNull<u8> {
         // SAFETY: cells lie in the arena; index 0 of a run is its first byte.
         unsafe { self.0.add(index * self.head().size.get() as usize) }
     }
 
-    /// Bytes of a cell, or of the run.
+    /// Returns the bytes of a cell, or of the run.
     #[inline]
     pub(crate) fn object_bytes(self) -> usize {
         let head = self.head();
@@ -264,7 +264,7 @@ impl Arena {
     }
 }
 
-/// What an arena is cut into.
+/// The division of an arena.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) recip: u32,
@@ -275,7 +275,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Cells of this size.
+    /// Returns the shape of an arena of cells of this size.
     pub(crate) fn cells(size: usize) -> Shape {
         Shape {
             recip: reciprocal(size),
@@ -286,7 +286,7 @@ impl Shape {
         }
     }
 
-    /// The first arena of a run.
+    /// Returns the shape of the first arena of a run.
     pub(crate) fn run(pages: u32) -> Shape {
         Shape {
             recip: 0,
@@ -297,7 +297,7 @@ impl Shape {
         }
     }
 
-    /// A later one.
+    /// Returns the shape of a later arena of a run.
     pub(crate) fn later(back: u16) -> Shape {
         Shape {
             recip: 0,

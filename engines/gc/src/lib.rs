@@ -32,24 +32,24 @@
 //!     reach it, on a thread that its kind allows.
 //! G2  A heap is one tenant's: its own chunks, collected alone, ended whole. A chunk never holds objects of two
 //!     heaps, nor system and user objects together.
-//! G3  Collections happen where the client asks, never inside an allocation of safe code. So no pointer of safe
-//!     code dangles: it cannot outlive the closure in which it may be used (`typed`).
-//! G4  A collection of one heap needs to know which edges lead into it from outside: they have entries (`roots`).
-//!     Edges into the shared heap have none, since that one is collected only together with all others.
+//! G3  Collections happen where the client asks, never inside an allocation of safe code. So no pointer of safe code
+//!     dangles: it cannot outlive the closure in which it may be used (`typed`).
+//! G4  A collection of one heap must know which edges lead into it from outside: they have entries (`roots`). Edges
+//!     into the shared heap have none, since that one is collected only together with all others.
 //! G5  Nothing recurses with the size of a heap, and every list that a collection makes has a bound.
-//! G6  What is free goes back: chunks when they are empty, arenas beyond what the next collection will want, all of
-//!     it when asked (`source`, S1 and S2; `chunks`, U4).
+//! G6  Free memory goes back: chunks when they are empty, arenas beyond what the next collection will need, all of it
+//!     on request (`source`, S1 and S2; `chunks`, U4).
 //! G7  A shortage is the error of one allocation of one tenant (`heap`, P5); a panic of a finalizer is contained
 //!     and reported (`sweep`, W3), in programs that unwind.
 //!
-//! Sources: the layout and the order of arenas are SpiderMonkey's (js/src/gc); bits on the side and lazy sweeping
-//! go back to Boehm and Weiser (1988) and Go; the branded pointers are those of gc-arena by kyren and of
+//! Sources: the layout and the order of arenas are SpiderMonkey's (js/src/gc); bits apart from objects and lazy
+//! sweeping go back to Boehm and Weiser (1988) and Go; the branded pointers are those of gc-arena by kyren and of
 //! "GhostCell" (Yanovski et al., 2021).
 //!
-//! Files: [`layout`] where things lie · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells ·
-//! `heap` allocation · `limit` · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` · `conservative` · `trigger`
-//! when · `timer`, `stop` rest and pressure · `cc` counted natives · `world` · `verify` · `typed` the safe side · `policy` a space
-//! of its own for objects of many sizes.
+//! Files: [`layout`] what lies where · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells · `heap`
+//! allocation · `limit` · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` ·
+//! `conservative` · `trigger` when a collection is due · `timer`, `stop` rest and pressure · `cc` counted natives ·
+//! `world` · `verify` · `typed` the safe side · `policy` a space of its own for objects of many sizes.
 //!
 //! [`snapshot`] heap snapshots, retaining paths ([`Retainers`]) · [`census`] sums by kind.
 //!
@@ -79,7 +79,7 @@ pub mod layout;
 mod limit;
 mod mark;
 mod pace;
-// Miri has no reservations of address space; the models and properties of `policy` judge it instead.
+// Miri has no reservations of address space; the models and properties of `policy` check it instead.
 #[cfg(not(miri))]
 pub mod policy;
 mod report;
@@ -115,7 +115,7 @@ pub use timer::{Asker, Pressure, Relief};
 pub use trigger::{Collection, Growth, Reason};
 pub use world::{Config, World};
 
-/// The guide's code is compiled and run.
+/// Compiles and runs the guide's code.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/gc.md")]
 mod guide {}

@@ -1,15 +1,15 @@
-//! A heap's limit: what counts towards it, and what is said when it is reached.
+//! A heap's limit: what counts towards it, and what happens when it is reached.
 //!
 //! ```text
 //!   arenas and heads held  ─┐
 //!   the client's bytes     ─┴─► more than the limit? ─► OutOfMemory ─► due: Shortage (`trigger`, T6)
 //! ```
 //!
-//! B1  The client's bytes count as if the heap held them. While they and what is held are beyond the limit every
-//!     allocation is refused, of a cell in a page that is held already, too.
-//! B2  What could not be had from an empty heap is refused without making a collection due.
+//! B1  The client's bytes count as if the heap held them. While they and what is held exceed the limit every allocation
+//!     is refused, even of a cell in a page that is already held.
+//! B2  A request that even an empty heap could not meet is refused without making a collection due.
 //!
-//! Not here: collecting before it comes to that (`trigger`, T5), the pages (`chunks`, U5).
+//! Not here: collecting before the limit is reached (`trigger`, T5), the pages (`chunks`, U5).
 
 use crate::chunks::Shortage;
 use crate::heap::Heap;
@@ -19,13 +19,13 @@ use crate::heap::Heap;
 pub struct OutOfMemory {
     /// The heap's name.
     pub heap: String,
-    /// What was asked for.
+    /// Bytes that were requested.
     pub bytes: usize,
-    /// Why it could not be had.
+    /// Why they could not be had.
     pub shortage: Shortage,
-    /// What the heap holds.
+    /// Bytes that the heap holds.
     pub held_bytes: usize,
-    /// What its objects hold outside of it, as the client says ([`Heap::client_bytes`]).
+    /// Bytes that its objects hold outside of it, as the client says ([`Heap::client_bytes`]).
     pub client_bytes: usize,
 }
 
@@ -54,7 +54,7 @@ impl Heap {
     #[cold]
     pub(crate) fn out_of_memory(&self, bytes: usize, shortage: Shortage) -> OutOfMemory {
         let chunks = self.chunks.borrow();
-        // What no collection can make room for is not collected for.
+        // A request for which no collection can make room causes none.
         if shortage != Shortage::Size && !chunks.is_beyond(bytes) {
             self.triggers.refused(self.world.config.clock.wall_ns());
         }
@@ -67,10 +67,11 @@ impl Heap {
         }
     }
 
-    /// Objects of this heap hold so many bytes more (or fewer) outside of it. They count towards the thresholds and
-    /// towards the limit. It cannot fail, since the client has the memory already; it says whether the heap is now over
-    /// its limit: until it is below, each allocation is refused, and a collection is due. A client that would rather
-    /// ask first tells the bytes, looks at the answer, and takes them back. Cost: some twenty instructions.
+    /// Counts `change` more bytes (or fewer) that objects of this heap hold outside of it. They count towards the
+    /// thresholds and towards the limit. It cannot fail, since the client has the memory already; it returns whether
+    /// the heap is now over its limit: until it is below, each allocation is refused, and a collection is due. A client
+    /// that would rather ask first adds the bytes, looks at the result, and takes them back. Cost: some twenty
+    /// instructions.
     pub fn client_bytes(&self, change: isize) -> bool {
         self.triggers.client(change);
         let chunks = self.chunks.borrow();
@@ -79,14 +80,14 @@ impl Heap {
         let over = chunks.is_over();
         drop(chunks);
         if over && !was && !self.collecting.get() {
-            // From here on every allocation asks.
+            // From here on every allocation checks the limit.
             self.retire();
             self.triggers.refused(self.world.config.clock.wall_ns());
         }
         over
     }
 
-    /// Another limit. What is held beyond it is kept; nothing more is taken.
+    /// Sets another limit. What is held beyond it is kept; nothing more is taken.
     pub fn set_limit(&self, bytes: usize) {
         self.chunks.borrow_mut().set_limit(bytes);
         self.triggers.set_room(bytes);

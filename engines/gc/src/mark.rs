@@ -12,12 +12,12 @@
 //! M1  An edge leads to the first byte of an object of some heap of the world, and nowhere else; its pointer may be
 //!     used for the whole chunk.
 //! M2  Only heaps of the set are marked. Objects of other heaps count as reached.
-//! M3  The native stack does not grow with the heap: a list of ten million nodes is popped one by one. The mark
-//!     stack has a bound, too; beyond it arenas are delayed, which needs no memory but a bit.
+//! M3  The native stack does not grow with the heap: a list of ten million nodes is popped one by one. The mark stack
+//!     has a bound, too; beyond it arenas are delayed, which needs only a bit.
 //! M4  An object's edges are told after its bit is set, at least once.
 //!
-//! Not here: which roots there are (`collect`), who frees what was not reached (`sweep`), marking while the program
-//! runs on (`incremental`).
+//! Not here: the roots (`collect`), the freeing of what was not reached (`sweep`), marking while the program runs
+//! (`incremental`).
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -28,49 +28,51 @@ use crate::incremental::{Note, Steps};
 use crate::layout::{Arena, Chunk};
 use crate::snapshot::tell::{Listener, Strength};
 
-/// Entries of the mark stack: one megabyte of pointers. A deep list needs one, a wide array as many as it has.
+/// The most entries of the mark stack: one megabyte of pointers. A deep list needs one, a wide array as many as it has.
 const STACK_MOST: usize = 1 << 17;
 
-/// Objects between the stack and being looked at: a load from memory takes as long as some of these. `--example marking
-/// 400000`, least of nine, ns an object, several runs on a busy machine (2026-11-22): objects anywhere 310 to 610 with 1,
-/// 213 to 422 with 4, 75 to 334 with 8, 153 to 239 with 16; objects in the cache 13 to 25, 19 to 47, 23 to 57, 37 to 60.
+/// Number of objects between the stack and being looked at: a load from memory takes as long as some of these.
+/// `--example marking 400000`, least of nine, ns an object, several runs on a busy machine (2026-11-22): objects
+/// anywhere 310 to 610 with 1, 213 to 422 with 4, 75 to 334 with 8, 153 to 239 with 16; objects in the cache 13 to 25,
+/// 19 to 47, 23 to 57, 37 to 60.
 const AHEAD: usize = 8;
 
-/// Number of no heap.
+/// A number that no heap has.
 const NONE: u32 = u32::MAX;
 
-/// An edge that keeps nothing alive: emptied at the end of the marking that does not reach its object.
+/// An edge that keeps nothing alive: it is emptied at the end of the marking that does not reach its object.
 #[derive(Default)]
 pub struct WeakCell(Cell<Option<NonNull<u8>>>);
 
 impl WeakCell {
-    /// One that leads to `object`.
+    /// Creates a weak cell that leads to `object`.
     pub fn new(object: Option<NonNull<u8>>) -> WeakCell {
         WeakCell(Cell::new(object))
     }
 
-    /// Where it leads.
+    /// Returns the object that it leads to.
     #[inline]
     pub fn get(&self) -> Option<NonNull<u8>> {
         self.0.get()
     }
 
-    /// Leads elsewhere.
+    /// Makes it lead to another object.
     pub fn set(&self, object: Option<NonNull<u8>>) {
         self.0.set(object);
     }
 }
 
-/// An ephemeron: the value is alive if the key is, and the holder of the pair. Emptied when the key is not.
+/// An ephemeron: the value is alive if both the key and the holder of the pair are. It is emptied when the key is not
+/// reached.
 #[derive(Default)]
 pub struct Pair {
-    /// What is not kept alive.
+    /// The key, which is not kept alive.
     pub key: WeakCell,
-    /// What the key keeps alive.
+    /// The value, which the key keeps alive.
     pub value: WeakCell,
 }
 
-/// What was reached of one heap.
+/// What was reached in one heap.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reach {
     pub(crate) collected: bool,
@@ -78,35 +80,35 @@ pub(crate) struct Reach {
     pub(crate) bytes: u64,
 }
 
-/// Follows edges. Kinds and roots tell it theirs.
+/// Follows edges. Kinds and roots tell it their edges.
 pub struct Tracer {
     stack: Vec<NonNull<u8>>,
     most: usize,
-    /// The heap that is collected, if it is one; [`NONE`] if it is several, or if edges are only listed.
+    /// The heap that is collected, if it is one; [`NONE`] if there are several, or if edges are only listed.
     only: u32,
-    /// What was reached of it.
+    /// What was reached in `only`.
     here: Reach,
-    /// All heaps, by number; `only` is counted in `here`.
+    /// What was reached in each heap, by number; that of `only` is in `here`.
     reach: Vec<Reach>,
     delayed: Vec<Chunk>,
-    /// Times that an arena was delayed.
+    /// Number of times that an arena was delayed.
     pub(crate) overflows: u64,
     weak: Vec<NonNull<WeakCell>>,
     pairs: Vec<NonNull<Pair>>,
-    /// Where edges are only listed, for the second tracer (`verify`).
+    /// What was told, where edges are only listed, for the second tracer (`verify`).
     told: Option<Told>,
-    /// Where the program runs on between steps (`incremental`).
+    /// The memory between slices, where the program runs between them (`incremental`).
     pub(crate) steps: Option<Box<Steps>>,
-    /// Where counted pointers are told (`cc`).
+    /// The list that counted pointers are told to (`cc`).
     pub(crate) natives: Option<Box<Natives>>,
-    /// Where each edge is told to somebody at once, with its name (`snapshot::tell`).
+    /// The listener that each edge is told to at once, with its name (`snapshot::tell`).
     pub(crate) listener: Option<NonNull<dyn Listener>>,
 }
 
 /// Key and value of a pair.
 pub(crate) type ToldPair = (Option<NonNull<u8>>, Option<NonNull<u8>>);
 
-/// What an object told, nothing followed.
+/// What an object told, with nothing followed.
 #[derive(Default)]
 pub(crate) struct Told {
     pub(crate) edges: Vec<NonNull<u8>>,
@@ -114,7 +116,7 @@ pub(crate) struct Told {
 }
 
 impl Tracer {
-    /// One that marks the heaps `collected` says. `most`: entries of its stack.
+    /// Creates a tracer that marks the heaps that `collected` names. `most`: entries of its stack.
     pub(crate) fn marking(collected: Vec<bool>, most: Option<usize>) -> Tracer {
         let reach = |collected| Reach {
             collected,
@@ -142,7 +144,7 @@ impl Tracer {
         }
     }
 
-    /// One that only lists what it is told.
+    /// Creates a tracer that only lists what it is told.
     pub(crate) fn listing() -> Tracer {
         let mut tracer = Tracer::marking(Vec::new(), None);
         tracer.told = Some(Told::default());
@@ -161,8 +163,8 @@ impl Tracer {
     }
 
     /// Tells an edge: the first byte of an object (M1), by the pointer that its allocation gave, or one that was made
-    /// from that without a reference between: what is known of the object lies beside it, in its chunk. Cost: a comparison and a store; the object is looked at
-    /// later, when it has come into the cache.
+    /// from that without a reference between: what is known of the object lies beside it, in its chunk. Cost: a
+    /// comparison and a store; the object is looked at later, when it is in the cache.
     #[inline]
     pub fn edge(&mut self, object: NonNull<u8>) {
         if self.stack.len() < self.stack.capacity() && self.stack.len() < self.most {
@@ -172,7 +174,7 @@ impl Tracer {
         }
     }
 
-    /// The same where edges are only listed, or the stack is full.
+    /// Tells an edge where edges are only listed, or the stack is full.
     #[cold]
     #[inline(never)]
     fn edge_slow(&mut self, object: NonNull<u8>) {
@@ -183,7 +185,7 @@ impl Tracer {
         if self.heard(Strength::Strong, Some(object)) {
             return;
         }
-        // Memory may be short just now: a refusal is one more reason to delay.
+        // Memory may be short at this moment: a refusal is one more reason to delay.
         let room = self.stack.len() < self.most;
         if room && self.stack.try_reserve(self.stack.len().max(256)).is_ok() {
             self.stack.push(object);
@@ -200,7 +202,7 @@ impl Tracer {
         }
     }
 
-    /// Marks an object; whether it has edges to be told now.
+    /// Marks an object; reports whether it has edges to be told now.
     #[inline]
     fn mark(&mut self, object: NonNull<u8>) -> bool {
         let heap = Chunk::of(object).head().heap.get();
@@ -250,7 +252,7 @@ impl Tracer {
         }
     }
 
-    /// Whether an object is marked, or in no heap of the set (M2).
+    /// Reports whether an object is marked, or in no heap of the set (M2).
     pub fn is_reached(&self, object: NonNull<u8>) -> bool {
         let heap = Chunk::of(object).head().heap.get();
         let arena = Arena::of(object);
@@ -258,12 +260,12 @@ impl Tracer {
         !self.reach(heap).collected || arena.head().marks.has(cell)
     }
 
-    /// Whether it only lists counted pointers.
+    /// Reports whether the tracer only lists counted pointers.
     pub(crate) fn lists_natives(&self) -> bool {
         self.told.is_some() && self.natives.is_some()
     }
 
-    /// Objects that were marked. Cost: a load, where several heaps are collected one for each.
+    /// Returns the number of objects that were marked. Cost: a load; where several heaps are collected one for each.
     pub(crate) fn cells(&self) -> u64 {
         if self.only != NONE {
             return self.here.cells;
@@ -271,7 +273,7 @@ impl Tracer {
         self.reach.iter().map(|reach| reach.cells).sum()
     }
 
-    /// One more heap is marked, of which nothing was so far.
+    /// Adds a heap to be marked, in which nothing was marked so far.
     pub(crate) fn join(&mut self, heap: u32) {
         let only = core::mem::replace(&mut self.only, NONE);
         if let Some(reach) = self.reach.get_mut(only as usize) {
@@ -317,8 +319,8 @@ impl Tracer {
         }
     }
 
-    /// Follows at most so many edges; returns how many. What is popped waits in a queue until it has come into the
-    /// cache. `STEPS`: what an object has to say beside its edges is noted.
+    /// Follows at most `most` edges; returns their number. Objects that are popped wait in a queue until they are in
+    /// the cache. `STEPS`: what an object tells beside its edges is noted.
     pub(crate) fn drain_stack<const STEPS: bool>(&mut self, most: u64) -> u64 {
         let mut queue = [NonNull::dangling(); AHEAD];
         let (mut first, mut count) = (0, 0);
@@ -349,7 +351,7 @@ impl Tracer {
         }
     }
 
-    /// Has an object tell its edges.
+    /// Makes an object tell its edges.
     #[inline]
     pub(crate) fn trace(&mut self, object: NonNull<u8>) {
         if let Some(trace) = Arena::of(object).head().kind.get().trace {
@@ -358,8 +360,8 @@ impl Tracer {
         }
     }
 
-    /// Follows values whose keys are reached, until none is left that is. Each round looks at all pairs, so a
-    /// chain of n pairs that are told in the worst order takes n rounds.
+    /// Follows values whose keys are reached, until none is left. Each round looks at all pairs, so a chain of n pairs
+    /// that are told in the worst order takes n rounds.
     pub(crate) fn drain_pairs(&mut self) {
         loop {
             self.drain();
@@ -385,7 +387,7 @@ impl Tracer {
         }
     }
 
-    /// Empties the weak cells and pairs whose objects were not reached. Nothing is told afterwards.
+    /// Empties the weak cells and pairs whose objects were not reached. Nothing may be told afterwards.
     pub(crate) fn empty_weak(&mut self) -> u64 {
         let mut emptied = 0;
         for pair in std::mem::take(&mut self.pairs) {
@@ -407,7 +409,8 @@ impl Tracer {
     }
 }
 
-/// Asks for the lines that marking and tracing an object touch first: its arena's marks and kind, and itself.
+/// Prefetches the lines that marking and tracing an object touch first: its arena's marks and kind, and the object
+/// itself.
 #[inline(always)]
 fn prefetch(object: NonNull<u8>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -1,4 +1,4 @@
-//! How far a heap may grow, found from what collections cost.
+//! How far a heap may grow, computed from what collections cost.
 //!
 //! ```text
 //!   this thread's processor time    ├── program ──┤ pause ├──── program ────┤ pause ├─ …
@@ -7,16 +7,17 @@
 //! ```
 //!
 //! C1  A collection costs as much as what lives, and the room is how much is allocated for it: pauses over program time
-//!     go as one over the room. So the room is multiplied by (pauses over program) / (the same at the target).
+//!     are inversely proportional to the room. So the room is multiplied by (pauses over program) / (the same at the
+//!     target).
 //! C2  By at most [`STEP`] at a time, and within the table's bounds: one measurement is one sample.
-//! C3  All pauses of the world's thread count, whoever's heap it is: a hundred tenants share the target. What is swept
-//!     beside the program, or lazily by allocations, does not: it goes with what is allocated, not with the room.
-//! C4  Only collections for growth change anything: those that were asked for have not used the room.
-//! C5  Without such a table in the world nothing is measured.
+//! C3  All pauses of the world's thread count, for whatever heap: a hundred tenants share the target. Sweeping beside
+//!     the program, or lazily by allocations, does not count: it grows with what is allocated, not with the room.
+//! C4  Only collections for growth change anything: others have not used the room.
+//! C5  Without an adaptive table in the world nothing is measured.
 //!
-//! The idea is Hertz and others', "Waste not, want not: resource-based garbage collection" (2009), and Go's GOGC has
-//! the opposite: a fixed room, and a limit of 25 % on the processor time. Rejected: time by the clock, which charges
-//! a pause with what other processes do meanwhile.
+//! The idea is Hertz and others', "Waste not, want not: resource-based garbage collection" (2009). Go's GOGC does the
+//! opposite: a fixed room, and a limit of 25 % on the processor time. Rejected: elapsed time, which charges a pause for
+//! what other processes do meanwhile.
 //!
 //! Not here: fixed tables, thresholds (`trigger`).
 
@@ -28,19 +29,19 @@ use crate::clock::Clock;
 /// [`Growth::ADAPTIVE`](crate::Growth::ADAPTIVE) in three collections.
 const STEP: f64 = 2.0;
 
-/// What collections may cost.
+/// A bound on what collections cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// Processor time of pauses over all processor time of the heaps' thread, from 0 to 1.
+    /// The target: processor time of pauses over all processor time of the heaps' thread, from 0 to 1.
     pub target: f64,
     /// The least factor of live bytes, however little collections cost.
     pub least: f64,
-    /// The largest, however much they do.
+    /// The largest factor, however much they cost.
     pub most: f64,
 }
 
 impl Share {
-    /// Within the bounds, which are above 1 whatever the table says.
+    /// Returns the factor within the bounds, which are above 1 whatever the table says.
     fn within(&self, factor: f64) -> f64 {
         let least = if self.least > 1.05 { self.least } else { 1.05 };
         let most = if self.most > least { self.most } else { least };
@@ -51,7 +52,7 @@ impl Share {
         }
     }
 
-    /// The factor after a collection at `factor` that took `share` of the processor time (C1, C2).
+    /// Returns the factor after a collection at `factor` that took `share` of the processor time (C1, C2).
     fn next(&self, factor: f64, share: f64) -> f64 {
         let odds = |share: f64| {
             let share = if share > 0.001 {
@@ -66,23 +67,23 @@ impl Share {
     }
 }
 
-/// Processor time of a thread: all of it, and of pauses.
+/// Processor time of a thread: all of it, and that of pauses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     all_ns: u64,
     paused_ns: u64,
 }
 
-/// What pauses of a world have cost.
+/// The processor time of the pauses of a world.
 pub(crate) struct Pace {
     clock: Clock,
     on: Cell<bool>,
     paused_ns: Cell<u64>,
-    /// When the pause began that is on.
+    /// The time at which the present pause began.
     began_ns: Cell<Option<u64>>,
 }
 
-/// A pause, until it is dropped.
+/// A pause, which ends when it is dropped.
 pub(crate) struct Pause<'a>(&'a Pace);
 
 impl Pace {
@@ -95,7 +96,7 @@ impl Pace {
         }
     }
 
-    /// From now on it is measured (C5).
+    /// Begins to measure (C5).
     pub(crate) fn measure(&self) {
         self.on.set(true);
     }
@@ -107,7 +108,7 @@ impl Pace {
         Pause(self)
     }
 
-    /// Until now, the pause that is on included. `None`: nothing is measured.
+    /// Returns the times until now, including the present pause. `None`: nothing is measured.
     pub(crate) fn spent(&self) -> Option<Spent> {
         self.on.get().then(|| {
             let all_ns = self.clock.cpu_ns();
@@ -129,7 +130,7 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// A heap's factor.
+/// The factor of a heap.
 pub(crate) struct Pacer {
     factor: Cell<f64>,
     looked: Cell<Option<Spent>>,
@@ -147,13 +148,14 @@ impl Pacer {
         self.factor.get()
     }
 
-    /// Begins anew.
+    /// Begins anew, with this factor.
     pub(crate) fn begin(&self, share: &Share, factor: f64, spent: Option<Spent>) {
         self.factor.set(share.within(factor));
         self.looked.set(spent);
     }
 
-    /// After a collection; `grown`: for growth (C4). Returns the share that pauses took since the last.
+    /// Adjusts the factor after a collection; `grown`: it was for growth (C4). Returns the share that pauses took since
+    /// the last collection.
     pub(crate) fn collected(&self, share: &Share, spent: Spent, grown: bool) -> Option<f64> {
         let before = self.looked.replace(Some(spent))?;
         let all = spent.all_ns.saturating_sub(before.all_ns);

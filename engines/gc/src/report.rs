@@ -5,11 +5,12 @@
 //!   source         ─► explicit/gc-source/{chunks-ready, metadata}
 //! ```
 //!
-//! E1  Rows of a heap add up to what it holds ([`crate::Holds`]), with free arenas that may be resident beside them.
-//! E2  A world is one thread's: it reports there, through `Measurement::also` or `Published`, and never from the
+//! E1  Rows of a heap add up to what it holds ([`crate::Holds`]), with free arenas that may be resident listed beside
+//!     them.
+//! E2  A world belongs to one thread: it reports there, through `Measurement::also` or `Published`, and never from the
 //!     thread of a measurement.
 //!
-//! Not here: who asks.
+//! Not here: the caller of reports.
 
 use skinflint_report::{Owner, Sink, component};
 
@@ -18,7 +19,7 @@ use crate::layout::CHUNK_BYTES;
 use crate::world::World;
 
 impl World {
-    /// Adds the lines of all heaps; those for which `is_system` holds are the program's own, the others tenants'.
+    /// Adds the lines of all heaps; those for which `is_system` holds are the program's own, the others are tenants'.
     /// Cost: a look at the head of each arena.
     ///
     /// # Panics
@@ -43,7 +44,7 @@ fn one(heap: &Heap, is_system: bool, out: &mut Sink<'_>) {
         false => Owner::User(heap.name()),
     };
     let rest = |what: &str| match is_system {
-        // There may be several of the program's own.
+        // The program may have several heaps of its own.
         true => owner.path(&format!("gc/{}/{what}", component(heap.name()))),
         false => owner.path(&format!("gc/{what}")),
     };
@@ -82,7 +83,7 @@ fn one(heap: &Heap, is_system: bool, out: &mut Sink<'_>) {
     );
 }
 
-// What the process says of itself is asked of the kernel in assembly, which Miri does not run.
+// The process's own figures come from the kernel by assembly, which Miri does not run.
 #[cfg(all(test, not(miri)))]
 #[allow(dead_code)] // What the macro makes for programs that use all of it.
 mod tests {

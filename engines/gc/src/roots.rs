@@ -7,21 +7,21 @@
 //!   entry 3 │ free
 //! ```
 //!
-//! O1  An entry is there until it is removed; its number is not used again before.
+//! O1  An entry stays until it is removed; its number is not used again before.
 //! O2  An entry that comes from a heap stands for one edge in an object there, which tells that edge itself when both
-//!     heaps are collected together. So a cycle through two heaps goes when both are collected.
+//!     heaps are collected together. So a cycle through two heaps ends when both are collected.
 //! O3  Such an edge ends when its object is swept, which may be long after the object that it leads to has gone: a
-//!     collection of several heaps empties the entries of what it did not reach ([`RootTable::empty`]), so that none
-//!     is a root of a later collection of one of them.
+//!     collection of several heaps empties the entries of objects that it did not reach ([`RootTable::empty`]), so
+//!     that none is a root of a later collection of one of them.
 //!
 //! Not here: roots that are found on stacks (`conservative`).
 
 use core::ptr::NonNull;
 
-/// Where a root comes from.
+/// The origin of a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// The host program: a handle, with a word about what for.
+    /// The host program: a handle, with a word that says what it is for.
     Host(&'static str),
     /// An object of another heap, by its number.
     Heap(u32),
@@ -31,7 +31,7 @@ pub enum From {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RootId(u32);
 
-/// Where an entry leads, until that has ended (O3), and where it comes from.
+/// The object that an entry leads to, until that has ended (O3), and the entry's origin.
 type Entry = (Option<NonNull<u8>>, From);
 
 #[derive(Default)]
@@ -58,7 +58,8 @@ impl RootTable {
         RootId((self.entries.len() - 1) as u32)
     }
 
-    /// What it led to; `None`: that has ended (O3), or there was none (O1), which is a fault of the caller.
+    /// Removes an entry; returns the object that it led to. `None`: that has ended (O3), or there was no entry (O1),
+    /// which is a fault of the caller.
     pub(crate) fn remove(&mut self, id: RootId) -> Option<NonNull<u8>> {
         let (object, _) = self.entries.get_mut(id.0 as usize)?.take()?;
         self.free.push(id.0);
@@ -66,7 +67,7 @@ impl RootTable {
         object
     }
 
-    /// O3: empties the entries that `ended` says so of.
+    /// Empties the entries for whose objects `ended` returns true (O3).
     pub(crate) fn empty(&mut self, ended: impl Fn(NonNull<u8>) -> bool) {
         for (object, _) in self.entries.iter_mut().flatten() {
             if object.is_some_and(&ended) {
@@ -92,12 +93,12 @@ impl RootTable {
         })
     }
 
-    /// The entry of a number below [`RootTable::end`], if there is one that leads somewhere.
+    /// Returns the entry of a number below [`RootTable::end`], if it leads to an object.
     pub(crate) fn nth(&self, number: usize) -> Option<(NonNull<u8>, From)> {
         self.entries.get(number).copied().flatten().and_then(leads)
     }
 
-    /// One more than the highest number ever given.
+    /// Returns one more than the highest number ever given.
     pub(crate) fn end(&self) -> usize {
         self.entries.len()
     }

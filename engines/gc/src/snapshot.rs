@@ -1,4 +1,4 @@
-//! Heap snapshots in Chrome's format, streamed; who keeps an object alive.
+//! Heap snapshots in Chrome's format, streamed; and the paths that keep an object alive.
 //!
 //! ```text
 //!   heaps ─► Still: swept, nothing moves ─► Numbering: a number for each object, from bits
@@ -11,15 +11,16 @@
 //!             └─► tenant "tab 2"                                 └─► "(outside: shared)"
 //! ```
 //!
-//! H1  The graph is never in memory: a number follows from an object's address ([`number`]), and each pass asks the
-//!     objects for their edges anew. What is kept is four bytes for each arena, names within a budget
-//!     ([`names`]), and a buffer.
-//! H2  Every object that is allocated is a node, whether a root leads to it or not; the sizes of nodes sum to the bytes
-//!     of cells that the heaps hold ([`Holds::cell_bytes`](crate::Holds)) and what the client told beside them.
-//! H3  Objects tell the same edges in each pass; a client that does not is found out ([`SnapshotError::Changed`]).
+//! H1  The graph is never in memory: a number follows from an object's address ([`number`]), and the objects tell their
+//!     edges anew in each pass. Only four bytes for each arena, names within a budget ([`names`]), and a buffer are
+//!     kept.
+//! H2  Every allocated object is a node, whether a root leads to it or not; the sizes of nodes sum to the bytes of
+//!     cells that the heaps hold ([`Holds::cell_bytes`](crate::Holds)) and the bytes outside that the client told.
+//! H3  Objects tell the same edges in each pass; a client that does not is noticed ([`SnapshotError::Changed`]).
 //! H4  A number (`id`) is an object's place: it stays the same from snapshot to snapshot for as long as the object
-//!     lives, and another object may have it afterwards. Two objects have two, in heaps within 32 GiB of addresses.
-//! H5  While one is written nothing is collected: it is refused ([`Busy::Collecting`]).
+//!     lives, and another object may have it afterwards. Two objects have two numbers, in heaps within 32 GiB of
+//!     addresses.
+//! H5  While a snapshot is written no collection is done: it is refused ([`Busy::Collecting`]).
 //!
 //! The format is that of V8's heap profiler (node 20, Chromium): DevTools, Memory, Load.
 //!
@@ -40,11 +41,11 @@ use crate::heap::Heap;
 use crate::kind::{Kind, Origin};
 use crate::mark::Tracer;
 
-/// What DevTools takes a node for, with V8's numbers.
+/// The type of a node in DevTools, with V8's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NodeType {
-    /// The runtime's own; DevTools sums these up as "(system)".
+    /// An object of the runtime's own; DevTools sums these up as "(system)".
     Hidden = 0,
     /// The elements of a list.
     Array = 1,
@@ -60,9 +61,9 @@ pub enum NodeType {
     RegExp = 6,
     /// A number in a box.
     Number = 7,
-    /// Something of the host.
+    /// An object of the host.
     Native = 8,
-    /// No object, but made up for the graph.
+    /// A node that is no object, but made up for the graph.
     Synthetic = 9,
     /// A string of two others.
     ConcatenatedString = 10,
@@ -76,19 +77,19 @@ pub enum NodeType {
     ObjectShape = 14,
 }
 
-/// What is said of an object; filled in by its kind before [`Describe::node`] sees it.
+/// The description of an object; its kind fills it in before [`Describe::node`] sees it.
 #[derive(Debug)]
 pub struct Node<'a> {
-    /// [`NodeType::Object`] for the user's kinds, [`NodeType::Hidden`] for the system's.
+    /// Its type: [`NodeType::Object`] for the user's kinds, [`NodeType::Hidden`] for the system's.
     pub class: NodeType,
-    /// Bytes that it holds outside of the heap (buffers of malloc), added to its size. 0.
+    /// Bytes that it holds outside of the heap (buffers of malloc), added to its size. The default is 0.
     pub outside_bytes: u64,
     name: &'a mut String,
     named: bool,
 }
 
 impl Node<'_> {
-    /// Another name than the kind's. Names that many objects share cost least.
+    /// Sets another name than the kind's. Names that many objects share cost least.
     pub fn name(&mut self, name: &str) {
         self.name.clear();
         self.name.push_str(name);
@@ -96,7 +97,7 @@ impl Node<'_> {
     }
 }
 
-/// What a client knows of its objects beyond their kinds: for runtimes whose objects say by themselves what they are.
+/// What a client knows of its objects beyond their kinds: for runtimes whose objects carry their own type.
 ///
 /// ```
 /// use core::ptr::NonNull;
@@ -123,13 +124,14 @@ impl Node<'_> {
 /// ```
 ///
 /// # Safety
-/// What [`Describe::edges`] tells are first bytes of objects of the same world, and it keeps the tracer where it is.
+/// The edges that [`Describe::edges`] tells are first bytes of objects of the same world, and it keeps the tracer where
+/// it is.
 pub unsafe trait Describe {
-    /// Says what an object is. Called twice for some objects; it says the same each time.
+    /// Describes an object. Called twice for some objects; it gives the same each time.
     fn node(&mut self, _object: NonNull<u8>, _kind: &'static Kind, _node: &mut Node<'_>) {}
 
-    /// Tells the object's edges, best with their names ([`Tracer::named`]), and returns `true`; `false`: the kind's own
-    /// function tells them. Called three times; it tells the same each time.
+    /// Tells the object's edges, preferably with their names ([`Tracer::named`]), and returns `true`; `false`: the
+    /// kind's own function tells them. Called three times; it tells the same each time.
     fn edges(&mut self, _object: NonNull<u8>, _kind: &'static Kind, _tracer: &mut Tracer) -> bool {
         false
     }
@@ -138,13 +140,13 @@ pub unsafe trait Describe {
 /// Why there is no snapshot, or only a part of one.
 #[derive(Debug)]
 pub enum SnapshotError {
-    /// It cannot be made now. Nothing was written.
+    /// A snapshot cannot be made now. Nothing was written.
     Busy(Busy),
     /// The stream failed; what was written is cut off.
     Out(io::Error),
-    /// More than 2^32 objects. Nothing was written.
+    /// There are more than 2^32 objects. Nothing was written.
     TooMany,
-    /// Objects told other edges than a moment before (H3); what was written is not a snapshot.
+    /// Objects told other edges than a moment before (H3); the written text is not a snapshot.
     Changed,
 }
 
@@ -174,20 +176,20 @@ impl std::error::Error for SnapshotError {
     }
 }
 
-/// What was written.
+/// The figures of a snapshot that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Nodes that are objects.
+    /// Number of nodes that are objects.
     pub objects: u64,
-    /// All nodes.
+    /// Number of all nodes.
     pub nodes: u64,
-    /// All edges.
+    /// Number of all edges.
     pub edges: u64,
-    /// Bytes of the objects' cells: what the heaps hold in objects (H2).
+    /// Bytes of the objects' cells, which is what the heaps hold in objects (H2).
     pub cell_bytes: u64,
     /// Bytes outside that the client told. The sizes of all nodes sum to both together.
     pub outside_bytes: u64,
-    /// Strings, those included that are there twice because there was no room to remember them.
+    /// Number of strings, including those that are there twice because there was no room to remember them.
     pub strings: u64,
     /// Bytes of the file.
     pub bytes: u64,
@@ -198,8 +200,8 @@ pub struct Written {
 /// Cost: three walks over the objects and their edges; about a second for a million objects with three edges each.
 /// Memory: a thousandth of the heaps, and at most `max(256 KiB, heap / 32)` for names (H1). Threads: the heaps' own.
 ///
-/// It shows what is allocated: collect before, if garbage is not wanted ([`Tenant::snapshot`](crate::typed::Tenant)
-/// does).
+/// It shows everything that is allocated: collect before, if garbage is not wanted
+/// ([`Tenant::snapshot`](crate::typed::Tenant) does).
 pub struct Snapshot<'a> {
     heaps: &'a [&'a Heap],
     roots: Option<&'a mut dyn Roots>,
@@ -207,7 +209,7 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Of one heap, or several of one world.
+    /// Prepares a snapshot of one heap, or of several of one world.
     pub fn of(heaps: &'a [&'a Heap]) -> Snapshot<'a> {
         Snapshot {
             heaps,
@@ -216,11 +218,11 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// With roots of the client's own, under "(client roots)".
+    /// Adds roots of the client's own, under "(client roots)".
     ///
     /// # Safety
-    /// They are first bytes of objects of the same world that are alive, the same each time, and `roots` keeps the
-    /// tracer where it is.
+    /// They are first bytes of live objects of the same world, the same each time, and `roots` keeps the tracer where
+    /// it is.
     pub unsafe fn roots(self, roots: &'a mut dyn Roots) -> Snapshot<'a> {
         Snapshot {
             roots: Some(roots),
@@ -228,7 +230,7 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// With what the client knows of its objects.
+    /// Adds what the client knows of its objects.
     pub fn describe(self, describe: &'a mut dyn Describe) -> Snapshot<'a> {
         Snapshot {
             describe: Some(describe),
@@ -236,16 +238,16 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Writes it, buffered.
+    /// Writes the snapshot, buffered.
     ///
     /// # Errors
-    /// A closure or finalizer of these heaps runs, they are of different worlds, or the stream fails.
+    /// A closure or finalizer of these heaps is running, they are of different worlds, or the stream fails.
     pub fn write(self, out: &mut dyn Write) -> Result<Written, SnapshotError> {
         write::write(self.heaps, self.roots, self.describe, out)
     }
 }
 
-/// Type of a kind's nodes, unless the client says otherwise.
+/// Returns the type of a kind's nodes, unless the client sets another.
 fn class_of(kind: &Kind) -> NodeType {
     match kind.origin {
         Origin::User => NodeType::Object,

@@ -6,13 +6,14 @@
 //!   heap C ─┘ give ──────────►┘            purged, back in the page pool, until `low` are left
 //! ```
 //!
-//! S1  At most `taken / 16` empty chunks stay resident after a give; when there are more, they go until `taken / 32`
-//!     are left. What one heap will want again it keeps itself (`chunks`, U3); this is for tenants that come and go.
-//! S2  [`Source::shrink`] leaves none.
+//! S1  At most `taken / 16` empty chunks stay resident after a give; when there are more, they are given back until
+//!     `taken / 32` are left. A heap itself keeps what it will need again (`chunks`, U3); this is for tenants that come
+//!     and go.
+//! S2  [`Source::shrink`] keeps none.
 //! S3  A heap holds its source by reference count, so memory outlives every heap that lies in it.
-//! S4  A refusal of the kernel is an answer, and changes nothing.
-//! S5  Heaps have numbers of the source, so that two heaps have two, of whatever worlds and threads they are; whose a
-//!     chunk is can be asked without looking at the chunk.
+//! S4  A refusal of the kernel is a result, and changes nothing.
+//! S5  Heaps have numbers of the source, so that two heaps have two numbers, whatever their worlds and threads; the
+//!     owner of a chunk can be found without looking at the chunk.
 //!
 //! Not here: pages within a chunk (`chunks`), the system calls (`backing`).
 
@@ -26,8 +27,8 @@ use crate::backing::Backing;
 use crate::backing_miri::Backing;
 use crate::layout::{CHUNK_BYTES, Chunk};
 
-/// Empty chunks that are kept: this many, and one for so many that are taken. A quarter was tried: with every second of
-/// twenty tenants closed, 60 % of what was open stayed resident, where half was used (2026-11-21).
+/// Empty chunks that are kept: this many, and one for this many that are taken. A quarter was tried: with every second
+/// of twenty tenants closed, 60 % of the memory of all stayed resident, where half was used (2026-11-21).
 const HIGH: (usize, usize) = (0, 16);
 const LOW: (usize, usize) = (0, 32);
 
@@ -38,7 +39,7 @@ pub struct Source(Arc<Mutex<Inner>>);
 struct Inner {
     backing: Backing,
     ready: Vec<Chunk>,
-    /// S5: whether a heap has the number.
+    /// Whether a heap has the number (S5).
     numbers: Vec<bool>,
     counts: SourceCounts,
 }
@@ -48,24 +49,24 @@ struct Inner {
 pub struct SourceCounts {
     /// Megabytes that heaps have.
     pub taken: usize,
-    /// The most that was.
+    /// The most megabytes that heaps have had.
     pub taken_max: usize,
-    /// Empty ones that are kept resident.
+    /// Empty megabytes that are kept resident.
     pub ready: usize,
-    /// Takes that were answered from those.
+    /// Number of takes that were met from `ready`.
     pub reused_total: u64,
-    /// Megabytes given back to the system, over the whole time.
+    /// Megabytes given back to the system so far.
     pub released_total: u64,
     /// Bytes of single free arenas given back within chunks.
     pub purged_bytes_total: u64,
-    /// Takes that the kernel refused.
+    /// Number of takes that the kernel refused.
     pub refused_total: u64,
     /// Bytes of the page pool's own tables.
     pub metadata_bytes: usize,
 }
 
 impl Source {
-    /// A provider of its own. It takes address space when the first chunk is asked for.
+    /// Creates a provider. It takes address space when the first chunk is taken.
     pub fn new() -> Source {
         Source(Arc::new(Mutex::new(Inner {
             backing: Backing::new(),
@@ -76,11 +77,11 @@ impl Source {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in here unwinds half-way.
+        // No code under the lock unwinds half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it has done so far.
+    /// Returns what it has done so far.
     pub fn counts(&self) -> SourceCounts {
         let inner = self.lock();
         SourceCounts {
@@ -90,7 +91,7 @@ impl Source {
         }
     }
 
-    /// A number for a heap (S5).
+    /// Returns a number for a heap (S5).
     pub(crate) fn take_number(&self) -> u32 {
         let mut inner = self.lock();
         let unused = inner.numbers.iter().position(|taken| !taken);
@@ -102,14 +103,15 @@ impl Source {
         number as u32
     }
 
-    /// Nothing is left of the heap that had it.
+    /// Takes a number back, since nothing is left of its heap.
     pub(crate) fn give_number(&self, number: u32) {
         if let Some(taken) = self.lock().numbers.get_mut(number as usize) {
             *taken = false;
         }
     }
 
-    /// `slots` megabytes in a row for a heap; whether they read as zero and are not resident.
+    /// Takes `slots` megabytes in a row for a heap; the second value says whether they read as zero and are not
+    /// resident.
     pub(crate) fn take(&self, slots: u32, heap: u32) -> Option<(Chunk, bool)> {
         let mut inner = self.lock();
         let kept = (slots == 1).then(|| inner.ready.pop()).flatten();
@@ -132,7 +134,7 @@ impl Source {
         Some(got)
     }
 
-    /// Takes back what nothing refers to any more.
+    /// Takes back a chunk that nothing refers to any more.
     pub(crate) fn give(&self, chunk: Chunk, slots: u32) {
         let mut inner = self.lock();
         inner.counts.taken -= slots as usize;
@@ -163,12 +165,12 @@ impl Source {
         inner.backing.flush();
     }
 
-    /// So many bytes were given back by somebody who had them for himself.
+    /// Counts bytes that a caller gave back itself.
     pub(crate) fn count_purged(&self, bytes: u64) {
         self.lock().counts.purged_bytes_total += bytes;
     }
 
-    /// The chunk that an address lies in, if a heap has it, and that heap's number.
+    /// Returns the chunk that an address lies in, if a heap has it, and that heap's number.
     pub(crate) fn find(&self, addr: usize) -> Option<(Chunk, u32)> {
         let inner = self.lock();
         let (chunk, heap) = inner.backing.find(addr)?;

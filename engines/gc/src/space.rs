@@ -8,16 +8,15 @@
 //! ```
 //!
 //! E1  An arena of a space is in one place: current, one of these lists, pending, in flight or done (`handover`).
-//! E2  The cells of the current span are marked as allocated when it is taken, not one by one; what is left of it
-//!     is taken back by [`Space::retire`] before anybody looks at the bits. So an allocation is a load, an addition,
-//!     a comparison and a store.
-//! E3  Arenas are filled fullest first, among those that are swept: an arena with one object left has the time to
-//!     lose it.
-//! E4  The next span is taken when this one is used up, or was taken back: what is left of a span that is forgotten
-//!     is marked as allocated and never written, and whoever ends objects by these bits meets it.
+//! E2  The cells of the current span are marked as allocated when it is taken, not one by one; [`Space::retire`] takes
+//!     back what is left of it before the bits are read. So an allocation is a load, an addition, a comparison and a
+//!     store.
+//! E3  Arenas are filled fullest first, among those that are swept: an arena with one object left has time to lose it.
+//! E4  The next span is taken when this one is used up, or was taken back: the rest of a span that is forgotten is
+//!     marked as allocated and never written, and code that ends objects by these bits would reach it.
 //!
-//! The seam for a variable-size space: it is one more shape, with its own `next_span` and `sweep`, over the runs
-//! of `chunks`; a free-list policy decides what `next_span` takes.
+//! The seam for a variable-size space: it is one more shape, with its own `next_span` and `sweep`, over the runs of
+//! `chunks`; a free-list policy decides what `next_span` takes.
 //!
 //! Not here: sweeping, fresh arenas, thresholds (`heap`).
 
@@ -28,7 +27,7 @@ use crate::kind::{Finalize, Kind};
 use crate::layout::{ARENA_BYTES, Arena, Shape, cell_bytes};
 use crate::sweep::POISON;
 
-/// Classes of fullness.
+/// Number of classes of fullness.
 const BUCKETS: usize = 8;
 
 #[derive(Default)]
@@ -41,7 +40,7 @@ struct Lists {
 pub(crate) struct Space {
     pub(crate) kind: &'static Kind,
     pub(crate) index: u16,
-    /// `None`: each object is a run.
+    /// The division of its arenas; `None`: each object is a run.
     pub(crate) shape: Option<Shape>,
     cur: Cell<*mut u8>,
     end: Cell<*mut u8>,
@@ -68,12 +67,12 @@ impl Space {
         }
     }
 
-    /// Whether the sweeper may have its arenas.
+    /// Reports whether the sweeper may have its arenas.
     pub(crate) fn elsewhere(&self) -> bool {
         self.kind.swept_on() != Finalize::Mutator
     }
 
-    /// The next cell of the span. Cost: E2.
+    /// Returns the next cell of the span. Cost: E2.
     #[inline(always)]
     pub(crate) fn bump(&self) -> Option<NonNull<u8>> {
         let cur = self.cur.get();
@@ -87,8 +86,8 @@ impl Space {
         }
     }
 
-    /// Takes the next gap of the current arena, of at most `most` cells, as the span. Its bytes; `None`: there is
-    /// no gap left, and the arena is full.
+    /// Takes the next gap of the current arena, of at most `most` cells, as the span. Returns its bytes; `None`: there
+    /// is no gap left, and the arena is full.
     pub(crate) fn next_span(&self, most: usize) -> Option<usize> {
         let arena = self.arena.get()?;
         debug_assert_eq!(self.cur.get(), self.end.get(), "E4");
@@ -117,7 +116,7 @@ impl Space {
         self.end.set(core::ptr::null_mut());
     }
 
-    /// That nobody has written to the cells of the span since they were freed.
+    /// Checks that the cells of the span were not written to since they were freed.
     #[cold]
     pub(crate) fn check_poison(&self, bytes: usize) {
         let start = self.cur.get();
@@ -132,14 +131,14 @@ impl Space {
         }
     }
 
-    /// An arena to fill from now on; whatever was current is retired. Returns the bytes taken and not used.
+    /// Sets the arena to fill from now on; the current one is retired. Returns the bytes taken and not used.
     pub(crate) fn set_current(&self, arena: Arena) -> usize {
         let unused = self.retire();
         self.arena.set(Some(arena));
         unused
     }
 
-    /// Takes back what is left of the span and puts the arena into its list. Returns those bytes.
+    /// Takes back the rest of the span and puts the arena into its list. Returns the bytes of the rest.
     pub(crate) fn retire(&self) -> usize {
         let Some(arena) = self.arena.get() else {
             return 0;
@@ -158,7 +157,7 @@ impl Space {
         unused
     }
 
-    /// Puts a swept arena with something in it where it belongs.
+    /// Puts a swept arena with objects in it on the list where it belongs.
     pub(crate) fn place(&self, arena: Arena) {
         let head = arena.head();
         let (live, cells) = (head.live.get() as usize, head.cells.get() as usize);
@@ -166,24 +165,24 @@ impl Space {
         if live >= cells {
             lists.full.push(arena);
         } else {
-            // Nearly full is 0.
+            // Nearly full arenas are in bucket 0.
             let bucket = (cells - live) * BUCKETS / (cells + 1);
             lists.available[bucket.min(BUCKETS - 1)].push(arena);
         }
     }
 
-    /// The fullest arena with room.
+    /// Returns the fullest arena with room.
     pub(crate) fn take_available(&self) -> Option<Arena> {
         let mut lists = self.lists.borrow_mut();
         lists.available.iter_mut().find_map(Vec::pop)
     }
 
-    /// A run that was just taken.
+    /// Adds a run that was just taken.
     pub(crate) fn add_full(&self, arena: Arena) {
         self.lists.borrow_mut().full.push(arena);
     }
 
-    /// All arenas, none of which is swept from now on. Nothing is current (E2).
+    /// Takes all arenas, none of which counts as swept from now on. No arena is current (E2).
     pub(crate) fn take_all(&self) -> Vec<Arena> {
         debug_assert!(self.arena.get().is_none(), "E2");
         let mut lists = self.lists.borrow_mut();
@@ -194,7 +193,7 @@ impl Space {
         all
     }
 
-    /// Those that only this thread may sweep.
+    /// Sets the arenas that only this thread may sweep.
     pub(crate) fn set_own(&self, arenas: Vec<Arena>) {
         self.lists.borrow_mut().own = arenas;
     }
@@ -215,7 +214,7 @@ impl Space {
         lists.own.shrink_to_fit();
     }
 
-    /// Arenas in lists and current, for checks.
+    /// Returns the arenas in lists and the current one, for checks.
     pub(crate) fn listed(&self) -> Vec<Arena> {
         let lists = self.lists.borrow();
         let available = lists.available.iter().flatten();
@@ -227,7 +226,7 @@ impl Space {
             .collect()
     }
 
-    /// Free bytes of arenas that are swept, and what no cell can use.
+    /// Returns the free bytes of arenas that are swept, and those that no cell can use.
     pub(crate) fn slack_bytes(&self) -> usize {
         let lists = self.lists.borrow();
         let arenas = lists.available.iter().flatten();

@@ -8,8 +8,9 @@
 //!
 //! H1  A stop is heard: the flag is written and read under the lock that a rest gives up only by waiting, so there is no
 //!     moment between the look and the wait.
-//! H2  After a stop was heard nothing is done any more. What is being done when it comes is waited for by who joins.
-//! H3  A rest that ends early, as waits may, is gone on with: a period is never shorter than it was asked for.
+//! H2  After a stop was heard nothing more is done. The thread that joins waits for what is being done when the stop
+//!     comes.
+//! H3  A rest that ends early, as waits may, is continued: a period is never shorter than requested.
 //!
 //! Models: `tests/models.rs`, where the clock is a thread.
 //!
@@ -34,24 +35,24 @@ impl Stop {
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
-        // Nothing under the lock unwinds.
+        // No code under the lock unwinds.
         self.stopped
             .lock()
             .unwrap_or_else(|error| error.into_inner())
     }
 
-    /// The thread: waits for a period, or until it is to end, and says whether it is.
+    /// Waits for a period, or until the thread is to end; returns whether it is. For the thread.
     pub(crate) fn rest(&self, period: Duration) -> bool {
         *wait_timeout_while(&self.bell, self.lock(), period, |stopped| !*stopped)
     }
 
-    /// Its owner: it is to end.
+    /// Tells the thread to end. For its owner.
     pub(crate) fn stop(&self) {
         *self.lock() = true;
         self.bell.notify_all();
     }
 
-    /// The clock of a model: a period is over.
+    /// Plays the clock in a model: a period is over.
     #[cfg(any(loom, test))]
     #[allow(dead_code)] // by the unit tests
     pub(crate) fn tick(&self) {

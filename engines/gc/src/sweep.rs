@@ -1,16 +1,16 @@
-//! Sweeping one arena: what was not reached ends, and its cells are free.
+//! Sweeping one arena: objects that were not reached end, and their cells are free.
 //!
 //! ```text
 //!   allocated  1 1 1 0 1 1        dead = allocated & !marks ─► finalize, poison
 //!   marks      1 0 1 0 0 1        allocated := marks, marks := 0
 //! ```
 //!
-//! W1  Whoever sweeps an arena has it for itself (C2), on a thread that its kind allows (K2).
+//! W1  The thread that sweeps an arena has it for itself (C2), and its kind allows that thread (K2).
 //! W2  After it `allocated` is what was marked, nothing is marked, and `live` counts it.
 //! W3  A finalizer that panics has run: its object is freed, the rest of the arena is swept, and the panic is
 //!     reported. (Where the program aborts on panics, it aborts.)
 //!
-//! Not here: which arenas, when and where (`heap`, `sweeper`).
+//! Not here: the choice of arenas, the time and the thread (`heap`, `sweeper`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -18,7 +18,7 @@ use crate::bits::each;
 use crate::kind::Kind;
 use crate::layout::Arena;
 
-/// What a freed cell is filled with, where poisoning is on.
+/// The byte that fills a freed cell, where poisoning is on.
 pub(crate) const POISON: u8 = 0xa5;
 
 /// A finalizer that panicked.
@@ -26,21 +26,21 @@ pub(crate) const POISON: u8 = 0xa5;
 pub struct Fault {
     /// Kind of the object.
     pub kind: &'static str,
-    /// What the panic said.
+    /// The text of the panic.
     pub message: String,
 }
 
-/// The most faults that are kept with their text; the others are counted.
+/// The most faults that are kept with their text; the others are only counted.
 pub(crate) const FAULTS: usize = 16;
 
 /// Sums about swept arenas.
 #[derive(Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) arenas: u64,
-    /// Objects that ended.
+    /// Number of objects that ended.
     pub(crate) cells: u64,
     pub(crate) bytes: u64,
-    /// Of them, those that a finalizer ran for.
+    /// Number of objects whose finalizer ran.
     pub(crate) finalized: u64,
     pub(crate) panics: u64,
     pub(crate) faults: Vec<Fault>,
@@ -60,7 +60,7 @@ impl Tally {
     }
 }
 
-/// What a panic said.
+/// Returns the text of a panic.
 pub(crate) fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()
@@ -111,7 +111,7 @@ fn finalize(arena: Arena, kind: &'static Kind, dead: [u64; 4], tally: &mut Tally
         let end = AssertUnwindSafe(|| unsafe { finalize(object) });
         if let Err(payload) = catch_unwind(end) {
             tally.panicked(kind, payload.as_ref());
-            // Dropping a payload of somebody's own type may panic again; that is forgotten instead.
+            // Dropping a payload of the program's own type may panic again; it is forgotten instead.
             if !payload.is::<String>() && !payload.is::<&str>() {
                 std::mem::forget(payload);
             }

@@ -4,15 +4,15 @@
 //!   heap ─ring(handover)─► [skinflint-gc] ─ claim_many ─ sweep each ─ purge the empty ─ give ─► heap
 //! ```
 //!
-//! R1  It is started with the first heap that wants it and ends with its world.
+//! R1  It is started with the first heap that uses it and ends with its world.
 //! R2  It has a batch at a time, so a heap that waits for it waits for a batch (and its finalizers).
 //! R3  A world whose thread cannot be started sweeps on its mutators: nothing else changes.
 //!
-//! R5  Arenas of which nothing is left are purged here, all but as many as the heap will want before its next collection
-//!     (`Handover::keep`): memory goes back while the heap's thread does something else. The arena is still the sweeper's
-//!     then; whose chunk it lies in, and that it is free, is for its heap to say.
-//! R4  A child of `fork` has no sweeper, and what the parent's had at that moment is lost to it: heaps are not for use
-//!     there, as nothing with threads is.
+//! R5  Empty arenas are purged here, except as many as the heap will need before its next collection
+//!     (`Handover::keep`): memory goes back while the heap's thread does something else. The arena is still the
+//!     sweeper's then; only its heap's thread marks it as free in its chunk.
+//! R4  A child of `fork` has no sweeper, and loses what the parent's sweeper had at that moment: heaps must not be used
+//!     there, like anything else with threads.
 //!
 //! Not here: which arenas may come here (`heap`), the protocol (`handover`).
 
@@ -32,7 +32,7 @@ const BATCH: usize = 16;
 
 pub(crate) type Shared = Arc<Handover<Arena, Tally>>;
 
-/// Who wants sweeping, and whether freed cells are poisoned.
+/// The heap that has offered arenas, and whether freed cells are poisoned.
 type Ring = (Shared, bool);
 
 pub(crate) struct Sweeper {
@@ -64,7 +64,7 @@ impl Drop for Sweeper {
     fn drop(&mut self) {
         self.bell.close();
         if let Some(thread) = self.thread.take() {
-            // It does not panic: finalizers are contained (W3).
+            // The thread does not panic: finalizers are contained (W3).
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Locks of the hand-over, in one place, so that the model checker can put its own there.
+//! The locks of the hand-over, in one place, so that the model checker can replace them.
 //!
 //! ```text
 //!   as usual      the standard library's
@@ -7,7 +7,7 @@
 //!
 //! Y1  Nothing else of this crate is shared between threads: a heap is one thread's. (The source of chunks has a lock
 //!     of the standard library's around all of it.)
-//! Y2  In a model time does not pass by itself: a wait for a period ends when it is told to, by whoever plays the clock.
+//! Y2  In a model time does not pass by itself: a wait for a period ends when the thread that plays the clock ends it.
 //!
 //! Not here: what the locks guard (`handover`, `stop`).
 
@@ -18,7 +18,7 @@ pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Waits while `wait` says so, a period at most. Returns with the lock, whichever it was.
+/// Waits while `wait` returns true, for at most a period. Returns with the lock in both cases.
 #[cfg(not(loom))]
 pub(crate) fn wait_timeout_while<'a, T>(
     bell: &Condvar,
@@ -30,7 +30,7 @@ pub(crate) fn wait_timeout_while<'a, T>(
     waited.unwrap_or_else(|error| error.into_inner()).0
 }
 
-/// Y2.
+/// Waits as above; the thread that plays the clock ends the period (Y2).
 #[cfg(loom)]
 pub(crate) fn wait_timeout_while<'a, T>(
     bell: &Condvar,

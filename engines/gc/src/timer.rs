@@ -1,4 +1,4 @@
-//! Heaps at rest, and memory that is short: what is collected and given back when nobody allocates.
+//! Heaps at rest, and memory that is short: what is collected and given back when nothing is allocated.
 //!
 //! ```text
 //!   the host's loop ── tick(now) ──► each heap: nothing taken for `idle_ns`?
@@ -9,14 +9,14 @@
 //!   pressure(level) ─► Moderate: sweeps, gives back what is free      Critical: collects everything first
 //! ```
 //!
-//! The measure: what browsers learned is that a heap that grew fast is not looked at again when its page goes quiet,
-//! since all triggers are allocations; 20 seconds is Firefox's.
+//! The reason: browsers learned that a heap that grew fast is not looked at again when its page goes quiet, since all
+//! triggers are allocations; 20 seconds is Firefox's time.
 //!
-//! T1  A rest is measured between two ticks, in the host's clock: without ticks there is none.
-//! T2  What is given back at the end of a rest is given back once, until something is allocated again.
-//! T3  Bytes given back are the heaps' and their source's own accounts, before less after.
+//! T1  A rest is measured between two ticks, by the host's clock: without ticks there is no rest.
+//! T2  Memory is given back once at the end of a rest, until something is allocated again.
+//! T3  Bytes given back are the sum of the heaps' and their source's own accounts, before less after.
 //!
-//! Not here: thresholds (`trigger`), giving back in passing (`heap`: poll).
+//! Not here: thresholds (`trigger`), giving back during other work (`heap`: poll).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,19 +39,20 @@ pub enum Pressure {
     Critical,
 }
 
-/// What pressure, or the end of a rest, has done.
+/// The effect of pressure, or of the end of a rest.
 #[derive(Clone, Debug, Default)]
 pub struct Relief {
     /// Bytes that the heaps and their source hold less than before: heads, arenas, free memory that was kept.
     pub returned_bytes: usize,
-    /// Names of heaps that were collected. Those that could not be, since closures run, are collected when these end.
+    /// Names of heaps that were collected. Those that could not be, since closures are running, are collected when
+    /// these end.
     pub collected: Vec<String>,
-    /// Why some could not.
+    /// Why some heaps could not be collected.
     pub refused: Option<Busy>,
 }
 
 impl Heap {
-    /// Sweeps everything and gives everything back that is free; within a finalizer nothing.
+    /// Sweeps everything and gives back everything that is free; does nothing within a finalizer.
     pub(crate) fn give_back(&self) {
         if !self.collecting.get() && !self.is_finalizing() {
             self.shrink();
@@ -61,7 +62,7 @@ impl Heap {
 }
 
 impl World {
-    /// Bytes that its heaps and its source hold, used or free, and that may be resident.
+    /// Returns the bytes that its heaps and its source hold, used or free, and that may be resident.
     pub(crate) fn resident_bytes(&self) -> usize {
         let of_heap = |heap: &Rc<Heap>| {
             let chunks = heap.chunks.borrow();
@@ -71,9 +72,9 @@ impl World {
         self.heaps().iter().map(of_heap).sum::<usize>() + kept
     }
 
-    /// For the loop of a host, once in some seconds; `now_ns` is any clock that does not go back. Gives back what heaps
-    /// at rest keep, and returns those that are due for any reason: their collection is the host's, who knows the roots
-    /// ([`Heap::advance`]), and so is their [`Heap::shrink`] after it.
+    /// Handles heaps at rest, for the loop of a host, once in some seconds; `now_ns` is from any clock that does not go
+    /// back. Gives back what heaps at rest keep, and returns those that are due for any reason: the host, which knows
+    /// the roots, collects them ([`Heap::advance`]), and calls their [`Heap::shrink`] after it.
     pub fn tick(&self, now_ns: u64) -> Vec<Rc<Heap>> {
         let mut due = Vec::new();
         for heap in self.heaps() {
@@ -89,8 +90,8 @@ impl World {
         due
     }
 
-    /// Memory is short: gives back what is free, at once. Critical: every heap is due for a collection, too, which is
-    /// the host's.
+    /// Gives back what is free at once, because memory is short. Critical: every heap also becomes due for a
+    /// collection, which the host does.
     pub fn pressure(&self, level: Pressure) -> Relief {
         let before = self.resident_bytes();
         for heap in self.heaps() {
@@ -106,7 +107,7 @@ impl World {
     }
 }
 
-/// Collects `heap` for what is due, and notes what came of it. For heaps whose roots are all in tables.
+/// Collects `heap` if that is due, and notes the result. For heaps whose roots are all in tables.
 pub(crate) fn collect_due(
     heap: &Heap,
     relief: &mut Relief,
@@ -119,19 +120,19 @@ pub(crate) fn collect_due(
     }
 }
 
-/// A thread that asks: it calls a closure each period, until it is dropped, and does nothing else. The closure wakes
-/// the host's loop, which calls `tick`; heaps are its thread's.
+/// A thread that calls a closure each period, until it is dropped, and does nothing else. The closure wakes the host's
+/// loop, which calls `tick`; heaps belong to that loop's thread.
 pub struct Asker {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Asker {
-    /// Starts it. A period of half of [`Growth::idle_ns`](crate::Growth::idle_ns) finds a rest at most half as late
-    /// again.
+    /// Starts the thread. A period of half of [`Growth::idle_ns`](crate::Growth::idle_ns) finds a rest at most half as
+    /// late again.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system refused a thread.
     pub fn start(
         period: Duration,
         mut ask: impl FnMut() + Send + 'static,
@@ -154,11 +155,11 @@ impl Asker {
 }
 
 impl Drop for Asker {
-    /// Waits for a closure that runs.
+    /// Waits for a closure that is running.
     fn drop(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
-            // A closure that panicked has said so.
+            // The panic of a closure was printed when it happened.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! When to collect, as data, and why it was done.
+//! When to collect, as data, and the reasons.
 //!
 //! ```text
 //!   cells taken    > threshold(live after the last one)      ─► Growth
@@ -9,23 +9,23 @@
 //!   every nth allocation                                     ─► Stress
 //! ```
 //!
-//! T1  A reason is recorded with each collection, with what it was before and after: [`Collection`].
+//! T1  The reason is recorded with each collection, with the figures before and after: [`Collection`].
 //! T2  A threshold is at least `factor × live` and at least `floor_bytes`, with a factor above 1: the work of
 //!     marking is paid by allocation. Near a tenant's limit it is lower (T5).
 //! T3  What is due stays due until a collection, and the first reason is kept.
 //! T4  Where marking is incremental it begins before the threshold, so that it is done by then, and is finished at
 //!     once at a limit above it (`incremental`).
-//! T5  Before a tenant's limit is reached it is collected, whatever the table says: at seven eighths of it, or where it
-//!     holds nearly that much already, at half of the room that is left ([`Room`]). Cells and the client's bytes count
-//!     together. Between two such collections at least a sixty-fourth of the limit is taken.
+//! T5  Before a tenant's limit is reached it is collected, whatever the table says: at seven eighths of the limit, or
+//!     where it holds nearly that much already, at half of the room that is left ([`Room`]). Cells and the client's
+//!     bytes count together. Between two such collections at least a sixty-fourth of the limit is taken.
 //! T6  A refusal makes a collection due, unless the last one was so short ago that collections would take more than a
-//!     sixteenth of the time ([`REST`]): a tenant that is really full is told so, and goes on.
+//!     sixteenth of the time ([`REST`]): a tenant that is really full gets the refusal, and goes on.
 //!
-//! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and
-//! 1.5 by size while they come within a second. [`Growth::TIGHT`] trades time for memory, [`Growth::ADAPTIVE`] as much
-//! as it is told (`pace`).
+//! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and 1.5
+//! by size while they come within a second. [`Growth::TIGHT`] trades time for memory, [`Growth::ADAPTIVE`] as much time
+//! as its share allows (`pace`).
 //!
-//! Not here: how it is done (`collect`).
+//! Not here: how a collection is done (`collect`).
 
 use core::cell::Cell;
 use std::collections::VecDeque;
@@ -36,19 +36,19 @@ use crate::pace::{Pacer, Share, Spent};
 /// Why a collection was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Cells taken since the last one.
+    /// Cells were taken since the last collection.
     Growth,
-    /// Bytes outside of the heap that the client says objects hold.
+    /// Bytes outside of the heap that objects hold, as the client says, have grown.
     ClientBytes,
-    /// Nobody has allocated for a while.
+    /// Nothing was allocated for a while.
     Idle,
-    /// The system, or somebody else in the process, is short of memory.
+    /// The system, or another part of the process, is short of memory.
     Pressure,
     /// The tenant is at its limit, or the kernel refused.
     Shortage,
     /// The client asked.
     Asked,
-    /// Each nth allocation, to find what is missing among roots and edges.
+    /// Each nth allocation, to find missing roots and edges.
     Stress,
     /// The tenant ends.
     End,
@@ -61,21 +61,23 @@ pub struct Growth {
     pub floor_bytes: usize,
     /// Threshold over live bytes while collections are rare.
     pub factor: f64,
-    /// The same while they are frequent, for heaps up to `small_bytes` …
+    /// The same factor while they are frequent, for heaps up to `small_bytes` …
     pub often_small: f64,
-    /// … and from `large_bytes` on; between them it falls evenly.
+    /// … and for heaps from `large_bytes` on; between them it falls evenly.
     pub often_large: f64,
-    /// See `often_small`.
+    /// The largest size for `often_small`, in bytes.
     pub small_bytes: usize,
-    /// See `often_large`.
+    /// The smallest size for `often_large`, in bytes.
     pub large_bytes: usize,
-    /// Two collections within this are frequent.
+    /// Two collections within this time are frequent.
     pub often_ns: u64,
-    /// As `floor_bytes`, for the client's bytes. Their factor is `factor`.
+    /// Like `floor_bytes`, for the client's bytes. Their factor is `factor`.
     pub client_floor_bytes: usize,
-    /// After this long without an allocation the heap is collected, if anything was allocated since the last time.
+    /// After this time without an allocation the heap is collected, if anything was allocated since the last
+    /// collection.
     pub idle_ns: u64,
-    /// The factor is found from what collections cost; it begins with `factor`, and the other two are not asked.
+    /// The share from which the factor is computed by what collections cost; it begins with `factor`, and the other two
+    /// factors are ignored.
     pub share: Option<Share>,
 }
 
@@ -83,7 +85,7 @@ const MIB: usize = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Growth {
-    /// As Firefox does for a zone.
+    /// The table that Firefox has for a zone.
     pub const SPIDERMONKEY: Growth = Growth {
         floor_bytes: 27 * MIB,
         factor: 1.5,
@@ -97,8 +99,7 @@ impl Growth {
         share: None,
     };
 
-    /// Small heaps, and many of them: a megabyte to begin with, half as much again later, twice while it is
-    /// collected often.
+    /// For many small heaps: a megabyte to begin with, half as much again later, twice while collections are frequent.
     pub const TENANT: Growth = Growth {
         floor_bytes: MIB,
         factor: 1.5,
@@ -110,7 +111,7 @@ impl Growth {
         ..Growth::SPIDERMONKEY
     };
 
-    /// A seventh beyond what lives: for hosts that count megabytes and have time.
+    /// A seventh beyond the live bytes: for hosts that count megabytes and have time.
     pub const TIGHT: Growth = Growth {
         factor: 1.15,
         often_small: 1.15,
@@ -129,7 +130,7 @@ impl Growth {
         ..Growth::TENANT
     };
 
-    /// The factor for a heap of `live` bytes, by a table without `share`.
+    /// Returns the factor for a heap of `live` bytes, by a table without `share`.
     pub fn factor_for(&self, live: usize, since_last_ns: u64) -> f64 {
         let factor = if since_last_ns > self.often_ns {
             self.factor
@@ -140,11 +141,11 @@ impl Growth {
             let part = ((live - self.small_bytes) as f64 / span).min(1.0);
             self.often_small + (self.often_large - self.often_small) * part
         };
-        // T2: a table that says otherwise would collect at each allocation.
+        // T2: a table with a lower factor would collect at each allocation.
         if factor > 1.05 { factor } else { 1.05 }
     }
 
-    /// Bytes at which a heap is collected next, by a table without `share`.
+    /// Returns the bytes at which a heap is collected next, by a table without `share`.
     pub fn threshold(&self, live: usize, since_last_ns: u64) -> usize {
         self.threshold_by(self.factor_for(live, since_last_ns), live)
     }
@@ -154,19 +155,19 @@ impl Growth {
     }
 }
 
-/// A refusal is collected for when so many times the length of the last pause has passed since (T6).
+/// A refusal makes a collection due when this many times the length of the last pause has passed since (T6).
 const REST: u64 = 16;
 
-/// How near to its limit a heap may come (T5).
+/// The room of a heap below its limit (T5).
 #[derive(Clone, Copy)]
 struct Room {
     limit_bytes: usize,
-    /// What lived at the last collection, the client's bytes included; the least of them since.
+    /// Live bytes at the last collection, the client's bytes included; the least of them since.
     base_bytes: usize,
 }
 
 impl Room {
-    /// Cells and client's bytes at which the heap is collected.
+    /// Returns the cells and client's bytes at which the heap is collected.
     fn threshold(self) -> usize {
         let limit = self.limit_bytes;
         let left = limit.saturating_sub(self.base_bytes);
@@ -174,7 +175,7 @@ impl Room {
         (limit - limit / 8).max(least)
     }
 
-    /// The same where marking in slices is finished at once: half-way from there to the limit.
+    /// Returns the bytes at which marking in slices is finished at once: half-way from the threshold to the limit.
     fn forced(self) -> usize {
         let threshold = self.threshold();
         threshold + self.limit_bytes.saturating_sub(threshold) / 2
@@ -184,58 +185,58 @@ impl Room {
 /// One collection, of one heap.
 #[derive(Clone, Copy, Debug)]
 pub struct Collection {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Heaps that were collected together.
+    /// Number of heaps that were collected together.
     pub heaps: usize,
-    /// When it began, on the monotonic clock.
+    /// The time at which it began, on the monotonic clock.
     pub started_ns: u64,
-    /// How long the mutator stood still, all of it: one pause, or the sum of `slices`.
+    /// How long the mutator stood still in all: one pause, or the sum of `slices`.
     pub pause_ns: u64,
-    /// Pauses that it was done in: 1, unless marking was incremental.
+    /// Number of pauses: 1, unless marking was incremental.
     pub slices: u32,
-    /// The longest of them.
+    /// The longest of the pauses.
     pub longest_ns: u64,
     /// Whether marking was incremental and had to be finished at once, since the heap grew faster.
     pub forced: bool,
-    /// Of that: finishing the sweep of the collection before.
+    /// The part of the pause that finished the sweep of the collection before.
     pub finish_ns: u64,
-    /// Of that: roots, marking, weak cells.
+    /// The part of the pause for roots, marking, weak cells.
     pub mark_ns: u64,
-    /// Bytes of cells taken, before and after.
+    /// Bytes of cells taken before the collection.
     pub before_bytes: usize,
-    /// What was reached.
+    /// Bytes that were reached.
     pub live_bytes: usize,
-    /// The same in objects.
+    /// Number of objects that were reached.
     pub live_cells: u64,
-    /// The client's bytes then.
+    /// The client's bytes at that time.
     pub client_bytes: usize,
-    /// Where the heap is collected next.
+    /// Bytes at which the heap is collected next.
     pub threshold_bytes: usize,
-    /// The factor of live bytes that this came from; the threshold may be higher, at the table's floor.
+    /// The factor of live bytes that the threshold came from; the threshold may be higher, at the table's floor.
     pub factor: f64,
     /// Processor time of all pauses over that of the heaps' thread, since this heap's last collection. `None`: the
-    /// table has no [`Share`], or it is the first.
+    /// table has no [`Share`], or it is the first collection.
     pub share: Option<f64>,
-    /// Arenas that were put off because the mark stack was full.
+    /// Number of arenas that were delayed because the mark stack was full.
     pub overflows: u64,
 }
 
-/// What a heap's rest asks for.
+/// The consequence of a heap's rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nothing: it is none, or all was done.
+    /// Nothing: it is no rest, or all was done.
     No,
-    /// A collection: something was taken since the last.
+    /// A collection: something was taken since the last one.
     Collect,
-    /// Free memory is kept for allocations that do not come.
+    /// Giving back: free memory is kept for allocations that do not come.
     GiveBack,
 }
 
-/// The most that a heap remembers of its collections.
+/// The most collections that a heap remembers.
 pub const LOG: usize = 256;
 
-/// State of a heap's triggers.
+/// The state of a heap's triggers.
 pub(crate) struct Triggers {
     pub(crate) growth: Cell<Growth>,
     pacer: Pacer,
@@ -249,12 +250,12 @@ pub(crate) struct Triggers {
     incremental: Cell<Option<Incremental>>,
     begin_bytes: Cell<usize>,
     limit_bytes: Cell<usize>,
-    /// What the heap may hold at most, and what it held after the last collection without the client's bytes.
+    /// The most that the heap may hold, and what it held after the last collection without the client's bytes.
     room: Cell<Room>,
     begin: Cell<Option<Reason>>,
     due: Cell<Option<Reason>>,
     last_ns: Cell<u64>,
-    /// Bytes ever taken; what it was at the last look of the timer, and at the last collection.
+    /// Bytes taken so far; what it was at the last look of the timer, and at the last collection.
     taken_total: Cell<u64>,
     looked: Cell<(u64, u64)>,
     collected_total: Cell<u64>,
@@ -303,7 +304,7 @@ impl Triggers {
         }
     }
 
-    /// Cells were taken.
+    /// Counts cells that were taken.
     pub(crate) fn took(&self, bytes: usize) {
         let used = self.used_bytes.get() + bytes;
         self.used_bytes.set(used);
@@ -317,7 +318,7 @@ impl Triggers {
         }
     }
 
-    /// The most that the heap may hold.
+    /// Sets the most that the heap may hold.
     pub(crate) fn set_room(&self, limit_bytes: usize) {
         let room = Room {
             limit_bytes,
@@ -327,8 +328,8 @@ impl Triggers {
         self.set_thresholds(self.threshold_bytes.get(), self.live_bytes.get());
     }
 
-    /// Pages are taken so near to the limit that the next ones will be refused, though the cells in them are fewer. `held`:
-    /// all of it (T5).
+    /// Notes pages taken so near to the limit that the next ones will be refused, though the cells in them are fewer.
+    /// `held`: all bytes that are held (T5).
     pub(crate) fn held(&self, held: usize) {
         let room = self.room.get();
         let taken = self.used_bytes.get().saturating_sub(self.live_bytes.get());
@@ -342,7 +343,7 @@ impl Triggers {
         }
     }
 
-    /// An allocation was refused: T6.
+    /// Notes that an allocation was refused (T6).
     pub(crate) fn refused(&self, now_ns: u64) {
         let last = self
             .log
@@ -357,7 +358,7 @@ impl Triggers {
         }
     }
 
-    /// Marking begins, in slices; where it is not done so, a collection is due.
+    /// Makes the begin of marking in slices due; where marking is not done so, a collection.
     pub(crate) fn raise_begin(&self, reason: Reason) {
         if self.incremental.get().is_none() {
             self.raise(reason);
@@ -366,7 +367,7 @@ impl Triggers {
         }
     }
 
-    /// Why marking in slices should begin, if it should.
+    /// Returns why marking in slices should begin, if it should.
     pub(crate) fn begin_due(&self) -> Option<Reason> {
         self.begin.get()
     }
@@ -383,7 +384,7 @@ impl Triggers {
         self.set_thresholds(self.threshold_bytes.get(), self.live_bytes.get());
     }
 
-    /// A new threshold, and what follows from it (T4, T5).
+    /// Sets a new threshold, and what follows from it (T4, T5).
     pub(crate) fn set_thresholds(&self, threshold: usize, live: usize) {
         let room = self.room.get().threshold();
         let threshold = threshold.min(room.saturating_sub(self.client_bytes.get()));
@@ -397,23 +398,23 @@ impl Triggers {
         self.limit_bytes.set(limit);
     }
 
-    /// Bytes at which it is collected in one go, whatever was begun.
+    /// Returns the bytes at which the heap is collected in one go, whatever was begun.
     pub(crate) fn limit_bytes(&self) -> usize {
         self.limit_bytes.get()
     }
 
-    /// Bytes taken over the whole life.
+    /// Returns the bytes taken so far.
     pub(crate) fn taken_total(&self) -> u64 {
         self.taken_total.get()
     }
 
-    /// A cell was freed.
+    /// Counts a cell that was freed.
     pub(crate) fn freed(&self, bytes: usize) {
         let used = self.used_bytes.get();
         self.used_bytes.set(used.saturating_sub(bytes));
     }
 
-    /// Cells were taken and not used.
+    /// Counts cells that were taken and not used.
     pub(crate) fn returned(&self, bytes: usize) {
         self.used_bytes
             .set(self.used_bytes.get().saturating_sub(bytes));
@@ -424,7 +425,7 @@ impl Triggers {
         let bytes = self.client_bytes.get().saturating_add_signed(change);
         self.client_bytes.set(bytes);
         let mut room = self.room.get();
-        // Garbage's bytes go when it is swept, after the collection: what lived is known only then.
+        // Bytes of garbage go when it is swept, after the collection: the live bytes are known only then.
         let base = self.live_bytes.get().saturating_add(bytes);
         if base < room.base_bytes {
             room.base_bytes = base;
@@ -453,7 +454,7 @@ impl Triggers {
         }
     }
 
-    /// What a rest asks for: whether nothing was taken between a look at least `idle_ns` ago and now.
+    /// Returns what a rest requires: whether nothing was taken between a look at least `idle_ns` ago and now.
     pub(crate) fn rest(&self, now_ns: u64) -> Rest {
         let taken = self.taken_total.get();
         let (since_ns, then) = self.looked.get();
@@ -472,7 +473,8 @@ impl Triggers {
         }
     }
 
-    /// Another table, for a heap that holds `live` bytes. `spent`: what a table with a share is measured from.
+    /// Sets another table, for a heap that holds `live` bytes. `spent`: the times from which a table with a share is
+    /// measured.
     pub(crate) fn set_growth(&self, growth: Growth, live: usize, spent: Option<Spent>) {
         self.growth.set(growth);
         let mut factor = growth.factor_for(live, u64::MAX);
@@ -483,13 +485,13 @@ impl Triggers {
         self.set_thresholds(growth.threshold_by(factor, live), live);
     }
 
-    /// Everything that is free was given back.
+    /// Notes that everything that is free was given back.
     pub(crate) fn gave_back(&self) {
         self.given_total.set(Some(self.taken_total.get()));
     }
 
-    /// What will be taken before the next collection when one that began then leaves so much alive; by the last factor,
-    /// where the table has a share.
+    /// Returns the bytes that will be taken before the next collection when one that began then leaves `live` bytes; by
+    /// the last factor, where the table has a share.
     pub(crate) fn expected(&self, live: usize, started_ns: u64) -> usize {
         let growth = self.growth.get();
         let since = started_ns.saturating_sub(self.last_ns.get());
@@ -505,7 +507,7 @@ impl Triggers {
         threshold.saturating_sub(live)
     }
 
-    /// After a collection: new thresholds, nothing due. The record gets its threshold, and where it came from.
+    /// Sets new thresholds after a collection; nothing is due. The record gets its threshold, and where that came from.
     pub(crate) fn collected(&self, mut record: Collection, spent: Option<Spent>) -> Collection {
         let growth = self.growth.get();
         let since = record.started_ns.saturating_sub(self.last_ns.get());

@@ -3,20 +3,20 @@
 //! ```text
 //!   runtime.tenant("tab 1") ─► tenant.enter(|cx| { … })            no collection while a closure runs
 //!                                      │  cx.alloc(value) ─► Gc<'gc, T> ─► &T      'gc: this closure, and no other
-//!                                      │  cx.keep(gc, "why") ─► Handle            what stays beyond it
+//!                                      │  cx.keep(gc, "why") ─► Handle            for use after the closure
 //!                                      ▼
 //!                                   the closure ends ─► what is due is collected
 //! ```
 //!
 //! F1  `'gc` is a lifetime that each call of `enter` makes anew, and pointers are invariant in it: they cannot be
-//!     returned, kept, nor put into an object of another closure's brand (`compile_fail` below).
+//!     returned, kept, or put into an object of another closure's brand (`compile_fail` below).
 //! F2  While a closure of a tenant runs, neither its heap nor the shared one is collected: `entered` counts.
 //! F3  A value in a heap is [`Trace`], which tells all its edges; types with edges have no `Drop` of their own, since
-//!     what they lead to may have ended before them.
+//!     the objects that they lead to may have ended before them.
 //! F4  Objects of the shared heap have no edges to a tenant's ([`System`]), so tenants are collected without it.
-//! F5  Edges change only through [`Slot`] and [`Locked`], which want a [`Cx`] and have the write barrier.
+//! F5  Edges change only through [`Slot`] and [`Locked`], which require a [`Cx`] and have the write barrier.
 //!
-//! What does not compile. A pointer that leaves its closure:
+//! The following does not compile. A pointer that leaves its closure:
 //!
 //! ```compile_fail,E0521
 //! # use skinflint_gc::typed::{Gc, Runtime};
@@ -26,7 +26,7 @@
 //! tenant.enter(|cx| kept = cx.alloc(7u64).ok());
 //! ```
 //!
-//! One that is returned from it:
+//! A pointer that is returned from it:
 //!
 //! ```compile_fail
 //! # use skinflint_gc::typed::Runtime;
@@ -35,7 +35,7 @@
 //! let gc = tenant.enter(|cx| cx.alloc(7u64).unwrap());
 //! ```
 //!
-//! while its value, or a handle, may be:
+//! while its value, or a handle, may be returned:
 //!
 //! ```
 //! # use skinflint_gc::typed::{Handle, Runtime};
@@ -61,7 +61,7 @@
 //! }));
 //! ```
 //!
-//! (With `other.next.set(in_b, Some(other))` instead it does.)
+//! (With `other.next.set(in_b, Some(other))` instead it compiles.)
 //!
 //! ```
 //! # use skinflint_gc::{object, typed::{Gc, Runtime, Slot}};
@@ -95,7 +95,7 @@
 //! });
 //! ```
 //!
-//! A destructor that could look at what has ended:
+//! A destructor that could look at objects that have ended:
 //!
 //! ```compile_fail,E0119
 //! # use skinflint_gc::{object, typed::{Gc, Slot}};
@@ -114,7 +114,7 @@
 //! });
 //! ```
 //!
-//! A write without the barrier: a pointer changes only where the tenant's leave is shown, and not behind a shared
+//! A write without the barrier: a pointer changes only where the tenant's `Cx` is passed, and not behind a shared
 //! reference to an object.
 //!
 //! ```compile_fail,E0061
@@ -145,7 +145,7 @@
 //! });
 //! ```
 //!
-//! Not here: clients that must collect in the middle of things (they use the core: `collect`, `conservative`).
+//! Not here: clients that must collect at any time (they use the core: `collect`, `conservative`).
 
 mod ephemeron;
 mod look;

@@ -4,13 +4,13 @@
 //!   roots ─► a set of addresses ─► each object tells its edges ─► … ─► the same set as the marked ones, or a panic
 //! ```
 //!
-//! The walk comes first, so that an edge that leads nowhere is a message and not a fault of the marking.
+//! The walk comes first, so that an edge that leads nowhere gives a message and not a fault of the marking.
 //!
-//! V1  It shares nothing with marking but the kinds' own functions: no mark bits, no arenas of pointers, no stack
-//!     that may overflow. An edge that leads to no object is found here.
-//! V2  It is for tests and stress modes: a set entry for each object, and every heap walked whole.
+//! V1  It shares nothing with marking except the kinds' own functions: no mark bits, no arenas of pointers, no stack
+//!     that may overflow. It finds an edge that leads to no object.
+//! V2  It is for tests and stress modes: it costs a set entry for each object, and walks every heap whole.
 //!
-//! Not here: what is done about it.
+//! Not here: the reaction to what it finds.
 
 use core::ptr::NonNull;
 use std::collections::{HashSet, VecDeque};
@@ -21,7 +21,7 @@ use crate::heap::Heap;
 use crate::layout::{ARENA_BYTES, Arena, Chunk};
 use crate::mark::{Told, Tracer};
 
-/// What an object tells.
+/// Returns what an object tells.
 fn told_by(object: NonNull<u8>) -> Told {
     let mut tracer = Tracer::listing();
     tracer.trace(object);
@@ -36,7 +36,7 @@ fn is_in(object: NonNull<u8>, collected: &[bool]) -> bool {
     collected.get(heap_of(object) as usize) == Some(&true)
 }
 
-/// Panics unless `object` is one.
+/// Panics unless `object` is an object.
 fn must_be_object(object: NonNull<u8>) {
     let arena = Arena::of(object);
     let at = object.as_ptr();
@@ -52,7 +52,7 @@ fn must_be_object(object: NonNull<u8>) {
     );
 }
 
-/// Panics unless there is a chunk at an address that is said to be an object's.
+/// Panics unless there is a chunk at an address that was told as an object's.
 fn must_be_ours(set: &[&Heap], object: NonNull<u8>) {
     let at = object.as_ptr();
     let found = set
@@ -64,10 +64,10 @@ fn must_be_ours(set: &[&Heap], object: NonNull<u8>) {
     );
 }
 
-/// Everything that the roots lead to, within the heaps of the set, whose spans are retired.
+/// Returns everything that the roots lead to, within the heaps of the set, whose spans are retired.
 ///
 /// # Panics
-/// If an edge leads to something that is no object.
+/// An edge leads to something that is no object.
 pub(crate) fn walk(
     set: &[&Heap],
     collected: &[bool],
@@ -107,8 +107,8 @@ pub(crate) fn walk(
     }
 }
 
-/// After marking: the marked objects are those that a walk finds. `more`: the client told some that are not among
-/// its roots, so that there may be more marked.
+/// Checks, after marking, that the marked objects are those that a walk found. `more`: the client told some that are
+/// not among its roots, so that more may be marked.
 pub(crate) fn reached(set: &[&Heap], walked: &HashSet<NonNull<u8>>, tracer: &Tracer, more: bool) {
     for &object in walked {
         assert!(
@@ -145,10 +145,10 @@ pub(crate) fn reached(set: &[&Heap], walked: &HashSet<NonNull<u8>>, tracer: &Tra
 }
 
 impl Heap {
-    /// The invariants of lists, bits and counts, by brute force. Everything is swept first.
+    /// Checks the invariants of lists, bits and counts, by brute force. Everything is swept first.
     ///
     /// # Panics
-    /// With the invariant that does not hold; if a finalizer of this heap calls it.
+    /// An invariant does not hold, which the message names; or a finalizer of this heap calls it.
     pub fn check(&self) {
         self.settle_all();
         let mut listed = HashSet::new();

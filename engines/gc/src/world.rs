@@ -1,4 +1,4 @@
-//! What heaps share: a source of chunks, the sweeper, and who is who.
+//! What heaps share: a source of chunks, the sweeper, and a registry of heaps.
 //!
 //! ```text
 //!   World ─┬─ source ── chunks for all         heap 0: system objects, shared by all tenants
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! N1  A heap's number is its own as long as anything of it is left, and is used again afterwards. (The source gives
-//!     them, so the registry has gaps where other worlds' are.)
+//!     numbers, so the registry has gaps where those of other worlds are.)
 //! N2  A world and its heaps belong to one thread. (Several worlds may share a source.)
 //!
-//! Not here: what a tenant is to safe code (`typed::tenant`).
+//! Not here: tenants as safe code sees them (`typed::tenant`).
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -26,25 +26,26 @@ use crate::source::Source;
 use crate::sweeper::Sweeper;
 use crate::trigger::Growth;
 
-/// How heaps of a world behave.
+/// The settings of the heaps of a world.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// When they are collected, if they do not say otherwise.
+    /// When they are collected, unless a heap has its own table.
     pub growth: Growth,
-    /// Mark while the program runs on; `None`: in one pause. Clients of the core need write barriers then
+    /// Marking while the program runs; `None`: in one pause. With it, clients of the core need write barriers
     /// ([`Heap::barrier`]).
     pub incremental: Option<Incremental>,
-    /// Sweep beside the mutators. Off, everything happens in an order that only the program decides.
+    /// Whether a thread sweeps beside the mutators. Without it, everything happens in an order that only the program
+    /// decides.
     pub background: bool,
-    /// Every nth allocation makes a collection due.
+    /// If set, every nth allocation makes a collection due.
     pub stress_every: Option<u64>,
-    /// After each marking a second, dumber tracer has to come to the same set; what differs is a panic.
+    /// Whether after each marking a second, simpler tracer must find the same set; a difference is a panic.
     pub verify: bool,
-    /// Freed cells are filled with a pattern, which has to be there when they are used again.
+    /// Whether freed cells are filled with a pattern, which must still be there when they are used again.
     pub poison: bool,
-    /// Entries of the mark stack; beyond it arenas are delayed. `None`: as many as are good.
+    /// Entries of the mark stack; beyond it arenas are delayed. `None`: the default number.
     pub mark_stack: Option<usize>,
-    /// Where pauses and shares have their time from.
+    /// The clock of pauses and shares.
     pub clock: Clock,
 }
 
@@ -64,7 +65,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Everything that finds faults: a collection at every nth allocation, verified; poison; no other thread.
+    /// Returns settings that find faults: a collection at every nth allocation, verified; poison; no other thread.
     pub fn stress(every: u64) -> Config {
         Config {
             stress_every: Some(every),
@@ -80,11 +81,11 @@ pub(crate) struct Shared {
     pub(crate) source: Source,
     pub(crate) config: Config,
     sweeper: OnceCell<Option<Sweeper>>,
-    /// Heaps that are being marked.
+    /// Number of heaps that are being marked.
     pub(crate) markings: Cell<u32>,
-    /// What pauses cost.
+    /// The cost of pauses.
     pub(crate) pace: Pace,
-    /// The number of counted natives that are collected together with heaps just now (`cc`).
+    /// The number of the counted natives that are being collected together with heaps (`cc`).
     pub(crate) natives: Cell<Option<u32>>,
     heaps: RefCell<Vec<Option<Weak<Heap>>>>,
 }
@@ -97,13 +98,13 @@ impl Shared {
         self.sweeper.get_or_init(Sweeper::start).as_ref()
     }
 
-    /// The heaps there are, by number.
+    /// Returns the existing heaps, by number.
     pub(crate) fn heaps(&self) -> Vec<Rc<Heap>> {
         let heaps = self.heaps.borrow();
         heaps.iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// Nothing of a heap is left (N1).
+    /// Removes a heap that has nothing left (N1).
     pub(crate) fn forget(&self, id: u32) {
         if let Some(slot) = self.heaps.borrow_mut().get_mut(id as usize) {
             *slot = None;
@@ -111,28 +112,29 @@ impl Shared {
         self.source.give_number(id);
     }
 
-    /// Whether a heap of this number is one of this world.
+    /// Reports whether a heap of this number is one of this world.
     pub(crate) fn has(&self, id: u32) -> bool {
         let heaps = self.heaps.borrow();
         heaps.get(id as usize).is_some_and(Option::is_some)
     }
 
-    /// The heap of a number, if it is one of this world.
+    /// Returns the heap of a number, if it is one of this world.
     pub(crate) fn heap(&self, id: u32) -> Option<Rc<Heap>> {
         let heaps = self.heaps.borrow();
         heaps.get(id as usize)?.as_ref()?.upgrade()
     }
 
-    /// The number of the heap of this world in whose chunks an address lies.
+    /// Returns the number of the heap of this world in whose chunks an address lies.
     pub(crate) fn owner_of(&self, addr: usize) -> Option<u32> {
         let (_, owner) = self.source.find(addr)?;
         self.has(owner).then_some(owner)
     }
 
-    /// The object that an address lies in. Nothing of its heap is with the sweeper. The cells of spans that are not retired count as objects.
+    /// Returns the object that an address lies in. The sweeper must have nothing of its heap. The cells of spans that
+    /// are not retired count as objects.
     pub(crate) fn object_at(&self, addr: usize) -> Option<NonNull<u8>> {
         let (chunk, owner) = self.source.find(addr)?;
-        // Another world's chunk is another thread's, perhaps: not even its head is looked at.
+        // Another world's chunk may be another thread's: not even its head is looked at.
         if !self.has(owner) {
             return None;
         }
@@ -157,7 +159,7 @@ impl Shared {
         holds.then(|| arena.cell(cell))
     }
 
-    /// Numbers there may be.
+    /// Returns the end of the range of numbers.
     pub(crate) fn numbers(&self) -> usize {
         self.heaps.borrow().len()
     }
@@ -168,12 +170,12 @@ impl Shared {
 pub struct World(pub(crate) Rc<Shared>);
 
 impl World {
-    /// A world with a source of its own.
+    /// Creates a world with a source of its own.
     pub fn new(config: Config) -> World {
         World::on(Source::new(), config)
     }
 
-    /// A world whose chunks come from a source that others use, too.
+    /// Creates a world whose chunks come from a source that other worlds use, too.
     pub fn on(source: Source, config: Config) -> World {
         let pace = Pace::new(config.clock.clone());
         World(Rc::new(Shared {
@@ -187,7 +189,7 @@ impl World {
         }))
     }
 
-    /// A heap of its own. `limit_bytes`: the most that it may hold, heads and free cells included.
+    /// Creates a heap. `limit_bytes`: the most that it may hold, heads and free cells included.
     pub fn heap(&self, name: &str, limit_bytes: usize) -> Rc<Heap> {
         let id = self.0.source.take_number();
         let heap =
@@ -201,12 +203,12 @@ impl World {
         heap
     }
 
-    /// Its source of chunks.
+    /// Returns its source of chunks.
     pub fn source(&self) -> &Source {
         &self.0.source
     }
 
-    /// All heaps there are.
+    /// Returns all existing heaps.
     pub fn heaps(&self) -> Vec<Rc<Heap>> {
         self.0.heaps()
     }

@@ -1,14 +1,14 @@
-//! What skinflint.h declares beyond `malloc`: figures, pressure, heaps of one's own.
+//! The functions of skinflint.h beyond `malloc`: figures, pressure, heaps of the program's own.
 //!
 //! ```text
 //!   skinflint_stats_json ─► a snapshot ─► JSON, into the caller's buffer      at exit ─► stderr, a file
 //!   skinflint_heap_…     ─► alloc::Tenant      skinflint_on_pressure, _set_reserve ─► alloc
 //! ```
 //!
-//! A1  A heap's handle is a number in the shape of a pointer: it leads nowhere, and each call checks it.
+//! A1  A heap's handle is a number in the form of a pointer: it leads nowhere, and each call checks it.
 //! A2  Nothing here allocates for itself. A snapshot takes some 8 KiB of stack.
-//! A3  A text for a file is one line, appended, so that processes that share the file do not cut each
-//!     other's lines. `%p` in its name is the process's id.
+//! A3  A text for a file is one line, appended, so that processes that share the file do not cut each other's lines.
+//!     `%p` in its name is the id of the process.
 //!
 //! Not here: what the figures mean (`alloc::stats`).
 
@@ -20,19 +20,19 @@ use skinflint_alloc::Tenant;
 use skinflint_alloc::stats::{Snapshot, snapshot};
 use skinflint_base::sys;
 
-/// Room for the name of the file of figures.
+/// Bytes for the name of the file of figures.
 const NAME: usize = 1024;
-/// Room for a text on its way out: written when it is full.
+/// Bytes for a text on its way out, which is written when they are full.
 const OUT: usize = 4096;
 
 struct Name(UnsafeCell<[u8; NAME]>);
 // SAFETY: written by `remember`, before there are threads, and read at the end.
 unsafe impl Sync for Name {}
 
-/// What SKINFLINT_STATS said: the program may change its environment meanwhile.
+/// The value of SKINFLINT_STATS: the program may change its environment meanwhile.
 static WHERE: Name = Name(UnsafeCell::new([0; NAME]));
 
-/// Notes where the figures go at the end. `value`: a C string or null; empty, or 0, is nowhere.
+/// Notes where the figures go at the end. `value`: a C string or null; empty, or 0, means nowhere.
 ///
 /// # Safety
 /// To be called once, before there are threads.
@@ -60,7 +60,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// To this descriptor.
+    /// Creates an empty text for this descriptor.
     pub fn to(file: i32) -> Out {
         Out {
             file,
@@ -82,7 +82,7 @@ impl Out {
         }
     }
 
-    /// Writes what is there.
+    /// Writes the bytes that are there.
     pub fn flush(&mut self) {
         let mut rest = self.room.get(..self.used).unwrap_or(&[]);
         while !rest.is_empty() {
@@ -110,7 +110,7 @@ impl Out {
     }
 }
 
-/// Writes the figures to where SKINFLINT_STATS says, if anywhere: 1 is stderr, all else a file's name.
+/// Writes the figures to where SKINFLINT_STATS says, if anywhere: 1 is stderr, any other value a file's name.
 pub fn at_exit() {
     // SAFETY: written before there were threads.
     let name = unsafe { &*WHERE.0.get() };
@@ -192,8 +192,8 @@ fn open(name: &[u8]) -> Option<i32> {
     (!sys::is_error(file)).then_some(file as i32)
 }
 
-/// `skinflint_stats_json`: the figures as JSON, cut to the buffer and closed with a zero; returns the length
-/// of the whole text, as `snprintf` does, or 0 if there are none.
+/// `skinflint_stats_json`: writes the figures as JSON, cut to the buffer and closed with a zero; returns the length of
+/// the whole text, as `snprintf` does, or 0 if there are no figures.
 ///
 /// # Safety
 /// `buffer` has room for `bytes`, or `bytes` is 0.
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn skinflint_stats_json(buffer: *mut c_char, bytes: usize)
     unsafe { alloc::to_buffer(buffer.cast(), bytes) }
 }
 
-/// `skinflint_set_reserve`: 1 if all of it is there.
+/// `skinflint_set_reserve`: sets the reserve; returns 1 if all of it is there.
 ///
 /// # Safety
 /// None needed.
@@ -212,10 +212,10 @@ pub unsafe extern "C" fn skinflint_set_reserve(bytes: usize) -> c_int {
     c_int::from(alloc::set_reserve(bytes))
 }
 
-/// `skinflint_on_pressure`: 1 if the listener was added.
+/// `skinflint_on_pressure`: adds a listener; returns 1 if it was added.
 ///
 /// # Safety
-/// The listener may be called with the context until it is taken away.
+/// The listener may be called with the context until it is removed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_on_pressure(
     listener: Option<alloc::Listener>,
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn skinflint_on_pressure(
     c_int::from(listener.is_some_and(|listener| alloc::on_pressure(listener, context)))
 }
 
-/// `skinflint_off_pressure`: 1 if there was such a listener.
+/// `skinflint_off_pressure`: removes a listener; returns 1 if there was such a listener.
 ///
 /// # Safety
 /// None needed.
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn skinflint_off_pressure(
     c_int::from(listener.is_some_and(|listener| alloc::off_pressure(listener, context)))
 }
 
-/// `skinflint_heap_create`: a handle (A1), or null.
+/// `skinflint_heap_create`: returns a handle (A1), or null.
 ///
 /// # Safety
 /// None needed.
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn skinflint_heap_create() -> *mut c_void {
     }
 }
 
-/// The heap of a handle; null is reported as an old handle is, by its first use.
+/// Returns the heap of a handle; null is reported like an old handle, by its first use.
 fn heap(handle: *mut c_void) -> Tenant {
     // No heap lies at 64.
     const NONE: u64 = 64;
@@ -257,10 +257,10 @@ fn heap(handle: *mut c_void) -> Tenant {
         .unwrap_or_else(|| unreachable!())
 }
 
-/// `skinflint_heap_destroy`.
+/// `skinflint_heap_destroy`: destroys a heap with its blocks.
 ///
 /// # Safety
-/// Nobody uses the heap or its blocks any more.
+/// Nothing uses the heap or its blocks any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_heap_destroy(handle: *mut c_void) {
     if !handle.is_null() {
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn skinflint_heap_destroy(handle: *mut c_void) {
     }
 }
 
-/// `skinflint_heap_malloc`.
+/// `skinflint_heap_malloc`: allocates from a heap.
 ///
 /// # Safety
 /// None needed.
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn skinflint_heap_malloc(handle: *mut c_void, size: usize)
     heap(handle).malloc(size)
 }
 
-/// `skinflint_heap_calloc`.
+/// `skinflint_heap_calloc`: allocates zeroes from a heap.
 ///
 /// # Safety
 /// None needed.
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn skinflint_heap_calloc(
     heap(handle).calloc(count, each)
 }
 
-/// `skinflint_heap_realloc`.
+/// `skinflint_heap_realloc`: resizes a block of a heap.
 ///
 /// # Safety
 /// As for `realloc`; the block is of this heap.
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn skinflint_heap_realloc(
     unsafe { heap(handle).realloc(block, size) }
 }
 
-/// `skinflint_heap_memalign`: null and EINVAL if the alignment is no power of two.
+/// `skinflint_heap_memalign`: allocates from a heap at an alignment; null and EINVAL if that is no power of two.
 ///
 /// # Safety
 /// None needed.
@@ -323,7 +323,7 @@ pub unsafe extern "C" fn skinflint_heap_memalign(
     heap(handle).memalign(align, size)
 }
 
-/// `skinflint_heap_free`.
+/// `skinflint_heap_free`: frees a block of a heap.
 ///
 /// # Safety
 /// As for `free`; the block is of this heap.
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn skinflint_heap_free(handle: *mut c_void, block: *mut u8
     unsafe { heap(handle).free(block) }
 }
 
-/// `skinflint_heap_usable`: bytes of a block that may be used.
+/// `skinflint_heap_usable`: returns the bytes of a block that may be used.
 ///
 /// # Safety
 /// As for `malloc_usable_size`.
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn skinflint_heap_usable(_handle: *mut c_void, block: *mut
     unsafe { alloc::usable_size(block) }
 }
 
-/// `skinflint_heap_bytes`: usable bytes of the heap's live blocks.
+/// `skinflint_heap_bytes`: returns the usable bytes of the heap's live blocks.
 ///
 /// # Safety
 /// None needed.
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn skinflint_heap_bytes(handle: *mut c_void) -> usize {
     heap(handle).holds().bytes
 }
 
-/// `skinflint_heap_blocks`: the heap's live blocks.
+/// `skinflint_heap_blocks`: returns the number of the heap's live blocks.
 ///
 /// # Safety
 /// None needed.

@@ -4,11 +4,11 @@
 //!   loader ─► first of all constructors ─► fork handlers, fit profile ─► … main … ─► exit ─► figures, if asked for
 //! ```
 //!
-//! B1  The fork handlers are registered before any other library's constructor runs (`-z initfirst`): so
-//!     the locks are taken after everybody else's `prepare` handlers, which may still allocate, and are
-//!     given back before everybody else's `parent` and `child` handlers.
+//! B1  The fork handlers are registered before any other library's constructor runs (`-z initfirst`): so the locks are
+//!     taken after all other `prepare` handlers, which may still allocate, and are given back before all other `parent`
+//!     and `child` handlers.
 //! B2  Nothing here allocates: glibc keeps the first handlers in a table of its own.
-//! B3  A set-user-id program's environment is not looked at.
+//! B3  The environment of a set-user-id program is not read.
 //!
 //! Not here: the engine's own beginning (its first call, which is long before any constructor), the ends
 //! of threads.
@@ -30,14 +30,14 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Called by the loader, once.
+/// Begins the library. The loader calls it once.
 ///
 /// # Safety
 /// `envp` is the environment, closed by a null pointer.
 unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     plugins::prepare();
-    // SAFETY: handlers of the engine, which take no arguments. If there were no room for them, only a
-    // program that forks while others allocate could tell.
+    // SAFETY: handlers of the engine, which take no arguments. If there were no room for them, only a program that
+    // forks while other threads allocate could notice.
     unsafe {
         pthread_atfork(
             Some(alloc::fork::prepare),
@@ -58,7 +58,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
     }
     match alloc::options::reserve_bytes() {
         0 => {}
-        // What is not there yet comes later.
+        // What is missing now comes later.
         bytes => {
             alloc::set_reserve(bytes);
         }
@@ -66,7 +66,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
     desk::open();
 }
 
-/// In the child of a fork: the engine first, then what needs it.
+/// Runs in the child of a fork: the engine first, then the code that needs it.
 ///
 /// # Safety
 /// To be called by `pthread_atfork` only.
@@ -76,7 +76,7 @@ unsafe extern "C" fn in_child() {
     desk::open_again();
 }
 
-/// The value of an environment variable, or null (B3). By hand: before libc's own constructor its
+/// Returns the value of an environment variable, or null (B3). It reads the list itself: before libc's own constructor
 /// `getenv` finds nothing.
 ///
 /// # Safety

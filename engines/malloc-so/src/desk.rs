@@ -1,21 +1,23 @@
-//! The socket on which `skinflint memory` asks for the allocator's figures, if SKINFLINT_MEMORY says so.
+//! The socket on which `skinflint memory` requests the allocator's figures, if SKINFLINT_MEMORY says so.
 //!
 //! ```text
 //!   open ─► a hidden thread ─► FOLDER/PID.heap ◄── "measure\n" ── skinflint memory PID
 //!              its own table of descriptors       ── "figures\n" JSON ──►      "minimize\n" ─► "done\n" text
 //! ```
 //!
-//! K1  The program does not see it: the thread is no thread of the C library's (`alloc::hidden`), and it has a table
-//!     of descriptors of its own. So no number is taken from the program, nothing that it closes is closed here,
-//!     and no end of a pipe is held open by us for longer than the socket takes to open.
-//! K2  Only the user whose program it is, and root, are answered: the folder is his with mode 0700, and the kernel
-//!     is asked who is at the other end.
+//! K1  The program does not see it: the thread is no thread of the C library's (`alloc::hidden`), and it has a table of
+//!     descriptors of its own. So no number is taken from the program, nothing that it closes is closed here, and no
+//!     end of a pipe is held open by us for longer than opening the socket takes.
+//! K2  Only the user that runs the program, and root, get answers: the folder is that user's with mode 0700, and the
+//!     kernel is asked for the user at the other end.
 //! K3  The thread has no thread-local storage and uses none: figures are taken as ASKER.
-//! K4  Nobody holds it up: a request has 16 bytes and comes within two seconds, an answer goes within two seconds.
+//! K4  No client can hold it up: a request has 16 bytes and must come within two seconds, an answer must go within two
+//!     seconds.
 //! K5  A socket of a process that is gone (same number, same user) is replaced; one that answers is not.
 //!
-//! Without the variable nothing of this runs: what is preloaded does not show. Cost with it: one sleeping thread.
-//! Not here: the other end, and what it makes of it (`report`).
+//! Without the variable none of this runs: the preloaded library has no visible effect. Cost with it: one sleeping
+//! thread.
+//! Not here: the other end, and its use of the answers (`report`).
 
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
@@ -29,21 +31,22 @@ use crate::accounts::Out;
 
 /// A socket's name has room for 108 bytes with its end.
 const NAME: usize = 108;
-/// Three times what a debug build takes: a snapshot is 8 KiB, a buffer on its way out 4 KiB.
+/// Bytes of the thread's stack, three times what a debug build takes: a snapshot is some 5 KiB, a buffer on its way out
+/// 4 KiB.
 const STACK_BYTES: usize = 256 << 10;
-/// Longest wait for the other end, seconds.
+/// Longest wait for the other end, in seconds.
 const PATIENCE_S: i64 = 2;
 
 struct Folder(UnsafeCell<[u8; NAME]>);
 // SAFETY: written by `remember`, before there are threads.
 unsafe impl Sync for Folder {}
 
-/// Where the socket goes; empty: nowhere.
+/// The path of the socket; empty: there is none.
 static FOLDER: Folder = Folder(UnsafeCell::new([0; NAME]));
 static TID: AtomicU32 = AtomicU32::new(0);
 static STACK: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 
-/// A path being put together; what does not fit leaves it unusable.
+/// A path that is being put together; a part that does not fit makes it unusable.
 struct Name {
     bytes: [u8; NAME],
     used: usize,
@@ -99,7 +102,7 @@ fn user() -> u32 {
     call(libc::SYS_geteuid, [0; 6]) as u32
 }
 
-/// The text of a C string; empty for null.
+/// Returns the text of a C string; empty for null.
 ///
 /// # Safety
 /// A C string or null.
@@ -111,7 +114,7 @@ unsafe fn text<'a>(value: *const c_char) -> &'a [u8] {
     }
 }
 
-/// Notes where the socket is to be. Values of SKINFLINT_MEMORY and XDG_RUNTIME_DIR, or null.
+/// Notes where the socket is to be. Takes the values of SKINFLINT_MEMORY and XDG_RUNTIME_DIR, or null.
 ///
 /// # Safety
 /// C strings or null; before there are threads.
@@ -124,7 +127,7 @@ pub unsafe fn remember(value: *const c_char, runtime: *const c_char) {
         b"on" if is_folder(runtime) => name.add(runtime).add(b"/skinflint"),
         b"on" => name.add(b"/tmp/skinflint-").number(user()),
         folder if folder.first() == Some(&b'/') => name.add(folder),
-        // The allocator's options have said what is wrong with it.
+        // The allocator's options have reported what is wrong with it.
         _ => return,
     };
     if name.fits {
@@ -135,8 +138,8 @@ pub unsafe fn remember(value: *const c_char, runtime: *const c_char) {
     }
 }
 
-/// Whether a runtime folder is there: one that was never made, as under `su` or in a container, is none. The same
-/// rule as `report::desk::folder`, so that both ends meet.
+/// Reports whether a runtime folder exists: its variable may name one that was never made, as under `su` or in a
+/// container. The same rule as `report::desk::folder`, so that both ends meet.
 fn is_folder(path: &[u8]) -> bool {
     let mut name = Name::new();
     name.add(path);
@@ -184,20 +187,20 @@ pub fn open() {
         stack = sys::map_private(STACK_BYTES) as usize;
         STACK.store(stack, Ordering::Relaxed); // ORDER: as above
     }
-    // SAFETY: a mapping of ours that nobody uses and that stays; `main` keeps V2 (K3). No CLONE_FILES: K1.
+    // SAFETY: a mapping of ours that nothing uses and that stays; `main` keeps V2 (K3). No CLONE_FILES: K1.
     if stack == 0 || !unsafe { alloc::hidden::begin(0, stack, STACK_BYTES, &TID, main) } {
         complain(b"no thread");
     }
 }
 
-/// In the child of a fork: the thread did not come along.
+/// Starts the thread again in the child of a fork, where it does not run.
 pub fn open_again() {
     TID.store(0, Ordering::Relaxed); // ORDER: the child has one thread
     open();
 }
 
-/// Takes the socket's name away when the process ends. One that opens at this very moment, and those of processes
-/// that end otherwise, stay behind: K5, and `skinflint memory` clears them away.
+/// Removes the socket's name when the process ends. Sockets that are being opened at this very moment, and those of
+/// processes that end otherwise, stay behind: K5, and `skinflint memory` clears them away.
 pub fn close() {
     if folder().used > 0 {
         let name = socket_name();
@@ -214,7 +217,7 @@ fn socket_name() -> Name {
     name
 }
 
-/// What the thread does.
+/// Runs the thread.
 extern "C" fn main() {
     const TITLE: &[u8] = b"skinflint-desk\0";
     call(
@@ -223,7 +226,7 @@ extern "C" fn main() {
     );
     match listen() {
         Ok(socket) => {
-            // K1: copies of the program's descriptors go, now that nothing is to be said any more.
+            // K1: the copies of the program's descriptors are closed, now that nothing more is to be written to them.
             close_all_but(socket);
             serve(socket);
         }
@@ -238,7 +241,7 @@ fn close_all_but(kept: i32) {
     let close = |from: u32, to: u32| {
         if from <= to {
             let args = [u64::from(from), u64::from(to), 0, 0, 0, 0];
-            // Kernels before 5.9 do not know it; they are asked one by one, as far as programs usually go.
+            // Kernels before 5.9 do not know it; descriptors are then closed one by one, as far as programs usually go.
             if sys::is_error(call(libc::SYS_close_range, args)) {
                 for fd in from..=to.min(65_535) {
                     sys::close(fd as i32);
@@ -261,7 +264,7 @@ fn close_all_but(kept: i32) {
 fn listen() -> Result<i32, &'static [u8]> {
     let path = folder();
     let at = path.bytes.as_ptr() as u64;
-    // It may be there: then it is judged.
+    // It may exist already: then it is checked.
     call(libc::SYS_mkdir, [at, 0o700, 0, 0, 0, 0]);
     // SAFETY: numbers only; all zero is one.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
@@ -326,7 +329,7 @@ fn serve(socket: i32) {
         if sys::is_error(peer) {
             match (-peer) as i32 {
                 libc::EINTR | libc::ECONNABORTED => continue,
-                // The socket is gone, or there are no descriptors for long.
+                // The socket is gone, or there are no descriptors for a long time.
                 _ => return,
             }
         }
@@ -335,7 +338,7 @@ fn serve(socket: i32) {
     }
 }
 
-/// K2, K4.
+/// Answers one client (K2, K4).
 fn answer(peer: i32) {
     if !is_allowed(peer) {
         return;

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   malloc  __libc_malloc                 ─► alloc::malloc
-//!   memalign  aligned_alloc  …  pvalloc   ─► alignment made good ─► alloc::memalign
+//!   memalign  aligned_alloc  …  pvalloc   ─► alignment rounded up ─► alloc::memalign
 //! ```
 //!
-//! F1  Only what the engine leaves to its caller is done here: alignments made good, products checked,
-//!     pages rounded, `posix_memalign`'s way to say no. The rest is one jump.
-//! F2  `errno` is ENOMEM after each failure and untouched otherwise; `posix_memalign` never touches it
-//!     (its manual says so; glibc's sets ENOMEM all the same).
-//! F3  Sizes that C23's `free_sized` passes are not looked at: the engine knows the block.
+//! F1  Only what the engine leaves to its caller is done here: rounding alignments, checking products, rounding to
+//!     pages, `posix_memalign`'s way to fail. The rest is one jump.
+//! F2  `errno` is ENOMEM after each failure and untouched otherwise; `posix_memalign` never touches it (its manual says
+//!     so; glibc's sets ENOMEM nevertheless).
+//! F3  Sizes that C23's `free_sized` passes are ignored: the engine knows the block.
 //!
 //! The functions that only differ in name have the same body, so that the compiler makes one of them.
 //!
@@ -21,13 +21,13 @@ use skinflint_alloc as alloc;
 
 use crate::plugins;
 
-/// One page: what `valloc` aligns to.
+/// Bytes of one page: the alignment of `valloc`.
 const PAGE: usize = 4096;
 
-/// What `malloc` aligns to.
+/// The alignment of `malloc`.
 const MALLOC_ALIGN: usize = 16;
 
-/// This thread's `errno`, for as long as the value lives: put back when it is dropped.
+/// This thread's `errno`, which is restored when the value is dropped.
 struct KeepErrno(c_int);
 
 impl KeepErrno {
@@ -43,7 +43,7 @@ impl Drop for KeepErrno {
     }
 }
 
-/// Sets `errno`; null, for whoever has to return something.
+/// Sets `errno` and returns null.
 #[cold]
 fn fail(error: c_int) -> *mut u8 {
     // SAFETY: this thread's errno.
@@ -51,7 +51,7 @@ fn fail(error: c_int) -> *mut u8 {
     core::ptr::null_mut()
 }
 
-/// Names with the same arguments and the same body.
+/// Defines functions of several names with the same arguments and the same body.
 macro_rules! exported {
     ($name:ident $($more:ident)*: $($signature_and_body:tt)*) => {
         exported!(@one $name $($signature_and_body)*);
@@ -74,7 +74,7 @@ exported! { malloc __libc_malloc: (size: usize) -> *mut u8 {
 }}
 
 exported! { free cfree __libc_free __libc_cfree free_sized free_aligned_sized: (block: *mut u8) {
-    // SAFETY: as the caller promises. What `free_sized` has besides is in registers (F3).
+    // SAFETY: as the caller promises. The other arguments of `free_sized` stay in registers (F3).
     unsafe { alloc::free(block) }
 }}
 
@@ -101,7 +101,7 @@ reallocarray __libc_reallocarray: (block: *mut u8, count: usize, each: usize) ->
     }
 }}
 
-/// A block at a multiple of `align`, which is rounded up to a power of two, as glibc does.
+/// Returns a block at a multiple of `align`, which is rounded up to a power of two, as glibc does.
 ///
 /// # Safety
 /// As for `malloc`.
@@ -114,7 +114,7 @@ pub unsafe fn aligned(align: usize, size: usize) -> *mut u8 {
         }
         match align.checked_next_power_of_two() {
             Some(align) => alloc::memalign(align, size),
-            // The one case in which glibc calls the alignment wrong.
+            // The one alignment that glibc refuses.
             None => fail(libc::EINVAL),
         }
     }

@@ -10,15 +10,15 @@
 //!   skinflint memory ──socket──► desk (if SKINFLINT_MEMORY says so)
 //! ```
 //!
-//! M1  Everything that glibc exports to acquire, release or measure a block is here: one name missing,
-//!     and a block of glibc's would meet our `free`, or the other way round.
-//! M2  Where allocators differ, the answer is glibc 2.36's. Programs were tested with that one.
-//! M3  Nothing is exported but what the modules name: no symbol versions, nothing of the engine.
-//! M4  No exported function calls another one by its name: what stands in front of us (a recorder, the
-//!     program's own `operator new`) sees each call once. The operators that the C++ standard defines
-//!     by another operator are the exception, on purpose ([`operators`]).
+//! M1  Everything that glibc exports to acquire, release or measure a block is here: if one name were missing, a block
+//!     of glibc's could come to our `free`, or the reverse.
+//! M2  Where allocators differ, the behaviour is glibc 2.36's. Programs were tested with that one.
+//! M3  Only what the modules name is exported: no symbol versions, nothing of the engine.
+//! M4  No exported function calls another one by its name: what stands in front of us (a recorder, the program's own
+//!     `operator new`) sees each call once. The operators that the C++ standard defines by another operator are the
+//!     exception, on purpose ([`operators`]).
 //!
-//! Not here: the allocator (`alloc`), what its figures mean (`alloc`).
+//! Not here: the allocator (`alloc`), the meaning of its figures (`alloc`).
 #![no_std]
 
 mod accounts;
@@ -31,7 +31,7 @@ mod reports;
 mod text;
 mod totals;
 
-/// A panic has no way out of someone's `malloc`: say where, and stop.
+/// Writes where a panic happened, and aborts: a panic cannot leave a program's `malloc`.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     skinflint_base::sys::stderr(b"skinflint: internal error");

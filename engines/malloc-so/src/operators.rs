@@ -5,19 +5,18 @@
 //!   delete[](p, n) ─► delete[](p) ─► delete(p) ─► alloc::free
 //! ```
 //!
-//! N1  A program may replace `new` and `delete` and leave the others: the standard defines those by
-//!     the replaced ones (`new[]` calls `new`, `delete(p, n)` calls `delete(p)`). So only `new(n)`,
-//!     `new(n, align)`, `delete(p)` and `delete(p, align)` are ours; all others jump to what the
-//!     *program* means by these names, through the global offset table: one instruction. (Binding them
-//!     here, `-Bsymbolic-functions`, would free the program's own blocks as ours.)
-//! N2  Nothing is thrown here. When memory runs out the call goes on, by a jump, to the next `operator
-//!     new` behind us, with the same arguments: libstdc++'s calls `malloc`, calls the new-handler, throws.
-//!     The jump leaves no frame of ours, so none has to be unwound; a test of the built library sees
-//!     that it stays one.
-//! N3  With no C++ library anywhere the program cannot catch: one line, and abort.
-//! N4  What is preloaded before us and has operators of these names is no replacement: it calls us.
+//! N1  A program may replace `new` and `delete` and leave the others: the standard defines those by the replaced ones
+//!     (`new[]` calls `new`, `delete(p, n)` calls `delete(p)`). So only `new(n)`, `new(n, align)`, `delete(p)` and
+//!     `delete(p, align)` are ours; all others jump to what the *program* means by these names, through the global
+//!     offset table: one instruction. (Binding them here, `-Bsymbolic-functions`, would free the program's own blocks
+//!     as ours.)
+//! N2  Nothing is thrown here. When memory runs out the call goes on, by a jump, to the next `operator new` behind us,
+//!     with the same arguments: libstdc++'s calls `malloc`, calls the new-handler, throws. The jump leaves no frame of
+//!     ours, so none has to be unwound; a test of the built library checks that it stays a jump.
+//! N3  With no C++ library in the process the program cannot catch: one line, and abort.
+//! N4  A library that is preloaded before us and has operators of these names is no replacement: it calls us.
 //!
-//! `__hot_cold_t` are hints that LLVM makes from a profile: two temperatures. Both are one here.
+//! `__hot_cold_t` are hints that LLVM makes from a profile: two temperatures. Both are treated alike here.
 //!
 //! Not here: class-specific operators (the compiler calls them by themselves).
 
@@ -31,8 +30,7 @@ use crate::family;
 /// The C++ libraries, in the order in which they are asked.
 const LIBRARIES: [&CStr; 3] = [c"libstdc++.so.6", c"libc++abi.so.1", c"libc++.so.1"];
 
-/// The operators that may fail, by what the C++ library calls them. The index is the argument of
-/// [`behind_us`].
+/// The operators that may fail, by their names in the C++ library. The index is the argument of [`behind_us`].
 const NAMES: [&CStr; 6] = [
     c"_Znwm",
     c"_ZnwmSt11align_val_t",
@@ -45,10 +43,10 @@ const NAMES: [&CStr; 6] = [
 /// The first of [`NAMES`] that returns null instead of throwing.
 const FIRST_NOTHROW: usize = 2;
 
-/// The operator of the same name behind us: of a library that the program was linked with, or of one that
-/// was loaded for a plug-in alone. Where there is none, a throwing one ends the program (N3).
+/// Returns the operator of the same name behind us: of a library that the program was linked with, or of one that was
+/// loaded for a plug-in alone. Where there is none, a throwing operator ends the program (N3).
 ///
-/// Nothing is remembered: who comes here has run out of memory.
+/// Nothing is remembered: the caller has run out of memory.
 #[cold]
 extern "C" fn behind_us(which: usize) -> *mut u8 {
     let Some(name) = NAMES.get(which) else {
@@ -86,8 +84,8 @@ extern "C" fn returns_null() -> *mut u8 {
     core::ptr::null_mut()
 }
 
-/// Goes on to the operator behind us, with the arguments as they are: the three that an operator may have
-/// are kept over the look-up. At entry the stack is 8 below a multiple of 16; three pushes make it one.
+/// Goes on to the operator behind us, with the arguments as they are: the three that an operator may have are saved
+/// over the look-up. At entry the stack is 8 below a multiple of 16; three pushes make it one.
 macro_rules! goes_on {
     ($name:ident($($argument:ident: $kind:ty),*), $which:literal) => {
         #[cold]
@@ -151,6 +149,8 @@ pub unsafe extern "C" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut
     }
 }
 
+/// Returns an aligned block, or null.
+///
 /// # Safety
 /// As for `malloc`.
 #[inline]
@@ -162,7 +162,7 @@ unsafe fn aligned_or_null(size: usize, align: usize) -> *mut u8 {
     unsafe { family::aligned(align, size) }
 }
 
-/// What the program means by an operator's name (N1). Cost: one load.
+/// Returns what the program means by an operator's name (N1). Cost: one load.
 macro_rules! meant {
     ($name:literal) => {{
         let meant: usize;
@@ -178,18 +178,18 @@ macro_rules! meant {
     }};
 }
 
-/// Who defines an operator.
+/// The definer of an operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// We do.
+    /// This library.
     Ours,
-    /// The program does: it replaces the operator (N1).
+    /// The program: it replaces the operator (N1).
     Programs,
     /// A library that was preloaded before us: a recorder, which calls us in the end (N4).
     Another,
 }
 
-/// Cost for ours: two compares.
+/// Returns the definer of an operator. Cost for ours: two compares.
 #[inline]
 fn whose(operator: usize) -> Whose {
     unsafe extern "C" {
@@ -212,7 +212,7 @@ fn whose(operator: usize) -> Whose {
     }
 }
 
-/// Whether an address lies in the executable, by its program headers, which the kernel has left with us.
+/// Reports whether an address lies in the executable, by its program headers, whose address the kernel gives us.
 /// (`dladdr` would take the loader's lock.)
 #[cold]
 fn is_in_program(address: usize) -> bool {
@@ -226,7 +226,7 @@ fn is_in_program(address: usize) -> bool {
     if table.is_null() {
         return false;
     }
-    // SAFETY: the kernel says that so many headers lie there; they stay mapped with the program.
+    // SAFETY: the kernel says that this many headers lie there; they stay mapped with the program.
     let headers = unsafe { core::slice::from_raw_parts(table, count) };
     let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR);
     let Some(own) = own else {
@@ -239,9 +239,9 @@ fn is_in_program(address: usize) -> bool {
     })
 }
 
-/// The forms that return null. libstdc++ defines them by the throwing ones, in a `try`: where the program
-/// replaced those, libstdc++ has to do it; and also where memory runs out, since the new-handler is called.
-/// Behind a recorder libstdc++'s `try` would call the recorder, which calls us: then it is null at once.
+/// The operators that return null. libstdc++ defines them by the throwing ones, in a `try`: where the program replaced
+/// those, libstdc++ has to do it; and also where memory runs out, since the new-handler is called. Behind a recorder
+/// libstdc++'s `try` would call the recorder, which calls us: then null is returned at once.
 macro_rules! nothrow {
     ($name:ident($($argument:ident: $kind:ty),*), $($throwing:literal)* => $block:expr, $goes_on:ident) => {
         #[doc = concat!("`", stringify!($name), "`: returns null instead of throwing.")]
@@ -306,8 +306,8 @@ pub unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut u8) {
     unsafe { alloc::free(block) }
 }
 
-/// Operators that are another one, as the program means it (N1). What that one does not have as an
-/// argument is in registers that it does not read; `third_is_second` moves what stands elsewhere.
+/// Operators that are another one, as the program means it (N1). Arguments that the other one does not have stay in
+/// registers that it does not read; `third_is_second` moves what stands elsewhere.
 macro_rules! by_another {
     ($($name:ident = $other:literal;)*) => {$(
         by_another!(@one $name, concat!("jmp qword ptr [rip + ", $other, "@GOTPCREL]"));
@@ -319,7 +319,7 @@ macro_rules! by_another {
         #[doc = concat!("`", stringify!($name), "`, by another operator.")]
         ///
         /// # Safety
-        /// As for that one.
+        /// As for the other operator.
         #[allow(non_snake_case)]
         #[unsafe(no_mangle)]
         #[unsafe(naked)]

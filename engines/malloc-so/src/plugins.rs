@@ -6,12 +6,12 @@
 //! ```
 //!
 //! P1  Such a module is bound to the C library's allocator, before us. It would free our blocks there (`strdup`, a
-//!     callback's result), and we its blocks. All of PHP's extensions are opened so.
-//! P2  The flags go on as they came, and the caller of `dlopen` stays its caller where the loader asks who that is (a
-//!     name without a path): then the tables are changed at the next `dlsym` or `dlopen`.
-//! P3  Modules that were there at the start are not touched, nor is anybody while the program itself defines `malloc`:
-//!     then nobody came to us in the first place.
-//! P4  What is put into the tables is what the program's modules call: a recorder in front of us, else we.
+//!     callback's result), and we would free its blocks. All of PHP's extensions are opened so.
+//! P2  The flags go on as they came, and the caller of `dlopen` stays its caller where the loader looks at the caller
+//!     (a name without a path): then the tables are changed at the next `dlsym` or `dlopen`.
+//! P3  Modules that were there at the start are not touched, nor is any module while the program itself defines
+//!     `malloc`: then no module came to us in the first place.
+//! P4  The tables get what the program's modules call: a recorder in front of us, otherwise us.
 //!
 //! Not here: the tables themselves (`base::loader`).
 
@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use skinflint_alloc as alloc;
 use skinflint_base::loader::{self, Module, Startup};
 
-/// Names that are brought back.
+/// The names whose entries are changed.
 const NAMES: [&CStr; 16] = [
     c"malloc",
     c"calloc",
@@ -48,18 +48,18 @@ struct Objects(UnsafeCell<Option<Startup>>);
 unsafe impl Sync for Objects {}
 static OBJECTS: Objects = Objects(UnsafeCell::new(None));
 
-/// Where the two functions go on to; null until `prepare`.
+/// The real functions that the two go on to; null until `prepare`.
 static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static DLSYM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// What `realloc_in_front` gives, or null.
+/// The result of `realloc_in_front`, or null.
 static FRONT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// A module was, or is being, opened past us.
+/// Whether a module was, or is being, opened past us.
 static WATCHED: AtomicBool = AtomicBool::new(false);
-/// Modules that the loader had added at the last look.
+/// Number of modules that the loader had added at the last look.
 static SEEN_ADDED: AtomicU64 = AtomicU64::new(0);
 
-/// Takes down what the program was started with: before its first thread, by our constructor or a constructor that
-/// opens modules before it.
+/// Notes the modules that the program was started with: before its first thread, by our constructor or a constructor
+/// that opens modules before it.
 #[cold]
 pub fn prepare() {
     // ORDER: Relaxed throughout; one thread.
@@ -79,10 +79,11 @@ pub fn prepare() {
     DLSYM.store(objects.behind(c"dlsym"), Ordering::Relaxed); // ORDER: as above.
 }
 
-/// `realloc`, as C sees it.
+/// The C type of `realloc`.
 type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
 
-/// `realloc` of a program that exports an allocator of its own, and so stands in front of us: blocks are its then.
+/// Returns `realloc` of a program that exports an allocator of its own, and so stands in front of us: then it owns the
+/// blocks.
 pub fn realloc_in_front() -> Option<Realloc> {
     let front = FRONT.load(Ordering::Relaxed); // ORDER: Relaxed; code does not change.
     // SAFETY: null, or found under its name, which has this type.
@@ -97,14 +98,14 @@ fn look() {
         return;
     };
     let added = loader::each_module(&mut |_, _| false);
-    // ORDER: Relaxed; a number that is compared: who comes second finds the first at work, or done.
+    // ORDER: Relaxed; a number that is compared: a second thread finds the first at work, or done.
     if added == SEEN_ADDED.load(Ordering::Relaxed) {
         return;
     }
     let malloc = objects.first(c"malloc", true);
     if objects.first(c"malloc", false) == malloc {
         be_neighbours(&objects);
-        // The loader's lock is held while a module is shown: no two threads change tables at a time.
+        // The loader's lock is held while a module is visited: no two threads change tables at a time.
         loader::each_module(&mut |module, _| {
             if !objects.has(module.dynamic) {
                 bring_back(&objects, module);
@@ -115,7 +116,7 @@ fn look() {
     SEEN_ADDED.store(added, Ordering::Relaxed); // ORDER: as above.
 }
 
-/// Blocks of the C library's may come to us from now on.
+/// Notes that blocks of the C library's may come to us from now on.
 fn be_neighbours(objects: &Startup) {
     let free = objects.behind(c"free");
     let usable = objects.behind(c"malloc_usable_size");
@@ -131,7 +132,7 @@ fn be_neighbours(objects: &Startup) {
 }
 
 fn bring_back(objects: &Startup, module: &Module) {
-    // SAFETY: the module stays loaded while it is shown.
+    // SAFETY: the module stays loaded while it is visited.
     unsafe {
         module.entries(|entry| {
             let Some(name) = NAMES.iter().find(|name| **name == entry.name) else {
@@ -142,7 +143,7 @@ fn bring_back(objects: &Startup, module: &Module) {
             if ours == 0 {
                 return;
             }
-            // An entry that is not bound yet leads back into its own module; one that brings a function of the name
+            // An entry that is not bound yet leads back into its own module; a module that has a function of the name
             // itself may be bound to that.
             let lazy = entry.lazy && module.function(name).is_null();
             module.change(entry, ours, |now| {
@@ -161,7 +162,7 @@ unsafe extern "C" fn before_dlsym() -> *mut c_void {
     DLSYM.load(Ordering::Relaxed) // ORDER: Relaxed; code does not change.
 }
 
-/// `dlsym`; its caller stays its caller (P2). Cost: two loads.
+/// `dlsym`: its caller stays its caller (P2). Cost: two loads.
 ///
 /// # Safety
 /// As its manual page says.
@@ -200,7 +201,7 @@ unsafe extern "C" fn before_dlopen(file: *const c_char, mode: c_int) -> *mut c_v
         WATCHED.store(true, Ordering::Relaxed); // ORDER: Relaxed; never taken back.
         // SAFETY: the program's own argument, a C string.
         let file = unsafe { CStr::from_ptr(file) }.to_bytes();
-        // A path means the same whoever opens it.
+        // A path means the same for every caller.
         if file.contains(&b'/') && !file.contains(&b'$') {
             return open_path as *mut c_void;
         }

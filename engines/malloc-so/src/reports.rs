@@ -1,4 +1,4 @@
-//! What the C library says about its memory, said about ours.
+//! The C library's reports about its memory, with our figures.
 //!
 //! ```text
 //!   totals ─► mallinfo (ints), mallinfo2 ─► program
@@ -7,10 +7,9 @@
 //!
 //! R1  A large block counts as glibc counts a block with a mapping of its own: `hblks`, `hblkhd`, and not
 //!     in `arena`.
-//! R2  `mallinfo`'s fields stop at INT_MAX; glibc's wrap round to nonsense.
-//! R3  `mallopt` accepts and refuses what glibc does. Nothing it could set exists here: there are no
-//!     arenas to limit, no threshold beyond which blocks become mappings, and what is free goes back
-//!     by itself.
+//! R2  `mallinfo`'s fields stop at INT_MAX; glibc's wrap around to wrong values.
+//! R3  `mallopt` accepts and refuses what glibc does. Nothing that it could set exists here: there are no arenas to
+//!     limit, no threshold beyond which blocks become mappings, and what is free goes back by itself.
 //!
 //! Not here: figures beyond these (`skinflint_stats_json`).
 
@@ -54,12 +53,12 @@ impl<N: From<u8>> Fields<N> {
     }
 }
 
-/// Figures as `int` (R2).
+/// Returns the figures as `int` (R2).
 fn mallinfo_of_now() -> Fields<c_int> {
     Fields::of(&totals(), |n| c_int::try_from(n).unwrap_or(c_int::MAX))
 }
 
-/// `mallinfo`.
+/// `mallinfo`: returns the figures as `int`.
 ///
 /// # Safety
 /// None needed.
@@ -77,7 +76,7 @@ pub unsafe extern "C" fn __libc_mallinfo() -> Fields<c_int> {
     mallinfo_of_now()
 }
 
-/// `mallinfo2`.
+/// `mallinfo2`: returns the figures.
 ///
 /// # Safety
 /// None needed.
@@ -86,8 +85,8 @@ pub unsafe extern "C" fn mallinfo2() -> Fields<usize> {
     Fields::of(&totals(), |n| n)
 }
 
-/// `malloc_trim`: gives back everything that can be, at once. What should be kept in front (`_pad`) is
-/// the end of a heap that we do not have. 1 if anything was given back.
+/// `malloc_trim`: gives back at once everything that can be given back. The bytes to keep (`_pad`) are at the end of a
+/// heap that we do not have. Returns 1 if anything was given back.
 ///
 /// # Safety
 /// None needed.
@@ -96,7 +95,7 @@ pub unsafe extern "C" fn malloc_trim(_pad: usize) -> c_int {
     c_int::from(alloc::trim())
 }
 
-/// `skinflint_trim` (skinflint.h): the same without an argument that means nothing here.
+/// `skinflint_trim` (skinflint.h): does the same without an argument that means nothing here.
 ///
 /// # Safety
 /// None needed.
@@ -105,17 +104,17 @@ pub unsafe extern "C" fn skinflint_trim() -> c_int {
     c_int::from(alloc::trim())
 }
 
-/// glibc's largest fast bin: `M_MXFAST` beyond it is refused.
+/// glibc's largest fast bin: `M_MXFAST` above it is refused.
 const MAX_FAST: c_int = 80 * 8 / 4;
 
-/// Whether glibc would accept a parameter (R3). It accepts all values of all others, and parameters that
-/// it does not know.
+/// Returns 1 if glibc would accept a parameter (R3). It accepts all values of all others, and parameters that it does
+/// not know.
 fn accepted(parameter: c_int, value: c_int) -> c_int {
     const M_MXFAST: c_int = 1;
     c_int::from(parameter != M_MXFAST || (0..=MAX_FAST).contains(&value))
 }
 
-/// `mallopt`: 1 if the parameter is good (R3).
+/// `mallopt`: returns 1 if the parameter is accepted (R3).
 ///
 /// # Safety
 /// None needed.
@@ -137,7 +136,7 @@ unsafe extern "C" {
     fn fputs(text: *const c_char, stream: *mut c_void) -> c_int;
 }
 
-/// `malloc_info`: the figures as XML, in the shape of glibc's, to a stream. EINVAL for any option.
+/// `malloc_info`: writes the figures as XML, in glibc's form, to a stream. EINVAL for any option.
 ///
 /// # Safety
 /// `stream` is open for writing.
@@ -153,13 +152,13 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
     text.put("</heap>\n");
     arena(&mut text, &totals);
     text.put("</malloc>\n");
-    // SAFETY: as the caller promises; the text is a C string. A stream that fails says so itself, and
-    // glibc's answer is 0 then, too.
+    // SAFETY: as the caller promises; the text is a C string. A stream that fails reports it itself, and glibc returns
+    // 0 then, too.
     unsafe { fputs(text.as_c(), stream) };
     0
 }
 
-/// What glibc says of each arena, and of all.
+/// Writes what glibc writes of each arena, and of all.
 fn arena(text: &mut Text, totals: &Totals) {
     let own = totals.system_bytes.saturating_sub(totals.large_bytes);
     text.put("<total type=\"fast\" count=\"0\" size=\"0\"/>\n");
@@ -191,7 +190,7 @@ fn arena(text: &mut Text, totals: &Totals) {
 /// Width of glibc's figures in `malloc_stats`.
 const COLUMN: usize = 10;
 
-/// Writes the figures to stderr, in the words of glibc.
+/// Writes the figures to stderr, in glibc's words.
 pub fn write_stats() {
     let totals = totals();
     let own = Fields::of(&totals, |n| n);
@@ -212,7 +211,7 @@ pub fn write_stats() {
     sys::stderr(text.bytes());
 }
 
-/// `malloc_stats`.
+/// `malloc_stats`: writes the figures to stderr.
 ///
 /// # Safety
 /// None needed.
@@ -221,7 +220,7 @@ pub unsafe extern "C" fn malloc_stats() {
     write_stats();
 }
 
-/// `malloc_get_state`: a heap is no longer dumped by anybody; null and ENOSYS, as in glibc since 2.25.
+/// `malloc_get_state`: no program dumps a heap any more; returns null and sets ENOSYS, as glibc does since 2.25.
 ///
 /// # Safety
 /// None needed.
@@ -232,8 +231,8 @@ pub unsafe extern "C" fn malloc_get_state() -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// `malloc_set_state`: a heap that glibc has dumped means nothing here; -1, its answer to a state that
-/// it does not know.
+/// `malloc_set_state`: a heap that glibc has dumped means nothing here; returns -1, as glibc does for a state that it
+/// does not know.
 ///
 /// # Safety
 /// None needed.

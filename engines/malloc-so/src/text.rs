@@ -8,7 +8,7 @@
 //!
 //! Not here: `core::fmt`, whose machinery may panic and would be the largest part of this library.
 
-/// Room for the longest text that is written at once.
+/// Bytes of the longest text that is written at once.
 const ROOM: usize = 4096;
 
 /// Decimal digits of the largest number.
@@ -21,7 +21,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// An empty text.
+    /// Creates an empty text.
     pub fn new() -> Text {
         Text {
             room: [0; ROOM],
@@ -64,12 +64,12 @@ impl Text {
         self.add(digits.get(from..).unwrap_or(&[]))
     }
 
-    /// What was added.
+    /// Returns what was added.
     pub fn bytes(&self) -> &[u8] {
         self.room.get(..self.used).unwrap_or(&[])
     }
 
-    /// The same as a C string.
+    /// Returns the text as a C string.
     pub fn as_c(&self) -> *const core::ffi::c_char {
         self.room.as_ptr().cast()
     }

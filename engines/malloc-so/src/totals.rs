@@ -4,40 +4,39 @@
 //!   system_bytes = used_bytes + free_bytes            (large blocks among them)
 //! ```
 //!
-//! Not here: who counts (`alloc`).
+//! Not here: counting (`alloc`).
 
 use skinflint_alloc::stats::{Snapshot, snapshot};
 
 /// Sums over the whole process.
 #[derive(Default, Clone, Copy)]
 pub struct Totals {
-    /// Mapped for blocks, in use or not; large blocks included.
+    /// Bytes mapped for blocks, in use or not; large blocks included.
     pub system_bytes: usize,
     /// Usable bytes of live blocks; large blocks included.
     pub used_bytes: usize,
-    /// Live blocks that are runs of pages of their own.
+    /// Number of live blocks that are runs of pages of their own.
     pub large_blocks: usize,
-    /// Their usable bytes.
+    /// Usable bytes of the live large blocks.
     pub large_bytes: usize,
-    /// Most of them at once.
+    /// The most large blocks at once.
     pub large_blocks_max: usize,
-    /// Most bytes in them at once.
+    /// The most bytes in large blocks at once.
     pub large_bytes_max: usize,
-    /// Free runs of pages.
+    /// Number of free runs of pages.
     pub free_runs: usize,
     /// Resident bytes that `malloc_trim` would give back.
     pub trimmable_bytes: usize,
 }
 
 impl Totals {
-    /// Mapped, and in no live block.
+    /// Returns the bytes that are mapped, and in no live block.
     pub fn free_bytes(&self) -> usize {
         self.system_bytes.saturating_sub(self.used_bytes)
     }
 }
 
-/// The figures of this moment; zeroes if there are none to be had (in a signal handler that interrupted the
-/// allocator).
+/// Returns the figures of this moment; zeroes if there are none (in a signal handler that interrupted the allocator).
 pub fn totals() -> Totals {
     let mut figures = Snapshot::new();
     if !snapshot(&mut figures, false) {

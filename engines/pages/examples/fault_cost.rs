@@ -1,4 +1,4 @@
-//! What a new page costs, by how many are had in one call.
+//! What a new page costs, by how many are made resident in one call.
 //!
 //! ```text
 //!   cargo run --release -p skinflint-pages --example fault_cost
@@ -8,7 +8,7 @@
 //!
 //! X1  Thread CPU time, median of rounds, each on a mapping of its own; huge pages are off.
 //!
-//! Not here: for which pages it is worth it (`alloc`, fresh.rs).
+//! Not here: which pages are worth it (`alloc`, fresh.rs).
 
 use skinflint_base::sys;
 use skinflint_pages::PAGE;
@@ -26,7 +26,7 @@ fn thread_ns() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// CPU ns a page, and whether the kernel knew the call.
+/// Returns the CPU nanoseconds a page, and whether the kernel knew the call.
 fn round(at_once: usize) -> (f64, bool) {
     let start = sys::map_private(PAGES * PAGE);
     assert!(!start.is_null(), "no memory");

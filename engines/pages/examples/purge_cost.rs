@@ -6,8 +6,8 @@
 //!   every second page of 16 MiB, touched ─► Batch, flushed at each N ranges ─► CPU ns a page
 //! ```
 //!
-//! X1  Thread CPU time, median of rounds; the pages are touched before the clock starts, and what
-//!     touching them again costs stands beside it.
+//! X1  Thread CPU time, median of rounds; the pages are touched before the clock starts, and the cost of touching them
+//!     again stands beside it.
 //!
 //! Not here: which pages are worth it.
 

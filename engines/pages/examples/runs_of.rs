@@ -9,9 +9,9 @@
 //!   larger block            ─► take, resize, give its own pages
 //! ```
 //!
-//! Q1  Which requests are made depends on the trace alone: never on where a run comes to lie.
-//! Q2  A span is as long as a thirty-second of what its class holds, 4 to 64 KiB, so classes with
-//!     many blocks ask seldom and classes with few ask for little.
+//! Q1  The requests depend on the trace alone: never on where a run lies.
+//! Q2  A span is as long as a thirty-second of what its class holds, 4 to 64 KiB, so classes with many blocks request
+//!     seldom and classes with few request little.
 //!
 //! Not here: threads (all blocks come from one set of spans), and the replay (`benches/runs`).
 
@@ -27,7 +27,7 @@ use requests::{Request, encode};
 const PAGE: u64 = 4096;
 const LARGEST_SMALL: u64 = 32 << 10;
 
-/// Where a block is.
+/// The place of a block.
 enum Place {
     Small { span: usize },
     Large { run: u32, pages: u32 },
@@ -36,7 +36,7 @@ enum Place {
 #[derive(Default)]
 struct Class {
     live_bytes: u64,
-    /// Spans with room, the one used last at the end.
+    /// Spans with room; the one used last is at the end.
     open: Vec<usize>,
 }
 
@@ -58,7 +58,7 @@ struct Spans {
     moving: HashMap<u64, Place>,
 }
 
-/// Multiples of 16 to 256, then 8 classes a doubling.
+/// Returns the class of a size: multiples of 16 to 256, then 8 classes a doubling.
 fn class_size(size: u64) -> u64 {
     let size = size.max(1);
     if size <= 256 {

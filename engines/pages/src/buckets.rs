@@ -6,27 +6,26 @@
 //!   bits      0   1   0  …   1 │ …          next set bit: the next longer run
 //! ```
 //!
-//! B1  Exact to 64 pages, then 8 buckets a doubling: in a bucket above a request's own, any run
-//!     fits.
+//! B1  Exact to 64 pages, then 8 buckets a doubling: in a bucket above a request's own, any run fits.
 //! B2  A bit is set if and only if its list is not empty.
 //!
 //! Not here: the lists' links, which are in the runs' descriptors (`pool`).
 
-/// Longest run that has a bucket of its own length.
+/// Pages of the longest run that has a bucket of its own length.
 const EXACT: u32 = 64;
 
-/// How many buckets there are: 64, and 8 for each doubling to 2^27, which begins one more.
+/// Number of buckets: 64, and 8 for each doubling to 2^27, which begins one more.
 pub(crate) const BUCKETS: usize = 64 + (27 - 6) * 8 + 1;
 
 const WORDS: usize = BUCKETS.div_ceil(64);
 
-/// The lists of one state.
+/// The lists of the runs of one state.
 pub(crate) struct Buckets {
     heads: [u32; BUCKETS],
     bits: [u64; WORDS],
 }
 
-/// The bucket of a length of at least one page (B1).
+/// Returns the bucket of a length of at least one page (B1).
 #[inline]
 pub(crate) fn bucket_of(pages: u32) -> usize {
     if pages <= EXACT {
@@ -37,7 +36,7 @@ pub(crate) fn bucket_of(pages: u32) -> usize {
     EXACT as usize + (log - 6) as usize * 8 + eighth as usize
 }
 
-/// Whether all runs of this bucket are equally long.
+/// Reports whether all runs of this bucket are equally long.
 #[inline]
 pub(crate) fn is_exact(bucket: usize) -> bool {
     bucket < EXACT as usize
@@ -51,7 +50,7 @@ impl Buckets {
         }
     }
 
-    /// The first run of a bucket, 0 if there is none.
+    /// Returns the offset of the first run of a bucket, 0 if there is none.
     #[inline]
     pub(crate) fn head(&self, bucket: usize) -> u32 {
         self.heads.get(bucket).copied().unwrap_or(0)
@@ -73,7 +72,7 @@ impl Buckets {
         }
     }
 
-    /// The first bucket from here on that is not empty.
+    /// Returns the first bucket from this one on that is not empty.
     #[inline]
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         let mut index = from / 64;
@@ -85,7 +84,7 @@ impl Buckets {
         Some(index * 64 + word.trailing_zeros() as usize)
     }
 
-    /// The last bucket up to here that is not empty.
+    /// Returns the last bucket up to this one that is not empty.
     #[inline]
     pub(crate) fn previous(&self, upto: usize) -> Option<usize> {
         let mut index = upto / 64;

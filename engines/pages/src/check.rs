@@ -6,10 +6,9 @@
 //!   3  the age list              ─► the dirty ones, ticks never falling
 //! ```
 //!
-//! K1  Nothing here is written to and nothing is kept, so a check may be made at any moment when
-//!     the lock is held.
+//! K1  Nothing here is written and nothing is kept, so a check may be made at any moment while the lock is held.
 //!
-//! Not here: what the caller's own descriptors say of the pages in use.
+//! Not here: what the caller's own descriptors say about the pages in use.
 
 use crate::Pool;
 use crate::buckets::{BUCKETS, Buckets, bucket_of};
@@ -54,10 +53,10 @@ impl Pool {
         hold(sum == self.known_pages, "pages do not add up to the heap")
     }
 
-    /// Visits every clean run: its first page, and how many; ends with the first error.
+    /// Passes every clean run to `visit`: its first page, and its pages; ends with the first error.
     ///
     /// # Errors
-    /// Those of the visitor.
+    /// The error of `visit`.
     pub fn each_clean<E>(&self, mut visit: impl FnMut(u32, u32) -> Result<(), E>) -> Result<(), E> {
         for bucket in 0..BUCKETS {
             let mut offset = self.clean.head(bucket);

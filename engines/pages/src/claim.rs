@@ -1,4 +1,4 @@
-//! What is purged, and when the pool does so by itself.
+//! Which pages are purged, and when the pool purges by itself.
 //!
 //! ```text
 //!   age list   oldest ─► run ─► run ─► run ─► youngest
@@ -7,14 +7,14 @@
 //!                     └──► purged: clean, joined with its neighbours
 //! ```
 //!
-//! C1  A claimed run is found by nobody: neighbours do not join it, `take` does not see it.
+//! C1  No search finds a claimed run: neighbours do not join it, `take` does not see it.
 //! C2  The touched pages pass their old maximum only while at most `slack_pages` dirty ones lie
 //!     unused: holes are purged before the resident memory grows.
-//! C3  Who has purged half his maximum for C2 without growing by as much works at his ceiling: what is
-//!     purged is wanted again. So `learned_pages` more may lie unused, an eighth of the maximum for each
-//!     half purged, a quarter at most; both are forgotten by and by.
+//! C3  A program that has purged half its maximum for C2 without growing by as much works at its ceiling: what is
+//!     purged is wanted again. So `learned_pages` more may lie unused, an eighth of the maximum for each half purged, a
+//!     quarter at most; both are gradually forgotten.
 //!
-//! Not here: the ticks and how many dirty pages are kept for what is soon wanted (`alloc`).
+//! Not here: the ticks, and the number of dirty pages kept for what is soon wanted (`alloc`).
 
 use core::sync::atomic::Ordering;
 
@@ -22,34 +22,33 @@ use crate::pool::{CLAIMED, CLEAN, DIRTY};
 use crate::purge::{give_back, range_of};
 use crate::{KIND_FREE, PAGE, Pool, Run};
 
-/// Dirty pages that may lie unused while the touched pages reach a new maximum. Against no such purge,
-/// 64 lower the most pages of sqlite by 16 %, of perl by 5 %, of python by 3 %, of redis and cc1plus
-/// by less than 1 %; at most a tenth of the pages taken are purged for it. With 256, perl and python
-/// need 2 % more; with 16, half a percent less (`cargo bench -p skinflint-pages -- slack`).
+/// Dirty pages that may lie unused while the touched pages reach a new maximum. Compared with no such purge, 64 lower
+/// the most pages of sqlite by 16 %, of perl by 5 %, of python by 3 %, of redis and cc1plus by less than 1 %; at most a
+/// tenth of the pages taken are purged for it. With 256, perl and python need 2 % more; with 16, half a percent less
+/// (`cargo bench -p skinflint-pages -- slack`).
 pub(crate) const SLACK_PAGES: u32 = 64;
 
-/// Least that is purged at once for C2: each call costs a microsecond besides its pages
-/// (`--example purge_cost`).
+/// Fewest pages that are purged at once for C2: each call costs a microsecond besides its pages (`--example
+/// purge_cost`).
 const AT_LEAST: u32 = 16;
 
-/// Ranges of one call for C2: few, for they lie on the stack of whoever calls `malloc`, and enough by
-/// the same measurement.
+/// Ranges of one call for C2: few, for they lie on the stack of the thread that calls `malloc`, and enough by the same
+/// measurement.
 const AT_ONCE: usize = 32;
 
-/// C3: the part of the maximum that must have been purged early for one more step, the step, and the most of all
-/// steps. 2 threads with 6 buffers each of 40 KB to 4 MB purged four times their maximum, and need 56 instead of
-/// 76 ms of CPU time and a sixth more at their peak with it (`pattern large2`). Of the real programs of the bench
-/// none purges a fifth of its maximum, so none learns (2026-11-21).
+/// C3: the part of the maximum that must have been purged early for one more step, the step, and the most of all steps.
+/// 2 threads with 6 buffers each of 40 KB to 4 MB purged four times their maximum; with it they need 56 instead of 76
+/// ms of CPU time, and a sixth more at their peak (`pattern large2`). Of the real programs of the bench none purges a
+/// fifth of its maximum, so none learns (2026-11-21).
 const LEARN: (u32, u32, u32) = (2, 8, 4);
 
-/// What of it is left after a tick: half of what was purged, 31 parts in 32 of what was learned.
+/// What a tick leaves of it: half of what was purged, 31 parts in 32 of what was learned.
 const FORGET: (u32, u32) = (2, 32);
 
 impl Pool {
-    /// Takes up to `out.len()` runs that became dirty at `until_tick` or before out of all lists,
-    /// oldest first, as long as `keep_pages` dirty ones remain; the last may be a part. Returns how
-    /// many. Each is to be handed to [`Pool::purged`] once it reads as zero, or to
-    /// [`Pool::unclaim`].
+    /// Takes up to `out.len()` runs that became dirty at `until_tick` or before out of all lists, oldest first, as long
+    /// as `keep_pages` dirty ones remain; the last may be a part. Returns their number. Each must be handed to
+    /// [`Pool::purged`] once it reads as zero, or to [`Pool::unclaim`].
     pub fn claim_dirty(&mut self, until_tick: u32, keep_pages: u32, out: &mut [Run]) -> usize {
         let mut claimed = 0;
         for slot in out {
@@ -87,7 +86,7 @@ impl Pool {
                 .describe_new(part.page, part.pages, CLAIMED, 0)
                 .is_none()
             {
-                // Beside the rest of the run it needs no descriptor.
+                // It lies beside the rest of the run and needs no descriptor.
                 self.insert(part.page, part.pages, DIRTY);
                 return None;
             }
@@ -97,7 +96,7 @@ impl Pool {
         Some(claimed)
     }
 
-    /// The end of a run, or its beginning if only there it will join a clean one.
+    /// Returns the end of a run, or its beginning if only there it will join a clean one.
     fn part_to_claim(&self, page: u32, pages: u32, part: u32) -> Run {
         let clean = |offset: &u32| self.at(*offset).state.get() == CLEAN;
         let left = page.checked_sub(1).and_then(|before| self.free_tag(before));
@@ -111,8 +110,8 @@ impl Pool {
         }
     }
 
-    /// Takes back claimed runs that read as zero by now. ([`crate::purge::Batch`] sees to that even
-    /// where the kernel would not take the pages.)
+    /// Takes back claimed runs that read as zero now. ([`crate::purge::Batch`] ensures that even where the kernel would
+    /// not take the pages.)
     pub fn purged(&mut self, runs: &[Run]) {
         for run in runs {
             if self.forget_claimed(run) {
@@ -132,7 +131,7 @@ impl Pool {
         }
     }
 
-    /// Frees the descriptor of a claimed run, whose tags `insert` clears; false if this is none.
+    /// Frees the descriptor of a claimed run, whose tags `insert` clears; `false` if this is none.
     fn forget_claimed(&mut self, run: &Run) -> bool {
         let Some(offset) = self.free_tag(run.page) else {
             debug_assert!(false, "not a claimed run");
@@ -151,9 +150,8 @@ impl Pool {
         true
     }
 
-    /// Purges as many dirty pages as the touched ones have passed their maximum, and no fewer than
-    /// pays for the call (C2). The pages taken last are not resident yet, so afterwards is as good
-    /// as before.
+    /// Purges as many dirty pages as the touched pages are above their maximum, and no fewer than pay for the call
+    /// (C2). The pages taken last are not resident yet, so purging after the take is as good as before it.
     #[inline]
     pub(crate) fn hold_down(&mut self) {
         if self.touched_pages > self.touched_max {
@@ -176,7 +174,7 @@ impl Pool {
         self.touched_max = self.touched_max.max(self.touched_pages);
     }
 
-    /// Notes pages purged early, and learns from them (C3).
+    /// Counts pages purged early, and learns from them (C3).
     fn learn(&mut self, purged: u32) {
         let (share, step, most) = LEARN;
         self.early_pages += purged;
@@ -187,7 +185,7 @@ impl Pool {
         }
     }
 
-    /// Forgets some of it: a tick has passed.
+    /// Forgets a part of both, since a tick has passed.
     pub(crate) fn unlearn(&mut self) {
         self.early_pages -= self.early_pages.div_ceil(FORGET.0);
         self.learned_pages -= self.learned_pages.div_ceil(FORGET.1);

@@ -1,4 +1,4 @@
-//! Runs of OS pages: where the allocator's memory comes from and goes back to.
+//! Runs of OS pages, which the allocator's memory is taken from and given back to.
 //!
 //! ```text
 //!   BASE - 1.5 GiB         BASE - 512 MiB        BASE                            BASE + 512 GiB
@@ -20,26 +20,26 @@
 //! the trees would cost here is measured by `cargo bench -p skinflint-pages` (`benches/runs`): the
 //! same requests of real programs, answered by this pool, by a red-black tree and by a treap.
 //!
-//! P1  Every page of HEAP below [`Region::heap_bytes`] has its entry in mapped memory, and META is
-//!     mapped at offset 0, so an address below the limit can be looked up whatever it is. What lies
-//!     at offset 0 of META is 64 zero bytes: a descriptor of kind [`KIND_NONE`] that nobody owns.
+//! P1  Every page of HEAP below [`Region::heap_bytes`] has its entry in mapped memory, and META is mapped at offset 0,
+//!     so any address below the limit can be looked up. At offset 0 of META lie 64 zero bytes: a descriptor of kind
+//!     [`KIND_NONE`] without an owner.
 //! P2  Descriptors are never unmapped and never move; one that is free reads as kind [`KIND_NONE`]
 //!     and owner 0. Its first 64 bytes begin with a [`Header`], whatever it describes.
 //! P3  A page is used, dirty, clean, claimed, or a hole that is not ours. A free run's descriptor
 //!     stands at the entries of its first and its last page, and entries between them are 0.
 //! P4  No two neighbouring runs are both dirty or both clean.
 //! P5  A clean page reads as zero.
-//! P6  Whoever holds the `Pool` holds its lock: entries of MAP are written by nobody else, except
-//!     those of a run in use, which are its owner's.
-//! P7  There is a descriptor for whatever is given back, whole or in parts: none is asked of the
-//!     kernel at that moment, which may be the moment when the kernel has nothing. (`units`
-//!     keeps them. In a heap of more than 512 MiB the kernel would have to refuse tens of
-//!     thousands of times in a row before a run that joins no other were lost, and counted.)
+//! P6  The holder of the `Pool` holds its lock: no other code writes entries of MAP, except those of a run in use,
+//!     which are its owner's.
+//! P7  There is a descriptor for everything that is given back, whole or in parts: none is requested from the kernel at
+//!     that moment, which may be the moment when the kernel has nothing. (`units` keeps them. In a heap of more than
+//!     512 MiB the kernel would have to refuse tens of thousands of times in a row before a run that joins no other
+//!     were lost, and counted.)
 //! P8  A refusal of the kernel leaves everything as it was.
 //!
-//! Files: [`region`] addresses · `units` descriptors · `buckets` runs by length · [`pool`] take, give and
-//! extend · `claim` what is purged and when · `check` the invariants by brute force · [`purge`]
-//! the system call that gives pages back · `walk` runs told one by one · [`os`] mapping, and its
+//! Files: [`region`] addresses · `units` descriptors · `buckets` runs by length · [`pool`] take, give and extend ·
+//! `claim` what is purged and when · `check` the invariants by brute force · [`purge`] the system call that gives pages
+//! back · `populate` the one that makes pages resident · `walk` runs listed one by one · [`os`] mapping, and its
 //! refusals in tests.
 //!
 //! Not here: blocks within pages, threads, locks, and when to purge (`alloc`).
@@ -72,36 +72,36 @@ pub const PAGE_SHIFT: u32 = 12;
 pub const META_SPAN: usize = 1 << 30;
 /// Address space set aside for MAP.
 pub const MAP_SPAN: usize = 512 << 20;
-/// Pages that HEAP may have at most.
+/// The most pages that HEAP may have.
 pub const MAX_PAGES: u32 = 1 << 27;
 /// Bytes of a unit, in which descriptors are measured.
 pub const UNIT: usize = 64;
 
 const _: () = assert!(MAX_PAGES as usize * size_of::<AtomicU32>() == MAP_SPAN);
 
-/// A descriptor that describes nothing.
+/// The kind of a descriptor that describes nothing.
 pub const KIND_NONE: u8 = 0;
-/// A run that nobody uses. All other kinds are the caller's.
+/// The kind of a free run's descriptor. All other kinds are the caller's.
 pub const KIND_FREE: u8 = 1;
 
-/// Owner of a descriptor of a free run: neither a heap nor "no heap" (0), so that a pointer into it is no
-/// block of anybody's, not even of a thread without a heap.
+/// The owner of a free run's descriptor: neither a heap nor "no heap" (0), so that a pointer into it is no thread's
+/// block, not even that of a thread without a heap.
 pub const OWNER_NONE: u32 = 1;
 
-/// What may be read of any descriptor before knowing its kind (P2).
+/// The part of any descriptor that may be read before its kind is known (P2).
 #[repr(C, align(64))]
 pub struct Header {
     /// Address of the first page.
     pub start: usize,
-    /// The kind's own.
+    /// Fields of the kind.
     pub own: [u32; 2],
     /// The thread heap that a small span belongs to; [`OWNER_NONE`] in a free run.
     pub owner: AtomicU32,
     /// [`KIND_NONE`], [`KIND_FREE`], or one of the caller's kinds.
     pub kind: AtomicU8,
-    /// The kind's own.
+    /// A field of the kind.
     pub state: u8,
-    /// The kind's own.
+    /// Fields of the kind.
     pub rest: [u8; 42],
 }
 

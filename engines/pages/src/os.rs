@@ -1,11 +1,11 @@
-//! Mapping memory at addresses of our choice, and the kernel's refusals.
+//! Mapping memory at chosen addresses, and the kernel's refusals.
 //!
 //! ```text
 //!   place_at ──► mmap, at this address or not at all
 //!      └── refused()   in tests: the Nth request is refused, once or for ever
 //! ```
 //!
-//! O1  A refusal is an answer, never a fault: each caller says what holds after one (P8).
+//! O1  A refusal is a result, never a fault: each caller says what holds after one (P8).
 //!
 //! Not here: giving pages back (`purge`).
 
@@ -14,15 +14,15 @@ use skinflint_base::sys;
 /// Why memory was not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Somebody else's mapping lies there.
+    /// A mapping of other code lies there.
     Taken,
-    /// The kernel has none, or allows none.
+    /// The kernel has no memory, or allows none.
     Nothing,
 }
 
 const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// One `mmap`; the address it gave, or the error number.
+/// Calls `mmap` once; returns the address it gave, or the error number.
 fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32) -> Result<usize, i64> {
     if refused() {
         return Err(i64::from(libc::ENOMEM));
@@ -49,11 +49,11 @@ fn mmap(addr: usize, bytes: usize, prot: i32, flags: i32) -> Result<usize, i64> 
     }
 }
 
-/// Maps zeroed memory at this address and nowhere else. `reserved`: within a reservation made by
-/// [`reserve`], which it replaces there.
+/// Maps zeroed memory at this address and nowhere else. `reserved`: within a reservation made by [`reserve`], which it
+/// replaces there.
 ///
 /// # Errors
-/// What lies there, or that the kernel refuses; nothing is mapped then.
+/// Other code has mapped something there, or the kernel refuses; nothing is mapped then.
 pub fn place_at(addr: usize, bytes: usize, reserved: bool) -> Result<(), Refusal> {
     let fixed = if reserved {
         libc::MAP_FIXED
@@ -67,7 +67,7 @@ pub fn place_at(addr: usize, bytes: usize, reserved: bool) -> Result<(), Refusal
         FLAGS | fixed,
     ) {
         Ok(placed) if placed == addr => Ok(()),
-        // Before Linux 4.17 the flag is not known and the address only a wish.
+        // Before Linux 4.17 the kernel does not know the flag, and the address is only a wish.
         Ok(placed) => {
             unplace(placed, bytes);
             Err(Refusal::Taken)
@@ -77,20 +77,20 @@ pub fn place_at(addr: usize, bytes: usize, reserved: bool) -> Result<(), Refusal
     }
 }
 
-/// Address space that nobody else will get, where the kernel likes it. It holds no memory.
+/// Reserves address space that no other mapping gets, at an address of the kernel's choice. It holds no memory.
 pub fn reserve(bytes: usize) -> Option<usize> {
     let flags = FLAGS | libc::MAP_NORESERVE;
     mmap(0, bytes, libc::PROT_NONE, flags).ok()
 }
 
-/// Unmaps what was mapped here by this file.
+/// Unmaps what this file mapped here.
 pub(crate) fn unplace(addr: usize, bytes: usize) {
     // SAFETY: callers pass ranges that they have mapped and that nothing refers to.
     unsafe { sys::unmap(addr as *mut u8, bytes) };
 }
 
-/// Asks that a range never be backed by huge pages, or that it be. A kernel that knows neither
-/// refuses, and all is well.
+/// Advises the kernel never to back a range by huge pages, or to do so. A kernel that supports neither refuses, which
+/// does no harm.
 pub fn advise_huge(addr: usize, bytes: usize, huge: bool) {
     let advice = if huge {
         libc::MADV_HUGEPAGE
@@ -110,7 +110,7 @@ fn refused() -> bool {
 #[cfg(any(test, feature = "faults"))]
 use faults::refused;
 
-/// Refusals on demand.
+/// Refusals on demand, for tests.
 #[cfg(any(test, feature = "faults"))]
 pub mod faults {
     use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -122,11 +122,11 @@ pub mod faults {
     static COUNT: AtomicI64 = AtomicI64::new(0);
     static ONE_MORE: AtomicI64 = AtomicI64::new(-1);
 
-    /// For all that are to be refused.
+    /// The number of refusals for all requests.
     pub const FOR_EVER: i64 = i64::MAX;
 
-    /// Of the requests for memory that this thread makes from now on, lets `granted` through and
-    /// refuses the next `refused`. One thread at a time may do so.
+    /// Lets the first `granted` requests for memory that this thread makes from now on through and refuses the next
+    /// `refused`. Only one thread at a time may do so.
     pub fn arm(granted: i64, refused: i64) {
         // ORDER: only the thread that arms looks at the rest, so no partner is needed.
         THREAD.store(sys::gettid(), Relaxed);
@@ -136,13 +136,13 @@ pub mod faults {
         ONE_MORE.store(-1, Relaxed);
     }
 
-    /// Refuses one more: the request before which `granted` were made, however they were answered.
+    /// Refuses one more request: the one before which `granted` were made, whatever their results.
     pub fn also(granted: i64) {
         // ORDER: as in `arm`.
         ONE_MORE.store(granted, Relaxed);
     }
 
-    /// No refusals any more. Returns how many requests were made since [`arm`].
+    /// Ends the refusals. Returns the number of requests since [`arm`].
     pub fn disarm() -> i64 {
         // ORDER: as in `arm`.
         THREAD.store(0, Relaxed);
@@ -150,7 +150,7 @@ pub mod faults {
     }
 
     pub(super) fn refused() -> bool {
-        // ORDER: as in `arm`; the thread's own id is only there if it armed.
+        // ORDER: as in `arm`; the word holds this thread's own id only if it armed.
         if THREAD.load(Relaxed) != sys::gettid() {
             return false;
         }

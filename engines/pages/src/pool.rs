@@ -11,10 +11,10 @@
 //!     ticks never fall from its old end to its young one.
 //! L2  `used + dirty + clean + claimed + holes + lost` pages are all pages of HEAP that the pool
 //!     knows.
-//! L3  A joined run has the age of the larger part: neither does a page now and then keep a large
-//!     old run from ageing, nor does an old page have a large young run purged.
+//! L3  A joined run has the age of the larger part: a single page now and then does not keep a large old run from
+//!     ageing, nor does an old page cause a large young run to be purged.
 //!
-//! Not here: the fields' links beyond this file and `claim`; who uses a run and for what (`alloc`).
+//! Not here: the fields' links beyond this file and `claim`; the users of runs (`alloc`).
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -22,31 +22,31 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use crate::buckets::{Buckets, bucket_of, is_exact};
 use crate::{KIND_FREE, MAX_PAGES, PAGE, PAGE_SHIFT, Region, UNIT, purge};
 
-/// Runs that are looked at in a bucket of several lengths before the next bucket is tried. The recorded
+/// Number of runs that are looked at in a bucket of several lengths before the next bucket is tried. The recorded
 /// requests of the bench do as well with 1; it is for alignments, and for many long runs.
 const LOOKED_AT: u32 = 8;
 
-/// Dirty runs that are looked at, longest first, for one that fits together with its neighbour.
+/// Number of dirty runs that are looked at, longest first, for one that fits together with its neighbour.
 const PAIRS_LOOKED_AT: u32 = 16;
 
-/// The dirty run must be at least the whole divided by this, for a pair to be taken.
+/// For a pair to be taken, the dirty run must be at least the whole divided by this.
 const PAIR_SHARE: u32 = 4;
 
-/// Free runs, one after the other, that `extend` may go through.
+/// Number of successive free runs that `extend` may go through.
 const CHAIN: usize = 8;
 
-/// Units kept (U1): one for every second page in use, which is as many islands as they can become,
-/// and a few, since a take may split twice and a claim once. They are mapped, not touched.
+/// Units kept (U1): one for every second page in use, which is the most islands that they can become, and a few more,
+/// since a take may split twice and a claim once. They are mapped, not touched.
 const KEPT: u32 = 6;
-/// More are not kept: 4 MiB of descriptors, for 512 MiB in use.
+/// The most units kept: 4 MiB of descriptors, for 512 MiB in use.
 const KEPT_MAX: u32 = 1 << 16;
 
 /// A run of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Its first page.
+    /// The number of its first page.
     pub page: u32,
-    /// How many.
+    /// The number of its pages.
     pub pages: u32,
     /// Whether all of it reads as zero.
     pub clean: bool,
@@ -57,11 +57,11 @@ pub(crate) const DIRTY: u8 = 1;
 pub(crate) const CLEAN: u8 = 2;
 pub(crate) const CLAIMED: u8 = 3;
 
-/// The descriptor of a free run: a [`crate::Header`] and what is its own.
+/// The descriptor of a free run: a [`crate::Header`] and fields of its own.
 #[repr(C, align(64))]
 pub(crate) struct FreeRun {
     start: Cell<usize>,
-    /// Next and previous of the bucket.
+    /// Next and previous run of the bucket.
     pub(crate) next: Cell<u32>,
     pub(crate) previous: Cell<u32>,
     owner: AtomicU32,
@@ -70,10 +70,10 @@ pub(crate) struct FreeRun {
     _gap: [u8; 2],
     pub(crate) page: Cell<u32>,
     pub(crate) pages: Cell<u32>,
-    /// Next younger and next older of the age list.
+    /// Next younger and next older run of the age list.
     pub(crate) younger: Cell<u32>,
     pub(crate) older: Cell<u32>,
-    /// When it became dirty.
+    /// The tick at which it became dirty.
     pub(crate) tick: Cell<u32>,
 }
 
@@ -82,7 +82,7 @@ const _: () = assert!(core::mem::offset_of!(FreeRun, owner) == 16);
 const _: () = assert!(core::mem::offset_of!(FreeRun, kind) == 20);
 
 impl FreeRun {
-    /// The page after the last.
+    /// Returns the page after the last.
     pub(crate) fn end(&self) -> u32 {
         self.page.get() + self.pages.get()
     }
@@ -90,7 +90,7 @@ impl FreeRun {
 
 /// All runs of a region.
 pub struct Pool {
-    /// Where they lie.
+    /// The addresses at which they lie.
     pub region: Region,
     pub(crate) dirty: Buckets,
     pub(crate) clean: Buckets,
@@ -112,30 +112,30 @@ pub struct Pool {
     pub clean_pages: u32,
     /// Pages that [`Pool::claim_dirty`] has handed out.
     pub claimed_pages: u32,
-    /// Pages of HEAP that somebody else has mapped.
+    /// Pages of HEAP that other code has mapped.
     pub hole_pages: u32,
     /// Pages that no descriptor could be had for; see P7.
     pub lost_pages: u32,
     /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum.
     pub slack_pages: u32,
-    /// As many more, since what was purged was wanted again (`claim`, C3).
+    /// Pages that may be dirty in addition, since purged pages were wanted again (`claim`, C3).
     pub(crate) learned_pages: u32,
-    /// Pages purged for that since it was last learned.
+    /// Pages purged for `slack_pages` since the last time that it learned.
     pub(crate) early_pages: u32,
-    /// Pages purged, over the whole run.
+    /// Pages purged since the start.
     pub purged_total: u64,
-    /// Of them, those purged so that the maximum did not rise.
+    /// Pages of `purged_total` that were purged so that the maximum did not rise.
     pub purged_early_total: u64,
     /// Dirty pages used again.
     pub reused_dirty_total: u64,
     /// Clean pages handed out.
     pub used_clean_total: u64,
-    /// Times that HEAP grew.
+    /// Number of times that HEAP grew.
     pub grown: u64,
 }
 
 impl Pool {
-    /// A pool with no place yet; `region.place` gives it one.
+    /// Creates a pool without addresses; `region.place` gives it some.
     pub const fn new() -> Pool {
         Pool {
             region: Region::new(),
@@ -164,10 +164,9 @@ impl Pool {
         }
     }
 
-    /// Takes a run of `pages` whose first page lies at a multiple of `align_pages` (a power of two;
-    /// 1: anywhere). Its entries of MAP are all 0. `None`: nothing fits and the kernel refused, or
-    /// the arguments are none that could ever be met; nothing has changed then, except that dirty
-    /// runs may have been purged.
+    /// Takes a run of `pages` whose first page lies at a multiple of `align_pages` (a power of two; 1: anywhere). Its
+    /// entries of MAP are all 0. `None`: nothing fits and the kernel refused, or no heap could ever meet the arguments;
+    /// nothing has changed then, except that dirty runs may have been purged.
     ///
     /// Cost: two loads to find a run of the same length, and twenty stores.
     pub fn take(&mut self, pages: u32, align_pages: u32) -> Option<Run> {
@@ -189,7 +188,7 @@ impl Pool {
         Some(run)
     }
 
-    /// Whether there is a dirty run of at least so many pages; exact up to 64. Cost: a load or two.
+    /// Reports whether there is a dirty run of at least `pages` pages; exact up to 64. Cost: a load or two.
     pub fn has_dirty(&self, pages: u32) -> bool {
         pages > 0 && self.dirty.next(bucket_of(pages)).is_some()
     }
@@ -209,9 +208,9 @@ impl Pool {
         self.insert(page, pages, state);
     }
 
-    /// Gives `more` pages to the run that ends at `end_page`, out of what is free behind it, the
-    /// heap growing if that is its end. Their entries of MAP are 0. `Some(true)`: they all read as
-    /// zero. `None`: there are not so many, and nothing has changed.
+    /// Gives `more` pages to the run that ends at `end_page`, out of the free pages behind it; the heap grows if that
+    /// is its end. Their entries of MAP are 0. `Some(true)`: they all read as zero. `None`: there are too few, and
+    /// nothing has changed.
     pub fn extend(&mut self, end_page: u32, more: u32) -> Option<bool> {
         if more == 0 {
             return Some(true);
@@ -222,7 +221,7 @@ impl Pool {
         }
         let (mut reached, end) = self.reach(end_page, more);
         if reached < more && end == self.known_pages && self.grow(more - reached) {
-            // Still too few if the new pages lie beyond a hole.
+            // They are still too few if the new pages lie beyond a hole.
             (reached, _) = self.reach(end_page, more);
         }
         if reached < more {
@@ -233,7 +232,7 @@ impl Pool {
         Some(clean)
     }
 
-    /// The time, in ticks of the caller's; it never falls.
+    /// Sets the time, in ticks of the caller's; it never falls.
     pub fn set_tick(&mut self, tick: u32) {
         if tick > self.tick {
             self.tick = tick;
@@ -241,14 +240,14 @@ impl Pool {
         }
     }
 
-    /// Makes sure that what is in use, with `more` pages, can be given back in any parts (P7).
+    /// Ensures that what is in use, with `more` pages, can be given back in any parts (P7).
     #[inline]
     fn keep_descriptors(&mut self, more: u32) -> bool {
         let islands = self.used_pages.saturating_add(more) / 2;
         self.region.keep(islands.saturating_add(KEPT).min(KEPT_MAX))
     }
 
-    /// The descriptor at an offset, which must be that of a free run.
+    /// Returns the descriptor at an offset, which must be that of a free run.
     #[inline]
     pub(crate) fn at(&self, offset: u32) -> &FreeRun {
         // SAFETY: P2: descriptors stay mapped. The pool holds the lock (P6), and what other threads
@@ -256,7 +255,7 @@ impl Pool {
         unsafe { &*self.region.at::<FreeRun>(offset) }
     }
 
-    /// The entry of a page.
+    /// Returns the entry of a page.
     #[inline]
     pub(crate) fn tag(&self, page: u32) -> u32 {
         // ORDER: no partner: entries of free runs are written under the lock that is held (P6).
@@ -265,13 +264,13 @@ impl Pool {
 
     #[inline]
     fn set_tag(&self, page: u32, offset: u32) {
-        // ORDER: no partner: see `tag`. Who reads the entry without the lock does so for a pointer
-        // that `alloc` gave out after it had set the entry, or for one that nobody gave out.
+        // ORDER: no partner: see `tag`. A thread that reads the entry without the lock does so for a pointer that
+        // `alloc` gave out after it had set the entry, or for one that was never given out.
         self.region.map_entry(page).store(offset, Ordering::Relaxed);
     }
 
-    /// The descriptor of a free or claimed run that begins or ends at this page; any other entry,
-    /// and any page beyond HEAP, is `None`.
+    /// Returns the descriptor of the free or claimed run that begins or ends at this page; any other entry, and any
+    /// page beyond HEAP, gives `None`.
     #[inline]
     pub(crate) fn free_tag(&self, page: u32) -> Option<u32> {
         if page >= self.known_pages {
@@ -283,7 +282,7 @@ impl Pool {
         free.then_some(offset)
     }
 
-    /// The dirty or clean run that begins at this page.
+    /// Returns the dirty or clean run that begins at this page.
     #[inline]
     pub(crate) fn free_at(&self, page: u32) -> Option<u32> {
         let offset = self.free_tag(page)?;
@@ -353,7 +352,7 @@ impl Pool {
         }
     }
 
-    /// Gives a descriptor its run and both tags.
+    /// Writes a run into a descriptor, and both of its tags.
     fn describe(&mut self, offset: u32, page: u32, pages: u32) {
         let run = self.at(offset);
         run.start.set(self.region.page_addr(page));
@@ -367,7 +366,7 @@ impl Pool {
         self.region.desc_free(offset, 1);
     }
 
-    /// A descriptor for a run of this state that is in no list yet.
+    /// Returns a descriptor for a run of this state that is in no list yet.
     pub(crate) fn describe_new(
         &mut self,
         page: u32,
@@ -395,7 +394,7 @@ impl Pool {
         *count = (i64::from(*count) + pages) as u32;
     }
 
-    /// Puts pages that are in no run into the free runs, joined with their equals on both sides.
+    /// Puts pages that are in no run into the free runs, joined with neighbours of their state on both sides.
     pub(crate) fn insert(&mut self, page: u32, pages: u32, state: u8) {
         let equal = |offset: &u32| self.at(*offset).state.get() == state;
         let left = page.checked_sub(1).and_then(|before| self.free_tag(before));
@@ -430,7 +429,7 @@ impl Pool {
         self.count(state, i64::from(pages));
     }
 
-    /// Out of its bucket, and its tags cleared; returns its length.
+    /// Takes a run out of its bucket and clears its tags; returns its length.
     fn remove_from_bucket(&mut self, offset: u32) -> u32 {
         self.unlink(offset);
         self.clear_tags(offset);
@@ -443,7 +442,7 @@ impl Pool {
         self.set_tag(run.end() - 1, 0);
     }
 
-    /// A free run out of everything: bucket, age list, tags, count. Its descriptor is free again.
+    /// Takes a free run out of everything: bucket, age list, tags, count. Its descriptor is free again.
     fn remove(&mut self, offset: u32) {
         let pages = self.remove_from_bucket(offset);
         let state = self.at(offset).state.get();
@@ -465,9 +464,9 @@ impl Pool {
         }
     }
 
-    /// No descriptor is to be had (P7 says when that can be): a neighbour of the other state gives
-    /// its own, and all of it counts as dirty. With no such neighbour the pages go back to the
-    /// kernel and are counted as lost.
+    /// Inserts pages without a descriptor, when there is none (P7 says when that can be): a neighbour of the other
+    /// state gives its own, and all of it counts as dirty. With no such neighbour the pages go back to the kernel and
+    /// are counted as lost.
     #[cold]
     fn insert_without(&mut self, page: u32, pages: u32, state: u8) {
         let left = page.checked_sub(1).and_then(|before| self.free_tag(before));
@@ -493,8 +492,8 @@ impl Pool {
         }
     }
 
-    /// Takes pages out of a free run. False, and nothing has changed: it would need to be split in
-    /// two, and there is no descriptor for the second part.
+    /// Takes pages out of a free run. `false`, and nothing has changed: it would have to be split in two, and there is
+    /// no descriptor for the second part.
     pub(crate) fn carve(&mut self, offset: u32, page: u32, pages: u32) -> bool {
         let run = self.at(offset);
         let (first, end, state, tick) =
@@ -528,7 +527,7 @@ impl Pool {
         true
     }
 
-    /// Where an aligned run of `pages` would begin in a free run; `None` if it does not fit.
+    /// Returns where an aligned run of `pages` would begin in a free run; `None` if it does not fit.
     #[inline]
     fn place_in(&self, offset: u32, pages: u32, align: u32) -> Option<u32> {
         let run = self.at(offset);
@@ -536,7 +535,7 @@ impl Pool {
         (page.checked_add(pages)? <= run.end()).then_some(page)
     }
 
-    /// The first page from here on whose address is a multiple of `align` pages.
+    /// Returns the first page from here on whose address is a multiple of `align` pages.
     #[inline]
     fn aligned(&self, page: u32, align: u32) -> Option<u32> {
         if align == 1 {
@@ -547,9 +546,9 @@ impl Pool {
         u32::try_from(((base + page as usize + mask) & !mask) - base).ok()
     }
 
-    /// A run of this state that fits well: of the right bucket the shortest among the first few, else the
-    /// first of the next. With an alignment, the first few of each bucket are looked at until one
-    /// is so long that it must fit.
+    /// Finds a run of this state that fits well: in the request's own bucket the shortest of the first few, else the
+    /// first of the next bucket. With an alignment, the first few of each bucket are looked at until one is so long
+    /// that it must fit.
     fn find(&mut self, state: u8, pages: u32, align: u32) -> Option<(u32, u32)> {
         let own = bucket_of(pages);
         let sure = pages.saturating_add(align - 1);
@@ -599,7 +598,7 @@ impl Pool {
         }
     }
 
-    /// A dirty run and the clean one beside it, long enough together. The dirty part must be a
+    /// Takes a dirty run and the clean one beside it, if together they are long enough. The dirty part must be a
     /// quarter of the whole: the pages handed out are no longer known to be zero.
     fn take_pair(&mut self, pages: u32, align: u32) -> Option<Run> {
         if align != 1 || self.dirty_pages == 0 {
@@ -624,7 +623,7 @@ impl Pool {
         }
     }
 
-    /// The clean neighbour that makes a dirty run long enough, and where the two would begin.
+    /// Returns the clean neighbour that makes a dirty run long enough, and where the two would begin.
     fn pair_at(&self, offset: u32, pages: u32) -> Option<(u32, u32)> {
         let run = self.at(offset);
         let (page, end) = (run.page.get(), run.end());
@@ -640,8 +639,8 @@ impl Pool {
         Some((left.filter(long)?, page - rest))
     }
 
-    /// Takes a dirty run and as much of the clean one beside it as is wanted. Neither is cut in the
-    /// middle, so no descriptor is needed.
+    /// Takes a dirty run and as much of the clean one beside it as needed. Neither is cut in the middle, so no
+    /// descriptor is needed.
     fn take_both(&mut self, dirty: u32, clean: u32, page: u32, pages: u32) -> Option<Run> {
         let (dirty_page, dirty_pages) = (self.at(dirty).page.get(), self.at(dirty).pages.get());
         let rest = pages - dirty_pages;
@@ -663,8 +662,8 @@ impl Pool {
         })
     }
 
-    /// Maps more heap and takes from it. `pages` and what alignment may skip are mapped only as far
-    /// as the clean run at the end does not have them.
+    /// Maps more heap and takes from it. Of `pages` and what alignment may skip, only what the clean run at the end
+    /// lacks is mapped.
     fn take_grown(&mut self, pages: u32, align: u32) -> Option<Run> {
         let end = self.known_pages;
         let tail = self
@@ -685,7 +684,8 @@ impl Pool {
         })
     }
 
-    /// The last resort: everything dirty becomes clean, which joins what only its state divides.
+    /// Makes everything dirty clean, as the last resort, which joins runs that only their state divides, and takes from
+    /// it.
     #[cold]
     fn take_purged(&mut self, pages: u32, align: u32) -> Option<Run> {
         if self.dirty_pages == 0 || self.dirty_pages + self.clean_pages < pages {
@@ -695,7 +695,7 @@ impl Pool {
         self.take_fitting(CLEAN, pages, align)
     }
 
-    /// Adds at least `pages` to the heap, as clean ones.
+    /// Adds at least `pages` to the heap, as clean pages.
     fn grow(&mut self, pages: u32) -> bool {
         let Some((first, count)) = self.region.grow_heap(pages) else {
             return false;
@@ -717,7 +717,7 @@ impl Pool {
         }
     }
 
-    /// How many free pages follow one another from here on, up to `more`, and where they end.
+    /// Returns how many free pages follow one another from here on, up to `more`, and where they end.
     fn reach(&self, page: u32, more: u32) -> (u32, u32) {
         let (mut end, mut reached) = (page, 0);
         for _ in 0..CHAIN {
@@ -730,8 +730,7 @@ impl Pool {
         (reached, end)
     }
 
-    /// Takes free pages that follow one another. Each run is cut at its end, if at all, so no
-    /// descriptor is needed.
+    /// Takes free pages that follow one another. Each run is cut at its end, if at all, so no descriptor is needed.
     fn take_chain(&mut self, page: u32, more: u32) -> bool {
         let (mut at, end, mut clean) = (page, page + more, true);
         while at < end {

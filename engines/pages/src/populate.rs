@@ -1,14 +1,14 @@
-//! Pages that will be written to soon, had from the kernel in one call.
+//! Making pages that will soon be written to resident, in one call.
 //!
 //! ```text
 //!   4 pages, touched one by one      4 faults
 //!   4 pages, populated               1 call, then none
 //! ```
 //!
-//! W1  It is a favour: whatever the kernel answers, the pages are as they were, or there.
-//! W2  A kernel that does not know it (before 5.14) is asked once.
+//! W1  It is only an optimisation: whatever the kernel answers, the pages are as they were, or resident.
+//! W2  A kernel that does not know the call (before 5.14) is asked once.
 //!
-//! Not here: which pages (`alloc`).
+//! Not here: the choice of pages (`alloc`).
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ const MADV_POPULATE_WRITE: u64 = 23;
 
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
-/// Makes whole pages present and writable, as if each had been written to. Content stays. Cost: a system call,
+/// Makes whole pages present and writable, as if each had been written to. Their content stays. Cost: a system call,
 /// and two thirds of a fault for each page.
 pub fn populate(addr: usize, pages: usize) {
     // ORDER: a hint that any thread may learn late; it has no partner.
@@ -28,7 +28,7 @@ pub fn populate(addr: usize, pages: usize) {
         return;
     }
     let bytes = (pages * PAGE) as u64;
-    // SAFETY: it changes no content (W1), whoever uses the range.
+    // SAFETY: it changes no content (W1), whatever code uses the range.
     let result = unsafe {
         sys::syscall(
             libc::SYS_madvise,

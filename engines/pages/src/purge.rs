@@ -6,14 +6,14 @@
 //!                              └──► madvise for that range ──► refused: zeroed by hand
 //! ```
 //!
-//! G1  After a flush every range reads as zero, given back or not: a range that the kernel will not
-//!     take (a program that has locked its memory) is zeroed by hand, so "clean" is always true.
+//! G1  After a flush every range reads as zero, given back or not: a range that the kernel will not take (a program
+//!     that has locked its memory) is zeroed with stores, so "clean" is always true.
 //! G2  No lock is needed and none is taken. The caller alone uses the ranges meanwhile.
-//! G4  Where huge pages are allowed, a range that is a part of one gets it split first: the kernel would take the
-//!     range out of the address space, but keep the memory until all of the huge page is gone or memory is short.
+//! G4  Where huge pages are allowed, a range that is a part of one has it split first: otherwise the kernel would take
+//!     the range out of the address space, but keep the memory until all of the huge page is gone or memory is short.
 //! G3  No descriptor is opened: a program may count on the numbers it will get.
 //!
-//! Not here: which pages, and when (`claim`, and the caller).
+//! Not here: which pages are given back, and when (`claim`, and the caller).
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,21 +22,21 @@ use skinflint_base::sys;
 use crate::PAGE;
 use crate::region::HUGE;
 
-/// `process_madvise`, and the name by which a process means itself there (Linux 6.14).
+/// The number of `process_madvise`, and the name by which a process means itself there (Linux 6.14).
 const SYS_PROCESS_MADVISE: i64 = 440;
 const PIDFD_SELF: i64 = -10_000;
 
-/// Ranges of one flush: 8 KiB, half of what the kernel takes. From 32 ranges a call on, a page costs a
-/// third of what it costs by itself, and hardly less with more (`--example purge_cost`).
+/// The most ranges of one flush: 8 KiB, half of what the kernel takes. From 32 ranges a call on, a page costs a third
+/// of what it costs by itself, and hardly less with more (`--example purge_cost`).
 const RANGES: usize = 512;
 
-/// Set when the kernel has once said that it does not know the call, or does not allow it.
+/// Set when the kernel has once answered that it does not know the call, or does not allow it.
 static ONE_BY_ONE: AtomicBool = AtomicBool::new(false);
 
 /// Set when the program's heap may lie in huge pages (G4).
 static SPLIT: AtomicBool = AtomicBool::new(false);
 
-/// From now on huge pages are split before a part of them is given back (G4).
+/// Makes later flushes split huge pages before a part of them is given back (G4).
 pub(crate) fn split_huge_pages() {
     // ORDER: set at start; a flush that misses it gives back later what it could have now.
     SPLIT.store(true, Ordering::Relaxed);
@@ -58,7 +58,7 @@ pub struct Batch {
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// One with no ranges.
+    /// Creates a batch with no ranges.
     pub const fn new() -> Batch {
         Batch {
             ranges: [EMPTY; RANGES],
@@ -66,18 +66,18 @@ impl Batch {
         }
     }
 
-    /// Whether it must be flushed before another range fits.
+    /// Reports whether it must be flushed before another range fits.
     pub fn is_full(&self) -> bool {
         self.used == RANGES
     }
 
-    /// Whether there is nothing to flush.
+    /// Reports whether there is nothing to flush.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Adds a range of whole pages that the caller alone uses until the flush. One that follows the
-    /// last is joined to it. A batch that is full flushes itself first.
+    /// Adds a range of whole pages that the caller alone uses until the flush. A range that follows the last one is
+    /// joined to it. A full batch is flushed first.
     pub fn add(&mut self, addr: usize, bytes: usize) {
         if let Some(last) = self
             .used
@@ -97,8 +97,8 @@ impl Batch {
         }
     }
 
-    /// Gives all ranges back; afterwards they read as zero (G1). Returns the pages that the kernel
-    /// really took.
+    /// Gives all ranges back; afterwards they read as zero (G1). Returns the number of pages that the kernel really
+    /// took.
     pub fn flush(&mut self) -> usize {
         let used = core::mem::take(&mut self.used);
         give_back(self.ranges.get_mut(..used).unwrap_or(&mut []))
@@ -111,7 +111,7 @@ impl Default for Batch {
     }
 }
 
-/// A range as the kernel wants it.
+/// Returns a range in the kernel's form.
 pub(crate) fn range_of(addr: usize, bytes: usize) -> libc::iovec {
     libc::iovec {
         iov_base: core::ptr::with_exposed_provenance_mut(addr),
@@ -119,8 +119,8 @@ pub(crate) fn range_of(addr: usize, bytes: usize) -> libc::iovec {
     }
 }
 
-/// Gives ranges of whole pages back. Returns the pages that the kernel really took; the others are
-/// zeroed (G1).
+/// Gives ranges of whole pages back. Returns the number of pages that the kernel really took; the others are zeroed
+/// (G1).
 pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
     // ORDER: as in `split_huge_pages`.
     if SPLIT.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
         let done = advise_many(rest);
         taken += done;
         let whole = skip(rest, done);
-        // What stopped the kernel is at the head of what remains.
+        // The range that stopped the kernel is at the head of what remains.
         if let Some(stopped) = rest.get(whole) {
             taken += advise_one(stopped);
         }
@@ -140,8 +140,8 @@ pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
     taken / PAGE
 }
 
-/// Splits the huge pages of which the ranges are a part: the kernel does so for whatever a program calls cold.
-/// A refusal is no harm: then it is the kernel that splits, when it needs the memory.
+/// Splits the huge pages that contain the ranges: the kernel does so for pages that a program calls cold. A
+/// refusal does no harm: then the kernel splits them when it needs the memory.
 fn split(ranges: &[libc::iovec]) {
     for range in ranges {
         let (start, end) = (
@@ -151,14 +151,14 @@ fn split(ranges: &[libc::iovec]) {
         for edge in [start, end] {
             let page = if edge == start { start } else { end - PAGE };
             if edge % HUGE != 0 {
-                // SAFETY: G2: nobody uses the range; the advice changes no content.
+                // SAFETY: G2: no other code uses the range; the advice changes no content.
                 unsafe { sys::advise(page as *mut u8, PAGE, libc::MADV_COLD) };
             }
         }
     }
 }
 
-/// How many ranges are done with the first `done` bytes; the one after them loses what is done of it.
+/// Returns how many ranges the first `done` bytes cover; the range after them loses the part that is done.
 fn skip(ranges: &mut [libc::iovec], done: usize) -> usize {
     let (mut done, mut whole) = (done, 0);
     for range in ranges.iter_mut() {
@@ -172,13 +172,13 @@ fn skip(ranges: &mut [libc::iovec], done: usize) -> usize {
     whole
 }
 
-/// As many as the kernel takes in one call; returns bytes.
+/// Gives as many ranges back as the kernel takes in one call; returns their bytes.
 fn advise_many(ranges: &[libc::iovec]) -> usize {
     // ORDER: a hint that any thread may learn late; it has no partner.
     if ranges.len() < 2 || ONE_BY_ONE.load(Ordering::Relaxed) {
         return 0;
     }
-    // SAFETY: G2: nobody uses the ranges, and DONTNEED makes them zero.
+    // SAFETY: G2: no other code uses the ranges, and DONTNEED makes them zero.
     let result = unsafe {
         sys::syscall(
             SYS_PROCESS_MADVISE,
@@ -203,9 +203,9 @@ fn advise_many(ranges: &[libc::iovec]) -> usize {
     0
 }
 
-/// One range, by `madvise` or else by hand; returns the bytes that the kernel took.
+/// Gives one range back, by `madvise` or else by zeroing it; returns the bytes that the kernel took.
 fn advise_one(range: &libc::iovec) -> usize {
-    // SAFETY: G2: nobody uses the range.
+    // SAFETY: G2: no other code uses the range.
     if unsafe { sys::advise(range.iov_base.cast(), range.iov_len, libc::MADV_DONTNEED) } {
         return range.iov_len;
     }
@@ -332,7 +332,7 @@ mod tests {
         for (first, pages) in [(0, 8), (10, 1), (18, 4), (30, 2), (21, 1), (40, 20)] {
             batch.add(start as usize + first * PAGE, pages * PAGE);
         }
-        // Of the third range its first two pages may be given back before the kernel stops.
+        // The kernel may give back the first two pages of the third range before it stops.
         let given = batch.flush();
         assert!((31..=33).contains(&given), "{given}");
         let zero = |page: usize| {

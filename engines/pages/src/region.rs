@@ -5,11 +5,10 @@
 //!   META [mapped │ … ]      MAP [mapped │ … ]     HEAP [mapped, grown in pieces │ not mapped … ]
 //! ```
 //!
-//! R1  META and MAP lie at fixed distances before HEAP, so one number, the base, tells all three.
-//! R2  Nothing is reserved that is not mapped: the size of the process stays what it uses, and
-//!     limits on address space or commitment are met only by what is wanted. The exception is an
-//!     address space in which no base of ours can be had: there a reservation is made, and pieces
-//!     are mapped over it.
+//! R1  META and MAP lie at fixed distances before HEAP, so one number, the base, gives all three.
+//! R2  Nothing is reserved that is not mapped: the size of the process stays what it uses, and limits on address space
+//!     or commitment count only what is needed. The exception is an address space in which none of our bases is free:
+//!     there a reservation is made, and pieces are mapped over it.
 //! R3  MAP is mapped before the piece of HEAP that needs it (P1).
 //!
 //! Not here: descriptors (`units`); which pages are in use (`pool`).
@@ -20,36 +19,36 @@ use crate::os::{self, Refusal};
 use crate::units::Units;
 use crate::{MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
 
-/// Bases lie in this range: above what the kernel gives to programs at fixed places and Go's heap,
-/// below what it gives to libraries and stacks, and far from the shadows of the sanitizers.
+/// Bases lie in this range: above what the kernel gives to programs at fixed addresses and Go's heap, below what it
+/// gives to libraries and stacks, and far from the shadows of the sanitizers.
 const LOWEST: usize = 0x1200_0000_0000;
 const STEPS: u64 = (0x2200_0000_0000 - LOWEST as u64) >> 30;
 const STEP: usize = 1 << 30;
 
-/// How many bases are tried before a reservation. In an address space with other things in it, one
-/// is nearly always enough; where no base works, the kernel answers each in a microsecond.
+/// Number of bases that are tried before a reservation. In an address space with other mappings, one is nearly always
+/// enough; where no base works, the kernel answers each in a microsecond.
 const TRIES: u32 = 16;
 
-/// Heaps that are reserved, largest first, where no base of ours works.
+/// Sizes of reserved heaps, largest first, where none of our bases is free.
 const RESERVED_HEAPS: [usize; 4] = [64 << 30, 4 << 30, 1 << 30, 256 << 20];
 const RESERVED_ALIGN: usize = HUGE;
 
 /// Bytes of a huge page.
 pub(crate) const HUGE: usize = 2 << 20;
 
-/// Pieces of META and MAP double with what is there, between these.
+/// Pieces of META and MAP double with what is mapped, between these.
 const PIECE_MIN: usize = 64 << 10;
 const PIECE_MAX: usize = 4 << 20;
 
-/// Pieces of HEAP are an eighth of what is there, between these.
+/// Pieces of HEAP are an eighth of what is mapped, between these.
 const HEAP_PIECE_MIN: usize = 1 << 20;
 const HEAP_PIECE_MAX: usize = 64 << 20;
-/// Bytes of HEAP for which a byte of META is mapped ahead: room for a span's descriptor and a free run's
-/// on each page. Once a limit on the address space is reached META cannot grow, and without descriptors
-/// free pages are of no use (tests/contract/limit.c: 25 of 64 MiB could be had again in other sizes).
+/// Bytes of HEAP for which a byte of META is mapped ahead: room for a span's descriptor and a free run's on each page.
+/// Once a limit on the address space is reached META cannot grow, and without descriptors free pages are of no use
+/// (tests/contract/limit.c: only 25 of 64 MiB could be taken again in other sizes).
 const HEAP_PER_META: usize = 32;
 
-/// First jump over somebody else's mapping that lies at the end of HEAP; jumps double.
+/// The first jump over a foreign mapping that lies at the end of HEAP; jumps double.
 const JUMP: usize = 64 << 20;
 
 /// How the region is placed.
@@ -57,30 +56,30 @@ const JUMP: usize = 64 << 20;
 pub struct Options {
     /// Let HEAP be backed by huge pages.
     pub huge_pages: bool,
-    /// Chooses the base; from the kernel's random bytes, so that addresses cannot be guessed.
+    /// A number that chooses the base; from the kernel's random bytes, so that addresses cannot be guessed.
     pub seed: u64,
-    /// Bytes of HEAP that are mapped at once.
+    /// Bytes of HEAP that are mapped at the start.
     pub first_heap_bytes: usize,
 }
 
-/// Where everything lies and how far it is mapped.
+/// The addresses of META, MAP and HEAP, and how far each is mapped.
 pub struct Region {
     base: usize,
     heap_bytes: usize,
     heap_limit_bytes: usize,
-    /// HEAP up to the first hole.
+    /// Bytes of HEAP up to the first hole.
     unbroken_bytes: usize,
     map_bytes: usize,
     pub(crate) meta_bytes: usize,
-    /// What of META is given out.
+    /// The parts of META that are given out.
     pub(crate) units: Units,
     reserved: bool,
     huge_pages: bool,
-    /// Times that somebody else's mapping was jumped over.
+    /// Number of times that a foreign mapping was jumped over.
     pub jumps: u32,
 }
 
-/// The next number of SplitMix64.
+/// Returns the next number of SplitMix64.
 fn mix(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *seed;
@@ -89,13 +88,13 @@ fn mix(seed: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// `bytes` as whole pages; `None` if that overflows.
+/// Rounds `bytes` up to whole pages; `None` if that overflows.
 fn whole_pages(bytes: usize) -> Option<usize> {
     Some(bytes.checked_add(PAGE - 1)? & !(PAGE - 1))
 }
 
 impl Region {
-    /// A region that is nowhere yet.
+    /// Creates a region without addresses.
     pub const fn new() -> Region {
         Region {
             base: 0,
@@ -111,7 +110,7 @@ impl Region {
         }
     }
 
-    /// Chooses the base and maps the first pieces. A region that has its place keeps it.
+    /// Chooses the base and maps the first pieces. A region that has its addresses keeps them.
     ///
     /// Returns false if the kernel refused everything; nothing is mapped then.
     pub fn place(&mut self, options: &Options) -> bool {
@@ -152,7 +151,7 @@ impl Region {
         false
     }
 
-    /// All of the first pieces, or none.
+    /// Maps all of the first pieces, or none.
     fn place_pieces(&mut self, base: usize, first: usize) -> bool {
         let meta = base - MAP_SPAN - META_SPAN;
         let map = base - MAP_SPAN;
@@ -163,7 +162,7 @@ impl Region {
         let pieces = [(meta, PIECE_MIN), (map, map_bytes), (base, first)];
         for (index, &(addr, bytes)) in pieces.iter().enumerate() {
             if os::place_at(addr, bytes, self.reserved).is_err() {
-                // In a reservation the whole of it is unmapped by the caller.
+                // In a reservation the caller unmaps the whole of it.
                 for &(addr, bytes) in pieces.iter().take(index).filter(|_| !self.reserved) {
                     os::unplace(addr, bytes);
                 }
@@ -182,59 +181,59 @@ impl Region {
         true
     }
 
-    /// Address of HEAP; 0 before [`Region::place`].
+    /// Returns the address of HEAP; 0 before [`Region::place`].
     #[inline]
     pub fn base(&self) -> usize {
         self.base
     }
 
-    /// Lets HEAP be backed by huge pages from now on: what is mapped already, too.
+    /// Lets HEAP be backed by huge pages from now on, including what is mapped already.
     pub fn allow_huge_pages(&mut self) {
         self.huge_pages = true;
         crate::purge::split_huge_pages();
         os::advise_huge(self.base, self.unbroken_bytes, true);
     }
 
-    /// How far HEAP is mapped (holes included): the limit below which MAP may be asked (P1).
+    /// Returns how far HEAP is mapped (holes included): the limit below which MAP may be read (P1).
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
 
-    /// The same in pages.
+    /// Returns the pages of [`Region::heap_bytes`].
     #[inline]
     pub fn heap_pages(&self) -> u32 {
         (self.heap_bytes >> PAGE_SHIFT) as u32
     }
 
-    /// Address of META.
+    /// Returns the address of META.
     #[inline]
     pub fn meta(&self) -> usize {
         self.base - MAP_SPAN - META_SPAN
     }
 
-    /// Bytes of META in use or in use before: what is resident of it, up to a page.
+    /// Returns the bytes of META in use or in use before: what is resident of it, up to a page.
     pub fn meta_used_bytes(&self) -> usize {
         self.units.used
     }
 
-    /// Bytes of META and MAP that are mapped.
+    /// Returns the bytes of META and MAP that are mapped.
     pub fn metadata_mapped_bytes(&self) -> usize {
         self.meta_bytes + self.map_bytes
     }
 
-    /// The same for each of the two.
+    /// Returns the mapped bytes of META, and those of MAP.
     pub(crate) fn metadata_bytes(&self) -> (usize, usize) {
         (self.meta_bytes, self.map_bytes)
     }
 
-    /// The address of a page.
+    /// Returns the address of a page.
     #[inline]
     pub fn page_addr(&self, page: u32) -> usize {
         self.base + ((page as usize) << PAGE_SHIFT)
     }
 
-    /// The entry of a page below [`Region::heap_pages`].
+    /// Returns the entry of a page below [`Region::heap_pages`].
     #[inline]
     pub fn map_entry(&self, page: u32) -> &AtomicU32 {
         debug_assert!(page < self.heap_pages());
@@ -243,17 +242,17 @@ impl Region {
         unsafe { &*core::ptr::with_exposed_provenance::<AtomicU32>(addr) }
     }
 
-    /// The descriptor at an offset.
+    /// Returns the descriptor at an offset.
     #[inline]
     pub fn at<T>(&self, offset: u32) -> *mut T {
         core::ptr::with_exposed_provenance_mut(self.meta() + offset as usize)
     }
 
-    /// Maps a range of HEAP anew: its pages go, and so does whatever kept it apart from its neighbours in
-    /// the kernel's list of mappings (a move by `mremap`). `false`: the kernel refused, nothing changed.
+    /// Maps a range of HEAP anew: its pages go, and so does what separates it from its neighbours in the kernel's list
+    /// of mappings (a move by `mremap`). `false`: the kernel refused, nothing changed.
     ///
     /// # Safety
-    /// The range is whole pages of HEAP that nobody uses.
+    /// The range is whole pages of HEAP that nothing uses.
     pub unsafe fn map_anew(&mut self, addr: usize, bytes: usize) -> bool {
         let anew = os::place_at(addr, bytes, true).is_ok();
         if anew && !self.huge_pages {
@@ -272,7 +271,7 @@ impl Region {
         true
     }
 
-    /// MAP for a heap of `heap_bytes` (R3).
+    /// Maps MAP for a heap of `heap_bytes` (R3).
     fn grow_map(&mut self, heap_bytes: usize) -> bool {
         let need = (heap_bytes / PAGE * size_of::<u32>()).saturating_sub(self.map_bytes);
         if need == 0 {
@@ -287,9 +286,9 @@ impl Region {
         true
     }
 
-    /// Maps at least `pages` more at the end of HEAP, or beyond what somebody else has mapped
-    /// there. Returns the first of the new pages and their count; they are zero, and so are their
-    /// entries. `None`: the kernel refused, and HEAP is as it was.
+    /// Maps at least `pages` more at the end of HEAP, or beyond a foreign mapping there. Returns the first of the new
+    /// pages and their count; they are zero, and so are their entries. `None`: the kernel refused, and HEAP is as it
+    /// was.
     pub(crate) fn grow_heap(&mut self, pages: u32) -> Option<(u32, u32)> {
         let need = pages as usize * PAGE;
         let mut at = self.heap_bytes;
@@ -321,7 +320,7 @@ impl Region {
         }
     }
 
-    /// A piece that ends where a huge page does.
+    /// Returns the bytes of a piece that ends where a huge page does.
     fn to_huge(&self, at: usize, bytes: usize, limit: usize) -> usize {
         let end = (self.base + at + bytes).next_multiple_of(HUGE);
         (end - self.base - at).min(limit)
@@ -348,7 +347,7 @@ impl Region {
         ((at >> PAGE_SHIFT) as u32, (bytes >> PAGE_SHIFT) as u32)
     }
 
-    /// Unmaps all of it, HEAP beyond a hole excepted. For tests and benches, which have many.
+    /// Unmaps the whole region, except HEAP beyond a hole. For tests and benches, which make many.
     ///
     /// # Safety
     /// Nothing refers to memory of the region any more.

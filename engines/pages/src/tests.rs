@@ -5,8 +5,8 @@
 //!                                               └─► one state for each page, in a Vec
 //! ```
 //!
-//! T1  Every page in use holds the number of its run and its own; a page said to be clean is read as
-//!     zero before it is written to; after each few acts the pool is checked by brute force.
+//! T1  Every page in use holds the number of its run and its own; a page reported as clean is read as zero before it is
+//!     written to; after each few acts the pool is checked by brute force.
 //! T2  The seed is in the message of each assertion.
 //!
 //! Not here: buckets and purges by themselves (beside their code).
@@ -20,7 +20,7 @@ mod model;
 mod refusals;
 mod units;
 
-/// The pool of a test; its memory goes with it.
+/// The pool of a test, which releases its memory when it is dropped.
 struct Fresh(Pool);
 
 impl Drop for Fresh {
@@ -43,7 +43,7 @@ impl std::ops::DerefMut for Fresh {
     }
 }
 
-/// A pool whose place differs between tests that run at the same time.
+/// Creates a pool whose address differs between tests that run at the same time.
 fn fresh(seed: u64) -> Fresh {
     let mut pool = Pool::new();
     let process = u64::from(std::process::id()) << 32;
@@ -56,7 +56,7 @@ fn fresh(seed: u64) -> Fresh {
     Fresh(pool)
 }
 
-/// SplitMix64.
+/// Random numbers by SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -88,12 +88,12 @@ fn write(pool: &Pool, page: u32, value: u64) {
     unsafe { word(pool, page).write_volatile(value) }
 }
 
-/// Taken with no alignment.
+/// Takes a run with no alignment.
 fn take(pool: &mut Pool, pages: u32) -> u32 {
     pool.take(pages, 1).expect("memory").page
 }
 
-/// The free run that covers a page: first page, pages, state. Looked for from both sides.
+/// Returns the free run that covers a page: first page, pages, state. Searches in both directions.
 fn free_around(pool: &Pool, page: u32) -> Option<(u32, u32, u8)> {
     let first = (0..=page).rev().find_map(|at| pool.free_tag(at))?;
     let run = pool.at(first);

@@ -7,13 +7,12 @@
 //!                                                                  ─► room ─► META grows
 //! ```
 //!
-//! U1  `reserve` units are for runs that are given back (P7): `desc_alloc` grows META, or fails,
-//!     before it goes into them.
+//! U1  `reserve` units are for runs that are given back (P7): `desc_alloc` grows META, or fails, before it uses them.
 //! U2  Descriptors and thread heaps start as zero, and a free descriptor stays kind 0, owner 0 (P2).
 //! U3  A unit is in a list, in an empty page, in the room, or given out. An empty page reads as zero
 //!     and is in memory again only when it is cut.
 //!
-//! Not here: where META is and how it grows (`region`).
+//! Not here: the addresses of META and its growth (`region`).
 
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
@@ -22,8 +21,8 @@ use skinflint_base::sys;
 use crate::purge;
 use crate::{Header, KIND_NONE, META_SPAN, PAGE, Region, UNIT};
 
-/// Longest descriptor, in units, whose free ones are kept in a list of its own; longer ones are
-/// cut when they are freed.
+/// Units of the longest descriptors whose free ones are kept in a list of their own; longer ones are cut when they are
+/// freed.
 const UNITS_LISTED: usize = 32;
 
 /// Units of a page.
@@ -32,10 +31,10 @@ const PAGE_UNITS: usize = PAGE / UNIT;
 /// Bytes of the bitmap of empty pages.
 const EMPTY_BYTES: usize = META_SPAN / PAGE / 8;
 
-/// Fewer free units than this are not looked at for empty pages: 64 KiB at most would come of it.
+/// Fewer free units than this are not searched for empty pages: at most 64 KiB would come back.
 const WORTH_PURGING: u32 = 16 * PAGE_UNITS as u32;
 
-/// What of META is given out and what is not.
+/// The parts of META that are given out and those that are not.
 pub(crate) struct Units {
     /// Bytes that were ever given out; behind them is the room.
     pub(crate) used: usize,
@@ -67,8 +66,8 @@ impl Units {
 }
 
 impl Region {
-    /// A zeroed descriptor of `units` units, as an offset from META, never 0. One that was freed
-    /// with as many units is used again. `None`: the kernel refused.
+    /// Returns a zeroed descriptor of `units` units, as an offset from META, never 0. One that was freed with as many
+    /// units is used again. `None`: the kernel refused.
     pub fn desc_alloc(&mut self, units: u32) -> Option<u32> {
         if units == 0 || self.base() == 0 {
             return None;
@@ -107,8 +106,8 @@ impl Region {
         }
     }
 
-    /// Zeroed metadata that is no descriptor and is never freed. `align` is a power of two of at
-    /// least 64 bytes. `None`: the kernel refused.
+    /// Returns zeroed metadata that is no descriptor and is never freed. `align` is a power of two of at least 64
+    /// bytes. `None`: the kernel refused.
     pub fn meta_alloc(&mut self, bytes: usize, align: usize) -> Option<u32> {
         let possible = bytes <= META_SPAN && align <= META_SPAN && align.is_power_of_two();
         if self.base() == 0 || !possible {
@@ -126,9 +125,9 @@ impl Region {
         Some(self.bump(bytes.next_multiple_of(UNIT)))
     }
 
-    /// Gives pages of META that hold nothing but free descriptors back to the kernel; returns how
-    /// many it took. Cost: a visit to each free descriptor, and 2 bytes for each page of META while
-    /// it lasts. For a trim, or when descriptors by the thousand have become free.
+    /// Gives pages of META that hold nothing but free descriptors back to the kernel; returns how many it took. Cost: a
+    /// visit to each free descriptor, and 2 bytes for each page of META meanwhile. For a trim, or when thousands of
+    /// descriptors have become free.
     pub fn purge_meta(&mut self) -> usize {
         if self.units.listed < WORTH_PURGING || !self.has_empty_map() {
             return 0;
@@ -145,12 +144,12 @@ impl Region {
         self.count_free(&scratch);
         self.keep_unless_empty(&scratch);
         let taken = self.purge_empty(&scratch);
-        // SAFETY: mapped above, and `scratch` goes with it.
+        // SAFETY: mapped above, and nothing uses `scratch` after this.
         unsafe { sys::unmap(counts, pages.max(1) * size_of::<u16>()) };
         taken
     }
 
-    /// Sets how many units are kept for runs that are given back, having made sure of them.
+    /// Sets how many units are kept for runs that are given back, after ensuring that they exist.
     #[inline]
     pub(crate) fn keep(&mut self, units: u32) -> bool {
         if !self.ensure(0, units as usize) {
@@ -160,8 +159,8 @@ impl Region {
         true
     }
 
-    /// A unit out of what is kept (U1), zero only in kind and owner. `None`: all that was kept is
-    /// used up, and the kernel refused more.
+    /// Takes a unit out of those that are kept (U1), zero only in kind and owner. `None`: all kept units are used up,
+    /// and the kernel refused more.
     pub(crate) fn desc_alloc_kept(&mut self) -> Option<u32> {
         if let Some(offset) = self.pop_unclean(1) {
             return Some(offset);
@@ -175,7 +174,7 @@ impl Region {
         self.cut_longer(1)
     }
 
-    /// The beginning of the shortest free descriptor that is longer.
+    /// Takes the beginning of the shortest free descriptor that is longer.
     fn cut_longer(&mut self, units: u32) -> Option<u32> {
         let found = (units + 1..=UNITS_LISTED as u32).find(|&units| self.list(units) != 0)?;
         let offset = self.pop_unclean(found)?;
@@ -183,8 +182,8 @@ impl Region {
         Some(offset)
     }
 
-    /// Makes sure of `fresh` units at the end of META, and of `all` units when free single ones and
-    /// empty pages are counted as well.
+    /// Ensures that there are `fresh` units at the end of META, and `all` units when free single ones and empty pages
+    /// are counted as well.
     #[inline]
     fn ensure(&mut self, fresh: usize, all: usize) -> bool {
         let free = self.units.singles as usize + self.units.empty_units();
@@ -193,7 +192,7 @@ impl Region {
         room >= wanted || self.grow_meta((wanted - room) * UNIT)
     }
 
-    /// Units at the end of META that are mapped and were never used.
+    /// Returns the units at the end of META that are mapped and were never used.
     #[inline]
     fn room(&self) -> usize {
         (self.meta_bytes - self.units.used) / UNIT
@@ -215,8 +214,8 @@ impl Region {
         let Some(head) = self.units.free.get_mut(units as usize - 1) else {
             return;
         };
-        // SAFETY: P2: the descriptor is mapped, and the caller gave it back; nobody else writes to
-        // it, and the link lies beside what others may read.
+        // SAFETY: P2: the descriptor is mapped, and the caller gave it back; no other code writes to it, and the link
+        // lies beside what others may read.
         // ORDER: no partner: an entry of MAP that leads here now was looked up by mistake (U2).
         unsafe {
             (*header).owner.store(0, Ordering::Relaxed);
@@ -233,7 +232,7 @@ impl Region {
         unsafe { (*self.at::<Header>(offset)).own[0] }
     }
 
-    /// A free descriptor as it was left, but for kind and owner.
+    /// Takes a free descriptor as it was left, except for kind and owner.
     fn pop_unclean(&mut self, units: u32) -> Option<u32> {
         let offset = self.list(units);
         if offset == 0 {
@@ -254,8 +253,7 @@ impl Region {
         Some(offset)
     }
 
-    /// Takes an empty page, of which there is one, into use: its first units, and the rest as free
-    /// descriptors.
+    /// Takes one of the empty pages into use: its first units for the caller, the rest as free descriptors.
     #[cold]
     fn cut_empty(&mut self, units: u32) -> Option<u32> {
         let words = EMPTY_BYTES / size_of::<u64>();
@@ -303,13 +301,13 @@ impl Region {
         }
     }
 
-    /// Takes what lies in empty pages out of the lists; a descriptor that reaches out of one is cut.
+    /// Takes descriptors in empty pages out of the lists; one that extends beyond such a page is cut.
     fn keep_unless_empty(&mut self, counts: &Counts) {
         for units in 1..=UNITS_LISTED as u32 {
             let Some(head) = self.units.free.get_mut(units as usize - 1) else {
                 break;
             };
-            // Parts are shorter: they go into lists that were gone through before.
+            // Parts are shorter: they go into lists that were visited before.
             let mut offset = core::mem::take(head);
             while offset != 0 {
                 let next = self.next_free(offset);
@@ -352,13 +350,13 @@ impl Region {
         taken + purge::give_back(ranges.get_mut(..used).unwrap_or(&mut []))
     }
 
-    /// Units that are free in lists and empty pages; for checks of U3.
+    /// Returns the units that are free in lists and empty pages; for checks of U3.
     #[cfg(test)]
     pub(crate) fn free_units(&self) -> usize {
         self.units.listed as usize + self.units.empty_units()
     }
 
-    /// Whether the counts of what is in lists are right.
+    /// Reports whether the counts of what is in lists are right.
     #[cfg(test)]
     pub(crate) fn lists_counted(&self) -> bool {
         let length = |units: u32| {
@@ -371,14 +369,14 @@ impl Region {
         (self.units.singles, self.units.listed) == (length(1).count() as u32, listed)
     }
 
-    /// Whether the bitmap of empty pages is there.
+    /// Reports whether the bitmap of empty pages exists.
     #[cfg(test)]
     pub(crate) fn has_been_purged(&self) -> bool {
         self.units.empty_map != 0
     }
 }
 
-/// The pages that a descriptor lies in, and how many of its units in each.
+/// Returns the pages that a descriptor lies in, and how many of its units lie in each.
 fn parts(offset: u32, units: u32) -> impl Iterator<Item = (usize, u32)> {
     let first = offset as usize / PAGE;
     let here = (PAGE - offset as usize % PAGE) / UNIT;
@@ -389,14 +387,14 @@ fn parts(offset: u32, units: u32) -> impl Iterator<Item = (usize, u32)> {
         .filter(|part| part.1 > 0)
 }
 
-/// Free units of each page of META, while they are counted.
+/// The free units of each page of META, while they are counted.
 struct Counts {
     start: *const AtomicU16,
     pages: usize,
 }
 
 impl Counts {
-    /// The count of a page that lies below what is used as a whole.
+    /// Returns the count of a page; `None` if it is not wholly below what is used.
     fn count(&self, page: usize) -> Option<&AtomicU16> {
         // SAFETY: the array has an entry for each page, and outlives this.
         (page < self.pages).then(|| unsafe { &*self.start.add(page) })
@@ -416,13 +414,13 @@ impl Counts {
     }
 }
 
-/// Zeroes words of META, as atomics: a pointer that the program should not have freed may lead
-/// another thread to read a header at this moment (P2).
+/// Zeroes words of META, as atomics: a pointer that the program should not have freed may make another thread read a
+/// header at this moment (P2).
 fn zero(addr: usize, bytes: usize) {
     let words = core::ptr::with_exposed_provenance::<AtomicU64>(addr);
     for index in 0..bytes / size_of::<u64>() {
         // SAFETY: the range is mapped and aligned to 64 bytes, and belongs to the caller.
-        // ORDER: no partner: whoever gets a descriptor gets it through the lock of the pool.
+        // ORDER: no partner: a thread that gets a descriptor gets it through the lock of the pool.
         unsafe { (*words.add(index)).store(0, Ordering::Relaxed) };
     }
 }

@@ -1,30 +1,30 @@
-//! What lies where, told run by run: for statistics.
+//! The runs of HEAP, listed one by one: for statistics.
 //!
 //! ```text
-//!   free_run(page) ──► dirty │ clean │ being purged, and how long │ none begins here
+//!   free_run(page) ──► dirty │ clean │ being purged, and its pages │ none begins here
 //! ```
 //!
-//! W1  Nothing is written, and the lock is held, so a walk from page 0 that goes on behind each run (the
-//!     caller knows how long those in use are) meets every page once.
+//! W1  Nothing is written, and the lock is held, so a walk from page 0 that goes on behind each run (the caller knows
+//!     the lengths of those in use) visits every page once.
 //!
-//! Not here: whether it is all as it should be (`check`), runs in use (`alloc`).
+//! Not here: checks of it all (`check`), runs in use (`alloc`).
 
 use crate::pool::{CLEAN, DIRTY};
 use crate::{Pool, Region};
 
-/// What a free run is.
+/// The state of a free run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Free {
-    /// May be resident, content unknown.
+    /// It may be resident; its content is unknown.
     Dirty,
-    /// Zero, and not resident.
+    /// It is zero and not resident.
     Clean,
-    /// Being purged at this moment.
+    /// It is being purged at this moment.
     Claimed,
 }
 
 impl Pool {
-    /// The free run that begins at a page, and its pages.
+    /// Returns the free run that begins at a page, and its pages.
     pub fn free_run(&self, page: u32) -> Option<(Free, u32)> {
         let run = self.at(self.free_tag(page)?);
         if run.page.get() != page {
@@ -38,14 +38,14 @@ impl Pool {
         Some((kind, run.pages.get()))
     }
 
-    /// Pages of HEAP that a walk meets.
+    /// Returns the number of pages of HEAP that a walk visits.
     pub fn pages(&self) -> u32 {
         self.known_pages
     }
 }
 
 impl Region {
-    /// The mapped parts of META and of MAP: address and bytes.
+    /// Returns the mapped parts of META and of MAP: address and bytes.
     pub fn metadata(&self) -> [(usize, usize); 2] {
         let (meta, map) = self.metadata_bytes();
         [(self.meta(), meta), (self.base() - crate::MAP_SPAN, map)]

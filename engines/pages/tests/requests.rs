@@ -24,7 +24,7 @@ use replay::{checked, replay};
 use requests::{Request, Requests, decode, encode};
 use trees::{RedBlack, TreePool};
 
-/// Most pages touched, and most in use.
+/// Returns the most pages touched, and the most in use.
 fn peaks<P: Runs>(program: &Requests) -> (f64, f64) {
     let mut pool = P::new();
     let seen = checked(&mut pool, program);
@@ -70,7 +70,7 @@ fn a_replay_leaves_everything_free() {
     }
 }
 
-/// Hands out the same page to everybody.
+/// A pool that hands out the same page for each request.
 struct Wrong;
 
 impl Runs for Wrong {

@@ -1,4 +1,4 @@
-//! Large blocks between pages that may not be touched.
+//! Large blocks between pages without access.
 //!
 //! ```text
 //!   run   [ lead … guard ][  .. block, flush at its end │ slack ][ guard ]      slack < alignment, filled
@@ -7,9 +7,9 @@
 //!
 //! G1  `start` is the block's address, `lead` the bytes of the run before it, `pages` the whole run's. A
 //!     block without guards has lead 0.
-//! G2  `held` is set by whoever frees the block, once; a block that waits has no pages and no access.
-//! G3  Where the kernel refuses, the block goes without guards. We use at most a part of the mappings that a
-//!     process may have (vm.max_map_count), since the program wants some too.
+//! G2  `held` is set once, by the thread that frees the block; a block that waits has no pages and no access.
+//! G3  Where the kernel refuses, the block goes without guards. At most a part of the mappings that a process may have
+//!     (vm.max_map_count) is used here, since the program needs some too.
 //!
 //! Not here: page runs (`pages`), small blocks (`trailer`, `sampled`).
 
@@ -25,11 +25,11 @@ use crate::state::{base, limit, map_entry, with_pool};
 
 use super::{has, mode, quarantine, trailer};
 
-/// Guarded blocks at a time: each is up to four mappings, of 65,530 by default.
+/// The most guarded blocks at a time: each is up to four mappings, of 65,530 by default.
 const GUARDED_MAX: u32 = 8_192;
-/// Larger alignments go without: the lead is as long.
+/// Bytes of the largest alignment with guards, since the lead is as long.
 const ALIGN_MAX: usize = 1 << 30;
-/// Pages that are walked to find the block that a fault is near.
+/// The most pages that are walked to find the block near a fault.
 const WALK_PAGES: usize = 1 << 20;
 
 static GUARDED: AtomicU32 = AtomicU32::new(0);
@@ -53,7 +53,7 @@ pub fn protect(from: usize, bytes: usize, allowed: bool) -> bool {
 
 /// Gives pages back; they read as zero.
 pub fn drop_pages(from: usize, bytes: usize) {
-    // SAFETY: callers pass pages of blocks that they have, and that nobody reads.
+    // SAFETY: callers pass pages of blocks that they have, and that no thread reads.
     unsafe { sys::advise(from as *mut u8, bytes, libc::MADV_DONTNEED) };
 }
 
@@ -71,7 +71,7 @@ fn dismiss() {
     GUARDED.fetch_sub(1, Ordering::Relaxed); // ORDER: a count
 }
 
-/// A block of `n` bytes with guards, and whether it is zero. `None`: it goes without (G3).
+/// Returns a block of `n` bytes with guards, and whether it is zero. `None`: it goes without (G3).
 pub fn malloc(n: usize, align: usize) -> Option<(*mut u8, bool)> {
     if align > ALIGN_MAX || n > isize::MAX as usize - 2 * ALIGN_MAX || !admit() {
         return None;
@@ -99,13 +99,13 @@ pub fn malloc(n: usize, align: usize) -> Option<(*mut u8, bool)> {
     };
     // SAFETY: within the run, which is ours.
     unsafe { core::ptr::write_bytes((p + n) as *mut u8, trailer::fill(), end - p - n) };
-    // SAFETY: a live large block of ours, which nobody else knows.
+    // SAFETY: a live large block of ours, which no other thread knows.
     unsafe { name(run as usize, p, (end - p - n) as u32) };
     Some((p as *mut u8, clean))
 }
 
-/// Has a run's descriptor found at the block's address, too (G1). Under the pool's lock, since others walk
-/// the page map under it.
+/// Makes a run's descriptor found at the block's address, too (G1). Runs under the pool's lock, since other threads
+/// walk the page map under it.
 ///
 /// # Safety
 /// `run` is a live large block of the caller; `p` lies in it.
@@ -113,7 +113,7 @@ unsafe fn name(run: usize, p: usize, slack: u32) {
     locked(|| {
         // SAFETY: as the caller promises.
         unsafe {
-            // ORDER: the caller's own block; who gets it later gets it from the caller.
+            // ORDER: the caller's own block; a thread that gets it later gets it from the caller.
             let offset = map_entry(run - base()).load(Ordering::Relaxed);
             let large = crate::state::at::<Large>(offset);
             (*large).lead = (p - run) as u32;
@@ -133,7 +133,7 @@ unsafe fn unname(large: *mut Large) {
         // SAFETY: as the caller promises.
         unsafe {
             let p = (*large).start;
-            // ORDER: nobody may use the address any more.
+            // ORDER: no thread may use the address any more.
             map_entry(p - base()).store(0, Ordering::Relaxed);
             (*large).start = p - (*large).lead as usize;
             (*large).lead = 0;
@@ -142,14 +142,14 @@ unsafe fn unname(large: *mut Large) {
     });
 }
 
-/// Under the pool's lock; a signal handler that interrupted it goes without.
+/// Runs `work` under the pool's lock; a signal handler that interrupted the lock's holder does not run it.
 fn locked(work: impl Fn()) {
     if with_pool(large::who(), |_| work()).is_none() {
         work();
     }
 }
 
-/// The run of a block: first address and bytes.
+/// Returns the run of a block: first address and bytes.
 unsafe fn run_of(large: *const Large) -> (usize, usize) {
     // SAFETY: a live block.
     unsafe {
@@ -160,7 +160,7 @@ unsafe fn run_of(large: *const Large) -> (usize, usize) {
     }
 }
 
-/// All bytes of a block's pages.
+/// Returns all bytes of a block's pages.
 ///
 /// # Safety
 /// A live block.
@@ -169,7 +169,7 @@ pub unsafe fn bytes(large: *const Large) -> usize {
     unsafe { run_of(large).1 }
 }
 
-/// Bytes that the program may use; with guards exactly those that it requested.
+/// Returns the bytes that the program may use; with guards exactly those that it requested.
 ///
 /// # Safety
 /// A live block.
@@ -184,7 +184,7 @@ pub unsafe fn usable(large: *const Large) -> usize {
     }
 }
 
-/// As `harden::before_free`, for a block that may be large.
+/// Does what `harden::before_free` does, for a block that may be large.
 ///
 /// # Safety
 /// `p` is in HEAP.
@@ -220,7 +220,7 @@ pub unsafe fn before_free(p: *mut u8) -> bool {
     }
 }
 
-/// Lets a block wait, without pages (G2).
+/// Makes a block wait, without pages (G2).
 unsafe fn wait(large: *mut Large, p: *mut u8) -> bool {
     // SAFETY: a block that was claimed.
     let ((run, bytes), guarded) = unsafe { (run_of(large), (*large).lead != 0) };
@@ -241,10 +241,10 @@ unsafe fn wait(large: *mut Large, p: *mut u8) -> bool {
     false
 }
 
-/// Really frees a block that was claimed, guarded or not, and that `waited` or did not.
+/// Really frees a block that was claimed, with guards or without. `waited`: whether it waited.
 ///
 /// # Safety
-/// Nobody else has it.
+/// No other thread has it.
 pub unsafe fn leave(p: *mut u8, waited: bool) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -257,7 +257,7 @@ pub unsafe fn leave(p: *mut u8, waited: bool) {
             drop_pages(run, bytes);
         }
         if (guarded || waited) && !protect(run, bytes, true) {
-            // Stays as it is, for good: no access, no pages.
+            // The block stays as it is, for good: no access, no pages.
             drop_pages(run, bytes);
             return;
         }
@@ -272,24 +272,24 @@ pub unsafe fn leave(p: *mut u8, waited: bool) {
     }
 }
 
-/// What a fault at an address of HEAP has to do with a block.
+/// The block that a fault at an address of HEAP is near.
 pub struct Near {
-    /// The block.
+    /// Address of the block.
     pub start: usize,
     /// Its requested bytes.
     pub bytes: usize,
-    /// It was freed, and waits.
+    /// Whether it was freed, and waits.
     pub freed: bool,
 }
 
-/// The guarded or waiting block at or beside a faulting address.
+/// Returns the guarded or waiting block at or beside a faulting address.
 pub fn near(address: usize) -> Option<Near> {
     let distance = address.wrapping_sub(base());
     if distance >= limit() {
         return None;
     }
     let page = distance / PAGE;
-    // The guard before a block, then the block, or the guard behind it.
+    // The page after it (the fault is in the guard before a block), then the page itself and those before it.
     let ahead = core::iter::once(page + 1).filter(|&next| next * PAGE < limit());
     let back = (page.saturating_sub(WALK_PAGES)..=page).rev();
     for at in ahead.chain(back) {
@@ -319,7 +319,7 @@ pub fn near(address: usize) -> Option<Near> {
     None
 }
 
-/// Goes on after a fault: the page may be used.
+/// Allows access to the page of a fault, so that the program can go on.
 pub fn allow_page(address: usize) {
     protect(address & !(PAGE - 1), PAGE, true);
 }

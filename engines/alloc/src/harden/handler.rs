@@ -1,4 +1,4 @@
-//! SIGSEGV and SIGBUS: what a fault at a guard page was about.
+//! SIGSEGV and SIGBUS: the block that a fault at a guard page concerns.
 //!
 //! ```text
 //!   fault ──► in the pool of samples, or at a guarded or waiting large block? ──► a story ──► the program's
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! H1  Installed only where there are guard pages of ours.
-//! H2  A handler that the program installs later is put behind ours again, at the next sample: it sees what
-//!     it would have seen.
+//! H2  A handler that the program installs later is put behind ours again, at the next sample: it sees what it would
+//!     have seen.
 //! H3  With `warn` and `ignore` the page is opened and the program goes on.
 //!
 //! Not here: stacks (`stacks`).
@@ -28,7 +28,7 @@ type Action = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// What was installed before ours: handler and flags, by signal.
+/// The handlers that were installed before ours: address and flags, by signal.
 static BEFORE: [(AtomicUsize, AtomicU32); 2] =
     [const { (AtomicUsize::new(libc::SIG_DFL), AtomicU32::new(0)) }; 2];
 
@@ -41,7 +41,7 @@ fn current(signal: c_int) -> Option<libc::sigaction> {
     }
 }
 
-/// Puts ours in front of what is there (H2).
+/// Puts our handler in front of the one that is there (H2).
 pub fn install() {
     for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
         let Some(mut action) = current(signal) else {
@@ -51,7 +51,8 @@ pub fn install() {
         if action.sa_sigaction == ours {
             continue;
         }
-        // ORDER: the handler may run with the old flags and the new address for a moment; both call.
+        // ORDER: the handler may run with the old flags and the new address for a moment; with both it calls the
+        // program's.
         before.1.store(action.sa_flags as u32, Ordering::Relaxed);
         before.0.store(action.sa_sigaction, Ordering::Relaxed); // ORDER: as above
         if action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN {
@@ -64,7 +65,7 @@ pub fn install() {
     }
 }
 
-/// Sees to it that ours is still there.
+/// Checks that our handler is still there, and installs it again if not.
 pub fn stay() {
     install();
 }
@@ -80,7 +81,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
     unsafe { pass_on(signal, code, info, context) };
 }
 
-/// Whether the access was a write; the processor says.
+/// Reports whether the access was a write, by the processor's error code.
 fn is_write(context: *mut c_void) -> bool {
     let context: *const libc::ucontext_t = context.cast();
     // SAFETY: the kernel's structure.
@@ -88,7 +89,7 @@ fn is_write(context: *mut c_void) -> bool {
     error & 2 != 0
 }
 
-/// Tells of a fault that is about one of our blocks, and opens the page (H3). `false`: it is not.
+/// Reports a fault that concerns one of our blocks, and opens the page (H3). `false`: it concerns none.
 fn explain(address: usize, write: bool) -> bool {
     if sampled::is_ours(address) {
         tell(sampled::name_of(address), address, write, |story| {
@@ -134,7 +135,7 @@ fn tell(what: &[u8], address: usize, write: bool, more: impl FnOnce(&mut Story))
     });
 }
 
-/// The program's handler, or the default action.
+/// Runs the program's handler, or the default action.
 unsafe fn pass_on(signal: c_int, code: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let before = &BEFORE[usize::from(signal == libc::SIGBUS)];
     // ORDER: see `install`.
@@ -165,7 +166,7 @@ unsafe fn pass_on(signal: c_int, code: c_int, info: *mut libc::siginfo_t, contex
         libc::sigaction(signal, &action, core::ptr::null_mut());
     }
     if code <= 0 {
-        // Somebody sent it: nothing would be done again.
+        // A process sent it: nothing would be done again.
         // SAFETY: no memory is involved.
         unsafe {
             let (process, thread) = (u64::from(sys::getpid()), u64::from(sys::gettid()));

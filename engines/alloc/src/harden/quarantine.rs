@@ -5,12 +5,12 @@
 //! ```
 //!
 //! Q1  A block that waits is live to the engine: its slot is not handed out, its pages are not purged.
-//! Q2  A small one is filled with [`FILL`] and has a trailer that says freed; a large one has no pages, and
-//!     touching it is a fault (`guard`).
-//! Q3  At most [`BLOCKS`] wait, of at most the bytes that were chosen. Larger ones than half of that do not
-//!     wait at all. When the OS refuses memory, none wait.
+//! Q2  A small block is filled with [`FILL`] and has a trailer that says freed; a large one has no pages, and touching
+//!     it is a fault (`guard`).
+//! Q3  At most [`BLOCKS`] wait, with at most the chosen bytes. Blocks larger than half of that do not wait at all. When
+//!     the OS refuses memory, none wait.
 //!
-//! Not here: who is let in (`harden`), large blocks (`guard`).
+//! Not here: which blocks are let in (`harden`), large blocks (`guard`).
 
 use skinflint_base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use skinflint_base::sys;
@@ -22,21 +22,21 @@ use crate::{free, large};
 
 use super::{check_unchanged, guard, trailer, wipe};
 
-/// Most blocks that wait: 512 KiB of addresses, touched as they are used.
+/// The most blocks that wait: 512 KiB of addresses, touched as they are used.
 const BLOCKS: usize = 65_536;
-/// What fills a small block that waits.
+/// The byte that fills a small block that waits.
 const FILL: u8 = 0xDB;
 
 /// Guards the ring below.
 pub static LOCK: Lock = Lock::new();
 static RING: AtomicPtr<usize> = AtomicPtr::new(core::ptr::null_mut());
-/// Blocks ever pushed and popped.
+/// Number of blocks pushed and popped so far.
 static PUSHED: AtomicUsize = AtomicUsize::new(0);
 static POPPED: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 static BYTES_MAX: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes room. `false`: the OS refuses.
+/// Makes room for the ring. `false`: the OS refuses.
 pub fn begin(bytes: usize) -> bool {
     let ring = sys::map_private(BLOCKS * 8).cast();
     RING.store(ring, Ordering::Relaxed); // ORDER: one thread (harden Y2)
@@ -44,13 +44,13 @@ pub fn begin(bytes: usize) -> bool {
     !ring.is_null()
 }
 
-/// Whether a block of so many bytes may wait.
+/// Reports whether a block of `bytes` bytes may wait.
 pub fn takes(bytes: usize) -> bool {
     // ORDER: set at start.
     bytes <= BYTES_MAX.load(Ordering::Relaxed) / 2
 }
 
-/// Lets a small block wait, whose trailer says freed. `false`: it does not.
+/// Makes a small block wait, whose trailer says freed. `false`: it does not.
 pub fn push_small(p: *mut u8, size: usize) -> bool {
     if !takes(size) {
         return false;
@@ -60,9 +60,9 @@ pub fn push_small(p: *mut u8, size: usize) -> bool {
     push(p, size)
 }
 
-/// Lets a block wait, and others go.
+/// Makes a block wait, and really frees the oldest ones if there are too many.
 pub fn push(p: *mut u8, bytes: usize) -> bool {
-    // A signal handler in the middle of ours does without.
+    // A signal handler that interrupts code here does without.
     if !LOCK.lock(large::who()) {
         return false;
     }
@@ -92,10 +92,10 @@ pub fn push(p: *mut u8, bytes: usize) -> bool {
     }
 }
 
-/// Really frees all that waits. `false`: nothing did, or this thread is in here already.
+/// Really frees all blocks that wait. `false`: none did, or this thread is in here already.
 pub fn flush() -> bool {
     let mut any = false;
-    // Bounded: what others push meanwhile may wait.
+    // Bounded: what other threads push meanwhile may wait.
     for _ in 0..BLOCKS {
         if !LOCK.lock(large::who()) {
             break;
@@ -111,7 +111,7 @@ pub fn flush() -> bool {
     any
 }
 
-/// The oldest, or 0. Under the lock.
+/// Takes the oldest block; 0 if there is none. Runs under the lock.
 fn pop() -> usize {
     // ORDER: Relaxed throughout: the lock is held.
     let popped = POPPED.load(Ordering::Relaxed);
@@ -146,7 +146,7 @@ fn leave(p: *mut u8) {
     let span = span_of(p as usize);
     // ORDER: as in `bytes_of`.
     if span.kind.load(Ordering::Relaxed) != KIND_SMALL {
-        // SAFETY: Q1; nobody else has it.
+        // SAFETY: Q1; no other thread has it.
         unsafe { guard::leave(p, true) };
         return;
     }
@@ -160,6 +160,6 @@ fn leave(p: *mut u8) {
         });
     }
     wipe(p, size);
-    // SAFETY: Q1: live until now, and nobody's.
+    // SAFETY: Q1: live until now, and no thread uses it.
     unsafe { free::free_checked(p) };
 }

@@ -1,4 +1,4 @@
-//! One block in some thousands stands alone on its own pages, between pages that may not be touched.
+//! One block in some thousands stands alone on its own pages, between pages without access.
 //!
 //! ```text
 //!   pool   [guard| slot 0: 8 pages |guard| slot 1 … |guard| … slot 63 |guard]     all without access
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! S1  A slot's `phase` is FREE, LIVE or DYING; the one thread that makes it DYING frees the block.
-//! S2  The queue of free slots, and access to pages, change under [`LOCK`]. The rest of a slot is written by
-//!     whoever has it, and read by whoever tells of a fault, which may be too late: then the tale is wrong,
-//!     never the heap.
-//! S3  A slot that was freed is used again as late as can be, so that a late use is a fault.
-//! S4  How many blocks lie between two samples is drawn, so that no pattern of the program's is in step.
+//! S2  The queue of free slots, and access to pages, change under [`LOCK`]. The rest of a slot is written by the thread
+//!     that has it, and read by the thread that reports a fault, which may be too late: then the report is wrong, never
+//!     the heap.
+//! S3  A slot that was freed is used again as late as possible, so that a late use is a fault.
+//! S4  The number of blocks between two samples is random, so that no pattern of the program's is in step.
 //!
 //! Not here: stacks (`stacks`), the signal (`handler`).
 
@@ -30,7 +30,7 @@ use super::stacks::{self, Stack, Story};
 use super::{guard, handler, trailer};
 
 const SLOTS: usize = 64;
-/// As many pages as the largest small block has.
+/// Pages of a slot: those of the largest small block.
 const SLOT_PAGES: usize = 8;
 const STRIDE: usize = (SLOT_PAGES + 1) * PAGE;
 const POOL_BYTES: usize = SLOTS * STRIDE + PAGE;
@@ -39,7 +39,7 @@ const FREE: u32 = 0;
 const LIVE: u32 = 1;
 const DYING: u32 = 2;
 
-/// A slot's block, or the last it had.
+/// A slot's block, or the last one that it had.
 struct Slot {
     phase: AtomicU32,
     start: AtomicUsize,
@@ -80,7 +80,7 @@ static WAITING: Waiting = Waiting(UnsafeCell::new(Queue {
 }));
 /// Guards queue and access (S2).
 pub static LOCK: Lock = Lock::new();
-/// Address; 0 while there is none.
+/// Address of the pool; 0 while there is none.
 static POOL: AtomicUsize = AtomicUsize::new(0);
 static EVERY: AtomicU32 = AtomicU32::new(0);
 
@@ -108,7 +108,7 @@ pub fn begin(every: u32) -> bool {
     true
 }
 
-/// Whether an address lies in the pool. Cost: one load where there is none.
+/// Reports whether an address lies in the pool. Cost: one load where there is none.
 #[inline]
 pub fn is_ours(address: usize) -> bool {
     // ORDER: set at start.
@@ -116,7 +116,7 @@ pub fn is_ours(address: usize) -> bool {
     pool != 0 && address.wrapping_sub(pool) < POOL_BYTES
 }
 
-/// Whether this thread's next block shall be a sample. Cost: one load, one store.
+/// Reports whether this thread's next block is to be a sample. Cost: one load, one store.
 #[inline]
 pub fn is_due(heap: &Heap) -> bool {
     // ORDER: this thread's own (heap H1).
@@ -126,11 +126,11 @@ pub fn is_due(heap: &Heap) -> bool {
         return false;
     }
     heap.sample_left.store(draw(heap), Ordering::Relaxed); // ORDER: as above
-    // 0 is a heap that was made just now: its count begins here, else every thread's first block would be one.
+    // 0 means a heap that was made just now: its count begins here, else every thread's first block would be a sample.
     left == 1 || EVERY.load(Ordering::Relaxed) == 1 // ORDER: set at start
 }
 
-/// From 1 to twice the chosen number, less one (S4).
+/// Returns a random number from 1 to twice the chosen one, less one (S4).
 fn draw(heap: &Heap) -> u32 {
     // ORDER: set at start.
     let every = u64::from(EVERY.load(Ordering::Relaxed));
@@ -140,7 +140,7 @@ fn draw(heap: &Heap) -> u32 {
     (1 + x % (2 * every - 1)) as u32
 }
 
-/// A sampled block. `None`: it does not fit, or no slot is free.
+/// Allocates a sampled block. `None`: it does not fit, or no slot is free.
 #[cold]
 #[inline(never)]
 pub fn malloc(n: usize, align: usize) -> Option<*mut u8> {
@@ -172,7 +172,7 @@ fn opened(slot: &Slot) -> (usize, usize) {
     (from, slot.open_bytes.load(Ordering::Relaxed)) // ORDER: as above
 }
 
-/// Takes the slot that waited longest, and opens its pages. Under the lock.
+/// Takes the slot that waited longest, and opens its pages. Runs under the lock.
 fn open(n: usize, align: usize) -> Option<(usize, usize)> {
     handler::stay();
     // SAFETY: the lock is held.
@@ -184,7 +184,7 @@ fn open(n: usize, align: usize) -> Option<(usize, usize)> {
     let start = slot_start(slot);
     let bytes = n.next_multiple_of(PAGE);
     let end = start + SLOT_PAGES * PAGE;
-    // By turns at the right, where running over is seen, and at the left.
+    // Alternately at the right end, where an overrun is found, and at the left.
     let (from, p) = if queue.first.is_multiple_of(2) {
         (end - bytes, (end - n) & !(align - 1))
     } else {
@@ -205,7 +205,7 @@ fn slot_start(slot: usize) -> usize {
     POOL.load(Ordering::Relaxed) + PAGE + slot * STRIDE
 }
 
-/// The slot of an address of the pool: the one it lies in, or, in a guard page or in a slot that never had a
+/// Returns the slot of an address of the pool: the one it lies in, or, in a guard page or in a slot that never had a
 /// block, the one whose block is nearer.
 fn slot_at(address: usize) -> usize {
     // ORDER: set at start.
@@ -230,10 +230,10 @@ fn slot_at(address: usize) -> usize {
     }
 }
 
-/// Usable bytes of a sampled block.
+/// Returns the usable bytes of a sampled block.
 pub fn usable(p: *const u8) -> Option<usize> {
     let slot = &TABLE[slot_at(p as usize)];
-    // ORDER: whoever holds the block got it after these were written.
+    // ORDER: a thread that has the block got it after these were written.
     (slot.start.load(Ordering::Relaxed) == p as usize).then(|| slot.bytes.load(Ordering::Relaxed)) // ORDER: as above
 }
 
@@ -276,7 +276,7 @@ pub fn free(p: *mut u8) {
     LOCK.unlock();
 }
 
-/// Tells of a fault in the pool, with both stacks, and does what was chosen.
+/// Reports a fault in the pool, with both stacks, and reacts as chosen.
 fn tell(what: &[u8], address: usize) {
     if fault::policy() == Policy::Ignore {
         return;
@@ -291,7 +291,7 @@ fn tell(what: &[u8], address: usize) {
     fault::stop_if_chosen();
 }
 
-/// What an access at an address of the pool is: its name.
+/// Returns the name of what an access at an address of the pool is.
 pub fn name_of(address: usize) -> &'static [u8] {
     let slot = &TABLE[slot_at(address)];
     // ORDER: a look, by a thread that is about to end.
@@ -323,7 +323,7 @@ pub fn describe(story: &mut Story, address: usize) {
     slot.died.tell(story, b"  freed by thread ");
 }
 
-/// Goes on after a fault: the slot may be used.
+/// Allows access to the slot of a fault, so that the program can go on.
 pub fn allow(address: usize) {
     guard::protect(address & !(PAGE - 1), PAGE, true);
 }

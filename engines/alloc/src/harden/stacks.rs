@@ -1,13 +1,13 @@
-//! Call stacks of allocations and frees, and how they are told.
+//! Call stacks of allocations and frees, and their text.
 //!
 //! ```text
 //!   capture ──► unwind, every word through the kernel ──► up to 24 return addresses
 //!   tell ──► loader's list of modules ──► "#0 /usr/bin/app+0x11a9" ──► one write
 //! ```
 //!
-//! K1  One capture at a time; a thread that comes second goes without a stack, rather than wait: whoever
-//!     captures may be in the loader.
-//! K2  What a pc means is looked up anew each time, since modules come and go: nobody tells us.
+//! K1  One capture at a time; a thread that comes second goes without a stack, rather than wait: the capturing thread
+//!     may be in the loader.
+//! K2  The meaning of a pc is looked up anew each time, since modules come and go without notice.
 //! K3  Nothing here allocates. The text is put together in one place of our own, one at a time.
 //!
 //! Not here: symbols. Offsets are what `addr2line -e MODULE` takes.
@@ -23,16 +23,16 @@ use skinflint_unwind::{Finder, Registers, RuleCache, StackBounds, StackState, ca
 use crate::fault::Line;
 use crate::publish::Gate;
 
-/// Return addresses that are kept of a stack.
+/// The most return addresses that are kept of a stack.
 const DEPTH: usize = 24;
-/// Frames of ours that may come first.
+/// The most frames of ours that may come first.
 const OWN_FRAMES: usize = 12;
 /// Room for two stacks with long paths.
 const STORY_BYTES: usize = 16 << 10;
 /// Our library, whose frames are left out.
 const OWN_NAME: &[u8] = b"libskinflint.so";
 
-/// A text about a fault.
+/// The text about a fault.
 pub type Story = Line<STORY_BYTES>;
 
 /// A stack, as far as it is kept.
@@ -53,17 +53,17 @@ struct StoryCell(UnsafeCell<Story>);
 unsafe impl Sync for StoryCell {}
 static STORY: StoryCell = StoryCell(UnsafeCell::new(Line::empty()));
 
-/// Both in memory that is zero: their empty state.
+/// The unwinder's state and rules, both in memory that is zero: their empty state.
 static STATE: AtomicPtr<StackState> = AtomicPtr::new(core::ptr::null_mut());
 static RULES: AtomicPtr<RuleCache> = AtomicPtr::new(core::ptr::null_mut());
 /// Set during a capture (K1).
 static BUSY: Gate = Gate::new();
 /// Set while a story is told (K3).
 static TELLING: Gate = Gate::new();
-/// Where our library lies, if it is one: start and bytes.
+/// The range of our library, if the engine is in one: start and bytes.
 static OWN: (AtomicUsize, AtomicUsize) = (AtomicUsize::new(0), AtomicUsize::new(0));
 
-/// Makes ready. `false`: the OS refuses.
+/// Makes the memory for captures. `false`: the OS refuses.
 pub fn begin() -> bool {
     // Address space, touched as deep as stacks go.
     let state = sys::map_private(size_of::<StackState>());
@@ -84,7 +84,7 @@ pub fn begin() -> bool {
     true
 }
 
-/// In the child of a fork: who captured or told is gone.
+/// Opens the gates in the child of a fork: the threads that were inside are gone.
 pub fn forget() {
     BUSY.reset();
     TELLING.reset();
@@ -97,7 +97,7 @@ fn is_own(pc: usize) -> bool {
 }
 
 impl Stack {
-    /// None.
+    /// Creates an empty stack.
     pub const fn new() -> Stack {
         Stack {
             thread: AtomicU32::new(0),
@@ -106,7 +106,7 @@ impl Stack {
         }
     }
 
-    /// Forgets it.
+    /// Forgets the stack.
     pub fn clear(&self) {
         self.thread.store(0, Ordering::Relaxed); // ORDER: the slot's holder calls (sampled S2)
         self.count.store(0, Ordering::Relaxed); // ORDER: as above
@@ -123,7 +123,7 @@ impl Stack {
         }
     }
 
-    /// Adds who, and from where; nothing if there is none.
+    /// Adds the thread and its stack to the story, after the words `who`; nothing if there is no stack.
     pub fn tell(&self, story: &mut Story, who: &[u8]) {
         // ORDER: see sampled S2.
         let thread = self.thread.load(Ordering::Relaxed);
@@ -157,7 +157,7 @@ unsafe extern "C" fn capture_here(into: &Stack) {
     naked_asm!("mov rsi, rsp", "mov rdx, rbp", "jmp {keep}", keep = sym keep);
 }
 
-/// Takes the stack whose innermost return address is at `sp`.
+/// Keeps the stack whose innermost return address is at `sp`.
 ///
 /// # Safety
 /// BUSY is the caller's; `sp` and `bp` are this thread's.
@@ -167,9 +167,9 @@ unsafe extern "C" fn keep(into: &Stack, sp: u64, bp: u64) {
         STATE.load(Ordering::Relaxed),
         RULES.load(Ordering::Relaxed), // ORDER: as above
     );
-    // K2: dropped pages are the empty state again, and cheaper than filling all of them.
+    // K2: dropped pages are the empty state again, which is cheaper than filling all of them.
     super::guard::drop_pages(rules as usize, size_of::<RuleCache>());
-    // No bounds: every word is read through the kernel, which answers where a fault would end us.
+    // No bounds: every word is read through the kernel, which returns an error where a fault would end the process.
     let bounds = StackBounds { lo: 0, hi: 0 };
     // SAFETY: BUSY is held; the memory is zero or was filled by `capture`.
     let taken = unsafe {
@@ -181,7 +181,7 @@ unsafe extern "C" fn keep(into: &Stack, sp: u64, bp: u64) {
             Registers { sp, bp },
         )
     };
-    // Innermost first, without ours.
+    // Innermost first, without frames of ours.
     let mut own = OWN_FRAMES;
     let frames = taken.fresh.iter().rev().skip_while(|&pc| {
         own = own.saturating_sub(1);
@@ -195,7 +195,7 @@ unsafe extern "C" fn keep(into: &Stack, sp: u64, bp: u64) {
     into.count.store(count, Ordering::Relaxed); // ORDER: as above
 }
 
-/// A module of the process, and where it lies.
+/// A module of the process, and its addresses.
 struct Module {
     pc: usize,
     bias: usize,
@@ -215,7 +215,7 @@ impl Module {
         }
     }
 
-    /// Asks the loader.
+    /// Asks the loader for the module of the pc.
     fn search(&mut self) {
         // SAFETY: the callback gets the module, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut *self).cast()) };
@@ -238,7 +238,7 @@ unsafe extern "C" fn visit(
     // SAFETY: as `dl_iterate_phdr` promises, and `Module::search`.
     let (info, module) = unsafe { (&*info, &mut *to.cast::<Module>()) };
     for i in 0..usize::from(info.dlpi_phnum) {
-        // SAFETY: the loader's array has so many entries.
+        // SAFETY: the loader's array has this many entries.
         let part = unsafe { &*info.dlpi_phdr.add(i) };
         let start = info.dlpi_addr as usize + part.p_vaddr as usize;
         if part.p_type == libc::PT_LOAD && module.pc.wrapping_sub(start) < part.p_memsz as usize {
@@ -312,7 +312,7 @@ pub fn place(story: &mut Story, address: usize, start: usize, bytes: usize) {
     story.add(b"\n");
 }
 
-/// Puts a story together and writes it in one go (K3). A second one meanwhile is not told.
+/// Puts a story together and writes it in one write (K3). If another one is being written, this one is not.
 pub fn tell(write: impl FnOnce(&mut Story)) {
     if !TELLING.enter() {
         return;

@@ -1,4 +1,4 @@
-//! What stands behind a small block: a fill, and eight bytes that only we can have written.
+//! The bytes behind a small block: a fill, and eight bytes that only the allocator can have written.
 //!
 //! ```text
 //!   slot  [ n bytes requested │ fill … │ 48 bits of a hash, 16 of n ]
@@ -8,31 +8,31 @@
 //! T1  The trailer changes from live to freed in one step, so one thread claims the block.
 //! T2  The address in the hash makes a trailer that was copied with its block worthless.
 //!
-//! Not here: when it is looked at (`harden`).
+//! Not here: when the trailer is checked (`harden`).
 
 use skinflint_base::sync::{AtomicU64, Ordering};
 
-/// Bytes of a slot that the program does not get, at least.
+/// The least bytes of a slot that the program does not get.
 pub const BYTES: usize = 8;
 
 const LIVE: u64 = 0x9e37_79b9_7f4a_7c15;
 const FREED: u64 = 0xc2b2_ae3d_27d4_eb4f;
 
-/// What a free finds.
+/// The state in which a free finds a block.
 pub enum Claim {
-    /// All as it was left; the block is the caller's.
+    /// The trailer is as it was left; the block is the caller's.
     Whole,
-    /// Somebody freed it before.
+    /// The block was freed before.
     Freed,
-    /// Bytes behind it were changed; the block is the caller's. The size, if it can be read, and the
-    /// first changed byte.
+    /// Bytes behind the block were changed; the block is the caller's. The size, if it can be read, and the first
+    /// changed byte.
     Damaged(Option<usize>, usize),
 }
 
-/// Bytes that the kernel drew for this process.
+/// Returns bytes that the kernel drew for this process.
 fn secret() -> u64 {
     static SECRET: AtomicU64 = AtomicU64::new(0);
-    // ORDER: whoever computes it computes the same.
+    // ORDER: every thread that computes it computes the same.
     let known = SECRET.load(Ordering::Relaxed);
     if known != 0 {
         return known;
@@ -49,7 +49,7 @@ fn secret() -> u64 {
     drawn
 }
 
-/// The fill behind a block: never 0, which programs write most.
+/// Returns the fill behind a block: never 0, which programs write most.
 pub fn fill() -> u8 {
     secret() as u8 | 0x80
 }
@@ -67,7 +67,7 @@ fn at(p: *const u8, size: usize) -> &'static AtomicU64 {
     unsafe { &*p.add(size - BYTES).cast() }
 }
 
-/// Whether so many bytes all have this value. Eight at a time.
+/// Reports whether all of these bytes have this value. Compares eight at a time.
 pub fn is_filled(p: usize, bytes: usize, fill: u8) -> bool {
     let p = p as *const u8;
     let eight = u64::from_ne_bytes([fill; 8]);
@@ -79,15 +79,15 @@ pub fn is_filled(p: usize, bytes: usize, fill: u8) -> bool {
     }
 }
 
-/// Ends a block of `n` requested bytes in a slot of `size`.
+/// Writes the fill and the trailer behind a block of `n` requested bytes in a slot of `size`.
 pub fn put(p: *mut u8, n: usize, size: usize) {
     // SAFETY: the slot is the caller's, and n + BYTES <= size.
     unsafe { core::ptr::write_bytes(p.add(n), fill(), size - BYTES - n) };
-    // ORDER: the block is published by whoever hands it on.
+    // ORDER: the block is published by the thread that hands it on.
     at(p, size).store(word(p as usize, n, LIVE), Ordering::Relaxed);
 }
 
-/// Bytes requested of a live block; if the trailer was overwritten, all that cannot be the trailer.
+/// Returns the requested bytes of a live block; if the trailer was overwritten, all that cannot be the trailer.
 pub fn requested(p: *const u8, size: usize) -> usize {
     // ORDER: the caller's own block.
     let found = at(p, size).load(Ordering::Relaxed);
@@ -131,14 +131,14 @@ pub fn claim(p: *const u8, size: usize) -> Claim {
     }
 }
 
-/// Whether a block that waits still has the trailer that [`claim`] left.
+/// Reports whether a block that waits still has the trailer that [`claim`] left.
 pub fn is_freed(p: *const u8, size: usize) -> bool {
     // ORDER: the caller's own block.
     let found = at(p, size).load(Ordering::Relaxed);
     found == word(p as usize, found as u16 as usize, FREED)
 }
 
-/// Takes the trailer away.
+/// Removes the trailer.
 pub fn forget(p: *const u8, size: usize) {
     // ORDER: the caller's own block.
     at(p, size).store(0, Ordering::Relaxed);

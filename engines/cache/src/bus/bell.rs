@@ -6,13 +6,13 @@
 //! ```
 //!
 //! H1  Nothing here allocates, locks, or touches thread-local storage: it runs inside malloc.
-//! H2  A bell is never freed, since the allocator may call it a moment after it was taken away; the next bus gets it
-//!     ([`Bell::get`]). So there are as many as there ever were buses at once.
+//! H2  A bell is never freed, since the allocator may call it a moment after it was removed there; the next bus gets it
+//!     ([`Bell::get`]). So there are no more bells than buses that ever ran at the same time.
 //! H3  A ticket that is answered had its level in a round that began after it was posted, and ended (`tickets`).
 //! H4  The wait is bounded: the refused thread may hold the very lock that a listener wants. Listeners, too, wait for
 //!     locks with a bound only (`listener`, N1).
 //! H5  The bus's own thread does not wait for itself, and a child of fork, which has no such thread, does not wait.
-//! H6  Who waits is known ([`Bell::waiting`]), as far as there is room: nobody should wait for him.
+//! H6  Waiting threads are known ([`Bell::waiting`]), as far as there is room: a listener should not wait for them.
 //!
 //! Not here: what a round is.
 
@@ -31,7 +31,7 @@ use super::tickets::Tickets;
 #[derive(Debug)]
 pub struct Bell {
     wake: OwnedFd,
-    /// The bus's thread and its process; 0: nobody answers.
+    /// The bus's thread and its process; 0: no thread answers.
     thread: AtomicU32,
     process: AtomicU32,
     tickets: Tickets,
@@ -42,25 +42,25 @@ pub struct Bell {
     waiting: [AtomicU32; WAITERS],
 }
 
-/// Waiting threads that are known (H6). One that is not is waited for as long as its mailbox's patience.
+/// Waiting threads that are known (H6). A thread beyond these is waited for as long as its mailbox's patience.
 pub const WAITERS: usize = 8;
 
 /// Bells without a bus (H2).
 static IDLE: Mutex<Vec<&'static Bell>> = Mutex::new(Vec::new());
 
-/// What was asked since the last look.
+/// What was asked since the last [`Bell::take`].
 #[derive(Clone, Copy, Debug)]
 pub struct Rung {
-    /// The highest level.
+    /// The highest level that was posted.
     pub level: Level,
-    /// The most that was wanted.
+    /// The most bytes that were wanted.
     pub wanted_bytes: usize,
-    /// Tickets up to this one are in.
+    /// Tickets up to this one are included.
     pub ticket: u64,
 }
 
 impl Bell {
-    /// One that nobody has.
+    /// Returns a bell that no bus has.
     ///
     /// # Errors
     /// The process has no file descriptor left.
@@ -74,7 +74,7 @@ impl Bell {
             return Err(io::Error::last_os_error());
         }
         Ok(Box::leak(Box::new(Bell {
-            // SAFETY: a new descriptor of nobody else.
+            // SAFETY: a new descriptor that nothing else owns.
             wake: unsafe { OwnedFd::from_raw_fd(fd) },
             thread: AtomicU32::new(0),
             process: AtomicU32::new(0),
@@ -86,7 +86,7 @@ impl Bell {
         })))
     }
 
-    /// The bus's thread says that it answers, and how long a refused thread is to wait for that.
+    /// Says that the calling thread, the bus's, answers, and sets how long a refused thread waits for that.
     pub fn serve(&self, patience_ns: u64) {
         self.patience_ns.store(patience_ns, Ordering::Relaxed); // ORDER: a thread that sees 0 does not wait
         self.calls.store(0, Ordering::Relaxed); // ORDER: statistics of this bus
@@ -96,22 +96,22 @@ impl Bell {
         self.thread.store(sys::gettid(), Ordering::Relaxed); // ORDER: as above
     }
 
-    /// The bus has ended: nobody answers, and whoever waits goes on.
+    /// Says that the bus has ended: no thread answers, and waiting threads go on.
     pub fn retire(&'static self) {
         self.thread.store(0, Ordering::Relaxed); // ORDER: as in `serve`
-        // Later ones do not wait.
+        // Threads that post later do not wait.
         self.answer(self.tickets.drawn());
         IDLE.lock().unwrap_or_else(|e| e.into_inner()).push(self);
     }
 
-    /// To poll for reading.
+    /// Returns the descriptor to poll for reading.
     pub fn fd(&self) -> RawFd {
         self.wake.as_raw_fd()
     }
 
     /// Wakes the bus's thread.
     pub fn wake(&self) {
-        // SAFETY: eight bytes of ours are read. Full is woken already.
+        // SAFETY: eight bytes of ours are read. A full counter means that the thread is woken already.
         unsafe {
             let one = 1u64;
             let args = [self.fd() as u64, &raw const one as u64, 8, 0, 0, 0];
@@ -119,13 +119,13 @@ impl Bell {
         }
     }
 
-    /// Threads that wait, by their kernel's number; 0: none.
+    /// Returns the waiting threads, by the kernel's number; 0: none.
     pub fn waiting(&self) -> [u32; WAITERS] {
         // ORDER: by `take`'s Acquire; a thread enters itself before it posts.
         core::array::from_fn(|at| self.waiting[at].load(Ordering::Relaxed))
     }
 
-    /// Enters or strikes a thread from the list of those who wait.
+    /// Replaces `from` by `to` in the list of waiting threads: enters a thread (`from` 0) or strikes it (`to` 0).
     fn note(&self, from: u32, to: u32) {
         // ORDER: as in `waiting`.
         let change =
@@ -133,7 +133,7 @@ impl Bell {
         let _ = self.waiting.iter().any(|one| change(one).is_ok());
     }
 
-    /// Posts, and waits until that is answered, as [`Bell::wait`].
+    /// Posts, and waits until the ticket is answered, as [`Bell::wait`] does.
     pub fn ask(&self, level: Level, wanted_bytes: usize, patience_ns: u64) -> bool {
         let me = sys::gettid();
         self.note(0, me);
@@ -143,7 +143,7 @@ impl Bell {
         answered
     }
 
-    /// Posts, and draws a ticket.
+    /// Posts, draws a ticket, and wakes the bus's thread.
     fn post(&self, level: Level, wanted_bytes: usize) -> u64 {
         let ticket = self.tickets.post(level as u32, wanted_bytes);
         self.wake();
@@ -156,7 +156,7 @@ impl Bell {
         sys::read(self.fd(), &mut count);
         let posted = self.tickets.take()?;
         if posted.level == 0 {
-            // Its level was in the round before (T2 of `tickets`).
+            // The ticket's level was in the round before (T2 of `tickets`).
             self.answer(posted.ticket);
             return None;
         }
@@ -173,7 +173,7 @@ impl Bell {
         sys::futex_wake(self.tickets.rounds());
     }
 
-    /// Waits until the ticket is answered. `false`: it was not, within the time.
+    /// Waits until the ticket is answered. `false`: it was not answered in time.
     fn wait(&self, ticket: u64, patience_ns: u64) -> bool {
         let end = sys::monotonic_ns().saturating_add(patience_ns);
         loop {
@@ -191,7 +191,7 @@ impl Bell {
         }
     }
 
-    /// Calls by allocators, and waits that ended without an answer.
+    /// Returns the number of calls by allocators, and of waits that ended without an answer.
     pub fn counts(&self) -> (u64, u64) {
         // ORDER: statistics.
         (
@@ -200,7 +200,7 @@ impl Bell {
         )
     }
 
-    /// Whether the calling thread may wait (H5).
+    /// Reports whether the calling thread may wait (H5).
     pub fn may_wait(&self) -> bool {
         // ORDER: as in `serve`.
         let thread = self.thread.load(Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl Bell {
     }
 }
 
-/// What an allocator calls when it is short: `skinflint_listener` of `skinflint.h`.
+/// Asks the bus for memory; an allocator that is short of it calls this: `skinflint_listener` of `skinflint.h`.
 ///
 /// # Safety
 /// `bell` is a [`Bell`].

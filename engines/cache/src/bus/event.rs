@@ -1,13 +1,13 @@
-//! What happened at each round: who dropped what, what came back, what it cost.
+//! What happened at each round: which listener dropped what, what came back, what it cost.
 //!
 //! ```text
 //!   resident before ─► [listener: dropped, trim, resident] … ─► resident after      came back = before − after
 //! ```
 //!
 //! E1  The rows' `came_back` add up to `before − after`, to the byte: each is the difference of two successive looks.
-//! E2  The log is bounded ([`KEPT`]); what went out of it is counted.
+//! E2  The log is bounded ([`KEPT`]); rounds that left it are counted.
 //!
-//! Not here: who decides that there is a round (`level`), the round itself (`round`).
+//! Not here: the decision that there is a round (`level`), the round itself (`round`).
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ pub const KEPT: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// Somebody asked for it: a button, a command.
+    /// A user asked for it, by a button or a command.
     Button,
     /// The program, before it needs much or after a call of its own failed.
     Program,
@@ -55,49 +55,49 @@ impl fmt::Display for Source {
 /// What one listener did.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name.
+    /// The listener's name.
     pub listener: String,
-    /// Its place in the order.
+    /// Its place in the order of listeners.
     pub rebuild: Rebuild,
     /// Bytes that it says it dropped; no more than were resident then.
     pub dropped_bytes: usize,
     /// Bytes by which resident memory fell from before it to after it and the trim; negative if it rose meanwhile.
     pub came_back_bytes: i64,
-    /// Wall time of the listener, and of the trim after it.
+    /// Wall time of the listener.
     pub took_ns: u64,
-    /// See `took_ns`.
+    /// Wall time of the trim after the listener.
     pub trim_ns: u64,
-    /// It panicked; what it said is unknown.
+    /// Whether the listener panicked; what it dropped is unknown then.
     pub panicked: bool,
 }
 
-/// A round.
+/// One round of the bus.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Number of the round, from 1.
     pub number: u64,
     /// Milliseconds since the bus started.
     pub at_ms: u64,
-    /// Who signalled.
+    /// The source of the signal.
     pub source: Source,
     /// How short memory was said to be.
     pub level: Level,
     /// Bytes wanted; 0: unknown.
     pub wanted_bytes: usize,
-    /// Resident memory of the process (`Rss` of `/proc/self/smaps_rollup`) before and after.
+    /// Resident memory of the process before the round (`Rss` of `/proc/self/smaps_rollup`).
     pub before_bytes: usize,
-    /// See `before_bytes`.
+    /// The same after the round.
     pub after_bytes: usize,
-    /// In the order in which they were asked.
+    /// One row for each listener that was asked, in that order.
     pub rows: Vec<Row>,
     /// Listeners that were not asked, because enough had come back.
     pub spared: usize,
-    /// Wall time of the whole, looks at resident memory included.
+    /// Wall time of the whole round, the measurements of resident memory included.
     pub took_ns: u64,
 }
 
 impl Event {
-    /// Bytes by which resident memory fell (E1).
+    /// Returns the bytes by which resident memory fell (E1).
     pub fn came_back_bytes(&self) -> i64 {
         self.before_bytes as i64 - self.after_bytes as i64
     }
@@ -139,7 +139,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The last rounds.
+/// The last rounds, at most [`KEPT`].
 #[derive(Debug, Default)]
 pub struct Log {
     kept: VecDeque<Event>,
@@ -156,12 +156,12 @@ impl Log {
         self.kept.push_back(event);
     }
 
-    /// The rounds that are kept, oldest first.
+    /// Returns the rounds that are kept, oldest first.
     pub fn events(&self) -> Vec<Event> {
         self.kept.iter().cloned().collect()
     }
 
-    /// Rounds that are not kept any more.
+    /// Returns the number of rounds that are not kept any more.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }

@@ -1,13 +1,14 @@
-//! What is free goes to the system, and how much is resident.
+//! Giving free memory back to the system, and measuring how much is resident.
 //!
 //! ```text
 //!   Trim::find ─► skinflint_trim, mi_collect, mallctl, MallocExtension_ReleaseFreeMemory, malloc_trim: who runs?
 //!   resident() ─► Rss of /proc/self/smaps_rollup
 //! ```
 //!
-//! T1  The function of the allocator that runs is found by its name: libraries that were preloaded or linked have
-//!     theirs in the table of symbols. glibc's is last, since it is always there. An allocator of ours that is the program's
-//!     `#[global_allocator]` has no name: it says itself that it is there (`base::hook`), and malloc's is trimmed, too.
+//! T1  The function of the running allocator is found by its name: libraries that were preloaded or linked have theirs
+//!     in the table of symbols. glibc's is tried last, since it is always there. An allocator of ours that is the
+//!     program's `#[global_allocator]` has no such name: it announces itself (`base::hook`), and malloc's is trimmed,
+//!     too.
 //! T2  `Rss` of `smaps_rollup` is counted page by page when it is read. `statm` is cheaper and, on kernels from
 //!     6.2 to 6.16, off by some hundred KiB for each processor.
 //!
@@ -17,10 +18,10 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::Read;
 
-/// Gives what is free to the system.
+/// A way to give free memory back to the system.
 #[derive(Clone, Copy, Debug)]
 pub enum Trim {
-    /// A function of the program's own.
+    /// A function of the program.
     By(fn()),
     /// `skinflint_alloc`'s, linked into the program, and `malloc_trim(0)` for what is not Rust's.
     Linked(fn() -> bool),
@@ -46,7 +47,7 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 impl Trim {
-    /// That of the allocator behind `malloc` (T1).
+    /// Returns the function of the allocator behind `malloc` (T1).
     pub fn find() -> Trim {
         if let Some(giver) = skinflint_report::heap::linked() {
             return Trim::Linked(giver.trim);
@@ -77,7 +78,7 @@ impl Trim {
         Trim::Glibc
     }
 
-    /// Does it. Costs what the allocator takes: ours half a microsecond a page.
+    /// Gives back what is free. The cost is the allocator's: ours takes half a microsecond a page.
     pub fn run(self) {
         // SAFETY: functions of the allocators, with the arguments that their headers name.
         unsafe {
@@ -103,7 +104,7 @@ impl Trim {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the function.
     pub fn name(self) -> &'static str {
         match self {
             Trim::By(_) => "the program's own",
@@ -117,8 +118,8 @@ impl Trim {
     }
 }
 
-/// Resident bytes of this process (T2). `None`: `/proc` is not there. Costs a walk over the page tables: some
-/// milliseconds for each GiB.
+/// Returns the resident bytes of this process (T2). `None`: `/proc` is not there. Cost: a walk over the page tables,
+/// some milliseconds for each GiB.
 pub fn resident() -> Option<usize> {
     let mut text = [0u8; 2_048];
     let mut file = File::open("/proc/self/smaps_rollup").ok()?;

@@ -1,4 +1,4 @@
-//! The memory control groups that the process is in, and how far it is to their limits.
+//! The memory control groups that the process is in, and the room below their limits.
 //!
 //! ```text
 //!   /proc/self/cgroup + mountinfo ─► own folder ─► and those above it ─► the ones with a limit
@@ -6,10 +6,11 @@
 //! ```
 //!
 //! C1  Usage counts file pages that the kernel drops by itself. A group at its limit because of them is not short, and
-//!     is not called so: they are taken off, as `memory.stat` says.
-//! C2  A limit may be any ancestor's: all are looked at, and the least room counts.
-//! C3  Both versions, and both at once (the memory controller is in one of them, pressure files in the other).
-//! C4  What cannot be read is "no limit" and is said, never a guess.
+//!     is not called so: they are subtracted, as `memory.stat` counts them.
+//! C2  A limit may be any ancestor's: all ancestors are looked at, and the least room counts.
+//! C3  Both versions of control groups are supported, and both at once (the memory controller is in one of them,
+//!     pressure files in the other).
+//! C4  What cannot be read counts as "no limit" and is reported as such, never guessed.
 //!
 //! Not here: events of these groups (`watch`).
 
@@ -18,49 +19,50 @@ use std::path::{Path, PathBuf};
 
 use super::level::Level;
 
-/// Which files a group has.
+/// The version of control groups, which decides the files that a group has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version {
-    /// `memory.limit_in_bytes` …
+    /// The first version: `memory.limit_in_bytes` …
     V1,
-    /// `memory.max` …
+    /// The second version: `memory.max` …
     V2,
 }
 
-/// Numbers from here on are "no limit".
+/// Limits of this size or more mean "no limit".
 const UNLIMITED: u64 = 1 << 46;
-/// Ancestors that are looked at.
+/// The most ancestors that are looked at.
 const DEEP: usize = 32;
 
 /// The process's groups.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Groups {
-    /// Where memory is counted.
+    /// The group that counts the process's memory: its version and folder.
     pub memory: Option<(Version, PathBuf)>,
     /// The root of that hierarchy, as far as it is mounted.
     pub root: PathBuf,
-    /// The group of the second version, whose pressure file is asked.
+    /// The group of the second version, whose pressure file is watched.
     pub unified: Option<PathBuf>,
 }
 
-/// Bytes to the limit.
+/// The room that a group has below its limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// Whose limit.
+    /// The group with the limit.
     pub group: PathBuf,
-    /// The limit.
+    /// The limit in bytes.
     pub limit: u64,
-    /// What is left, reclaimable file pages taken as free (C1).
+    /// The bytes that are left, with reclaimable file pages counted as free (C1).
     pub free: u64,
 }
 
 impl Room {
-    /// Room below which it is little: a sixteenth of the limit, 4 MiB at least; the allocator's own measure.
+    /// Returns the bytes below which room is little: a sixteenth of the limit, 4 MiB at least, half of the limit at
+    /// most. The allocator's measure is the same, without the half.
     pub fn margin(&self) -> u64 {
         (self.limit / 16).max(4 << 20).min(self.limit / 2)
     }
 
-    /// How short that is.
+    /// Returns how short memory is with this room.
     pub fn level(&self) -> Level {
         let margin = self.margin();
         match self.free {
@@ -71,7 +73,7 @@ impl Room {
         }
     }
 
-    /// Bytes that would make it calm, and stay so for a while.
+    /// Returns the bytes that would have to come back for the level to be calm for a while.
     pub fn wanted(&self) -> u64 {
         (3 * self.margin()).saturating_sub(self.free)
     }
@@ -99,7 +101,7 @@ fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
     })
 }
 
-/// A group's folder beneath a mount that shows the part of the hierarchy below `root`.
+/// Returns a group's folder beneath a mount that shows the part of the hierarchy below `root`.
 fn folder(mount: &Mount<'_>, group: &str) -> Option<PathBuf> {
     let rest = if mount.root == "/" {
         group
@@ -110,13 +112,13 @@ fn folder(mount: &Mount<'_>, group: &str) -> Option<PathBuf> {
 }
 
 impl Groups {
-    /// Those of this process.
+    /// Returns the groups of this process.
     pub fn own() -> Groups {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         Groups::parse(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"))
     }
 
-    /// From the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+    /// Finds the groups from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
     pub fn parse(cgroup: &str, mountinfo: &str) -> Groups {
         let mut groups = Groups::default();
         for line in cgroup.lines() {
@@ -154,7 +156,8 @@ impl Groups {
         groups
     }
 
-    /// The least room of the own group and those above it (C2). `None`: no limit, or none that can be read.
+    /// Returns the least room of the process's own group and those above it (C2). `None`: no limit, or none that can be
+    /// read.
     pub fn room(&self) -> Option<Room> {
         let (version, folder) = self.memory.as_ref()?;
         folder
@@ -170,7 +173,7 @@ fn number(dir: &Path, name: &str) -> Option<u64> {
     fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
 }
 
-/// Sum of lines `name number` of a file.
+/// Returns the sum of a file's lines `name number` with these names.
 fn sum_of(text: &str, names: &[&str]) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(' '))
@@ -204,7 +207,7 @@ fn room_of(version: Version, dir: &Path) -> Option<Room> {
     })
 }
 
-/// Counts of `memory.events` that mean that a limit was met: (high, max, oom and oom_kill).
+/// Returns the counts of `memory.events` that mean that a limit was met: (high, max, oom and oom_kill).
 pub fn events(dir: &Path) -> Option<(u64, u64, u64)> {
     let text = fs::read_to_string(dir.join("memory.events")).ok()?;
     Some((
@@ -273,7 +276,7 @@ mod tests {
         assert_eq!(room.level(), Level::Calm);
         write(&outer, "1073741824", 1 << 30, 40 << 20);
         let room = groups.room().unwrap();
-        // Margin: 64 MiB. 40 are less, and more than a quarter.
+        // The margin is 64 MiB. 40 MiB are less than that, and more than a quarter of it.
         assert_eq!((room.level(), room.wanted() >> 20), (Level::High, 152));
         write(&inner, "104857600", 104_857_600, 0);
         let room = groups.room().unwrap();

@@ -8,10 +8,10 @@
 //!
 //! L1  A rise is a round, at once. A wait never holds back a signal of a higher level than the last round's.
 //! L2  After a round that brought little, signals of its level or below start none for [`PAUSE_MS`], then twice that,
-//!     and so on: whoever has nothing to give is not emptied again and again for nothing.
+//!     and so on: listeners with nothing to give are not emptied again and again for nothing.
 //! L3  The level falls by one step when no signal of it came for the calm time. So a load that goes up and down across
 //!     a threshold is one level, and caches are not emptied and filled for ever.
-//! L4  Time is given in, never read here.
+//! L4  Time is passed in, never read here.
 //!
 //! Not here: where signals come from (`sources`), what a round is (`round`).
 
@@ -21,9 +21,9 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 #[repr(u8)]
 pub enum Level {
-    /// It is not.
+    /// Memory is not short.
     Calm = 0,
-    /// A limit comes near; what is cheap to rebuild, and cold, may go.
+    /// A limit is near; what is cold and cheap to rebuild may go.
     Near = 1,
     /// Reclaim is under way, or little room is left.
     High = 2,
@@ -32,10 +32,10 @@ pub enum Level {
 }
 
 impl Level {
-    /// All, from calm to critical.
+    /// All levels, from calm to critical.
     pub const ALL: [Level; 4] = [Level::Calm, Level::Near, Level::High, Level::Critical];
 
-    /// By its number; above the last it is the last.
+    /// Returns the level with this number; numbers above the last level give the last.
     pub fn from_number(number: u32) -> Level {
         Level::ALL[(number as usize).min(3)]
     }
@@ -60,12 +60,12 @@ impl fmt::Display for Level {
 /// milliseconds for each GiB: at the shortest that is about a hundredth of a core.
 pub const PAUSE_MS: (u64, u64) = (250, 32_000);
 
-/// Remembers the level and the last round.
+/// Remembers the level and the last round, and decides whether a signal is worth another round.
 #[derive(Clone, Debug)]
 pub struct Gauge {
     level: Level,
     calm_ms: u64,
-    /// The last signal of the level, or when it was reached from above.
+    /// The time of the level's last signal, or the time at which the level was reached from above.
     since_ms: u64,
     last_round: Level,
     not_before_ms: u64,
@@ -73,7 +73,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// A calm one. `calm_ms`: how long a level lasts after its last signal.
+    /// Creates a gauge at the calm level. `calm_ms`: how long a level lasts after its last signal.
     pub fn new(calm_ms: u64) -> Gauge {
         Gauge {
             level: Level::Calm,
@@ -85,12 +85,12 @@ impl Gauge {
         }
     }
 
-    /// The level.
+    /// Returns the level.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Takes a signal; `true`: a round should follow (L1, L2).
+    /// Takes a signal. `true`: a round should follow (L1, L2).
     pub fn signal(&mut self, level: Level, now_ms: u64) -> bool {
         if level == Level::Calm {
             return false;
@@ -102,7 +102,7 @@ impl Gauge {
         level > self.last_round || now_ms >= self.not_before_ms
     }
 
-    /// Takes what a round brought. `little`: too little to be worth the next one.
+    /// Records the result of a round. `little`: it brought too little to make the next one worthwhile.
     pub fn round(&mut self, level: Level, little: bool, now_ms: u64) {
         self.last_round = level;
         if little {
@@ -114,7 +114,7 @@ impl Gauge {
         }
     }
 
-    /// Lets time pass; the new level, if it fell (L3).
+    /// Lets time pass; returns the new level, if it fell (L3).
     pub fn pass(&mut self, now_ms: u64) -> Option<Level> {
         if self.level == Level::Calm || now_ms < self.since_ms + self.calm_ms {
             return None;
@@ -129,7 +129,7 @@ impl Gauge {
         Some(self.level)
     }
 
-    /// When the level will fall, if no signal comes.
+    /// Returns the time at which the level will fall, if no signal comes.
     pub fn falls_at_ms(&self) -> Option<u64> {
         (self.level != Level::Calm).then_some(self.since_ms + self.calm_ms)
     }
@@ -148,7 +148,7 @@ mod tests {
         gauge.round(Level::Near, false, 5);
         assert!(gauge.signal(Level::Critical, 10));
         gauge.round(Level::Critical, false, 20);
-        // 10 s after the signal, not before, and one step each.
+        // The level falls 10 s after the signal, not before, and by one step each time.
         assert_eq!(gauge.pass(10_009), None);
         assert_eq!(gauge.pass(10_010), Some(Level::High));
         assert_eq!(gauge.pass(20_009), None);
@@ -182,7 +182,7 @@ mod tests {
                 gauge.round(Level::Near, true, now);
             }
         }
-        // 250, 500, 1,000 … ms after one another.
+        // The waits are 250, 500, 1,000 … ms.
         assert_eq!(rounds, [0, 250, 750, 1_750, 3_750, 7_750, 15_750, 31_750]);
         assert!(gauge.signal(Level::High, 60_001));
         gauge.round(Level::High, false, 60_002);

@@ -1,7 +1,7 @@
-//! Who can give memory back, and what he is asked.
+//! What can give memory back, and what it is asked.
 //!
 //! ```text
-//!   Bus ──Ask──► Listener::release ──► bytes dropped, by his own count
+//!   Bus ──Ask──► Listener::release ──► bytes dropped, by its own count
 //!    order: Free ─► Decode ─► Compute ─► Fetch ─► Lose
 //! ```
 //!
@@ -17,7 +17,7 @@ use std::time::Instant;
 use super::bell::WAITERS;
 use super::level::Level;
 
-/// What it costs to get back what a listener drops: the order in which listeners are asked.
+/// The cost of getting back what a listener drops. It decides the order in which listeners are asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Rebuild {
     /// Nothing: spare room, free lists, dead objects that await collection.
@@ -26,9 +26,9 @@ pub enum Rebuild {
     Decode,
     /// Milliseconds and more of computing: layout, compiled code, query results.
     Compute,
-    /// Disk or network: documents, pages.
+    /// A disk or network access: documents, pages.
     Fetch,
-    /// It cannot be had again, or the user sees that it went: undo steps, background tabs.
+    /// The data cannot be had again, or the user sees that it went: undo steps, background tabs.
     Lose,
 }
 
@@ -44,22 +44,23 @@ impl fmt::Display for Rebuild {
     }
 }
 
-/// What is asked of a listener.
+/// A request to a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// How short memory is.
     pub level: Level,
-    /// Bytes still wanted of all listeners; 0: unknown.
+    /// Bytes still wanted from all listeners together; 0: unknown.
     pub wanted_bytes: usize,
-    /// When the listener should be done, whatever it still has.
+    /// The time at which the listener should be done, whatever it still has.
     pub until: Instant,
-    /// Threads that wait for this round, by the kernel's number; 0: none. Whoever waits for one of them waits in vain.
+    /// Threads that wait for this round, by the kernel's number; 0: none. Waiting for one of them would be in vain.
     pub waiting: [u32; WAITERS],
 }
 
 impl Ask {
-    /// Bytes that a listener with so many should drop: all of them when it is critical; else what is wanted, or if
-    /// that is not known a quarter ([`Level::Near`]) or half ([`Level::High`]).
+    /// Returns the bytes that a listener that holds `holds_bytes` should drop: all of them at [`Level::Critical`];
+    /// below that the wanted bytes, or, if those are unknown, a quarter ([`Level::Near`]) or half ([`Level::High`]).
+    /// None at [`Level::Calm`].
     pub fn of(&self, holds_bytes: usize) -> usize {
         match (self.level, self.wanted_bytes) {
             (Level::Calm, _) => 0,
@@ -71,19 +72,19 @@ impl Ask {
     }
 }
 
-/// Somebody who can give memory back.
+/// A part of the program that can give memory back.
 pub trait Listener: Send + Sync {
-    /// What the log calls it.
+    /// Returns the name that the log uses.
     fn name(&self) -> &str;
 
-    /// What it costs to rebuild what it drops.
+    /// Returns what it costs to rebuild what this listener drops.
     fn rebuild(&self) -> Rebuild;
 
-    /// Drops what is asked; returns bytes dropped, as the allocator counts them.
+    /// Drops what is asked for; returns the bytes dropped, as the allocator counts them.
     fn release(&self, ask: Ask) -> usize;
 
-    /// Called now and then, with the level: for what expires by itself and, while it is calm, for limits that go up
-    /// again. Returns bytes dropped.
+    /// Runs now and then, with the level: for what expires by itself and, while the level is calm, for limits that go
+    /// up again. Returns the bytes dropped.
     fn tick(&self, level: Level) -> usize {
         let _ = level;
         0

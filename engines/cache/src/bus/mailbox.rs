@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   bus thread: release ─► ask lies in the box ─► waits, bounded ─► dropped
-//!   owner:                      serve(|ask| …) at a safe moment of his own ──┘
+//!   owner:                      serve(|ask| …) at a safe moment of its own ──┘
 //! ```
 //!
-//! M1  At most one ask lies in the box. An owner who does not come by in time is not waited for beyond [`Ask::until`] or
-//!     the box's patience; his answer, when it comes, counts for the next look at the log, not for the row.
-//! M2  The owner looks with one load ([`Mailbox::is_asked`]), so he may look often.
-//! M3  An owner who waits for the very round that asks him, because an allocation of his was refused, is not waited for:
-//!     the ask stays in the box.
+//! M1  At most one ask lies in the box. An owner that does not answer in time is not waited for beyond [`Ask::until`]
+//!     or the box's patience. Its answer, when it comes, is in the resident memory that the next round measures, not in
+//!     the row.
+//! M2  The owner checks with one load ([`Mailbox::is_asked`]), so it may check often.
+//! M3  An owner that waits for the very round that asks it, because one of its allocations was refused, is not waited
+//!     for: the ask stays in the box.
 //!
-//! Not here: waking an owner who sleeps; he gives a function for that.
+//! Not here: waking an owner that sleeps; the program passes a function for that.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ struct State {
     answer: Option<usize>,
 }
 
-/// A box between the bus and an owner. Any thread may hold it; one serves it.
+/// A box between the bus and an owner. Any thread may hold it; one thread serves it.
 pub struct Mailbox {
     name: String,
     rebuild: Rebuild,
@@ -41,7 +42,8 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// A box, whose owner is the calling thread until another one serves it. `wake` is called on the bus's thread when an ask was put in: to end the owner's sleep.
+    /// Creates a box whose owner is the calling thread until another one serves it. `wake` runs on the bus's thread
+    /// after an ask was put in: to end the owner's sleep.
     pub fn new(
         name: impl Into<String>,
         rebuild: Rebuild,
@@ -61,14 +63,14 @@ impl Mailbox {
         }
     }
 
-    /// Whether an ask lies in the box. Cost: a load.
+    /// Reports whether an ask lies in the box. Cost: a load.
     #[inline]
     pub fn is_asked(&self) -> bool {
         // ORDER: a hint; the mutex orders.
         self.asked.load(Ordering::Relaxed) != 0
     }
 
-    /// Answers an ask, if there is one: `act` drops, and says how many bytes.
+    /// Answers an ask, if there is one: `act` drops memory, and returns the bytes dropped.
     pub fn serve(&self, act: impl FnOnce(Ask) -> usize) {
         if !self.is_asked() {
             return;
@@ -87,7 +89,7 @@ impl Mailbox {
         }
     }
 
-    /// Asks that the owner did not answer in time.
+    /// Returns the number of asks that the owner did not answer in time.
     pub fn late(&self) -> usize {
         // ORDER: a statistic.
         self.late.load(Ordering::Relaxed)
@@ -104,7 +106,7 @@ impl Listener for Mailbox {
     }
 
     fn release(&self, ask: Ask) -> usize {
-        // ORDER: a hint: who is not recognised is waited for as long as the patience.
+        // ORDER: a hint: an owner that is not recognised is waited for as long as the patience.
         let in_vain = ask.waiting.contains(&self.owner.load(Ordering::Relaxed));
         let patience = if in_vain {
             Duration::ZERO
@@ -125,7 +127,7 @@ impl Listener for Mailbox {
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // The ask stays in the box: a late answer gives memory back all the same.
+                // The ask stays in the box: a late answer still gives memory back.
                 self.late.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
                 return 0;
             }

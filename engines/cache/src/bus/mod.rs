@@ -6,9 +6,9 @@
 //!   press(), relieve() ──────┘        └─ between: ticks (expiry; limits go up again while it is calm)
 //! ```
 //!
-//! B1  One thread, with all signals blocked; it sleeps in poll, ends when the [`Bus`] is dropped, and is waited for.
-//! B2  Listeners are held weakly: one that was dropped is not asked any more.
-//! B3  Rounds never overlap; all who asked while one ran are answered by the next.
+//! B1  One thread, with all signals blocked, sleeps in poll. It ends when the [`Bus`] is dropped, which waits for it.
+//! B2  Listeners are held weakly: a listener that was dropped is not asked any more.
+//! B3  Rounds never overlap; all requests that came while one ran are answered by the next.
 //! B4  Where a source is missing (no PSI, no control group, no right to watch), the bus works with the others and
 //!     says so ([`Bus::sources`]).
 //! B5  The caller of [`Bus::press`] and [`Bus::relieve`] waits for a bounded time.
@@ -56,10 +56,10 @@ const TICK: Duration = Duration::from_millis(500);
 /// How often the process's groups are looked up again.
 const FOLLOW_TICKS: u32 = 10;
 
-/// What a bus is to watch, and how it gives back.
+/// What a bus watches, and how it gives memory back.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Gives what is free to the system; found by its name unless the program says ([`Trim::find`]).
+    /// Gives free memory back to the system; found by name unless the program sets it ([`Trim::find`]).
     pub trim: Option<Trim>,
     /// How long a level lasts after its last signal.
     pub calm: Duration,
@@ -67,10 +67,10 @@ pub struct Options {
     pub stalls: bool,
     /// Whether control groups are watched.
     pub groups: bool,
-    /// How long a thread waits for a round when an allocation of its was refused: longer than rounds take, and short
+    /// How long a thread waits for a round when one of its allocations was refused: longer than rounds take, and short
     /// enough for a thread that may hold a lock.
     pub patience: Duration,
-    /// How long a round may take; listeners are told ([`Ask::until`]).
+    /// How long a round may take; listeners see it as [`Ask::until`].
     pub round: Duration,
 }
 
@@ -99,7 +99,7 @@ struct Shared {
     listeners: Mutex<Vec<Weak<dyn Listener>>>,
     log: Mutex<event::Log>,
     sources: Mutex<Vec<SourceState>>,
-    /// Signals of `press` and `relieve`, whose source is to be in the log.
+    /// The source of the signals of `press` and `relieve`, for the log.
     said: Mutex<Option<Source>>,
     on_event: Mutex<Option<OnEvent>>,
 }
@@ -115,7 +115,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Bus {
-    /// Starts one.
+    /// Starts a bus.
     ///
     /// # Errors
     /// No file descriptor or no thread can be had. A source that cannot be watched is no error (B4).
@@ -151,7 +151,7 @@ impl Bus {
                 Loop::new(own, watch, gauge).run();
             });
         drop(blocked);
-        // From here on whoever asks is answered. An error: there is no thread, which is told below.
+        // From here on every request is answered. An error means that there is no thread, which is reported below.
         let _ = is_served.recv();
         match thread {
             Ok(thread) => Ok(Bus {
@@ -171,13 +171,14 @@ impl Bus {
         locked(&self.shared.listeners).push(weak);
     }
 
-    /// The button: a round at this level, whatever came before. Returns what it brought. `None`: it did not end
-    /// within `patience`; it goes on, and will be in the log.
+    /// Runs a round at this level, whatever came before: the button. Returns what it brought. `None`: the round did not
+    /// end within `patience`; it goes on, and will be in the log. Also `None`, without a round: the level is calm, or
+    /// the caller may not wait (the bus's own thread, a child of fork).
     pub fn press(&self, level: Level, patience: Duration) -> Option<Event> {
         self.ask(Source::Button, level, 0, patience)
     }
 
-    /// For a program that needs so many bytes, or was refused them: a round, as critical as that is.
+    /// Runs a round for a program that needs `wanted_bytes`, or was refused them: at [`Level::Critical`].
     pub fn relieve(&self, wanted_bytes: usize, patience: Duration) -> Option<Event> {
         self.ask(Source::Program, Level::Critical, wanted_bytes, patience)
     }
@@ -199,46 +200,46 @@ impl Bus {
             .flatten()
     }
 
-    /// How short memory is.
+    /// Returns how short memory is.
     pub fn level(&self) -> Level {
         // ORDER: a figure.
         Level::from_number(self.shared.level.load(Ordering::Relaxed))
     }
 
-    /// The last rounds, oldest first, and how many are forgotten.
+    /// Returns the last rounds, oldest first, and the number of rounds that are forgotten.
     pub fn events(&self) -> (Vec<Event>, u64) {
         let log = locked(&self.shared.log);
         (log.events(), log.forgotten())
     }
 
-    /// What is watched, and what not, and why.
+    /// Returns what is watched, what is not, and why.
     pub fn sources(&self) -> Vec<SourceState> {
         locked(&self.shared.sources).clone()
     }
 
-    /// Which function gives memory back.
+    /// Returns the name of the function that gives memory back.
     pub fn trim(&self) -> &'static str {
         self.shared.trim.name()
     }
 
-    /// Calls by an allocator, and how many of those who asked were not answered in time.
+    /// Returns the number of calls by an allocator, and of the waits that were not answered in time.
     pub fn calls(&self) -> (u64, u64) {
         self.shared.bell.counts()
     }
 
-    /// Called with each round, on the bus's thread: for a log file or a page.
+    /// Sets a function that runs with each round, on the bus's thread: for a log file or a page.
     pub fn on_event(&self, act: impl Fn(&Event) + Send + Sync + 'static) {
         *locked(&self.shared.on_event) = Some(Box::new(act));
     }
 
-    /// A function and its context for an allocator's list of listeners: `skinflint_alloc::on_pressure`, or
+    /// Returns a function and its context for an allocator's list of listeners: `skinflint_alloc::on_pressure`, or
     /// `skinflint_on_pressure` of `skinflint.h`. It stays valid when the bus is gone, and then does nothing.
     pub fn hook(&self) -> (unsafe extern "C" fn(*mut c_void, i32, usize), *mut c_void) {
         let bell: *const Bell = self.shared.bell;
         (bell::short, bell.cast_mut().cast())
     }
 
-    /// Tells a preloaded or linked `libskinflint.so`, if there is one. `false`: there is none.
+    /// Adds the hook to a preloaded or linked `libskinflint.so`, if there is one. `false`: there is none.
     pub fn hook_preloaded(&self) -> bool {
         type Add =
             unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void, i32, usize), *mut c_void) -> i32;
@@ -267,7 +268,7 @@ impl Drop for Bus {
     }
 }
 
-/// All signals, blocked while it lives: a thread that is made meanwhile has them blocked for ever (B1).
+/// Blocks all signals while it lives: a thread that is made meanwhile has them blocked for ever (B1).
 struct Blocked(libc::sigset_t);
 
 impl Blocked {
@@ -285,12 +286,12 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: as it was.
+        // SAFETY: the mask is the one that was saved.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, core::ptr::null_mut()) };
     }
 }
 
-/// What the thread has.
+/// The state of the bus's thread.
 struct Loop {
     shared: Arc<Shared>,
     watch: Option<Watch>,
@@ -319,7 +320,7 @@ impl Loop {
         // ORDER: Acquire with `drop`; a look that comes too early is followed by the wake-up. [reason: kernel]
         while self.shared.ending.load(Ordering::Acquire) == 0 {
             let ready = self.sleep();
-            // Answered before it is looked at: who asked while a round ran is in the next one (B3).
+            // Taken before the sources are looked at: a request that came while a round ran is in the next one (B3).
             if let Some(rung) = self.shared.bell.take() {
                 let said = locked(&self.shared.said).take();
                 let signal = Signal {
@@ -346,7 +347,7 @@ impl Loop {
         self.shared.begin.elapsed().as_millis() as u64
     }
 
-    /// Sleeps until something is to be done; says which files are ready.
+    /// Sleeps until there is something to do; returns which files are ready.
     fn sleep(&self) -> Vec<bool> {
         let poll_of = |(fd, events)| libc::pollfd {
             fd,
@@ -438,7 +439,7 @@ impl Loop {
         for listener in self.listeners() {
             let ticked =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.tick(level)));
-            // Its panic was printed; the others have their turn (Q2).
+            // Its panic was printed; the other listeners have their turn (Q2).
             drop(ticked);
         }
     }

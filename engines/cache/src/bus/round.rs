@@ -5,14 +5,15 @@
 //!       release ─► dropped ─► trim ─► resident now      enough? the others are spared
 //! ```
 //!
-//! Q1  At [`Level::Critical`] everybody is asked. Below, listeners beyond the one that made it enough are not; if it
-//!     is unknown what is enough, listeners of the last two sorts are not asked.
+//! Q1  At [`Level::Critical`] every listener is asked. Below, once enough came back, the remaining listeners are not
+//!     asked; if it is unknown what is enough, listeners of the last two sorts are not asked.
 //! Q2  A listener that panics is named, and the round goes on.
-//! Q3  Whoever dropped nothing is neither trimmed nor measured: his row says 0.
-//! Q4  What a listener says that it dropped is bounded by what was resident before, and decides nothing: whether there
-//!     is enough is told by resident memory alone.
+//! Q3  After a listener that dropped nothing memory is neither trimmed nor measured, unless the listener panicked: its
+//!     row says 0.
+//! Q4  What a listener says that it dropped is bounded by what was resident before, and decides nothing: resident
+//!     memory alone tells whether there is enough.
 //!
-//! Not here: when (`level`), who signals (`watch`, `bell`).
+//! Not here: when there is a round (`level`), where signals come from (`watch`, `bell`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,13 +26,13 @@ use super::level::Level;
 use super::listener::{Ask, Listener, Rebuild};
 use super::watch::Signal;
 
-/// Below so much a round brought little: a 256th of what is resident, 256 KiB at least.
+/// Reports whether a round brought little: less than a 256th of what was resident, or than 256 KiB if that is more.
 pub fn is_little(event: &Event) -> bool {
     let least = (event.before_bytes / 256).max(256 << 10) as i64;
     event.came_back_bytes() < least
 }
 
-/// What a listener says that it dropped, when so much was resident; 0: that is not known (Q4).
+/// Bounds what a listener says that it dropped by the resident bytes; `resident` 0 means that they are unknown (Q4).
 fn bounded(said: usize, resident: usize) -> usize {
     match resident {
         0 => said.min(isize::MAX as usize),
@@ -42,13 +43,13 @@ fn bounded(said: usize, resident: usize) -> usize {
 /// What a round is about.
 #[derive(Clone, Copy, Debug)]
 pub struct What {
-    /// Why there is one.
+    /// The signal that caused it.
     pub signal: Signal,
-    /// How what is free goes back.
+    /// The way in which free memory goes back.
     pub trim: Trim,
-    /// How long it may take; listeners are told.
+    /// How long the round may take; listeners see it as [`Ask::until`].
     pub bound: Duration,
-    /// Threads that wait for it.
+    /// Threads that wait for the round.
     pub waiting: [u32; WAITERS],
     /// For the log.
     pub at_ms: u64,
@@ -56,7 +57,7 @@ pub struct What {
     pub number: u64,
 }
 
-/// Runs one.
+/// Runs a round.
 pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
     let What {
         signal,

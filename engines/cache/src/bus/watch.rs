@@ -11,7 +11,8 @@
 //!     measured a stall (PSI) or counted a kill.
 //! W3  Limits are looked at by time, too, since the second version has no event before its limit is met: seldom while
 //!     there is room, often when there is little ([`Watch::look_again_ms`]).
-//! W4  Others' stalls are in the system's figure, too: it is never critical by itself. That of the own group may be.
+//! W4  The system's figure contains stalls of other programs, too: it is never critical by itself. That of the own
+//!     group may be.
 //!
 //! Not here: what follows from a signal.
 
@@ -25,8 +26,8 @@ use super::event::Source;
 use super::group::{self, Groups, Version};
 use super::level::Level;
 
-/// A stall of so many milliseconds in a second is a level. "Some": a thread waited for memory; "full": all did.
-/// Of a second, 7 % is where interactive programs begin to be felt, and a tenth of all threads' time is thrashing.
+/// Milliseconds of stall in a second that make a level. "Some": a thread waited for memory; "full": all did. From 7 %
+/// of a second on users of interactive programs notice it, and a tenth of all threads' time is thrashing.
 const STALLS: [(&str, u32, Level); 3] = [
     ("some", 70, Level::Near),
     ("some", 150, Level::High),
@@ -39,7 +40,7 @@ const WINDOWS_MS: [u32; 2] = [1_000, 2_000];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum About {
     Stall(Source, Level),
-    /// An eventfd that the kernel writes to.
+    /// An eventfd that the kernel writes to when usage crosses a threshold.
     Threshold,
     Pressure,
     /// `memory.events`.
@@ -55,16 +56,16 @@ struct Open {
 /// A source, and whether it can be watched.
 #[derive(Clone, Debug)]
 pub struct SourceState {
-    /// Which file.
+    /// The file.
     pub file: String,
-    /// `Err`: why not.
+    /// `Err`: why it cannot be watched.
     pub watched: Result<(), String>,
 }
 
-/// A signal.
+/// A sign that memory is short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal {
-    /// From whom.
+    /// Where it came from.
     pub source: Source,
     /// How short memory is.
     pub level: Level,
@@ -72,7 +73,7 @@ pub struct Signal {
     pub wanted_bytes: usize,
 }
 
-/// All that is watched.
+/// All files that are watched.
 #[derive(Debug)]
 pub struct Watch {
     groups: Groups,
@@ -84,7 +85,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Opens what there is. `stalls`: whether PSI is to be watched.
+    /// Opens the files that exist. `stalls`: whether PSI is to be watched.
     pub fn new(stalls: bool) -> Watch {
         let mut watch = Watch {
             groups: Groups::default(),
@@ -98,7 +99,7 @@ impl Watch {
         watch
     }
 
-    /// What is watched, and what not, and why.
+    /// Returns what is watched, what is not, and why.
     pub fn state(&self) -> &[SourceState] {
         &self.state
     }
@@ -109,7 +110,7 @@ impl Watch {
         self.groups = groups;
         if self.stalls {
             self.stalls_of(Path::new("/proc/pressure/memory"), Source::Psi);
-            // The root's file is the system's once more.
+            // The root group's file is the system's once more.
             let own = self
                 .groups
                 .unified
@@ -141,7 +142,7 @@ impl Watch {
     fn stalls_of(&mut self, file: &Path, source: Source) {
         let mut result = Ok(());
         for (share, stall_ms, level) in STALLS {
-            // W4
+            // W4.
             let most = if source == Source::Psi {
                 Level::High
             } else {
@@ -194,7 +195,7 @@ impl Watch {
         }
     }
 
-    /// What to poll.
+    /// Returns the descriptors to poll, and the events to poll for.
     pub fn polled(&self) -> impl Iterator<Item = (RawFd, i16)> + '_ {
         self.open.iter().map(|open| match open.about {
             About::Threshold | About::Pressure => (open.fd.as_raw_fd(), libc::POLLIN),
@@ -202,7 +203,8 @@ impl Watch {
         })
     }
 
-    /// Signals of what was polled (`ready[i]` is about the i-th of [`Watch::polled`]), and of the room (W2).
+    /// Returns the signals of the ready files (`ready[i]` is about the i-th of [`Watch::polled`]), and of the room
+    /// (W2).
     pub fn signals(&mut self, ready: &[bool]) -> Vec<Signal> {
         let mut signals = Vec::new();
         let mut reclaim = false;
@@ -219,7 +221,7 @@ impl Watch {
                     reclaim |= open.about == About::Pressure;
                 }
                 About::Counts => {
-                    // Reading is what makes the next change an event.
+                    // The next change is an event only after the file was read.
                     let dir = self.groups.memory.as_ref().map(|(_, dir)| dir.clone());
                     let counts = dir
                         .and_then(|dir| group::events(&dir))
@@ -265,7 +267,7 @@ impl Watch {
         }
     }
 
-    /// Whether the process was moved to another group; if so, its files are watched from now on.
+    /// Reports whether the process was moved to another group; if so, the files of that group are watched from now on.
     pub fn follow(&mut self) -> bool {
         let groups = Groups::own();
         let moved = groups != self.groups;
@@ -275,17 +277,18 @@ impl Watch {
         moved
     }
 
-    /// When the room is to be looked at again (W3).
+    /// Returns the milliseconds until the room is to be looked at again (W3).
     pub fn look_again_ms(&self) -> u64 {
         self.look_ms
     }
 }
 
-/// Time between looks: with more than half of the limit free, with less, and when it is near. A look reads three small
-/// files for each ancestor with a limit, about 30 µs: at the shortest a six hundredth of a core.
+/// Milliseconds between looks at the room: with more than half of the limit free, with less, and when the limit is
+/// near. A look reads three small files for each ancestor with a limit, about 30 µs: at the shortest interval that is a
+/// six hundredth of a core.
 const LOOKS_MS: [u64; 3] = [1_000, 250, 50];
 
-/// A PSI trigger.
+/// Opens a PSI trigger.
 fn trigger(file: &Path, share: &str, stall_ms: u32) -> io::Result<OwnedFd> {
     let mut last = io::Error::other("no window was taken");
     for window_ms in WINDOWS_MS {
@@ -305,7 +308,7 @@ fn trigger(file: &Path, share: &str, stall_ms: u32) -> io::Result<OwnedFd> {
     Err(last)
 }
 
-/// An eventfd that the kernel writes to when a file of a group of the first version says so.
+/// Returns an eventfd that the kernel writes to when a file of a group of the first version reports an event.
 fn register(dir: &Path, name: &str, argument: &str) -> io::Result<OwnedFd> {
     let file = File::open(dir.join(name))?;
     // SAFETY: no memory of ours is touched.
@@ -313,7 +316,7 @@ fn register(dir: &Path, name: &str, argument: &str) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor of nobody else.
+    // SAFETY: a new descriptor that nothing else owns.
     let event = unsafe { OwnedFd::from_raw_fd(fd) };
     let control: PathBuf = dir.join("cgroup.event_control");
     let text = format!("{} {} {argument}", event.as_raw_fd(), file.as_raw_fd());

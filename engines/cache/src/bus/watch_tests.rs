@@ -1,4 +1,5 @@
-//! A group of the first version, of files that this test writes: what is registered, and what follows from what is ready.
+//! A group of the first version, made of files that this test writes: what is registered, and which signals follow from
+//! which ready files.
 //!
 //! ```text
 //!   a folder with a group's files ─► Watch ─► cgroup.event_control, a pipe: what the kernel would be told
@@ -13,14 +14,14 @@ use std::os::unix::ffi::OsStrExt;
 use super::*;
 
 const LIMIT: u64 = 1 << 30;
-/// Of such a limit.
+/// The margin of a group with that limit.
 const MARGIN: u64 = 64 << 20;
 
 fn write(dir: &Path, name: &str, text: impl ToString) {
     fs::write(dir.join(name), text.to_string()).expect("a file of ours");
 }
 
-/// A watch of the group in that folder, and what it told the kernel.
+/// Returns a watch of the group in that folder, and what it told the kernel.
 fn watch(dir: &Path) -> (Watch, String) {
     write(dir, "memory.limit_in_bytes", LIMIT);
     write(dir, "memory.usage_in_bytes", 0);
@@ -29,7 +30,7 @@ fn watch(dir: &Path) -> (Watch, String) {
     let name = std::ffi::CString::new(control.as_os_str().as_bytes()).expect("no zero in it");
     // SAFETY: a name closed by a zero.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    // For reading and writing, so that neither end waits for the other.
+    // Opened for reading and writing, so that neither end waits for the other.
     let mut told = OpenOptions::new()
         .read(true)
         .write(true)
@@ -86,7 +87,7 @@ fn reclaim_is_named_where_it_was_told_and_little_room_is_looked_at_often() {
         level,
         wanted_bytes: (3 * MARGIN - room) as usize,
     };
-    // Room, what is ready, what follows, and when it is looked at again.
+    // Each case: the room, what is ready, what follows, and when the room is looked at again.
     let (near, high) = (100 << 20, 40 << 20);
     let limit = Source::GroupLimit;
     let reclaim = Source::GroupReclaim;

@@ -1,19 +1,20 @@
 //! Bytes that several caches share.
 //!
 //! ```text
-//!   insertion ─► change(+bytes) ─► over the limit? ─► who saves least for each byte ─► give ─► again, until it holds
+//!   insertion ─► change(+bytes) ─► over the limit? ─► which saves least for a byte? ─► give ─► again, until it holds
 //! ```
 //!
-//! G1  A member gives when it saves least, in time by bytes, of those that have more than their floor. What counts is
-//!     lately: savings fade by half each time that as many bytes as the budget came in.
-//! G2  Nobody is asked below his floor by the budget; floors that add up to more than the limit are the program's
-//!     mistake, and then the limit does not hold, which [`Budget::used_bytes`] says.
-//! G3  One thread settles at a time, and as long as the limit does not hold and somebody can give. Others that are over
-//!     meanwhile wait for it, and settle in turn if it still does not hold: nobody inserts faster than is given.
+//! G1  Of the members above their floor the one that saves least gives, in saved time for each byte. Recent savings
+//!     count: they fade by half each time that new bytes amount to the budget's limit.
+//! G2  The budget asks no member for what is below its floor. Floors that add up to more than the limit are the
+//!     program's mistake, and then the limit does not hold, which [`Budget::used_bytes`] shows.
+//! G3  One thread settles at a time, and as long as the limit does not hold and a member can give. Other threads that
+//!     go over the limit meanwhile wait for it, and settle in turn if the limit still does not hold: no thread inserts
+//!     faster than members give.
 //! G4  No lock of a member is held when another one is asked.
 //! G5  A value that inserts while it is dropped does so on the thread that settles, which does not wait for itself.
 //!
-//! Not here: who goes within a member (`shard`).
+//! Not here: which entries go within a member (`shard`).
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,19 +23,19 @@ use skinflint_base::sync::{AtomicIsize, AtomicUsize, Ordering};
 
 /// A cache, as its budget sees it.
 pub trait Member: Send + Sync {
-    /// What it has.
+    /// Returns the bytes that it has.
     fn bytes(&self) -> usize;
-    /// What is never taken from it.
+    /// Returns the bytes that are never taken from it.
     fn floor_bytes(&self) -> usize;
-    /// Time that hits saved lately.
+    /// Returns the time that hits saved lately.
     fn recent_ns(&self) -> u64;
-    /// Half of that is forgotten.
+    /// Halves the time that hits saved lately.
     fn fade(&self);
-    /// Drops so many bytes, cold ones first; returns how many.
+    /// Drops `bytes` bytes, cold entries first; returns the bytes dropped.
     fn give(&self, bytes: usize) -> usize;
 }
 
-/// A budget. Any thread may use it.
+/// A number of bytes that several caches share. Any thread may use it.
 pub struct Budget {
     limit: usize,
     used: AtomicIsize,
@@ -50,7 +51,7 @@ impl std::fmt::Debug for Budget {
 }
 
 impl Budget {
-    /// One of so many bytes.
+    /// Creates a budget of `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Arc<Budget> {
         Arc::new(Budget {
             limit: limit_bytes,
@@ -61,12 +62,12 @@ impl Budget {
         })
     }
 
-    /// Its bytes.
+    /// Returns the limit.
     pub fn limit_bytes(&self) -> usize {
         self.limit
     }
 
-    /// What members have.
+    /// Returns the bytes that the members have.
     pub fn used_bytes(&self) -> usize {
         self.used.load(Ordering::Relaxed).max(0) as usize // ORDER: a statistic
     }
@@ -92,7 +93,7 @@ impl Budget {
         let Some(_here) = Here::enter() else { return };
         let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         if self.used_bytes() <= self.limit {
-            // Who was here before has done it.
+            // The thread that held the lock before has settled it.
             return;
         }
         let members: Vec<Arc<dyn Member>> = {
@@ -104,7 +105,8 @@ impl Budget {
             self.came.store(0, Ordering::Relaxed); // ORDER: as above
             members.iter().for_each(|member| member.fade());
         }
-        // A little more than is wanted, so that not every insertion settles. Each turn asks everybody, or as many as it takes.
+        // A little more than needed, so that not every insertion settles. Each turn asks all members, or as many as are
+        // needed.
         let mut asked = vec![false; members.len()];
         let mut given = 0;
         loop {
@@ -136,11 +138,11 @@ std::thread_local! {
     static HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread settles (G5).
+/// Marks that this thread settles (G5).
 struct Here;
 
 impl Here {
-    /// `None`: it does so already.
+    /// Enters. `None`: this thread settles already.
     fn enter() -> Option<Here> {
         match HERE.replace(true) {
             true => None,
@@ -155,7 +157,7 @@ impl Drop for Here {
     }
 }
 
-/// A member's part. What it still has goes from the sum when it ends.
+/// A member's part. When it ends, what it still has leaves the sum.
 pub(super) struct Share {
     budget: Arc<Budget>,
     held: AtomicIsize,
@@ -169,7 +171,7 @@ impl Share {
         }
     }
 
-    /// The member has so many bytes more, or less. May ask members to give.
+    /// Adds `by` bytes to the member's part, or takes them away. May ask members to give.
     pub(super) fn change(&self, by: isize) {
         self.held.fetch_add(by, Ordering::Relaxed); // ORDER: a sum
         self.budget.change(by);
@@ -182,7 +184,7 @@ impl Drop for Share {
     }
 }
 
-/// Time saved lately for each byte.
+/// Returns the time saved lately for each byte.
 fn worth(member: &dyn Member) -> f64 {
     member.recent_ns() as f64 / member.bytes().max(1) as f64
 }

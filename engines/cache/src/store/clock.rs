@@ -4,7 +4,7 @@
 //!   Clock::real() ─► monotonic time      Clock::by_hand() ─► stands still until it is moved
 //! ```
 //!
-//! T1  It never goes back, and does not stop for 49 days: 64 bits.
+//! T1  It never goes back, and does not wrap after 49 days: it has 64 bits.
 //!
 //! Not here: what expires.
 
@@ -15,29 +15,29 @@ use skinflint_base::sync::{AtomicU64, Ordering};
 
 static BEGIN: OnceLock<Instant> = OnceLock::new();
 
-/// Where a cache has its time from.
+/// The source of a cache's time.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
 impl Clock {
-    /// The machine's.
+    /// Returns the machine's monotonic clock.
     pub fn real() -> Clock {
         Clock(None)
     }
 
-    /// One that is moved by [`Clock::advance`], so that half an hour takes no time.
+    /// Creates a clock that only [`Clock::advance`] moves, so that half an hour takes no time.
     pub fn by_hand() -> Clock {
         Clock(Some(Arc::default()))
     }
 
-    /// Moves it, if it is moved by hand.
+    /// Moves the clock, if it is one that is moved by hand.
     pub fn advance(&self, by: Duration) {
         if let Some(ms) = &self.0 {
             ms.fetch_add(by.as_millis() as u64, Ordering::Relaxed); // ORDER: a number alone
         }
     }
 
-    /// Milliseconds.
+    /// Returns the time in milliseconds.
     #[inline]
     pub fn now_ms(&self) -> u64 {
         match &self.0 {

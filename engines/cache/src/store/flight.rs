@@ -1,20 +1,20 @@
-//! Values that are being made: who misses the same key meanwhile waits for the one who makes it.
+//! Values that are being made: a thread that misses the same key meanwhile waits for the thread that makes it.
 //!
 //! ```text
-//!   enter(key) ─► nobody makes it ─► Lead ─► look again, make, put in ─► land(value) ─┐
-//!              └► somebody does ─► waits ◄── the value │ Failed │ Panicked ◄─ dropped ┘
+//!   enter(key) ─► not being made ─► Lead ─► look again, make, put in ─► land(value) ──┐
+//!              └► being made ─► waits ◄───── the value │ Failed │ Panicked ◄─ dropped ┘
 //! ```
 //!
 //! G1  At most one flight of a key. It ends in one way: with a value, or without, when its lead is dropped.
-//! G2  A value is put into the cache before its flight ends, and who leads looks again before he makes: a thread that
-//!     missed just before does not make it once more.
-//! G3  Who waits holds nothing and leads nothing: a thread that is making a value does not wait for another one
-//!     ([`may_wait`]), so two that need each other's make both.
-//! G4  Everybody who waits is woken when the flight ends, however it ends.
-//! G5  Threads that wait in vain see why: his make failed, or panicked.
+//! G2  A value is put into the cache before its flight ends, and the thread that leads looks again before it makes: a
+//!     thread that missed just before does not make the value once more.
+//! G3  A thread that waits holds nothing and leads nothing: a thread that is making a value does not wait for another
+//!     one ([`may_wait`]), so two threads that need each other's values make both.
+//! G4  Every waiting thread is woken when the flight ends, however it ends.
+//! G5  Threads that wait in vain see why: the leading thread's `make` failed, or panicked.
 //!
-//! Cost: a lock and a walk over what is being made, for each miss; a hit is not here. The models run this very file,
-//! [`Flights::fetch`] whole (`tests/models.rs`).
+//! Cost: a lock and a walk over what is being made, for each miss; a hit does not come here. The models run this very
+//! file, [`Flights::fetch`] whole (`tests/models.rs`).
 //!
 //! Not here: where values go (`mod`).
 
@@ -23,12 +23,12 @@ use core::fmt;
 
 use crate::sync::{Arc, Condvar, Mutex, locked, waited};
 
-/// Why the one who was making it has no value for those who waited.
+/// Why the thread that was making a value has none for those that waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// His make returned an error.
+    /// Its `make` returned an error.
     Failed,
-    /// It panicked.
+    /// Its `make` panicked.
     Panicked,
 }
 
@@ -56,25 +56,25 @@ struct Flight<K, V> {
     ended: Condvar,
 }
 
-/// What is being made for one cache.
+/// The values that are being made for one cache.
 pub struct Flights<K, V>(Mutex<Vec<Arc<Flight<K, V>>>>);
 
-/// What came of entering.
+/// The result of entering.
 enum Turn<'a, K, V> {
-    /// Nobody makes it: the caller is to.
+    /// No thread makes it: the caller makes it.
     Lead(Lead<'a, K, V>),
-    /// Somebody made it meanwhile.
+    /// Another thread made it meanwhile.
     Landed(V),
-    /// Somebody was making it, in vain.
+    /// Another thread was making it, in vain.
     Lost(Lost),
 }
 
 /// Why there is no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Joined<E> {
-    /// The caller's own `make` said so.
+    /// The caller's own `make` returned this error.
     Own(E),
-    /// Another thread was making it.
+    /// Another thread was making it, in vain.
     Lost(Lost),
 }
 
@@ -91,7 +91,7 @@ impl<E: std::error::Error> std::error::Error for Joined<E> {}
 
 #[cfg(not(loom))]
 thread_local! {
-    /// Values that this thread is making, in whatever cache (G3).
+    /// Number of values that this thread is making, in any cache (G3).
     static MAKING: Cell<u32> = const { Cell::new(0) };
 }
 #[cfg(loom)]
@@ -99,22 +99,22 @@ loom::thread_local! {
     static MAKING: Cell<u32> = Cell::new(0);
 }
 
-/// Whether the calling thread may wait for a flight (G3).
+/// Reports whether the calling thread may wait for a flight (G3).
 fn may_wait() -> bool {
     MAKING.with(Cell::get) == 0
 }
 
 impl<K: Eq + Clone, V: Clone> Flights<K, V> {
-    /// None.
+    /// Creates the list without a flight.
     pub fn new() -> Flights<K, V> {
         Flights(Mutex::new(Vec::new()))
     }
 
-    /// The value of a key that was missed: another's who is at it, or the caller's. `peek` looks into the cache once more,
-    /// `make` makes it and puts it in, `joined` runs if it was another's.
+    /// Returns the value of a key that was missed: that of another thread that is making it, or the caller's. `peek`
+    /// looks into the cache once more, `make` makes the value and puts it in, `joined` runs if another thread made it.
     ///
     /// # Errors
-    /// `make`'s, or why another one's was in vain.
+    /// The error of `make`, or why another thread's `make` was in vain.
     pub fn fetch<E>(
         &self,
         hash: u64,
@@ -177,11 +177,11 @@ impl<K: Eq + Clone, V: Clone> Flights<K, V> {
 }
 
 impl<K, V> Flights<K, V> {
-    /// Threads that wait for a flight: whoever has found one gets what comes of it. Not in models.
+    /// Returns the number of threads that wait for a flight: each of them gets its result. Not in models.
     #[cfg(not(loom))]
     pub fn waiting(&self) -> usize {
         let all = locked(&self.0);
-        // One is this list's, one the lead's.
+        // One reference is this list's, one the lead's.
         all.iter().map(|one| Arc::strong_count(one) - 2).sum()
     }
 
@@ -208,7 +208,7 @@ struct Lead<'a, K, V> {
 }
 
 impl<K, V> Lead<'_, K, V> {
-    /// The value is there, and in the cache if that took it (G2).
+    /// Ends the flight with the value, which is in the cache if that took it (G2).
     fn land(self, value: V) {
         self.of.end(&self.flight, State::Landed(value));
     }

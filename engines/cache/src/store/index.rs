@@ -4,11 +4,11 @@
 //!   hash ─► place ─► place + 1 ─► … ─► empty            a place holds slot + 1; 0: empty
 //! ```
 //!
-//! I1  A search ends at the first empty place: removal moves later ones back, so there are no tombstones, and a cache
-//!     that runs for months does not fill up with them.
+//! I1  A search ends at the first empty place: removal moves later entries back, so there are no tombstones, and a
+//!     cache that runs for months does not fill up with them.
 //! I2  At most three quarters of the places are used.
-//! I3  4 bytes a place, in one block whose size the allocator says: nothing of it is guessed (a hash map of the
-//!     standard library does not tell its block).
+//! I3  4 bytes a place, in one block whose size the allocator reports: nothing is guessed (a hash map of the standard
+//!     library does not tell its block).
 //!
 //! Not here: keys, which the caller compares.
 
@@ -27,7 +27,7 @@ impl Index {
         (hash >> 20) as usize & (self.places.len() - 1)
     }
 
-    /// The slot of a hash for which `is` holds.
+    /// Returns the slot with this hash for which `is` holds.
     pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         if self.places.is_empty() {
             return None;
@@ -42,7 +42,7 @@ impl Index {
         }
     }
 
-    /// Adds a slot that is not in it. `hash_of`: the hash of any slot that is, for when the table grows.
+    /// Adds a slot that is not in the index. `hash_of` returns the hash of any slot that is, for when the table grows.
     pub fn add(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         if (self.used + 1) * 4 > self.places.len() * 3 {
             self.resize((self.places.len() * 2).max(16), hash_of);
@@ -69,7 +69,7 @@ impl Index {
         old.clear();
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub fn remove(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         let mask = self.places.len() - 1;
         let mut at = self.home(hash);
@@ -77,7 +77,7 @@ impl Index {
             debug_assert!(self.places[at] != 0, "a slot that is not in the index");
             at = (at + 1) & mask;
         }
-        // Later ones move into the gap, unless their home lies behind it (I1).
+        // Later entries move into the gap, unless their home lies behind it (I1).
         let mut gap = at;
         loop {
             at = (at + 1) & mask;
@@ -94,7 +94,7 @@ impl Index {
         self.used -= 1;
     }
 
-    /// Gives back what so few slots do not need.
+    /// Gives back what the remaining slots do not need.
     pub fn shrink(&mut self, hash_of: impl Fn(u32) -> u64) {
         let places = (self.used * 2).next_power_of_two().max(16);
         if self.used == 0 {
@@ -104,7 +104,7 @@ impl Index {
         }
     }
 
-    /// Bytes by the allocator's count.
+    /// Returns the bytes of the table by the allocator's count.
     pub fn bytes(&self) -> usize {
         self.places.usable_bytes()
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Against a map, with hashes that collide on purpose.
+    /// Compares with a map, with hashes that collide on purpose.
     #[test]
     fn it_finds_what_a_map_finds() {
         let (mut index, mut judge) = (Index::default(), HashMap::<u32, u64>::new());
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// An index of so many slots; the hash of a slot is its number's.
+    /// Creates an index of `slots` slots; the hash of a slot is that of its number.
     fn of(slots: u32) -> Index {
         let mut index = Index::default();
         (0..slots).for_each(|slot| index.add(hash_of(slot), slot, hash_of));
@@ -171,7 +171,7 @@ mod tests {
         let mut index = of(97);
         let full = index.bytes();
         assert_eq!(index.places.len(), 256);
-        // 97 need as many as there are: not even moved.
+        // 97 slots need all places that there are: the block does not even move.
         let block = index.places.as_ptr();
         index.shrink(hash_of);
         assert_eq!((index.places.as_ptr(), index.places.len()), (block, 256));

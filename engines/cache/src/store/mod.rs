@@ -11,24 +11,26 @@
 //!     the cache by the allocator's count.
 //! X2  After pressure `allowed` is what was left; it rises by an eighth of the limit with each tick while the level is
 //!     calm. So a cache is not emptied, filled and emptied again.
-//! X3  No lock is held while a value is made, cloned for anybody else, or dropped; a clone under the lock is the
+//! X3  No lock is held while a value is made, cloned for another thread, or dropped; a clone under the lock is the
 //!     caller's `V::clone`, which should be an `Arc`'s.
-//! X4  `lookups == hits + misses`; `inserted == entries + evicted + expired + released + removed + refused`: what came in
-//!     is in, or went by one of these ways.
-//! X5  A listener waits for a shard's lock until [`bus::Ask::until`] at most: whoever has it may be waiting for the bus.
+//! X4  `lookups == hits + misses`; `inserted == entries + evicted + expired + released + removed + refused`: each entry
+//!     that came in is in, or went by one of these ways.
+//! X5  A listener waits for a shard's lock until [`bus::Ask::until`] at most: the thread that holds it may be waiting
+//!     for the bus.
 //!
-//! X6  Threads that miss the same key at once have it made once ([`flight`]): the others wait, and get his value even if
-//!     the cache does not take it. If he fails or panics, [`Cache::get_or_join`] says so to all who waited, and the
-//!     others ([`Cache::get_or_make`]) have the next of them make it. A thread that is making a value waits for nobody.
+//! X6  Threads that miss the same key at once have it made once ([`flight`]): one makes it, the others wait, and get
+//!     its value even if the cache does not take it. If it fails or panics, [`Cache::get_or_join`] reports that to all
+//!     that waited, while with [`Cache::get_or_make`] and [`Cache::get_or_try_make`] the next of them makes it. A
+//!     thread that is making a value does not wait.
 //!
 //! Threads: a cache is shared by reference; each shard has a lock, held for some hundred nanoseconds, or while entries
 //! go.
 //!
-//! Beside kept crates: moka and quick_cache take a weight from the caller and do not count their tables (tens of bytes
-//! an entry), give back only by waiting or clearing, and cannot be asked for so many bytes; quick_cache knows no
-//! idle time. Their hit ratios are compared with ours in `bench/cache`.
+//! Compared with maintained crates: moka and quick_cache take a weight from the caller and do not count their tables
+//! (tens of bytes an entry), give back only by waiting or clearing, and cannot be asked for a number of bytes;
+//! quick_cache has no idle time. Their hit ratios are compared with ours in `bench/cache`.
 //!
-//! Not here: who stays (`shard`), sharing among caches (`budget`).
+//! Not here: which entries stay (`shard`), sharing among caches (`budget`).
 
 mod budget;
 mod clock;
@@ -55,12 +57,12 @@ pub use flight::{Joined, Lost};
 use shard::{Inserted, Shard, Trash};
 pub use stats::{PLACEBO_LOOKUPS, PLACEBO_MISSES, Stats, Verdict};
 
-/// Entries that go under one hold of the lock.
+/// Number of entries that go under one hold of the lock.
 const BATCH: usize = 64;
-/// How much of the limit comes back with each tick in calm times (X2).
+/// The part of the limit that comes back with each tick in calm times: one in `RISE` (X2).
 const RISE: usize = 8;
 
-/// What a cache is to be.
+/// The settings of a cache that is to be made.
 #[derive(Clone, Debug)]
 pub struct Builder {
     name: String,
@@ -74,32 +76,33 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Bytes that the cache may have at most, its tables included. Without it: 64 MiB, or the budget's.
+    /// Sets the bytes that the cache may have at most, its tables included. Without it: 64 MiB, or the budget's limit.
     pub fn limit_bytes(mut self, bytes: usize) -> Builder {
         self.limit = bytes;
         self
     }
 
-    /// Entries that were not used for so long go. Without it: only others displace them.
+    /// Sets the time after which unused entries go. Without it, only other entries displace them.
     pub fn idle(mut self, time: Duration) -> Builder {
         self.idle = Some(time);
         self
     }
 
-    /// What it costs to make an entry again: when pressure asks this cache. Without it: [`Rebuild::Compute`].
+    /// Sets what it costs to make an entry again, which decides when pressure asks this cache. Without it:
+    /// [`Rebuild::Compute`].
     pub fn rebuild(mut self, rebuild: Rebuild) -> Builder {
         self.rebuild = rebuild;
         self
     }
 
-    /// Locks that the cache is divided among, a power of two. Each has its share of the limit, so an entry may be at
-    /// most half of that. Without it: one.
+    /// Sets the number of shards, each with its own lock: a power of two. Each has its share of the limit, so an entry
+    /// may be at most half of that. Without it: one.
     pub fn shards(mut self, shards: usize) -> Builder {
         self.shards = shards.next_power_of_two().clamp(1, 256);
         self
     }
 
-    /// Where the time comes from.
+    /// Sets where the time comes from.
     pub fn clock(mut self, clock: Clock) -> Builder {
         self.clock = clock;
         self
@@ -112,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// Makes it.
+    /// Creates the cache.
     pub fn build<K, V>(self) -> Arc<Cache<K, V>>
     where
         K: Eq + Hash + Clone + HeapBytes + Send + Sync + 'static,
@@ -144,7 +147,7 @@ impl Builder {
     }
 }
 
-/// Counts since the start.
+/// Counts since the cache was made.
 #[derive(Debug, Default)]
 struct Counts {
     hits: AtomicU64,
@@ -166,7 +169,7 @@ fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed); // ORDER: a statistic
 }
 
-/// A cache.
+/// A cache that is bounded in bytes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -190,7 +193,7 @@ pub struct Cache<K, V> {
 }
 
 impl Cache<(), ()> {
-    /// Begins one, with the name by which logs and reports call it.
+    /// Returns a builder of a cache with the name that logs and reports use.
     pub fn named(name: impl Into<String>) -> Builder {
         Builder {
             name: name.into(),
@@ -218,7 +221,7 @@ where
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value of a key. Cost: a hash, a lock, five words of counts.
+    /// Returns the value of a key. Cost: a hash, a lock, five words of counts.
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -228,7 +231,8 @@ where
         self.with(key, V::clone)
     }
 
-    /// The same, without a clone: `look` runs under the shard's lock, and must not use the cache.
+    /// Passes the value of a key to `look`, without a clone. `look` runs under the shard's lock, and must not use the
+    /// cache.
     pub fn with<Q, R>(&self, key: &Q, look: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
@@ -251,8 +255,8 @@ where
         result
     }
 
-    /// The value of a key, made if it is not there; how long that takes is what later hits save. Waits while another
-    /// thread makes it (X6); if that panics, the next one makes it.
+    /// Returns the value of a key, and makes it if it is not there; the time that this takes is what later hits save.
+    /// Waits while another thread makes it (X6); if that panics, the next one makes it.
     pub fn get_or_make(&self, key: K, make: impl FnOnce(&K) -> V) -> V
     where
         K: Clone,
@@ -263,11 +267,11 @@ where
         }
     }
 
-    /// The same for what may fail; an error is not kept, and is the caller's whose `make` it was: of others who waited the
-    /// next one tries.
+    /// Does what [`Cache::get_or_make`] does for a `make` that may fail. An error is not kept, and goes to the caller
+    /// of that `make`; of the others that waited the next one tries.
     ///
     /// # Errors
-    /// `make`'s.
+    /// The error of `make`.
     pub fn get_or_try_make<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E>
     where
         K: Clone,
@@ -276,7 +280,7 @@ where
         let mut make = Some(make);
         let mut counted = true;
         loop {
-            // Taken by the one call that makes, which returns.
+            // The one call that makes takes it, and returns.
             let mut once = |key: &K| match make.take() {
                 Some(make) => make(key),
                 None => unreachable!("a value is made once"),
@@ -289,11 +293,11 @@ where
         }
     }
 
-    /// The same, without another try: where another thread was making the value in vain, that is said at once, and all
-    /// who waited are told. For values that take long to fail.
+    /// Does what [`Cache::get_or_try_make`] does, without another try: where another thread was making the value in
+    /// vain, all threads that waited get that error at once. For values that take long to fail.
     ///
     /// # Errors
-    /// `make`'s, or that another one's failed or panicked.
+    /// The error of `make`, or that another thread's `make` failed or panicked.
     pub fn get_or_join<E>(
         &self,
         key: K,
@@ -306,7 +310,7 @@ where
         self.join(&key, true, make)
     }
 
-    /// `counted`: whether the first look is a lookup; of a second try it is none.
+    /// `counted`: whether the first look counts as a lookup; that of a second try does not.
     fn join<E>(
         &self,
         key: &K,
@@ -339,8 +343,8 @@ where
         Ok(value)
     }
 
-    /// Puts a value in, in place of one of this key. `cost`: what it took to make. `false`: it was refused, since others
-    /// were asked for more often, or it is too large.
+    /// Puts a value in, in place of one with this key. `cost`: the time that making took. `false`: it was refused,
+    /// since other entries were asked for more often, or it is too large.
     pub fn insert(&self, key: K, value: V, cost: Duration) -> bool {
         let cost_ns = cost.as_nanos() as u64;
         let bytes = key.heap_bytes() + value.heap_bytes();
@@ -368,7 +372,7 @@ where
         inserted == Inserted::Kept
     }
 
-    /// Takes an entry out. `true`: it was there.
+    /// Removes an entry. `true`: it was there.
     pub fn remove<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -390,12 +394,12 @@ where
         }
     }
 
-    /// Drops so many bytes of entries, cold ones first, and what tables have too much; returns bytes dropped.
+    /// Drops `bytes` bytes of entries, cold ones first, and the excess of the tables; returns the bytes dropped.
     pub fn release_bytes(&self, bytes: usize) -> usize {
         self.release_until(bytes, self.bytes(), None)
     }
 
-    /// `all`: what the cache has.
+    /// Drops each shard's part. `all`: the bytes of the whole cache.
     fn release_until(&self, bytes: usize, all: usize, until: Option<Instant>) -> usize {
         let all = all.max(1);
         let mut dropped = 0;
@@ -404,7 +408,7 @@ where
                 count(&self.counts.busy, 1);
                 continue;
             };
-            // Each shard's part of it, by what it has.
+            // Each shard gives in proportion to what it has.
             let has = held.bytes + held.own_bytes();
             let part = (bytes as u128 * has as u128).div_ceil(all as u128) as usize;
             drop(held);
@@ -445,8 +449,8 @@ where
         }
     }
 
-    /// Drops what was not used for the idle time; returns bytes dropped. The bus does this; without one, a timer of the
-    /// program's.
+    /// Drops entries that were not used for the idle time; returns the bytes dropped. The bus calls this; without a
+    /// bus, a timer of the program should.
     pub fn expire(&self) -> usize {
         let Some(idle) = self.how.idle else { return 0 };
         let Some(before_ms) = self.how.clock.now_ms().checked_sub(idle.as_millis() as u64) else {
@@ -476,18 +480,18 @@ where
         dropped
     }
 
-    /// Drops everything; returns bytes dropped.
+    /// Drops everything; returns the bytes dropped.
     pub fn clear(&self) -> usize {
         self.release_bytes(usize::MAX >> 8)
     }
 
-    /// Bytes that it has: entries and tables.
+    /// Returns the bytes of entries and tables.
     pub fn bytes(&self) -> usize {
         self.sum(|shard| shard.bytes + shard.own_bytes())
     }
 
-    /// Looks at each entry, under its shard's lock: `look` must not use the cache. For reporters that are asked which
-    /// blocks they have measured.
+    /// Passes each entry to `look`, under its shard's lock: `look` must not use the cache. For reporters that must say
+    /// which blocks they have measured.
     pub fn each(&self, mut look: impl FnMut(&K, &V)) {
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -502,7 +506,7 @@ where
             .sum()
     }
 
-    /// What it has, and what it was good for.
+    /// Returns the figures of the cache: what it has, and what it was good for.
     pub fn stats(&self) -> Stats {
         // ORDER: statistics.
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -528,10 +532,10 @@ where
         }
     }
 
-    /// Whether the sums hold (X1, and D1 of `shard`).
+    /// Checks that the sums hold (X1, and D1 of `shard`).
     ///
     /// # Errors
-    /// What does not.
+    /// A text that says what does not hold.
     pub fn check(&self) -> Result<(), String> {
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -547,8 +551,8 @@ where
         Ok(())
     }
 
-    /// Threads that wait at this moment for a value that another one makes (X6). Any thread may ask. Cost: a lock, and a
-    /// walk over what is being made.
+    /// Returns the number of threads that wait at this moment for a value that another one makes (X6). Any thread may
+    /// ask. Cost: a lock, and a walk over what is being made.
     #[cfg(not(loom))]
     pub fn waiting(&self) -> usize {
         self.flights.waiting()
@@ -559,14 +563,15 @@ where
         self.allowed.store(allowed, Ordering::Relaxed); // ORDER: a figure; each shard's is under its lock
         for shard in &self.shards {
             if let Some(mut shard) = lock_until(shard, until) {
-                // Never below what is there: that would be evicted by the next insertion, all at once.
+                // Never below what is there: the next insertion would evict the difference, all at once.
                 shard.allowed = (allowed / self.shards.len()).max(shard.bytes + shard.own_bytes());
             }
         }
     }
 }
 
-/// A lock, or `None` when the time is over. Short sleeps: the bus's thread has nothing better to do.
+/// Takes a lock, or returns `None` when the time is over. It sleeps for short times: the bus's thread has nothing
+/// better to do.
 fn lock_until<T>(mutex: &Mutex<T>, until: Option<Instant>) -> Option<MutexGuard<'_, T>> {
     let Some(until) = until else {
         return Some(mutex.lock().unwrap_or_else(PoisonError::into_inner));

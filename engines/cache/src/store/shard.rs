@@ -1,4 +1,4 @@
-//! One lock's worth of a cache: slots, two queues, who stays and who goes.
+//! One shard of a cache, beneath one lock: slots, two queues, and which entries stay or go.
 //!
 //! ```text
 //!   insert ─► window (a twentieth, first in, first out) ─► more hits for its bytes than main's worst? ─► main (clock)
@@ -8,25 +8,25 @@
 //!
 //! D1  `bytes` is the sum of all entries' bytes; each entry is in one queue, whose `bytes` and `count` are sums too.
 //! D2  After each call `bytes + own_bytes() <= allowed`, or there is no entry left.
-//! D3  A scan cannot empty the main queue: what was asked for once displaces nobody there.
+//! D3  A scan cannot empty the main queue: an entry that was asked for once displaces none there.
 //!     A loop over more than fits keeps what fits, for the same reason.
 //! D4  An entry that is larger than the window is judged when it comes; it may be refused.
 //! D5  What goes is handed out in a [`Trash`], to be dropped without the lock (K4).
-//! D6  A candidate displaces those who had fewer requests for their bytes, all together: what counts is hits, and bytes
-//!     are what they cost. Those who would go are given one request more than was counted: a candidate has just been
-//!     asked for, and in a loop those in main will be before it is again. Without that lead each lap of a loop displaces
-//!     what the next one needs first.
-//! D7  The hand moves on when a candidate was refused, so that the next one meets others; and a full table of slots
-//!     grows by a little and lets nobody go who has not lost a contest.
+//! D6  A candidate displaces entries that had fewer requests for their bytes, all together: what counts is hits, and
+//!     bytes are what they cost. The entries that would go are credited with one request more than was counted: a
+//!     candidate has just been asked for, and in a loop those in main will be asked for before it is again. Without
+//!     that lead each lap of a loop displaces what the next one needs first.
+//! D7  The hand moves on when a candidate was refused, so that the next one meets other entries. A full table of slots
+//!     grows by a little, so that no entry goes that has not lost a contest.
 //!
 //! With D6, D7 and a window of a twentieth `loop` of `bench/cache` has 59 to 65 hits of 100 (hashes differ from run to
-//! run) and not 28, `zipf` 73.7 and not 71.2 (`cargo xtask bench cache`, 2026-11-22); without the lead, without the hand
-//! or with a blind table `loop` stays below 37, by bytes and one victim at a time too.
+//! run) and not 28, `zipf` 73.7 and not 71.2 (`cargo xtask bench cache`, 2026-11-22). Without the lead, without the
+//! hand or with a blind table `loop` stays below 37; by bytes and one victim at a time it does, too.
 //!
-//! Judged beside it: S3-FIFO (its ghost queue forgets a loop that is twice as long as the cache), LRU; a victim by count
+//! Also judged: S3-FIFO (its ghost queue forgets a loop that is twice as long as the cache), LRU; a victim by count
 //! alone (Caffeine's and moka's rule; D3); the cost of making an entry as part of its worth, which is measured once: a
-//! maker that lost the processor for 10 ms would have made its entry a hundred times dearer for good. What kept crates do
-//! is compared in `bench/cache`.
+//! maker that lost the processor for 10 ms would have made its entry a hundred times dearer for good. `bench/cache`
+//! compares with what maintained crates do.
 //!
 //! Sources: TinyLFU (see `sketch`) for counts beside the cache, GreedyDual-Size-Frequency (Cherkasova, 1998) for worth
 //! by size.
@@ -38,37 +38,37 @@ use crate::store::index::Index;
 use crate::store::sketch::Sketch;
 
 const NONE: u32 = u32::MAX;
-/// Of what is allowed, the window's share: as much as new keys need to be asked for again. A fortieth has half a point
-/// less of `shift`, a tenth half a point less of `zipf`.
+/// The window's share of what is allowed, one in `WINDOW`: as much as new keys need to be asked for again. A fortieth
+/// has half a point less of `shift`, a tenth half a point less of `zipf`.
 const WINDOW: usize = 20;
 /// Entries that one candidate may displace.
 const VICTIMS: usize = 32;
-/// Cold entries of which the one with the fewest requests for its bytes goes first. With 8 `loop` of `bench/cache` has 9
-/// hits of 100 fewer, and with 32 no more on the others; each costs a contest four loads.
+/// Number of cold entries that are compared; the one with the fewest requests for its bytes goes first. With 8 `loop`
+/// of `bench/cache` has 9 hits of 100 fewer, and with 32 no more on the others; each costs a contest four loads.
 const COMPARED: usize = 16;
 /// Entries that a contest looks at in search of cold ones.
 const LOOKED_AT: usize = 4 * VICTIMS;
-/// A key's count in the clock: two bits, as in S3-FIFO.
+/// The highest count of uses in the clock: two bits, as in S3-FIFO.
 const USED_MAX: u8 = 3;
 
 /// An entry that went, with its bytes.
 pub struct Gone<K, V> {
-    /// It, to be dropped without the lock (D5).
+    /// The key and the value, to be dropped without the lock (D5).
     _entry: (K, V),
-    /// Its bytes.
+    /// The bytes of the entry.
     pub bytes: usize,
 }
 
-/// What went.
+/// The entries that went.
 pub struct Trash<K, V>(pub Vec<Gone<K, V>>);
 
 impl<K, V> Trash<K, V> {
-    /// Nothing yet; takes no block.
+    /// Creates an empty list; takes no block.
     pub fn new() -> Trash<K, V> {
         Trash(Vec::new())
     }
 
-    /// Sum of the bytes.
+    /// Returns the sum of the bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|gone| gone.bytes).sum()
     }
@@ -92,7 +92,7 @@ struct Slot<K, V> {
     used: u8,
 }
 
-/// First in, first out. `head`: the newest.
+/// A queue, first in, first out. `head`: the newest.
 #[derive(Clone, Copy)]
 struct Queue {
     head: u32,
@@ -110,14 +110,14 @@ impl Queue {
     };
 }
 
-/// What became of an insertion.
+/// The result of an insertion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inserted {
-    /// It is in.
+    /// The entry is in.
     Kept,
-    /// Others were asked for more often (D4).
+    /// Other entries were asked for more often (D4).
     Refused,
-    /// It is larger than half of what is allowed.
+    /// The entry is larger than half of what is allowed.
     TooLarge,
 }
 
@@ -130,7 +130,7 @@ struct Cold {
 }
 
 impl Cold {
-    /// Has as many to choose from as there may be.
+    /// Fills the pool with cold entries, up to its size.
     fn fill<K: Eq, V>(&mut self, shard: &Shard<K, V>, but: u32) {
         while self.count < COMPARED && self.next != NONE && self.left > 0 {
             let (at, slot) = (self.next, shard.slot(self.next));
@@ -144,7 +144,7 @@ impl Cold {
         }
     }
 
-    /// Takes the one with the fewest requests for its bytes, of equal ones the oldest.
+    /// Takes out the one with the fewest requests for its bytes; of equal ones the oldest.
     fn worst(&mut self) -> Option<(u32, u64, usize)> {
         let is_less = |one: usize, other: usize| {
             let (one, other) = (self.pool[one], self.pool[other]);
@@ -158,7 +158,7 @@ impl Cold {
     }
 }
 
-/// A shard.
+/// A shard of a cache.
 pub struct Shard<K, V> {
     slots: Buf<Slot<K, V>>,
     free: u32,
@@ -166,14 +166,14 @@ pub struct Shard<K, V> {
     sketch: Sketch,
     window: Queue,
     main: Queue,
-    /// Bytes that it may have, its own tables included.
+    /// The most bytes that the shard may have, its own tables included.
     pub allowed: usize,
     /// Bytes of entries.
     pub bytes: usize,
 }
 
 impl<K: Eq, V> Shard<K, V> {
-    /// An empty one.
+    /// Creates an empty shard.
     pub fn new(allowed: usize) -> Shard<K, V> {
         Shard {
             slots: Buf::new(),
@@ -187,17 +187,17 @@ impl<K: Eq, V> Shard<K, V> {
         }
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.window.count + self.main.count
     }
 
-    /// Bytes of slots, index and sketch, by the allocator's count.
+    /// Returns the bytes of slots, index and sketch, by the allocator's count.
     pub fn own_bytes(&self) -> usize {
         self.slots.usable_bytes() + self.index.bytes() + self.sketch.bytes()
     }
 
-    /// Looks at each entry.
+    /// Passes each entry to `look`.
     pub fn each(&self, mut look: impl FnMut(&K, &V)) {
         let entries = self.slots.iter().filter_map(|slot| slot.entry.as_ref());
         entries.for_each(|(key, value)| look(key, value));
@@ -252,7 +252,7 @@ impl<K: Eq, V> Shard<K, V> {
         queue.count -= 1;
     }
 
-    /// Takes an entry out of everything.
+    /// Takes an entry out of the queue, the index and its slot.
     fn take(&mut self, at: u32, trash: &mut Trash<K, V>) {
         self.unlink(at);
         let slots = &self.slots;
@@ -272,7 +272,7 @@ impl<K: Eq, V> Shard<K, V> {
         }
     }
 
-    /// The value of a key and what it cost, and notes the use.
+    /// Returns the value of a key and what it cost, and notes the use.
     pub fn get(&mut self, hash: u64, now_ms: u64, is: impl Fn(&K) -> bool) -> Option<(&V, u64)> {
         self.sketch.add(hash);
         let at = self.find(hash, is)?;
@@ -283,13 +283,13 @@ impl<K: Eq, V> Shard<K, V> {
         slot.entry.as_ref().map(|(_, value)| (value, cost))
     }
 
-    /// The value of a key, and notes nothing: for a second look.
+    /// Returns the value of a key, and notes nothing: for a second look.
     pub fn peek(&self, hash: u64, is: impl Fn(&K) -> bool) -> Option<&V> {
         let at = self.find(hash, is)?;
         self.slot(at).entry.as_ref().map(|(_, value)| value)
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&mut self, hash: u64, is: impl Fn(&K) -> bool, trash: &mut Trash<K, V>) {
         if let Some(at) = self.find(hash, is) {
             self.take(at, trash);
@@ -332,9 +332,9 @@ impl<K: Eq, V> Shard<K, V> {
         self.settle(at, trash)
     }
 
-    /// A free slot. Where twice as many slots would be too much, it is a sixteenth more: a table that doubled at the bound
-    /// would displace half of the entries and stay half empty, and one that did not grow would have an entry go for each
-    /// that comes, whatever both are worth (D7).
+    /// Returns a free slot. Where twice as many slots would be too much, the table grows by a sixteenth: a table that
+    /// doubled at the bound would displace half of the entries and stay half empty, and with one that did not grow an
+    /// entry would go for each that comes, whatever both are worth (D7).
     fn room(&mut self) -> u32 {
         if self.slots.len() == self.slots.capacity()
             && self.free == NONE
@@ -380,7 +380,8 @@ impl<K: Eq, V> Shard<K, V> {
             self.link(oldest, Which::Main);
             self.contest(oldest, trash);
         }
-        // Who came through the window is judged, whatever else is too much: main loses nobody without a contest.
+        // Entries that came through the window are judged, whatever else is too much: none leaves main without a
+        // contest.
         while self.is_over() && self.window.count > 1 {
             let oldest = self.window.tail;
             self.unlink(oldest);
@@ -391,12 +392,12 @@ impl<K: Eq, V> Shard<K, V> {
         Inserted::Kept
     }
 
-    /// A candidate, linked into main, against those who would have to go for it, all together (D6).
+    /// Judges a candidate, linked into main, against the entries that would have to go for it, all together (D6).
     fn contest(&mut self, candidate: u32, trash: &mut Trash<K, V>) -> Inserted {
         while self.is_over() {
             let over = self.bytes + self.own_bytes() - self.allowed;
             let Some(first) = self.victim(candidate) else {
-                // Nobody else is there: it is the window that has the rest.
+                // No other entry is there: the window has the rest.
                 if self.window.count == 0 {
                     break;
                 }
@@ -412,7 +413,7 @@ impl<K: Eq, V> Shard<K, V> {
                 }
                 None => {
                     self.take(candidate, trash);
-                    // D7. It was the tail, and cold; if there is none left, nobody is there to be met.
+                    // D7. It was the tail, and cold; if it is alone, there is no other to be met.
                     if self.main.tail == first {
                         self.unlink(first);
                         self.link(first, Which::Main);
@@ -424,7 +425,8 @@ impl<K: Eq, V> Shard<K, V> {
         Inserted::Kept
     }
 
-    /// Who would go for a candidate, of the cold ones from the clock's first victim on; `None`: they are worth more (D6).
+    /// Returns the entries that would go for a candidate, of the cold ones from the clock's first victim on; `None`:
+    /// they are worth more (D6).
     fn displaced(
         &self,
         candidate: u32,
@@ -433,7 +435,7 @@ impl<K: Eq, V> Shard<K, V> {
     ) -> Option<([u32; VICTIMS], usize)> {
         let slot = self.slot(candidate);
         let (ours, wanted) = (u64::from(self.sketch.count(slot.hash)), slot.bytes as u64);
-        // D3: once is what a scan asks, and by a long scan all other counts fade to nothing.
+        // D3: a scan asks once for each key, and in a long scan all other counts fade to nothing.
         if ours < 2 {
             return None;
         }
@@ -452,7 +454,7 @@ impl<K: Eq, V> Shard<K, V> {
             count += 1;
             theirs += requests;
             bytes += freed;
-            // What is free already is given to it: it is `over` that must be found, and all of it that must be worth it.
+            // Free bytes are the candidate's already: the victims must cover `over`, and all of it must be worth it.
             if theirs * wanted >= ours * wanted.max(bytes as u64) {
                 return None;
             }
@@ -460,7 +462,7 @@ impl<K: Eq, V> Shard<K, V> {
         Some((victims, count))
     }
 
-    /// Main's next victim by the clock. Bounded: each step takes one from a count, or ends.
+    /// Returns main's next victim by the clock. Bounded: each step takes one from a count, or ends.
     fn victim(&mut self, but: u32) -> Option<u32> {
         for _ in 0..self.main.count * (USED_MAX as usize + 1) {
             let at = self.main.tail;
@@ -478,7 +480,7 @@ impl<K: Eq, V> Shard<K, V> {
         None
     }
 
-    /// Lets one go that is not `but`: main's victim, or else the window's oldest.
+    /// Lets one entry go other than `but`: main's victim, or else the window's oldest.
     fn evict_one(&mut self, but: u32, trash: &mut Trash<K, V>) -> bool {
         let mut at = self.victim(but);
         if at.is_none() && self.window.tail != NONE && self.window.tail != but {
@@ -494,7 +496,7 @@ impl<K: Eq, V> Shard<K, V> {
         at.inspect(|at| self.take(*at, trash)).is_some()
     }
 
-    /// Lets entries go, cold ones first, until so many bytes went; at most `most` entries. `true`: there may be more.
+    /// Lets entries go, cold ones first, until `bytes` bytes went; at most `most` entries. `true`: there may be more.
     pub fn release(&mut self, bytes: usize, most: usize, trash: &mut Trash<K, V>) -> bool {
         let mut went = trash.bytes();
         while went < bytes && self.count() > 0 {
@@ -508,8 +510,8 @@ impl<K: Eq, V> Shard<K, V> {
         false
     }
 
-    /// Lets those go that were not used since; looks at slots from `from` on, and takes at most `most`. Returns where
-    /// to go on, if there is more. Cost: a look at each slot.
+    /// Lets entries go that were not used since `before_ms`; looks at slots from `from` on, and takes at most `most`.
+    /// Returns where to go on, if there is more. Cost: a look at each slot.
     pub fn expire(
         &mut self,
         before_ms: u64,
@@ -529,7 +531,7 @@ impl<K: Eq, V> Shard<K, V> {
         None
     }
 
-    /// Gives back what tables have too much, if that is more than half: entries move together.
+    /// Gives back the excess of the tables, if that is more than half: entries move together.
     pub fn shrink(&mut self) {
         if self.count() == 0 {
             self.slots = Buf::new();
@@ -563,7 +565,7 @@ impl<K: Eq, V> Shard<K, V> {
         self.index.shrink(|other| slots[other as usize].hash);
     }
 
-    /// Whether D1 holds, by a walk.
+    /// Checks D1, by a walk.
     pub fn check(&self) -> Result<(), String> {
         let mut all = 0;
         for (queue, which) in [(self.window, Which::Window), (self.main, Which::Main)] {

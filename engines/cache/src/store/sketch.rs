@@ -1,24 +1,24 @@
 //! How often a key was asked for lately, whether or not it is in the cache.
 //!
 //! ```text
-//!   hash ─► 4 counters of 4 bits in 4 words ─► the least of them        every 2 × words × … additions: all halved
+//!   hash ─► 4 counters of 4 bits in 4 words ─► the least of them        every 2 × words additions: all halved
 //! ```
 //!
 //! S1  An estimate is never below the truth since the last halving (capped at 15), and seldom above.
-//! S2  16 to 32 bytes for each entry that the cache can hold; doubled with it, its counts kept: the word of a key is chosen by
-//!     low bits of its hash, so a table twice as long has each word twice.
+//! S2  16 to 32 bytes for each entry that the cache can hold. The table doubles with the cache and keeps its counts:
+//!     the word of a key is chosen by low bits of its hash, so a table twice as long has each word twice.
 //!
 //! Source: TinyLFU (Einziger, Friedman and Manes, 2017).
 //!
-//! Not here: who is admitted (`shard`).
+//! Not here: which entries are admitted (`shard`).
 
 use crate::buf::Buf;
 
-/// Additions for each word until all counters are halved. With 4 `shift` of bench/cache falls from 64 to 60 of 100 hits
-/// for nothing elsewhere (`cargo xtask bench cache`, 2026-11-22).
+/// Additions for each word until all counters are halved. With 4 `shift` of bench/cache falls from 64 to 60 of 100
+/// hits, and nothing else gains (`cargo xtask bench cache`, 2026-11-22).
 const SAMPLE: usize = 2;
 
-/// The counters.
+/// The counters of requests.
 #[derive(Debug, Default)]
 pub struct Sketch {
     words: Buf<u64>,
@@ -33,13 +33,13 @@ fn mixed(hash: u64, row: u64) -> u64 {
 }
 
 impl Sketch {
-    /// Word and shift of a row's counter.
+    /// Returns the word and the shift of a row's counter.
     fn place(&self, hash: u64, row: u64) -> (usize, u32) {
         let index = mixed(hash, row) as usize & (self.words.len() - 1);
         (index, ((hash >> 60) as u32 & 3) * 16 + row as u32 * 4)
     }
 
-    /// Makes room for so many entries, two words for each; at least twice what it was, or nothing.
+    /// Makes room for `entries` entries, two words for each; the table at least doubles, or stays.
     pub fn reserve(&mut self, entries: usize) {
         let words = (2 * entries).next_power_of_two().max(16);
         if self.words.is_empty() {
@@ -62,7 +62,7 @@ impl Sketch {
         if least == 15 {
             return;
         }
-        // Only the least ones: the others are others' (S1).
+        // Only the least counters: the others were raised by other keys (S1).
         for row in 0..4 {
             let (index, shift) = self.place(hash, row);
             let word = &mut self.words[index];
@@ -83,7 +83,7 @@ impl Sketch {
         self.additions /= 2;
     }
 
-    /// Requests lately.
+    /// Returns the number of recent requests.
     pub fn count(&self, hash: u64) -> u8 {
         if self.words.is_empty() {
             return 0;
@@ -97,7 +97,7 @@ impl Sketch {
             .unwrap_or(0)
     }
 
-    /// Gives back what so few entries do not need: two words become one, with the greater of their counts (S1).
+    /// Gives back what `entries` entries do not need: two words become one, with the greater of their counts (S1).
     pub fn shrink(&mut self, entries: usize) {
         let wanted = (2 * entries).next_power_of_two().max(16);
         while self.words.len() >= 2 * wanted {
@@ -112,12 +112,12 @@ impl Sketch {
         }
     }
 
-    /// Forgets everything, and its memory.
+    /// Forgets all counts, and frees the memory.
     pub fn forget(&mut self) {
         *self = Sketch::default();
     }
 
-    /// Bytes by the allocator's count.
+    /// Returns the bytes of the table by the allocator's count.
     pub fn bytes(&self) -> usize {
         self.words.usable_bytes()
     }
@@ -143,7 +143,7 @@ mod tests {
             count > truth
         });
         assert!(over.count() < 25);
-        // Doubled, every count is as it was.
+        // After doubling, every count is as it was.
         let before: Vec<u8> = (0..500).map(|key| sketch.count(hash(key))).collect();
         sketch.reserve(4_000);
         assert_eq!(
@@ -152,7 +152,7 @@ mod tests {
                 .map(|key| sketch.count(hash(key)))
                 .collect::<Vec<_>>()
         );
-        // Halved, none is below what it was.
+        // After shrinking, none is below what it was.
         sketch.shrink(500);
         assert!(sketch.bytes() <= 8_400);
         assert!(
@@ -176,7 +176,7 @@ mod tests {
         assert!(sketch.count(7) < 15);
     }
 
-    /// Words that many keys share would have all of them seem to be asked for often.
+    /// If many keys shared few words, all of them would seem to be asked for often.
     #[test]
     fn keys_are_spread_over_all_words_in_each_row() {
         let mut sketch = Sketch::default();
@@ -185,7 +185,7 @@ mod tests {
         for row in 0..4 {
             let mut keys = [0u32; 64];
             for key in 1..=64_000u64 {
-                // Not by `mixed`: that is what is judged.
+                // Not by `mixed`, which is under test.
                 let hash = key.wrapping_mul(0xD6E8_FEB8_6659_FD93);
                 keys[sketch.place(hash ^ hash >> 29, row).0] += 1;
             }

@@ -5,23 +5,23 @@
 //! ```
 //!
 //! V1  A cache that was asked [`PLACEBO_LOOKUPS`] times and hit less than once in [`PLACEBO_MISSES`] is a
-//!     [`Verdict::Placebo`], unless its few hits saved such a part of the time that making took: it costs memory and
-//!     saves next to nothing. Fewer questions prove nothing, and the verdict says that.
+//!     [`Verdict::Placebo`], unless its few hits saved as large a part of the time that making took: it costs memory
+//!     and saves next to nothing. Fewer lookups prove nothing, and the verdict says that.
 //! V2  Times are wall time of making, on the machine that ran: an entry's own, not an average.
 //!
 //! Not here: counting (`mod`).
 
 use core::fmt;
 
-/// Lookups from which on a cache without a hit is called a placebo.
+/// Number of lookups from which on a cache without a hit is called a placebo.
 pub const PLACEBO_LOOKUPS: u64 = 64;
-/// One hit in so many lookups, or so small a part of the time of making saved, is next to nothing.
+/// Less than one hit in this many lookups, or less than this part of the time of making saved, is next to nothing.
 pub const PLACEBO_MISSES: u64 = 100;
 
 /// Figures of a cache. Counts are since it was made, bytes are now.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Its name.
+    /// The cache's name.
     pub name: String,
     /// Entries now.
     pub entries: usize,
@@ -29,27 +29,27 @@ pub struct Stats {
     pub bytes: usize,
     /// Bytes of its tables.
     pub own_bytes: usize,
-    /// What it may have at most, and what it may have now.
+    /// The most bytes that it may ever have.
     pub limit_bytes: usize,
-    /// See `limit_bytes`.
+    /// The most bytes that it may have now.
     pub allowed_bytes: usize,
     /// Lookups that found something.
     pub hits: u64,
     /// Lookups that did not.
     pub misses: u64,
-    /// Of these, had from another thread that was making the value just then (X6).
+    /// Misses that got the value from another thread that was making it just then (X6).
     pub joined: u64,
     /// Entries that came (X4: those that are in, and the next five).
     pub inserted: u64,
-    /// Of these, refused at once: they were asked for less than who would have had to go.
+    /// Entries that were refused at once: they were asked for less than those that would have had to go.
     pub refused: u64,
-    /// Displaced by others, or replaced.
+    /// Entries that others displaced, or replaced.
     pub evicted: u64,
-    /// Gone after the idle time.
+    /// Entries that went after the idle time.
     pub expired: u64,
-    /// Given back: pressure, budget, clear.
+    /// Entries given back: pressure, budget, clear.
     pub released: u64,
-    /// Taken out by the program.
+    /// Entries that the program removed.
     pub removed: u64,
     /// Wall time that making took.
     pub made_ns: u64,
@@ -59,19 +59,19 @@ pub struct Stats {
     pub busy: u64,
 }
 
-/// What is to be thought of a cache.
+/// A judgement of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Too few lookups to say.
     Unknown,
-    /// It hit never, or next to never (V1).
+    /// The cache never hit, or next to never (V1).
     Placebo,
-    /// It hits.
+    /// The cache hits, or has saved enough.
     Useful,
 }
 
 impl Stats {
-    /// Hits of lookups; 0 without one.
+    /// Returns the share of lookups that hit; 0 without a lookup.
     pub fn hit_ratio(&self) -> f64 {
         match self.hits + self.misses {
             0 => 0.0,
@@ -79,7 +79,7 @@ impl Stats {
         }
     }
 
-    /// What is to be thought of it.
+    /// Returns the judgement (V1).
     pub fn verdict(&self) -> Verdict {
         let lookups = self.hits + self.misses;
         let rare = self.hits.saturating_mul(PLACEBO_MISSES) < lookups;

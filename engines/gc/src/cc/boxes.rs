@@ -1,4 +1,4 @@
-//! A counted value in memory, and what its counts do.
+//! A counted value in memory, and the effects of its counts.
 //!
 //! ```text
 //!   │ strong │ weak │ flags │ index │ ways │ collector │ value … │     32 bytes before the value
@@ -6,11 +6,11 @@
 //!                      └─ BUFFERED, NODE, TOUCHED, SUSPECT, DEAD
 //! ```
 //!
-//! Y1  BUFFERED and NODE exclude each other, and `index` is what they say.
-//! Y2  DEAD: the value was dropped. Nobody has a way to it but pointers within values that are destroyed with it.
-//! Y3  A box counts for its collector, which lives as long as any.
+//! Y1  BUFFERED and NODE exclude each other, and tell the meaning of `index`.
+//! Y2  DEAD: the value was dropped. Only pointers within values that are destroyed with it still lead to it.
+//! Y3  A box holds a count of its collector, which lives as long as any box.
 //!
-//! Not here: who is collected (`cycles`).
+//! Not here: which boxes are collected (`cycles`).
 
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
@@ -22,27 +22,27 @@ use super::cycles::Inner;
 use crate::mark::Tracer;
 use crate::typed::Trace;
 
-/// Among the candidates.
+/// The box is among the candidates.
 pub(super) const BUFFERED: u32 = 1;
-/// In the graph of a collection that is in progress.
+/// The box is in the graph of a collection that is in progress.
 pub(super) const NODE: u32 = 2;
-/// A node whose count or holders changed since it became one.
+/// The box is a node whose count or holders changed since it became one.
 pub(super) const TOUCHED: u32 = 4;
-/// A node whose count fell: a candidate of the next collection, if it lives.
+/// The box is a node whose count fell: a candidate of the next collection, if it lives.
 pub(super) const SUSPECT: u32 = 8;
-/// Y2.
+/// The value was dropped (Y2).
 pub(super) const DEAD: u32 = 16;
 
-/// What is done with a value.
+/// The functions for a type of value.
 pub(super) struct Ways {
     pub(super) name: fn() -> &'static str,
     layout: Layout,
     pub(super) drop: unsafe fn(NonNull<Header>),
-    /// `None`: it holds no counted pointer, and is in no cycle.
+    /// Tells the value's pointers; `None`: it holds no counted pointer, and is in no cycle.
     pub(super) trace: Option<unsafe fn(NonNull<Header>, &mut Tracer)>,
 }
 
-/// What stands before each value.
+/// The header before each value.
 #[repr(C)]
 pub(crate) struct Header {
     strong: Cell<u32>,
@@ -84,7 +84,7 @@ unsafe fn trace<T: Trace>(header: NonNull<Header>, tracer: &mut Tracer) {
         .trace(tracer);
 }
 
-/// A box with one pointer to it.
+/// Makes a box with one pointer to it.
 pub(super) fn make<T: Trace>(inner: &Rc<Inner>, value: T) -> NonNull<CcBox<T>> {
     let layout = Layout::new::<CcBox<T>>();
     // SAFETY: it has a header, at least.
@@ -132,7 +132,7 @@ impl Header {
         self.index.set(index as u32);
     }
 
-    /// Whether it is of this collector.
+    /// Reports whether the box is of this collector.
     pub(super) fn is_of(&self, inner: &Inner) -> bool {
         core::ptr::eq(self.inner.as_ptr(), inner)
     }
@@ -145,7 +145,7 @@ impl Header {
         }
     }
 
-    /// Cost: a load, an addition, a store, a load and a branch.
+    /// Counts one more pointer. Cost: a load, an addition, a store, a load and a branch.
     #[inline]
     pub(super) fn add_strong(&self) {
         let Some(strong) = self.strong.get().checked_add(1) else {
@@ -164,7 +164,7 @@ impl Header {
         self.weak.set(weak);
     }
 
-    /// A pointer out of a weak one; whether there is a value.
+    /// Counts a pointer made from a weak one; reports whether there is a value.
     pub(super) fn upgrade(&self) -> bool {
         if self.strong.get() == 0 || self.has(DEAD) || self.is_condemned() {
             return false;
@@ -173,12 +173,12 @@ impl Header {
         true
     }
 
-    /// Whether it is going to be destroyed by the collection in progress.
+    /// Reports whether the collection in progress is going to destroy the value.
     pub(super) fn is_condemned(&self) -> bool {
         self.has(NODE) && self.inner().is_condemned(self.index())
     }
 
-    /// A node's holders or count changed: it lives on in the collection in progress.
+    /// Notes that a node's holders or count changed: it lives on in the collection in progress.
     #[cold]
     #[inline(never)]
     pub(super) fn touch(&self) {
@@ -188,7 +188,8 @@ impl Header {
         }
     }
 
-    /// A pointer less. Cost where others are left and it is a candidate already: two loads, a store, two branches.
+    /// Counts one pointer less. Cost where others are left and it is a candidate already: two loads, a store, two
+    /// branches.
     ///
     /// # Safety
     /// It was counted, and is not used any more.
@@ -221,7 +222,7 @@ impl Header {
         }
     }
 
-    /// A weak pointer less.
+    /// Counts one weak pointer less.
     ///
     /// # Safety
     /// It was counted, and is not used any more.
@@ -235,7 +236,7 @@ impl Header {
         }
     }
 
-    /// Z1.
+    /// Frees the box if its counts are 0 (Z1).
     ///
     /// # Safety
     /// The value was dropped.
@@ -247,7 +248,7 @@ impl Header {
         }
         debug_assert!(!header.has(BUFFERED | NODE), "Y1");
         let (inner, layout) = (header.inner, header.ways.layout);
-        // SAFETY: nobody has a pointer to it; Y3.
+        // SAFETY: no pointer to it is left; Y3.
         unsafe {
             dealloc(this.cast().as_ptr(), layout);
             inner.as_ref().freed();

@@ -8,14 +8,14 @@
 //! ```
 //!
 //! V1  A node that is not touched has the holders that it had when it became a node: a pointer that is cloned, dropped
-//!     or made from a weak one touches (`Header`), and so does the cell that it leaves or enters ([`super::moved`]). So
-//!     each holder of it is counted at most once, and if its count is the number of edges to it, nodes are all its
-//!     holders.
-//! V2  The verdict: nodes that are alive are those that are touched, or have other holders than nodes, and what these
-//!     lead to. Between the last look at what is touched and the verdict nothing else runs. What is not alive has no
-//!     way to it from outside but weak pointers, which do not lead to what is condemned.
-//! V3  A slice does so many units of work, one for a node that is looked at and for an edge, and asks the clock after
-//!     each; it is as long as its budget and the time of tracing or dropping one value.
+//!     or made from a weak one touches the node (`Header`), and so does the cell that the pointer leaves or enters
+//!     ([`super::moved`]). So each holder is counted at most once, and if the node's count equals the number of edges
+//!     to it, all its holders are nodes.
+//! V2  The verdict: alive are nodes that are touched or have holders that are not nodes, and what these lead to.
+//!     Between the last look at what is touched and the verdict nothing else runs. From outside, only weak pointers
+//!     lead to the other nodes, and those give no pointer to what is condemned.
+//! V3  A slice does a number of units of work, one for each node looked at and each edge, and reads the clock after
+//!     each unit; it takes as long as its budget, and the time of tracing or dropping one value.
 //! V4  A box that ends while it is a node leaves a hole in the graph.
 //! V5  No list is borrowed while a value is traced or dropped.
 //!
@@ -37,11 +37,12 @@ use crate::sweep::{FAULTS, Fault, text_of};
 use crate::typed::Trace;
 use crate::world::Shared;
 
-/// Candidates that make a collection due, at least.
+/// The least number of candidates that makes a collection due.
 const FLOOR: usize = 1024;
-/// Nodes that the last collection looked at for each candidate of the next: so many are paid for by one fall of a count.
+/// Nodes that the last collection looked at for each candidate that the next needs: one fall of a count pays for this
+/// many.
 const NODES_PER_CANDIDATE: usize = 16;
-/// Boxes made between two slices of a collection that is due, and units of each: 24 for a box.
+/// Boxes made between two slices of a collection that is due. Each slice has 24 units for each of these boxes.
 const EVERY: u32 = 64;
 const UNITS: u64 = 1536;
 
@@ -54,23 +55,23 @@ enum Phase {
 }
 
 pub(super) struct Node {
-    /// `None`: V4.
+    /// The header of the box; `None`: the box has ended (V4).
     pub(super) header: Option<NonNull<Header>>,
-    /// Edges of nodes that lead to it.
+    /// Number of edges of nodes that lead to it.
     pub(super) inner: u32,
-    /// Where its own edges end; they begin where those of the node before it end.
+    /// The end of its own edges in the list; they begin where those of the node before it end.
     end: u32,
 }
 
 const _: () = assert!(size_of::<Node>() == 16);
 
-/// See the picture.
+/// The graph of a collection: nodes and edges.
 #[derive(Default)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
     alive: Vec<bool>,
     edges: Vec<u32>,
-    /// Alive, and what they lead to is not looked at yet.
+    /// Nodes that are alive, whose edges were not looked at yet.
     open: Vec<u32>,
     /// The next node of the phase.
     next: usize,
@@ -93,7 +94,7 @@ impl Graph {
         new
     }
 
-    /// Looks at what an open node leads to; the node, and units of work.
+    /// Follows the edges of an open node; returns the node, and the units of work.
     pub(super) fn follow(&mut self) -> Option<(usize, u64)> {
         let node = self.open.pop()? as usize;
         let edges = self.edges_of(node);
@@ -106,28 +107,28 @@ impl Graph {
     }
 }
 
-/// What a collector has done so far, and holds.
+/// What a collector has done so far, and what it holds.
 #[derive(Clone, Debug, Default)]
 pub struct CycleCounts {
-    /// Boxes that are not freed.
+    /// Number of boxes that are not freed.
     pub boxes: u64,
-    /// Of them, those whose value was not dropped.
+    /// Number of values that were not dropped; their boxes are in `boxes`.
     pub values: u64,
-    /// Values whose count fell, and not to 0, since they were last looked at.
+    /// Number of values whose count fell, but not to 0, since they were last looked at.
     pub candidates: usize,
-    /// Collections that came to a verdict.
+    /// Number of collections that reached a verdict.
     pub collections: u64,
-    /// Nodes that those looked at.
+    /// Number of nodes that those collections looked at.
     pub nodes: u64,
-    /// Values destroyed by them.
+    /// Number of values that they destroyed.
     pub destroyed: u64,
-    /// Slices.
+    /// Number of slices.
     pub slices: u64,
-    /// The longest of those that had a bound.
+    /// Nanoseconds of the longest slice that had a bound.
     pub longest_ns: u64,
-    /// Destructors that panicked.
+    /// Number of destructors that panicked.
     pub panics: u64,
-    /// The first of those.
+    /// The first of the panics.
     pub faults: Vec<Fault>,
 }
 
@@ -135,7 +136,7 @@ pub(crate) struct Inner {
     phase: Cell<Phase>,
     candidates: RefCell<Vec<NonNull<Header>>>,
     pub(super) graph: RefCell<Graph>,
-    /// Used again for each node.
+    /// Reused for each node.
     tracer: RefCell<Option<Tracer>>,
     touched: RefCell<Vec<u32>>,
     /// Values whose count is 0 (Z2).
@@ -143,23 +144,23 @@ pub(crate) struct Inner {
     dropping: Cell<bool>,
     stepping: Cell<bool>,
     made: Cell<u32>,
-    /// Candidates that make a collection due.
+    /// Number of candidates that makes a collection due.
     threshold: Cell<usize>,
-    /// Boxes that objects of garbage-collected heaps hold, and how often (`together`).
+    /// The boxes that objects of garbage-collected heaps hold, and how often (`together`).
     pub(super) held: RefCell<HashMap<NonNull<Header>, u32>>,
     pub(super) counts: RefCell<CycleCounts>,
-    /// The world whose heaps may have edges to and from boxes, and the number that stands for these there.
+    /// The world whose heaps may have edges to and from boxes, and the number of the boxes there.
     pub(super) world: Option<(Rc<Shared>, u32)>,
 }
 
 impl Inner {
-    /// Whether a node will be destroyed.
+    /// Reports whether a node will be destroyed.
     pub(super) fn is_condemned(&self, node: usize) -> bool {
         self.phase.get() == Phase::Destroy && !self.graph.borrow().alive[node]
     }
 
     pub(super) fn touched(&self, node: usize) {
-        // After the verdict it is of no interest.
+        // After the verdict it no longer matters.
         if matches!(self.phase.get(), Phase::Build | Phase::Scan) {
             self.touched.borrow_mut().push(node as u32);
         }
@@ -169,7 +170,7 @@ impl Inner {
         self.counts.borrow_mut().boxes -= 1;
     }
 
-    /// The count of a box fell.
+    /// Notes that the count of a box fell, but not to 0.
     pub(super) fn suspect(&self, this: NonNull<Header>) {
         // SAFETY: its count is not 0.
         let header = unsafe { this.as_ref() };
@@ -192,13 +193,13 @@ impl Inner {
         let mut candidates = self.candidates.borrow_mut();
         candidates.swap_remove(header.index());
         if let Some(moved) = candidates.get(header.index()) {
-            // SAFETY: what is among the candidates is there (V4).
+            // SAFETY: a box among the candidates exists (V4).
             unsafe { moved.as_ref() }.set_index(header.index());
         }
         header.clear(BUFFERED);
     }
 
-    /// The count of a box is 0: its value is dropped, here or where values are being dropped already (Z2).
+    /// Drops the value of a box whose count is 0, at once or, if values are being dropped already, after these (Z2).
     pub(super) fn drop_value_of(&self, this: NonNull<Header>) {
         // SAFETY: nothing frees it before its value is dropped.
         let header = unsafe { this.as_ref() };
@@ -222,7 +223,7 @@ impl Inner {
         self.dropping.set(false);
     }
 
-    /// Drops a value, and frees the box if nothing is left of it (Z4).
+    /// Drops a value, and frees the box if no pointer to it is left (Z4).
     unsafe fn end(&self, this: NonNull<Header>) {
         // SAFETY: as the caller promises.
         let header = unsafe { this.as_ref() };
@@ -239,7 +240,7 @@ impl Inner {
                 });
             }
             drop(counts);
-            // Dropping a payload of somebody's own type may panic again; that is forgotten instead.
+            // Dropping a payload of the program's own type may panic again; it is forgotten instead.
             if !payload.is::<String>() && !payload.is::<&str>() {
                 std::mem::forget(payload);
             }
@@ -250,9 +251,9 @@ impl Inner {
         unsafe { Header::free_unused(this) };
     }
 
-    /// Adds a node, if it is none yet; its number.
+    /// Adds a node, if it is none yet; returns its number.
     pub(super) fn node(&self, this: NonNull<Header>) -> usize {
-        // SAFETY: told pointers and candidates are there.
+        // SAFETY: boxes of told pointers and candidates exist.
         let header = unsafe { this.as_ref() };
         if header.has(NODE) {
             return header.index();
@@ -284,7 +285,7 @@ impl Inner {
         }
     }
 
-    /// Traces the next node; units of work. `None`: there is none.
+    /// Traces the next node; returns the units of work. `None`: there is none.
     pub(super) fn build(&self, mut look: impl FnMut(usize, &Natives)) -> Option<u64> {
         let (number, header) = {
             let graph = self.graph.borrow();
@@ -306,13 +307,13 @@ impl Inner {
             units += 1;
             // SAFETY: told pointers are counted.
             let header = unsafe { to.as_ref() };
-            // Values without pointers are in no cycle; another collector's boxes are its own.
+            // Values without pointers are in no cycle; another collector's boxes are not collected here.
             if header.ways.trace.is_none() || !header.is_of(self) {
                 continue;
             }
             let node = self.node(to);
             let mut graph = self.graph.borrow_mut();
-            // Beyond four billion edges they are not counted: what they lead to is held from outside, so to say.
+            // Edges beyond four billion are not counted: what they lead to then seems to be held from outside.
             if graph.edges.len() < u32::MAX as usize {
                 graph.nodes[node].inner += 1;
                 graph.edges.push(node as u32);
@@ -330,7 +331,7 @@ impl Inner {
         Some(units)
     }
 
-    /// Nodes that were touched are alive.
+    /// Makes nodes that were touched alive; returns the units of work.
     pub(super) fn revive_touched(&self) -> u64 {
         let touched = std::mem::take(&mut *self.touched.borrow_mut());
         let mut graph = self.graph.borrow_mut();
@@ -340,7 +341,8 @@ impl Inner {
         touched.len() as u64
     }
 
-    /// Looks at the next node's count, or at what a live one leads to; units of work. `None`: the verdict (V2).
+    /// Looks at the next node's count, or at what a live one leads to; returns the units of work. `None`: the verdict
+    /// is reached (V2).
     fn scan(&self) -> Option<u64> {
         let revived = self.revive_touched();
         if revived > 0 {
@@ -361,7 +363,7 @@ impl Inner {
         Some(1)
     }
 
-    /// The verdict is there: what is not alive will be destroyed.
+    /// Ends the scan with the verdict: what is not alive will be destroyed.
     pub(super) fn judged(&self) {
         self.phase.set(Phase::Destroy);
         IN_PROGRESS.set(IN_PROGRESS.get() - 1);
@@ -375,7 +377,7 @@ impl Inner {
         self.threshold.set(FLOOR.max(nodes / NODES_PER_CANDIDATE));
     }
 
-    /// Deals with the next node: the living are let go, the others destroyed. `false`: there is none.
+    /// Handles the next node: one that is alive is released, any other destroyed. `false`: there is none.
     fn destroy(&self) -> bool {
         let (this, alive) = {
             let mut graph = self.graph.borrow_mut();
@@ -400,9 +402,10 @@ impl Inner {
         }
         header.clear(TOUCHED | SUSPECT);
         self.counts.borrow_mut().destroyed += 1;
-        // What it holds of the condemned falls, and is left to its turn; the rest is dropped as ever. It stays a node,
-        // so that weak pointers and falling counts see that it is condemned, and is dead before it is none.
-        // SAFETY: nobody has a way to it (V2), and its turn comes once.
+        // Its pointers to condemned boxes only lower their counts, since these have their own turn; the others are
+        // dropped as usual. It stays a node, so that weak pointers and falling counts see that it is condemned, and is
+        // dead before it stops being a node.
+        // SAFETY: only condemned values lead to it (V2), and its turn comes once.
         let ways = unsafe { self.end_condemned(this) };
         debug_assert!(ways);
         true
@@ -411,7 +414,7 @@ impl Inner {
     unsafe fn end_condemned(&self, this: NonNull<Header>) -> bool {
         // SAFETY: as the caller promises.
         let header = unsafe { this.as_ref() };
-        // One pointer more, so that it is not freed before it is no node.
+        // One pointer more, so that it is not freed while it is a node.
         header.add_strong();
         // SAFETY: as the caller promises.
         unsafe { self.end(this) };
@@ -427,7 +430,7 @@ impl Inner {
         self.phase.set(Phase::Rest);
     }
 
-    /// One unit or a few; `None`: at rest.
+    /// Does one unit or a few; `None`: at rest.
     fn unit(&self) -> Option<u64> {
         match self.phase.get() {
             Phase::Rest => None,
@@ -450,7 +453,8 @@ impl Inner {
         }
     }
 
-    /// Whether there is nothing left to do. Within a destructor that a slice has called nothing is done.
+    /// Does a slice; reports whether nothing is left to do. Within a destructor that a slice has called nothing is
+    /// done.
     pub(super) fn slice(&self, budget: Budget) -> bool {
         if self.stepping.replace(true) {
             return false;
@@ -473,7 +477,7 @@ impl Inner {
         done
     }
 
-    /// Ends what is in progress.
+    /// Finishes the collection in progress, if there is one; reports whether nothing is left to do.
     pub(super) fn finish(&self) -> bool {
         self.phase.get() == Phase::Rest
             || self.slice(Budget {
@@ -491,8 +495,8 @@ impl Drop for Inner {
     }
 }
 
-/// A collector of cycles: its boxes are of one thread. When it is dropped, cycles that nobody holds are destroyed; what
-/// is left lives by its counts alone.
+/// A collector of cycles. Its boxes belong to one thread. When it is dropped, cycles that nothing outside holds are
+/// destroyed; the remaining boxes live by their counts alone.
 pub struct Cycles(pub(super) Rc<Inner>);
 
 impl Default for Cycles {
@@ -502,13 +506,13 @@ impl Default for Cycles {
 }
 
 impl Cycles {
-    /// One without boxes, for values that have no edges to garbage-collected heaps. With such:
-    /// [`Runtime::cycles`](crate::typed::Runtime::cycles).
+    /// Creates a collector without boxes, for values that have no edges to garbage-collected heaps. For values with
+    /// such edges: [`Runtime::cycles`](crate::typed::Runtime::cycles).
     pub fn new() -> Cycles {
         Cycles::with(None)
     }
 
-    /// One whose number stands for it in the tables of a world's heaps.
+    /// Creates a collector that has this number in the tables of a world's heaps.
     pub(crate) fn of(world: &Rc<Shared>, number: u32) -> Cycles {
         Cycles::with(Some((world.clone(), number)))
     }
@@ -531,7 +535,7 @@ impl Cycles {
         }))
     }
 
-    /// A counted value. Each 64th does a slice of a collection, if one is due.
+    /// Puts a value into a counted box. Each 64th call does a slice of a collection, if one is due.
     pub fn cc<T: Trace>(&self, value: T) -> Cc<T> {
         let made = self.0.made.get() + 1;
         self.0.made.set(made % EVERY);
@@ -551,13 +555,13 @@ impl Cycles {
         }
     }
 
-    /// Whether enough counts have fallen that a collection is worth its work.
+    /// Reports whether enough counts have fallen to make a collection worth its work.
     pub fn is_due(&self) -> bool {
         self.0.candidates.borrow().len() >= self.0.threshold.get()
     }
 
-    /// Begins a collection if none is in progress and there are candidates, and does a part of it (V3). Whether there is
-    /// nothing left to do. Within a destructor that it has called nothing is done.
+    /// Begins a collection if none is in progress and there are candidates, and does a part of it (V3). Reports whether
+    /// nothing is left to do. Within a destructor that it has called nothing is done.
     pub fn step(&self, budget: Budget) -> bool {
         if self.0.phase.get() == Phase::Rest && !self.0.stepping.get() {
             if self.0.candidates.borrow().is_empty() {
@@ -568,11 +572,12 @@ impl Cycles {
         self.0.slice(budget)
     }
 
-    /// Destroys every cycle that nobody holds. Within a destructor that a slice has called nothing is done. Returns
-    /// the values destroyed.
+    /// Destroys every cycle that nothing outside holds. Within a destructor that a slice has called nothing is done.
+    /// Returns the number of values destroyed.
     pub fn collect(&self) -> u64 {
         let before = self.0.counts.borrow().destroyed;
-        // What is in progress has not seen what fell since. Destructors may let more fall, which the next time sees.
+        // The collection in progress has not seen what fell since. Destructors may let more counts fall, which the next
+        // round sees.
         if self.0.finish() {
             let unbounded = Budget {
                 edges: u64::MAX,
@@ -583,7 +588,7 @@ impl Cycles {
         self.0.counts.borrow().destroyed - before
     }
 
-    /// What it has done so far, and holds.
+    /// Returns what it has done so far, and what it holds.
     pub fn counts(&self) -> CycleCounts {
         CycleCounts {
             candidates: self.0.candidates.borrow().len(),

@@ -1,12 +1,12 @@
-//! `counted!`: structs and enums that lie in counted boxes.
+//! `counted!`: structs and enums whose values lie in counted boxes.
 //!
 //! ```text
 //!   counted! { pub struct Node { next: Field<Option<Cc<Node>>>, name: String } }
 //!        └─► the struct · Trace: each field, once · a conflict with any impl of Drop
 //! ```
 //!
-//! B1  Every field is told once: the fields that are written are the ones that are traced.
-//! B2  `Drop` for the type is a compile error: what it leads to may have ended before it.
+//! B1  Every field is told once: the fields that are declared are the ones that are traced.
+//! B2  `Drop` for the type is a compile error: what its pointers lead to may have ended before it.
 //!
 //! Not here: generic types; they implement [`Trace`](crate::typed::Trace) by hand.
 

@@ -12,18 +12,18 @@
 //! ```
 //!
 //! Z1  A box is freed when its value was dropped, and `strong` and `weak` are 0. Its value is dropped once: when
-//!     `strong` falls to 0, or when it is destroyed with a cycle. A [`Weak`] finds nothing from then on.
-//! Z2  Drops do not recurse: what falls to 0 while a value is dropped waits in a list. A list of ten million boxes is
-//!     dropped one by one.
+//!     `strong` falls to 0, or when it is destroyed with a cycle. A [`Weak`] gives no pointer from then on.
+//! Z2  Drops do not recurse: values whose counts fall to 0 while a value is dropped wait in a list. A list of ten
+//!     million boxes is dropped one by one.
 //! Z3  A value is [`Trace`], so it tells each counted pointer that it holds, once; pointers change only in [`Field`]s
-//!     and [`Locked`](crate::typed::Locked)s, which say so while a collection is in progress ([`moved`]). What is hidden
-//!     from the trace (in a [`Static`](crate::typed::Static), a `RefCell`) counts as held from outside: it may leak, and
-//!     nothing else.
+//!     and [`Locked`](crate::typed::Locked)s, which report it while a collection is in progress ([`moved`]). A pointer
+//!     that is hidden from the trace (in a [`Static`](crate::typed::Static), a `RefCell`) counts as held from outside:
+//!     its value may leak, and nothing worse.
 //! Z4  A destructor that panics is contained and reported ([`CycleCounts::faults`]); its box is freed.
 //!
-//! Source of the idea: Bacon and Rajan, "Concurrent cycle collection in reference counted systems" (2001); the graph on
-//! the side, so that slices are possible, is Firefox's. Rejected: counts and colours in the boxes themselves, which
-//! have to be put right before the program may run on.
+//! Source of the idea: Bacon and Rajan, "Concurrent cycle collection in reference counted systems" (2001); the separate
+//! graph, which makes slices possible, is Firefox's. Rejected: counts and colours in the boxes themselves, which have
+//! to be restored before the program may run on.
 //!
 //! ```
 //! use skinflint_gc::{cc::{Cc, Cycles, Field}, counted};
@@ -40,7 +40,7 @@
 //! assert_eq!(cycles.counts().boxes, 0);
 //! ```
 //!
-//! A pointer on another thread does not compile, nor a destructor that could look at what has ended:
+//! A pointer on another thread does not compile, nor does a destructor that could look at what has ended:
 //!
 //! ```compile_fail,E0277
 //! let cycles = skinflint_gc::cc::Cycles::new();
@@ -54,7 +54,7 @@
 //! impl Drop for Node { fn drop(&mut self) { self.next.borrow(); } }
 //! ```
 //!
-//! Nor a value that hides its pointers in a cell without a barrier, nor one with a pointer into a tenant's heap:
+//! Nor does a value that hides its pointers in a cell without a barrier, or one with a pointer into a tenant's heap:
 //!
 //! ```compile_fail,E0277
 //! # use skinflint_gc::cc::{Cc, Cycles};
@@ -95,20 +95,20 @@ use crate::typed::Trace;
 use boxes::CcBox;
 
 thread_local! {
-    /// Collections of this thread between their beginning and their verdict.
+    /// Number of this thread's collections between their beginning and their verdict.
     static IN_PROGRESS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counted pointers and anchors that something tells.
+/// Counted pointers and anchors that were told.
 #[derive(Default)]
 pub(crate) struct Natives {
     pub(crate) counted: Vec<NonNull<Header>>,
-    /// Heap, entry of its root table, object.
+    /// The heap, the entry of its root table, and the object of each anchor.
     pub(crate) anchors: Vec<(u32, RootId, NonNull<u8>)>,
 }
 
 impl Tracer {
-    /// One that lists counted pointers and anchors.
+    /// Creates a tracer that lists counted pointers and anchors.
     pub(crate) fn listing_natives() -> Tracer {
         let mut tracer = Tracer::listing();
         tracer.natives = Some(Box::default());
@@ -121,19 +121,19 @@ impl Tracer {
         }
     }
 
-    /// Other edges are of no interest.
+    /// Forgets other edges, which do not matter here.
     fn forget_told(&mut self) {
         drop(self.take_told());
     }
 
-    /// What was told since the last time.
+    /// Takes what was told since the last time.
     pub(crate) fn take_natives(&mut self) -> Box<Natives> {
         self.natives.take().unwrap_or_default()
     }
 }
 
-/// The value of a cell was or is going to be moved: whatever it leads to may be held by something else than a
-/// collection in progress has seen, and stays alive in it. Cost while there is none: a load and a branch.
+/// Notes that the value of a cell was or is going to be moved: what it leads to may get other holders than a collection
+/// in progress has seen, and stays alive in it. Cost while there is none: a load and a branch.
 #[inline]
 pub(crate) fn moved<T: Trace>(value: &T) {
     if T::EDGES && IN_PROGRESS.get() > 0 {
@@ -151,7 +151,7 @@ fn moved_slow<T: Trace>(value: &T) {
     }
 }
 
-/// A counted pointer. Of one thread.
+/// A counted pointer. It belongs to one thread.
 pub struct Cc<T: Trace + 'static> {
     to: NonNull<CcBox<T>>,
     owns: PhantomData<CcBox<T>>,
@@ -167,17 +167,17 @@ impl<T: Trace> Cc<T> {
         unsafe { self.to.cast::<Header>().as_ref() }
     }
 
-    /// Whether both lead to the same value.
+    /// Reports whether both lead to the same value.
     pub fn is(&self, other: &Cc<T>) -> bool {
         self.to == other.to
     }
 
-    /// Pointers to it, except weak ones.
+    /// Returns the number of pointers to the value, without weak ones.
     pub fn count(&self) -> u32 {
         self.head().strong()
     }
 
-    /// A pointer that keeps nothing alive.
+    /// Returns a pointer that keeps nothing alive.
     pub fn downgrade(&self) -> Weak<T> {
         self.head().add_weak();
         Weak { to: self.to }
@@ -188,8 +188,8 @@ impl<T: Trace> Deref for Cc<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: Z1: the value is dropped when no pointer is left, or only those within destroyed values, which
-        // nobody can use (Z3).
+        // SAFETY: Z1: the value is dropped when no pointer is left, or only those within destroyed values, which no
+        // code can use (Z3).
         unsafe { &(*self.to.as_ptr()).value }
     }
 }
@@ -239,7 +239,7 @@ impl<T: Trace> Weak<T> {
         unsafe { self.to.cast::<Header>().as_ref() }
     }
 
-    /// The value, if it was not dropped and is not among those that are being.
+    /// Returns the value, if it was not dropped and is not being destroyed.
     pub fn upgrade(&self) -> Option<Cc<T>> {
         self.head().upgrade().then(|| Cc {
             to: self.to,
@@ -269,47 +269,47 @@ unsafe impl<T: Trace> Trace for Weak<T> {
     fn trace(&self, _: &mut Tracer) {}
 }
 
-/// A part of a counted value that changes, checked as it runs (as `RefCell`).
+/// A part of a counted value that changes, checked at run time (like `RefCell`).
 #[derive(Default)]
 pub struct Field<T>(RefCell<T>);
 
 impl<T> Field<T> {
-    /// One that holds `value`.
+    /// Creates a field that holds `value`.
     pub fn new(value: T) -> Field<T> {
         Field(RefCell::new(value))
     }
 
-    /// To read.
+    /// Borrows the value to read it.
     ///
     /// # Panics
-    /// If somebody writes.
+    /// The field is being written.
     pub fn borrow(&self) -> Ref<'_, T> {
         self.0.borrow()
     }
 }
 
 impl<T: Trace> Field<T> {
-    /// To write. Cost while no collection is in progress: two loads and branches beside `RefCell`'s; while one is, a
-    /// look at all that it holds, twice.
+    /// Borrows the value to write it. Cost while no collection is in progress: two loads and branches beside
+    /// `RefCell`'s; while one is, a look at all that it holds, twice.
     ///
     /// # Panics
-    /// If somebody reads or writes.
+    /// The field is being read or written.
     pub fn borrow_mut(&self) -> FieldMut<'_, T> {
         let value = self.0.borrow_mut();
         moved(&*value);
         FieldMut(ManuallyDrop::new(value))
     }
 
-    /// Holds another value from now on; returns the one before.
+    /// Replaces the value; returns the old one.
     ///
     /// # Panics
-    /// If somebody reads or writes.
+    /// The field is being read or written.
     pub fn replace(&self, value: T) -> T {
         core::mem::replace(&mut *self.borrow_mut(), value)
     }
 }
 
-/// Leave to write what a [`Field`] holds.
+/// A guard with which the value of a [`Field`] is written.
 pub struct FieldMut<'a, T: Trace>(ManuallyDrop<RefMut<'a, T>>);
 
 impl<T: Trace> Deref for FieldMut<'_, T> {
@@ -328,13 +328,13 @@ impl<T: Trace> DerefMut for FieldMut<'_, T> {
 impl<T: Trace> Drop for FieldMut<'_, T> {
     fn drop(&mut self) {
         moved(&**self.0);
-        // SAFETY: it is not used any more.
+        // SAFETY: it is not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
 
-// SAFETY: J1: what it holds is told. While somebody writes nothing is: then what it holds counts as held from outside,
-// as it is. Its parts' thread.
+// SAFETY: J1: what it holds is told. While the field is being written it tells nothing: then what it holds counts as
+// held from outside, which it is. Finalizers run on its parts' threads.
 unsafe impl<T: Trace + 'static> Trace for Field<T> {
     const EDGES: bool = T::EDGES;
     const FINALIZE: Finalize = T::FINALIZE;

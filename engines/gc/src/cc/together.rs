@@ -3,16 +3,16 @@
 //! ```text
 //!   object ── Counted ──► box ── Cc ──► box ── Anchor ──► object ── … back to the first
 //!
-//!   graph from the boxes that objects hold ─► held by others: alive ─► anchors of the living are roots of the marking
+//!   graph from the boxes that objects hold ─► held by others: alive ─► anchors of live boxes are roots of the marking
 //!        ▲                                                                      │
 //!        └────────── a marked object holds a box: alive, too ◄──────────────────┘   until nothing is new
 //! ```
 //!
-//! C1  A [`Counted`] is branded, so it lies in an object, or in a closure that has not ended, where nothing is collected.
-//!     `held` counts them, box by box: a cycle through both sides has a box in it that is held.
-//! C2  An [`Anchor`] has an entry in its heap's root table, which is a root in every collection but this one. Here those
-//!     that no box of the graph has told are roots still: wherever they lie, it is no such cycle.
-//! C3  Heaps are swept before the graph is made, so that no finalizer runs between that and the verdict.
+//! C1  A [`Counted`] is branded, so it lies in an object, or in a closure that has not ended, where nothing is
+//!     collected. `held` counts them, box by box: a cycle through both sides contains a box that is held.
+//! C2  An [`Anchor`] has an entry in its heap's root table, which is a root in every collection but this one. Here
+//!     those that no box of the graph has told are still roots: wherever they lie, they are in no such cycle.
+//! C3  Heaps are swept before the graph is made, so that no finalizer runs between the graph and the verdict.
 //!
 //! Not here: cycles of boxes alone (`cycles`).
 
@@ -68,7 +68,7 @@ unsafe impl<T: Trace> Trace for Counted<'_, T> {
     }
 }
 
-/// A pointer of a counted value to an object. Anywhere else it is as a handle.
+/// A pointer of a counted value to an object. Anywhere else it acts like a handle.
 pub struct Anchor<F: Family> {
     heap: Rc<Heap>,
     id: RootId,
@@ -77,10 +77,10 @@ pub struct Anchor<F: Family> {
 }
 
 impl<F: Family> Anchor<F> {
-    /// The object.
+    /// Returns the object.
     ///
     /// # Errors
-    /// It is of another tenant.
+    /// It is in another tenant's heap.
     pub fn open<'gc>(&self, cx: Cx<'gc>) -> Result<Gc<'gc, F::At<'gc>>, Foreign> {
         if !cx.is_of(&self.heap) {
             return Err(Foreign);
@@ -91,7 +91,7 @@ impl<F: Family> Anchor<F> {
 
 impl<F: Family> Drop for Anchor<F> {
     fn drop(&mut self) {
-        // SAFETY: from `root` of this heap, and ended here only.
+        // SAFETY: from `root` of this heap, and ended only here.
         unsafe { self.heap.unroot(self.id) };
     }
 }
@@ -108,7 +108,7 @@ unsafe impl<F: Family> Trace for Anchor<F> {
 }
 
 impl<'gc> Cx<'gc> {
-    /// A pointer to a counted value, to be put into an object.
+    /// Makes a pointer to a counted value, to be put into an object.
     pub fn hold<T: Trace>(self, cc: Cc<T>) -> Counted<'gc, T> {
         let inner = cc.head().inner();
         let held = &inner.held;
@@ -120,7 +120,7 @@ impl<'gc> Cx<'gc> {
         }
     }
 
-    /// A pointer to an object of the tenant, to be put into a counted value of [`Runtime::cycles`].
+    /// Makes a pointer to an object of the tenant, to be put into a counted value of [`Runtime::cycles`].
     ///
     /// # Errors
     /// The collector of cycles is not of this runtime.
@@ -145,17 +145,17 @@ impl<'gc> Cx<'gc> {
     }
 }
 
-/// The anchors of living boxes, as roots.
+/// The anchors of living boxes, as roots of a marking.
 struct Both<'a> {
     inner: &'a Inner,
-    /// By node.
+    /// Objects of the anchors, by node.
     anchors: Vec<Vec<NonNull<u8>>>,
     outside: Vec<NonNull<u8>>,
     alive: Vec<NonNull<u8>>,
 }
 
 impl Both<'_> {
-    /// Follows what lives; anchors that are new. (No value is traced: the graph is all there.)
+    /// Follows what is alive; returns the anchors that are new. (No value is traced: the graph is complete.)
     fn follow(&mut self) -> Vec<NonNull<u8>> {
         let mut new = Vec::new();
         let mut graph = self.inner.graph.borrow_mut();
@@ -178,7 +178,7 @@ impl Roots for Both<'_> {
         let told = tracer.take_natives();
         tracer.natives = Some(Box::default());
         for header in told.counted {
-            // SAFETY: told pointers are counted. Boxes that nothing in a heap held are no nodes, perhaps.
+            // SAFETY: told pointers are counted. A box that nothing in a heap held may be no node.
             let header = unsafe { header.as_ref() };
             if header.has(super::boxes::NODE) && header.is_of(self.inner) {
                 self.inner.graph.borrow_mut().live(header.index());
@@ -190,7 +190,7 @@ impl Roots for Both<'_> {
     }
 }
 
-/// While anchors are no roots by themselves (C2).
+/// Lives while anchors are no roots by themselves (C2).
 struct Aside<'a>(&'a crate::world::Shared);
 
 impl Drop for Aside<'_> {
@@ -200,11 +200,11 @@ impl Drop for Aside<'_> {
 }
 
 impl Cycles {
-    /// Collects all heaps of the runtime and all counted values together: every cycle that nobody holds ends, whatever
-    /// it goes through. Stops the program for as long as marking everything takes.
+    /// Collects all heaps of the runtime and all counted values together: every cycle that nothing outside holds ends,
+    /// whatever it goes through. Stops the program for as long as marking everything takes.
     ///
     /// # Errors
-    /// A closure of some tenant is running, or the runtime is not the one that it was made by; nothing was collected.
+    /// A closure of a tenant is running, or the collector is not of this runtime; nothing was collected.
     pub fn collect_with(&self, runtime: &Runtime, reason: Reason) -> Result<(), Busy> {
         let heaps = runtime.heaps();
         let Some((world, number)) = &self.0.world else {
@@ -239,13 +239,13 @@ impl Cycles {
 }
 
 impl Inner {
-    /// What objects hold, and what that leads to, with all that is known to live from outside.
+    /// Builds the graph of what objects hold and what that leads to, with everything known to be held from outside.
     fn graph_of_held(&self, set: &[&Heap], number: u32) -> Both<'_> {
         self.begin();
         let held: Vec<_> = self.held.borrow().iter().map(|(h, n)| (*h, *n)).collect();
         for (header, times) in held {
             let node = self.node(header);
-            // As edges of nodes: held by objects is not held from outside.
+            // Counted like edges of nodes: being held by objects is not being held from outside.
             self.graph.borrow_mut().nodes[node].inner += times;
         }
         let mut anchors: Vec<Vec<NonNull<u8>>> = Vec::new();
@@ -266,7 +266,7 @@ impl Inner {
             let mut graph = self.graph.borrow_mut();
             for node in 0..graph.nodes.len() {
                 let entry = &graph.nodes[node];
-                // SAFETY: nodes are there, or holes.
+                // SAFETY: nodes exist, or are holes.
                 let strong = entry.header.map(|h| unsafe { h.as_ref() }.strong());
                 if strong != Some(entry.inner) {
                     graph.live(node);

@@ -7,10 +7,10 @@
 //!                        └─ changed(object): reached already? ─► it is traced again
 //! ```
 //!
-//! I1 of `incremental` is kept here. Whichever heap of a set is asked, the marking is the same one, so an edge from one
-//! heap of the set into another is told by the heap whose object it lies in.
+//! I1 of `incremental` is kept here. All heaps of a set share the same marking, so an edge from one heap of the set
+//! into another is told by the heap whose object it lies in.
 //!
-//! Not here: what is done with what was told (`steps`).
+//! Not here: what follows for told edges (`steps`).
 
 use core::ptr::NonNull;
 
@@ -25,8 +25,8 @@ fn heap_of(object: NonNull<u8>) -> u32 {
 }
 
 impl Heap {
-    /// The write barrier (I1): an edge to `target` was or is about to be written into an object of this heap. Cost while
-    /// marking is off: a load and a branch.
+    /// Notes that an edge to `target` was or is about to be written into an object of this
+    /// heap. Cost while marking is off: a load and a branch.
     #[inline]
     pub fn barrier(&self, target: NonNull<u8>) {
         if self.marking_on.get() {
@@ -41,7 +41,8 @@ impl Heap {
         }
     }
 
-    /// The other barrier (I1), for objects of many edges: `object`, of this heap, may have any others than before.
+    /// Notes that the edges of `object`, of this heap, may have
+    /// changed.
     #[inline]
     pub fn changed(&self, object: NonNull<u8>) {
         if self.marking_on.get() {
@@ -58,14 +59,14 @@ impl Heap {
 }
 
 impl Shared {
-    /// A part of an object, or of something that objects own, was written (typed cells): what it holds now is told to
+    /// Notes that a part of an object, or of what an object owns, was written (typed cells): tells what it holds now to
     /// the heaps that are marked.
     #[cold]
     pub(crate) fn written<T: Trace>(&self, part: &T) {
         let addr = core::ptr::from_ref(part).addr();
         if let Some(owner) = self.owner_of(addr) {
-            // The barrier of its own heap, whoever has written. Where that is not marked the sweeper may have the
-            // object's arena, and its bits are not to be looked at (I5).
+            // The barrier of the target's own heap, whichever object was written. Where that heap is not marked the
+            // sweeper may have the object's arena, and its bits must not be looked at (I5).
             if let Some(heap) = self.heap(owner).filter(|heap| heap.is_marking())
                 && let Some(object) = self.object_at(addr)
             {

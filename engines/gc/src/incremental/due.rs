@@ -1,4 +1,4 @@
-//! What is done of marking, and when: begin, a slice, the end, or a collection in one go.
+//! What is done of a marking, and when: the begin, a slice, the end, or a collection in one go.
 //!
 //! ```text
 //!   allocation that is slow anyway ─┐
@@ -10,12 +10,12 @@
 //!                                        └─ ready? ─► finish
 //! ```
 //!
-//! D1  A heap that is past its limit while it is marked with others does not have all of them finished in one pause: a
-//!     slice is done instead whenever it is asked. The set's own limit is the sum of the heaps'.
-//! D2  What cannot be finished, since a closure of another heap of the set runs, does not keep a heap from being
-//!     collected: it is collected alone, and the marking is given up (I6).
+//! D1  A heap that passes its limit while it is marked with others does not cause all of them to be finished in one
+//!     pause: a slice is done instead whenever it is asked. The set's own limit is the sum of the heaps' limits.
+//! D2  A marking that cannot be finished, since a closure of another heap of the set is running, does not keep a heap
+//!     from being collected: it is collected alone, and the marking is given up (I6).
 //!
-//! Not here: the thresholds (`trigger`), how any of it is done (`marking`, `collect`).
+//! Not here: the thresholds (`trigger`), how all of this is done (`marking`, `collect`).
 
 use crate::collect::{Busy, Roots, collect};
 use crate::heap::Heap;
@@ -23,7 +23,7 @@ use crate::incremental::{Incremental, Progress};
 use crate::trigger::Reason;
 
 impl Heap {
-    /// How this heap is marked from now on. A marking that is on is given up.
+    /// Sets how this heap is marked from now on. A marking that is on is given up.
     pub fn set_incremental(&self, table: Option<Incremental>) {
         self.abandon_marking();
         self.triggers.set_incremental(table);
@@ -48,7 +48,7 @@ impl Heap {
             // SAFETY: as the caller promises.
             return unsafe { collect(&[self], reason, roots) };
         }
-        // Without a table, whoever has begun goes on.
+        // Without a table, the caller that has begun a marking goes on with it.
         if self.triggers.incremental().is_none() {
             return Ok(());
         }
@@ -60,12 +60,12 @@ impl Heap {
         unsafe { self.advance_marking(roots) }
     }
 
-    /// Why marking should begin, if it should and is not on.
+    /// Returns why marking should begin, if it should and is not on.
     pub(crate) fn begin_due(&self) -> Option<Reason> {
         self.triggers.begin_due().filter(|_| !self.is_marking())
     }
 
-    /// A slice if one is wanted, and the end if nothing is left. Where the heap has no table, nothing.
+    /// Does a slice if one is due, and the end if nothing is left. Where the heap has no table, nothing.
     ///
     /// # Safety
     /// As [`Heap::finish_marking`].
@@ -78,7 +78,7 @@ impl Heap {
         Ok(())
     }
 
-    /// What is due while marking is on (D1). `false`: it is not on, or does not answer that reason.
+    /// Does what is overdue while marking is on (D1). `false`: it is not on, or does not answer that reason.
     ///
     /// # Errors
     /// As [`Heap::finish_marking`].
@@ -109,7 +109,7 @@ impl Heap {
         unsafe { self.finish_marking(roots) }
     }
 
-    /// Whether the heaps that are marked together hold more than all their limits allow.
+    /// Reports whether the heaps that are marked together hold more than all their limits allow.
     fn is_overtaken(&self) -> bool {
         let heaps = self.marked_with();
         let used = |heap: &std::rc::Rc<Heap>| heap.triggers.used_bytes.get();
@@ -127,20 +127,20 @@ impl Heap {
             marking.has_taken(self) >= table.slice_bytes as i64 && !marking.is_ready()
         });
         if wanted {
-            // SAFETY: as who has begun it promised, or has switched slices at allocations on.
+            // SAFETY: as the caller that has begun it promised, or has switched slices at allocations on.
             unsafe { self.mark_step(table.budget()) };
         }
     }
 
-    /// Whether an allocation may do a slice of marking, or begin it.
+    /// Sets whether an allocation may do a slice of marking, or begin it.
     ///
     /// # Safety
-    /// If so, each allocation is a place as [`Heap::begin_marking`] wants it.
+    /// If so, each allocation is a place as [`Heap::begin_marking`] requires it.
     pub unsafe fn set_slices_at_alloc(&self, on: bool) {
         self.steps_at_alloc.set(on);
     }
 
-    /// Called by allocations that are slow anyway.
+    /// Does a slice at an allocation that is slow anyway, if it may and one is due.
     #[cold]
     pub(crate) fn slice_at_alloc(&self) {
         if self.is_marking() {
@@ -150,7 +150,7 @@ impl Heap {
             && let Some(reason) = self.triggers.begin_due()
         {
             // A refusal leaves it due.
-            // SAFETY: as who has switched it on promised.
+            // SAFETY: as the caller promised that has switched it on.
             let _ = unsafe { self.begin_marking(reason, &mut ()) };
         }
     }

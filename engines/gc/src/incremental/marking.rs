@@ -1,4 +1,4 @@
-//! A marking that is on: of one heap, or of several that are collected together.
+//! The marking that is on: of one heap, or of several that are collected together.
 //!
 //! ```text
 //!                    ┌─ heap 0 (shared) ── marking ─┐
@@ -7,14 +7,15 @@
 //!   slice:  root tables, one after the other, some entries at a time ─► then what they lead to
 //! ```
 //!
-//! K1  All heaps of a set have the same marking, and are all that have it; `Shared::markings` is their number.
-//! K2  It ends for all of them at once: finished, or given up with the first that is collected otherwise or dropped.
-//! K3  While a slice is done, or roots are told, none of them can be collected, nor its marking be given up: what a trace
-//!     function asks for is refused, or ends the process.
-//! K4  An entry of a root table that comes from a heap of the set is no root (O2). One that is added meanwhile, in
-//!     whichever table, is told by the barrier.
+//! K1  All heaps of a set have the same marking, and no other heap has it; `Shared::markings` is their number.
+//! K2  It ends for all of them at once: when it is finished, or is given up with the first heap that is collected
+//!     otherwise or dropped.
+//! K3  While a slice is done, or roots are told, none of them can be collected, nor can its marking be given up: a
+//!     trace function that asks for it is refused, or ends the process.
+//! K4  An entry of a root table that comes from a heap of the set is no root (O2). The barrier tells one that is added
+//!     meanwhile, in any of the tables.
 //!
-//! Not here: what a slice follows (`steps`), when there is one (`due`).
+//! Not here: what a slice follows (`steps`), when a slice is done (`due`).
 
 use core::cell::RefCell;
 use core::ptr::NonNull;
@@ -29,20 +30,21 @@ use crate::roots::From;
 use crate::trigger::Reason;
 use crate::{Busy, Roots, verify};
 
-/// The longest that one attempt to begin sweeps what is left before it asks to be called again, one heap's poll more.
+/// The longest that one attempt to begin sweeps what is left before it asks to be called again; one heap's poll may be
+/// added.
 const SWEEP_NS: u64 = 500_000;
 
 /// A marking that is on.
 pub(crate) struct Marking {
     tracer: Tracer,
     reason: Reason,
-    /// K1, and the same by number.
+    /// The heaps (K1), and the same by number.
     members: Vec<Weak<Heap>>,
     set: Vec<bool>,
-    /// Which root table is told next, and from which entry on.
+    /// The root table that is told next, and its next entry.
     root: (usize, usize),
     pauses: Pauses,
-    /// Bytes taken since the last slice, by all members, as far as they were asked.
+    /// Bytes taken since the last slice, by all members, as far as was looked.
     taken: i64,
     ready: bool,
 }
@@ -56,7 +58,7 @@ impl Marking {
         self.ready
     }
 
-    /// Bytes taken since the last slice, those of `heap` until now.
+    /// Returns the bytes taken since the last slice; those of `heap` are brought up to date.
     pub(crate) fn has_taken(&mut self, heap: &Heap) -> i64 {
         let taken = heap.triggers.taken_total() as i64;
         self.taken += taken - heap.taken_seen.replace(taken);
@@ -85,7 +87,8 @@ impl Marking {
         self.pauses.longest_ns = self.pauses.longest_ns.max(ns);
     }
 
-    /// Tells the next entries of the root tables; returns how many, a table of none counted as one. 0: all were told.
+    /// Tells the next entries of the root tables; returns their number, an empty table counted as one. 0: all were
+    /// told.
     fn tell_roots(&mut self, heaps: &[Rc<Heap>], most: u64) -> u64 {
         let (member, from) = self.root;
         let Some(heap) = heaps.get(member) else {
@@ -108,7 +111,7 @@ impl Marking {
         ((end - from) as u64).max(u64::from(!last))
     }
 
-    /// K4.
+    /// Reports whether an entry comes from a heap of the set, which tells it itself (K4).
     fn is_told(&self, from: From) -> bool {
         matches!(from, From::Heap(id) if self.set.get(id as usize) == Some(&true))
     }
@@ -141,7 +144,7 @@ impl Marking {
     }
 }
 
-/// Held while heaps are looked at, so that nothing that is called collects one of them (K3).
+/// Lives while heaps are looked at, so that nothing that is called collects one of them (K3).
 struct Collecting<'a>(&'a [&'a Heap]);
 
 impl<'a> Collecting<'a> {
@@ -157,7 +160,7 @@ impl Drop for Collecting<'_> {
     }
 }
 
-/// Sweeps some of what is left of the last collections. Whether all is swept (I5).
+/// Sweeps some of what is left of the last collections. Reports whether all is swept (I5).
 fn swept(set: &[&Heap], clock: &Clock, began_ns: u64) -> bool {
     for heap in set.iter().filter(|heap| heap.sweeping.get()) {
         heap.poll();
@@ -165,23 +168,23 @@ fn swept(set: &[&Heap], clock: &Clock, began_ns: u64) -> bool {
             break;
         }
     }
-    // A finalizer of one may have had another collected.
+    // A finalizer of one heap may have had another collected.
     !set.iter().any(|heap| heap.sweeping.get())
 }
 
 /// Begins to mark the heaps of `set`, which are then collected together: [`Heap::mark_step`] and
-/// [`Heap::finish_marking`] of any of them are of all. `false`: they are not swept yet, and a part of that was done
-/// instead; ask again. If they are being marked together already, nothing is done; another marking of one of them
-/// is given up. Cost: two stores for each heap, and those spans that allocation has.
+/// [`Heap::finish_marking`] of any of them concern all. `false`: they are not swept yet, and a part of that was done
+/// instead; the caller asks again. If they are being marked together already, nothing is done; another marking of one
+/// of them is given up. Cost: two stores for each heap, and the spans that allocation has.
 ///
 /// # Errors
 /// A finalizer or trace function of one of them asked, or they are of different worlds.
 ///
 /// # Safety
-/// Every object of these heaps that was allocated is written, and no exclusive reference into one exists that its
-/// trace function would meet. From now on until the end of marking, edges are written with [`Heap::barrier`] or
-/// [`Heap::changed`] of the heap whose object they are written into, and edges from other heaps, also from those that are
-/// made meanwhile, have entries ([`From::Heap`]). `roots` may tell less than all: the rest is told at the end.
+/// Every object of these heaps that was allocated is written, and no exclusive reference into one exists that its trace
+/// function would meet. From now on until the end of marking, edges are written with [`Heap::barrier`] or
+/// [`Heap::changed`] of the heap whose object they are written into, and edges from other heaps, including those that
+/// are made meanwhile, have entries ([`From::Heap`]). `roots` may tell less than all: the rest is told at the end.
 pub unsafe fn begin_marking(
     set: &[&Heap],
     reason: Reason,
@@ -212,7 +215,7 @@ pub unsafe fn begin_marking(
     for heap in set {
         heap.abandon_marking();
         heap.retire();
-        // One that is named twice is there once.
+        // A heap that is named twice counts once.
         if !core::mem::replace(&mut flags[heap.id as usize], true) {
             members.push(Rc::downgrade(&heap.this()));
         }
@@ -248,7 +251,7 @@ pub unsafe fn begin_marking(
     Ok(true)
 }
 
-/// Whether one marking is on of all of them; of one heap alone, whether any is.
+/// Reports whether one marking is on for all of them; for one heap alone, whether any is.
 fn are_marked_together(set: &[&Heap]) -> bool {
     let of = |heap: &&Heap| heap.marking.borrow().clone();
     let Some(first) = set.first().and_then(of) else {
@@ -259,13 +262,13 @@ fn are_marked_together(set: &[&Heap]) -> bool {
 }
 
 impl Heap {
-    /// Whether marking is on, so that edges need barriers.
+    /// Reports whether marking is on, so that edges need barriers.
     #[inline]
     pub fn is_marking(&self) -> bool {
         self.marking_on.get()
     }
 
-    /// Where marking stands.
+    /// Returns the state of the marking.
     pub fn progress(&self) -> Progress {
         match self.marking.borrow().as_ref() {
             None => Progress::Off,
@@ -274,7 +277,7 @@ impl Heap {
         }
     }
 
-    /// The heaps that are marked together with this one, itself included; none if it is not.
+    /// Returns the heaps that are marked together with this one, itself included; none if it is not marked.
     pub(crate) fn marked_with(&self) -> Vec<Rc<Heap>> {
         let marking = self.marking.borrow();
         marking.as_ref().map_or(Vec::new(), |m| m.borrow().heaps())
@@ -288,8 +291,8 @@ impl Heap {
         on.set(on.get() + 1);
     }
 
-    /// A new heap, of which nothing is allocated yet, is marked and collected with those that this one is marked with,
-    /// if it is: its edges into them need no entries.
+    /// Adds a new heap, in which nothing is allocated yet, to the heaps that are marked and collected with this one, if
+    /// it is marked: its edges into them need no entries.
     pub(crate) fn is_joined_by(&self, new: &Heap) {
         let Some(marking) = self.marking.borrow().clone() else {
             return;
@@ -305,7 +308,7 @@ impl Heap {
         new.is_marked_by(&marking);
     }
 
-    /// [`begin_marking`] of this heap alone.
+    /// Does what [`begin_marking`] does, for this heap alone.
     ///
     /// # Errors
     /// As [`begin_marking`]; if it is being marked already, alone or with others, nothing is done.
@@ -349,8 +352,8 @@ impl Heap {
         self.progress()
     }
 
-    /// Ends the marking, of all heaps that are marked together: what is left is marked, weak cells are emptied, and
-    /// everything is handed over to be swept. `false`: it was not on.
+    /// Ends the marking of all heaps that are marked together: marks what is left, empties weak cells, and hands
+    /// everything over to be swept. `false`: no marking was on.
     ///
     /// # Errors
     /// As [`collect`](crate::collect).
@@ -384,7 +387,7 @@ impl Heap {
         mark_all(tracer, roots);
         core::mem::forget(guard);
         if let Some(walked) = verified {
-            // What was cut off meanwhile may be marked.
+            // Objects that were cut off meanwhile may be marked.
             verify::reached(&set, &walked, tracer, true);
         }
         let mut pauses = marking.pauses;
@@ -394,7 +397,7 @@ impl Heap {
         Ok(true)
     }
 
-    /// Takes the marking from all that have it (K2).
+    /// Takes the marking from all heaps that have it (K2).
     fn take_marking(&self) -> Option<Marking> {
         let marking = self.marking.take()?;
         self.marking_on.set(false);
@@ -402,7 +405,7 @@ impl Heap {
             heap.marking.take();
             heap.marking_on.set(false);
         }
-        // K3: who does a slice has it still.
+        // K3: only the caller that does a slice could still have it.
         let marking = Rc::into_inner(marking).expect("no slice is being done");
         let marking = marking.into_inner();
         let on = &self.world.markings;
@@ -410,16 +413,16 @@ impl Heap {
         Some(marking)
     }
 
-    /// Gives the marking up, if it is on, of all heaps that are marked together: nothing was collected. Cost: two
-    /// stores for each of their arenas.
+    /// Gives up the marking of all heaps that are marked together, if it is on: nothing was collected. Cost: two stores
+    /// for each of their arenas.
     ///
     /// # Panics
-    /// If a trace function asks, of a heap that is marked: the process ends then.
+    /// A trace function of a heap that is marked calls it: the process ends then.
     pub fn abandon_marking(&self) {
         let Some(marking) = self.take_marking() else {
             return;
         };
-        // One that is being dropped is none of them any more.
+        // A heap that is being dropped is none of them any more.
         self.clear_marks();
         marking.heaps().iter().for_each(|heap| heap.clear_marks());
     }

@@ -8,7 +8,7 @@
 //!
 //! I3, I7 and I8 of `incremental` are kept here.
 //!
-//! Not here: when a slice is done, and of what heaps (`marking`); following one edge (`mark`).
+//! Not here: when a slice is done, and for which heaps (`marking`); following one edge (`mark`).
 
 use core::ptr::NonNull;
 use std::collections::{HashMap, HashSet};
@@ -17,10 +17,10 @@ use crate::kind::TracePartFn;
 use crate::layout::Arena;
 use crate::mark::{ToldPair, Tracer};
 
-/// How often an object that is changed again and again is traced again in slices (I7).
+/// The most times that an object that is changed repeatedly is traced again in slices (I7).
 const AGAIN: u32 = 4;
 
-/// What an object has said beside its edges.
+/// A fact that an object tells beside its edges.
 #[derive(Clone, Copy)]
 pub(crate) enum Note {
     /// It holds weak cells or pairs.
@@ -37,18 +37,19 @@ pub(crate) struct Steps {
     noted: u8,
     holders: Vec<NonNull<u8>>,
     pair_holders: Vec<NonNull<u8>>,
-    /// Those among both that were noted when they were traced again.
+    /// Objects of both lists that were noted when they were traced again.
     late: HashSet<NonNull<u8>>,
-    /// To be traced again (I7), and how often each was, or waits to be.
+    /// Objects to be traced again (I7), and how often each was, or waits to be.
     again: Vec<NonNull<u8>>,
     changed: HashMap<NonNull<u8>, Changed>,
-    /// Traced in parts, and where to go on (I8).
+    /// Objects that are traced in parts, and where to go on (I8).
     parts: Vec<(NonNull<u8>, usize)>,
-    /// A delayed arena, and the cells of it that are still to be traced.
+    /// A delayed arena, and its cells that are still to be traced.
     arena: Option<(Arena, [u64; 4])>,
-    /// Pairs of the holder that is looked at; `None`: none is.
+    /// Pairs of the holder that is being looked at; `None`: there is none.
     told: Option<Vec<ToldPair>>,
-    /// The next holder of pairs, cells marked when the round began, and when the last whole round found nothing.
+    /// The next holder of pairs, the number of cells marked when the round began, and that when the last whole round
+    /// found nothing.
     pair_at: usize,
     round_cells: u64,
     done_cells: Option<u64>,
@@ -89,7 +90,7 @@ impl Steps {
         }
     }
 
-    /// Remembers what an object said; `first`: when it was marked.
+    /// Remembers what an object told; `first`: when it was marked.
     #[cold]
     fn keep(&mut self, object: NonNull<u8>, first: bool) {
         let noted = core::mem::take(&mut self.noted);
@@ -106,15 +107,16 @@ impl Steps {
 }
 
 impl Tracer {
-    /// Something of the object that is traced is being written by a closure that has not ended: it is traced again.
+    /// Notes that a part of the object that is traced is being written by a closure that has not ended: the object is
+    /// traced again.
     ///
     /// # Panics
-    /// Where no closure can be running: a guard was leaked, and nobody can tell what is behind it.
+    /// No closure can be running: a guard was leaked, and what it protects cannot be told.
     pub(crate) fn locked(&mut self) {
         let lists_natives = self.lists_natives();
         match &mut self.steps {
             Some(steps) => steps.note(Note::Locked),
-            // Of counted values nothing more is asked: what is not told counts as held from outside.
+            // For counted values nothing more is needed: what is not told counts as held from outside.
             None if lists_natives => {}
             None => {
                 panic!("a part of an object is locked for writing, for ever: its edges are unknown")
@@ -170,7 +172,7 @@ impl Tracer {
         true
     }
 
-    /// Follows at most so many edges, whatever they come from; returns how many. Fewer: nothing is left.
+    /// Follows at most `most` edges, whatever they come from; returns their number. Fewer: nothing is left.
     pub(crate) fn advance(&mut self, most: u64) -> u64 {
         let mut done = 0;
         loop {
@@ -258,7 +260,7 @@ fn next_cell(left: &mut Option<(Arena, [u64; 4])>) -> Option<NonNull<u8>> {
 }
 
 impl Tracer {
-    /// From now on as in a collection in one go; what was remembered is told.
+    /// Switches to tracing as in a collection in one go; tells what was remembered.
     pub(crate) fn finish_steps(&mut self) {
         let Some(mut steps) = self.steps.take() else {
             return;
@@ -266,7 +268,7 @@ impl Tracer {
         while let Some(object) = next_cell(&mut steps.arena) {
             self.trace(object);
         }
-        // Only a few edges of these are left, or all: the rest is told without the first of them.
+        // Only a few edges of these are left, or all: the rest is told without the edges that were told before.
         for (object, mut from) in core::mem::take(&mut steps.parts) {
             let part = Arena::of(object).head().kind.get().trace_part;
             // SAFETY: M1: the object is of this kind.

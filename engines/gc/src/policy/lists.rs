@@ -10,46 +10,47 @@
 //! L1  A page is in the list of a class exactly if it has a block of the class. It is put in at the head.
 //! L2  "The top" of a class is the first block of the head page. `try_top` looks at it and no further; `walk` looks at
 //!     all blocks of all pages, in order, and takes the first that is large enough.
-//! L3  `Index` knows which classes have pages, after each change; how it says so is a matter of speed alone (F3).
-//! L4  A page leaves in one step a class: its blocks are not looked at.
+//! L3  `Index` knows which classes have pages, after each change; how it finds them changes only the speed (F3).
+//! L4  A page leaves a class in one step: its blocks are not looked at.
 //!
-//! Two stores hold the tops and the links of pages: [`Heavy`], descriptors of 56 bytes as in V8 of the day, and
+//! Two stores hold the tops and the links of pages: [`Heavy`], descriptors of 56 bytes as in V8 at that time, and
 //! [`Light`], of 4 bytes, with the links of a page in its top block (which is touched anyway, when it is taken).
 //!
-//! Not here: which class is asked for (`strategies`).
+//! Not here: the choice of the class (`strategies`).
 
 use super::Block;
 use super::memory::{Memory, NONE, PAGE_WORDS, WORD, page_of};
 use super::table::Table;
 
-/// Block fields, by number of half word.
+/// The fields of a block, by number of half word.
 const SIZE: usize = 0;
 const NEXT: usize = 1;
-/// Only of a top block, and only with `Light`.
+/// Fields of a top block only, and only with `Light`.
 const PREV_PAGE: usize = 2;
 const NEXT_PAGE: usize = 3;
 
-/// Tops and page links.
+/// Keeps tops and page links.
 pub(crate) trait Store {
-    /// Of each class of each page.
+    /// Bytes for each class of each page.
     const DESCRIPTOR_BYTES: usize;
     fn new(classes: usize) -> Self;
     fn add_page(&mut self, page: u32);
     fn drop_page(&mut self, page: u32);
-    /// The top block of a page; [`NONE`]: it has none.
+    /// Returns the top block of a page; [`NONE`]: it has none.
     fn top(&self, page: u32, class: usize) -> u32;
-    /// Another top, where there was one.
+    /// Sets another top, where there was one.
     fn set_top(&mut self, memory: &Memory, page: u32, class: usize, top: u32);
-    /// The first block of a page: it comes before `head` (a page or [`NONE`]).
+    /// Sets the first block of a page, and links the page before `head` (a page or [`NONE`]).
     fn link(&mut self, memory: &Memory, page: u32, class: usize, top: u32, head: u32);
-    /// The last block is gone, or all are: the page leaves. Returns the one before and the one after.
+    /// Unlinks a page whose last block of the class is gone, or whose blocks all are. Returns the page before and the
+    /// page after.
     fn unlink(&mut self, memory: &Memory, page: u32, class: usize) -> (u32, u32);
     fn next_page(&self, memory: &Memory, page: u32, class: usize) -> u32;
     /// Forgets all links and tops; pages stay.
     fn reset(&mut self);
 }
 
-/// As V8's categories: a pointer to the list, a class, a sum, the top, two links.
+/// A descriptor like V8's categories: a pointer to the list, a class, a sum, the top, two links.
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
 struct Category {
@@ -146,7 +147,7 @@ impl Store for Heavy {
     }
 }
 
-/// Where the top block lies in its page, and a spare that pads to four bytes.
+/// The place of the top block in its page, and a spare field that pads to four bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Top {
@@ -161,7 +162,7 @@ const NO_TOP: Top = Top { word: 0, full: 0 };
 #[derive(Debug)]
 pub(crate) struct Light {
     classes: usize,
-    /// `classes` for each page, page after page.
+    /// The tops of all classes of a page, page after page.
     tops: Vec<Top>,
 }
 
@@ -251,16 +252,16 @@ impl Store for Light {
     }
 }
 
-/// Which classes have pages.
+/// Knows which classes have pages.
 pub(crate) trait Index {
     fn new(classes: usize) -> Self;
     fn filled(&mut self, class: usize);
     fn emptied(&mut self, class: usize);
-    /// The first class from `from` on that may have pages; the number of classes if none has.
+    /// Returns the first class from `from` on that may have pages; the number of classes if none has.
     fn next(&self, from: usize) -> usize;
 }
 
-/// Does not know: each class is looked at.
+/// An index that knows nothing: each class is looked at.
 #[derive(Debug)]
 pub(crate) struct Plain;
 
@@ -278,7 +279,7 @@ impl Index for Plain {
     }
 }
 
-/// The study's cache: for each class the first from it on that has pages.
+/// The study's cache: for each class the first class from it on that has pages.
 #[derive(Debug)]
 pub(crate) struct Cached {
     next: Vec<u32>,
@@ -322,7 +323,7 @@ impl Index for Cached {
     }
 }
 
-/// A bit for each class: one instruction finds the next.
+/// An index with a bit for each class: one instruction finds the next.
 #[derive(Debug)]
 pub(crate) struct Mask {
     bits: u128,
@@ -352,18 +353,18 @@ impl Index for Mask {
     }
 }
 
-/// What a strategy sees of the lists.
+/// The view that a strategy has of the lists.
 pub(crate) trait Search {
-    /// L2.
+    /// Takes the top of the class, if it is large enough (L2).
     fn try_top(&mut self, class: usize, bytes: u32) -> Option<Block>;
-    /// L2.
+    /// Walks the class and takes the first block that is large enough (L2).
     fn walk(&mut self, class: usize, bytes: u32) -> Option<Block>;
-    /// L3.
+    /// Returns the next class that may have pages (L3).
     fn next(&self, from: usize) -> usize;
-    /// The first page of a class.
+    /// Returns the first page of a class.
     fn head(&self, class: usize) -> Option<u32>;
 
-    /// `try_top` of the classes `from..until`, upwards.
+    /// Tries the tops of the classes `from..until`, upwards.
     #[inline]
     fn upwards(&mut self, from: usize, until: usize, bytes: u32) -> Option<Block> {
         let mut class = self.next(from);
@@ -385,7 +386,7 @@ pub(crate) struct Lists<S, I> {
     store: S,
     index: I,
     heads: Vec<u32>,
-    /// Words that the smallest block has.
+    /// Words of the smallest block.
     least: u32,
 }
 
@@ -434,7 +435,7 @@ impl<S: Store, I: Index> Lists<S, I> {
         }
     }
 
-    /// The block, if it is too small to be kept.
+    /// Puts a block in; returns it if it is too small to be kept.
     #[inline]
     pub(crate) fn free(&mut self, block: Block) -> Option<Block> {
         if block.words < self.least {
@@ -479,7 +480,7 @@ impl<S: Store, I: Index> Lists<S, I> {
             for (page, _) in &pages {
                 self.leave(*page, class);
             }
-            // Each is put in at the head, so the fullest comes last.
+            // Each page is put in at the head, so the fullest comes last.
             pages.sort_by_key(|(page, _)| (key(*page), core::cmp::Reverse(*page)));
             for (page, top) in pages {
                 let head = self.heads[class];

@@ -1,4 +1,4 @@
-//! A space under a program that runs, whose objects do not move and say themselves when they end.
+//! A space under a running program, whose objects do not move and report their own end.
 //!
 //! ```text
 //!   alloc ─► │ words u32 │ client u32 ║ object … │        free: its bit goes, its memory stays
@@ -6,16 +6,16 @@
 //! ```
 //!
 //! L1  An object begins a word behind the space's own (V2), and has a bit in `here` from its allocation until it is
-//!     freed. A collection keeps what has a bit: nobody has to find what is alive.
+//!     freed. A collection keeps what has a bit: it need not find what is alive.
 //! L2  The memory of an object that was freed stays as its owner left it until the next [`Placed::collect`], which only
-//!     the owner begins. So whoever knows that none was begun may read it.
-//! L3  A collection is due at the same number of bytes allocated as in `replay` (Y1), and happens when the owner
-//!     says. Samples are those of Y4, sweeping beside the program that of Y5. If the owner collects whenever it is due,
-//!     a program and a trace of it have the same figures, but for the word of L1 (tested).
+//!     the owner calls. So a caller that knows that none was called may read it.
+//! L3  A collection is due at the same number of bytes allocated as in `replay` (Y1), and happens when the owner calls
+//!     it. Samples are those of Y4, sweeping beside the program that of Y5. If the owner collects whenever it is due, a
+//!     program and a trace of it have the same figures, except for the word of L1 (tested).
 //! L4  The client's half of that word is read before each marking: another number in it is an overlap, and a panic.
-//! L5  The bits are the engine's own marks, as those in a heap's arenas are: in no figure.
+//! L5  The bits are the engine's own marks, as those in a heap's arenas are: they are in no figure.
 //!
-//! Not here: who is alive (`shims/boa_gc`), objects above [`MAX_OBJECT`].
+//! Not here: which objects are alive (`shims/boa_gc`), objects above [`MAX_OBJECT`].
 
 use core::ptr::NonNull;
 
@@ -25,36 +25,37 @@ use super::samples::{SAMPLE, Samples};
 use super::space::{MARK_WORDS, MAX_BYTES, VarSpace};
 use super::{Compaction, Origin, Settings, Strategy};
 
-/// The largest object, in bytes; its word in front is not counted.
+/// Bytes of the largest object, without the word before it.
 pub const MAX_OBJECT: usize = (MAX_BYTES - WORD) as usize;
 /// Objects begin at multiples of this.
 pub const ALIGN: usize = WORD as usize;
 
-/// Two bits for each word of a page.
+/// Bits of a page: two for each word.
 struct Bits {
-    /// L1.
+    /// The objects that are allocated (L1).
     here: [u64; MARK_WORDS],
-    /// The client's marks, which no collection looks at.
+    /// The client's marks, which collections ignore.
     marks: [u64; MARK_WORDS],
 }
 
-/// What was placed, and how.
+/// The figures of a space.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// Its times are those of collections and of sweeping; `mutator` and `promotion` are nothing: the program has them.
+    /// The figures of a run. Its times are those of collections and of sweeping; `mutator` and `promotion` are 0: the
+    /// program has them.
     pub run: Run,
-    /// Objects placed.
+    /// Number of objects placed.
     pub objects: u64,
-    /// Their bytes with the words in front, in words.
+    /// Their bytes, rounded up to words, with the words before them.
     pub bytes: u64,
-    /// Most of them at once.
+    /// The most bytes that were live at once.
     pub peak_live_bytes: u64,
 }
 
 /// Objects of a live program, placed by a strategy. Single-threaded.
 pub struct Placed {
     space: VarSpace,
-    /// By page.
+    /// The bits of each page.
     bits: Vec<Option<Box<Bits>>>,
     client: u32,
     plan: Plan,
@@ -71,7 +72,7 @@ pub struct Placed {
     told: Told,
 }
 
-/// The client's number of an object.
+/// Returns the client's number of an object.
 ///
 /// # Safety
 /// It comes from [`Placed::alloc`], and no collection was begun since it was freed (L2).
@@ -81,7 +82,7 @@ pub unsafe fn client_of(object: NonNull<u8>) -> u32 {
     unsafe { object.cast::<u32>().sub(1).read() }
 }
 
-/// Numbers of the bits that are set.
+/// Returns the numbers of the bits that are set.
 fn each_bit(mut bits: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
         let bit = (bits != 0).then(|| bits.trailing_zeros())?;
@@ -91,7 +92,7 @@ fn each_bit(mut bits: u64) -> impl Iterator<Item = u32> {
 }
 
 impl Placed {
-    /// An empty space. Of the plan, `compaction` is not asked: nothing moves. `client` is told by [`client_of`].
+    /// Creates an empty space. The plan's `compaction` is ignored: nothing moves. [`client_of`] returns `client`.
     /// `None`: the kernel refused the address space.
     pub fn new(strategy: Strategy, plan: Plan, client: u32) -> Option<Placed> {
         let settings = Settings {
@@ -117,18 +118,18 @@ impl Placed {
         })
     }
 
-    /// Strategy and variant.
+    /// Returns the name of strategy and variant.
     pub fn strategy(&self) -> &'static str {
         self.space.strategy()
     }
 
-    /// Bytes of pages.
+    /// Returns the bytes of pages.
     pub fn committed_bytes(&self) -> usize {
         self.space.figures().committed_bytes
     }
 
-    /// Room for an object of at most [`MAX_OBJECT`] bytes, or `None`: the limit is reached. What is in it is what was
-    /// there before. Cost: that of [`VarSpace::alloc`], and a bit.
+    /// Returns room for an object of at most [`MAX_OBJECT`] bytes, or `None`: the limit is reached. Its content is what
+    /// was there before. Cost: that of [`VarSpace::alloc`], and a bit.
     pub fn alloc(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         if bytes > MAX_OBJECT {
             return None;
@@ -154,7 +155,7 @@ impl Placed {
         }
     }
 
-    /// An object more: sweeping beside the program, samples, and whether a collection is due (L3).
+    /// Counts one more object: sweeping beside the program, samples, and whether a collection is due (L3).
     fn account(&mut self, bytes: u64) {
         self.told.objects += 1;
         self.told.bytes += bytes;
@@ -178,13 +179,13 @@ impl Placed {
         }
     }
 
-    /// An object ends (L2).
+    /// Ends an object (L2).
     ///
     /// # Safety
-    /// It was allocated here, and nobody uses it as an object any more.
+    /// It was allocated here, and nothing uses it as an object any more.
     ///
     /// # Panics
-    /// If it was freed before.
+    /// It was freed before.
     pub unsafe fn free(&mut self, object: NonNull<u8>) {
         let word = self.word(object);
         let (page, index, bit) = place(word);
@@ -197,13 +198,13 @@ impl Placed {
         self.live_bytes -= u64::from(words * WORD);
     }
 
-    /// The number of the word in front of an object.
+    /// Returns the number of the word before an object.
     fn word(&self, object: NonNull<u8>) -> u32 {
         // Its address is behind that of the space's memory by a word at least.
         self.space.word_of(object) - 1
     }
 
-    /// Marks an object; whether it was not marked before. One that was freed cannot be marked.
+    /// Marks an object; reports whether it was not marked before. One that was freed cannot be marked.
     pub fn mark(&mut self, object: NonNull<u8>) -> bool {
         let (page, index, bit) = place(self.word(object));
         let bits = self.bits[page].as_mut().expect("L1: an object of ours");
@@ -212,21 +213,21 @@ impl Placed {
         is_new
     }
 
-    /// Whether it is marked.
+    /// Reports whether an object is marked.
     pub fn is_marked(&self, object: NonNull<u8>) -> bool {
         let (page, index, bit) = place(self.word(object));
         let bits = self.bits[page].as_ref();
         bits.is_some_and(|bits| bits.marks[index] & bit != 0)
     }
 
-    /// Takes all marks away.
+    /// Removes all marks.
     pub fn clear_marks(&mut self) {
         for bits in self.bits.iter_mut().flatten() {
             bits.marks.fill(0);
         }
     }
 
-    /// Words of objects for which `choose` keeps a bit, of those that are here and those that are marked.
+    /// Returns the words of objects for which `choose` keeps a bit, of the allocated and the marked ones.
     fn words(&self, choose: fn(u64, u64) -> u64) -> impl Iterator<Item = u32> {
         let pages = self.bits.iter().enumerate();
         pages.flat_map(move |(page, bits)| {
@@ -241,19 +242,19 @@ impl Placed {
         })
     }
 
-    /// Tells every object, by address.
+    /// Passes every object to `visit`, by address.
     pub fn each(&self, mut visit: impl FnMut(NonNull<u8>)) {
         self.words(|here, _| here)
             .for_each(|word| visit(self.space.address(word + 1)));
     }
 
-    /// Tells every object that is not marked, by address.
+    /// Passes every object that is not marked to `visit`, by address.
     pub fn each_unmarked(&self, mut visit: impl FnMut(NonNull<u8>)) {
         self.words(|here, marks| here & !marks)
             .for_each(|word| visit(self.space.address(word + 1)));
     }
 
-    /// Whether a collection is due (L3).
+    /// Reports whether a collection is due (L3).
     #[inline]
     pub fn is_due(&self) -> bool {
         self.due
@@ -264,10 +265,10 @@ impl Placed {
         self.samples.add(&self.space.figures(), self.undead, after);
     }
 
-    /// Makes what was freed available again. Nobody may read freed objects from now on (L2).
+    /// Makes what was freed available again. From now on freed objects must not be read (L2).
     ///
     /// # Panics
-    /// If something was written over an object's first word (L4).
+    /// Something was written over an object's first word (L4).
     pub fn collect(&mut self) {
         self.sample(false);
         let start = cpu_now();
@@ -302,7 +303,7 @@ impl Placed {
         self.sample(true);
     }
 
-    /// Collects a last time, sweeps all, and tells what was done so far. It can be used on.
+    /// Collects a last time, sweeps everything, and returns the figures so far. The space can still be used.
     pub fn finish(&mut self) -> Told {
         self.collect();
         self.space.finish_sweep();
@@ -328,7 +329,7 @@ fn unreachable_move(from: u32, to: u32) {
     panic!("an object at word {from} was moved to {to}, in a space whose objects do not move")
 }
 
-/// Page, word of bits and bit.
+/// Returns the page, the word of bits and the bit of a word.
 #[inline]
 fn place(word: u32) -> (usize, usize, u64) {
     let at = word % PAGE_WORDS;

@@ -5,12 +5,12 @@
 //!   free block:  │ words │ next ││ page links (light) │       two numbers of 32 bits in each of its first two words
 //! ```
 //!
-//! M1  A number of a word that is read or written here lies in a page that is taken, and in a free block of at least
-//!     two words, or in an object: lists get blocks only from the space, and give each up before it is used.
-//! M2  Page 0 is never handed out, so that word 0 is nobody's: it says "none".
+//! M1  A word that is read or written here lies in a page that is taken, and in a free block of at least two words, or
+//!     in an object: lists get blocks only from the space, and give up each block before it is used.
+//! M2  Page 0 is never handed out, so that word 0 is in no block: it means "none".
 //! M3  A page that is given back is not resident; taken again it reads as zero.
 //!
-//! Not here: what is free (`lists`), what is live (`space`).
+//! Not here: the free blocks (`lists`), the live objects (`space`).
 
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `reserve` and is nobody else's; who had its words is gone with it.
+        // SAFETY: the range was mapped by `reserve` and has no other owner; no user of its words is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -45,7 +45,7 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// Address space for pages. Clones are the same memory.
+/// The address space of the pages. Clones are the same memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
@@ -54,10 +54,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Reserves room for so many pages; none of it is resident. `None`: the kernel refused.
+    /// Reserves room for `pages` pages; none of it is resident. `None`: the kernel refused.
     pub(crate) fn reserve(pages: u32) -> Option<Memory> {
         let bytes = (pages as usize + 1).checked_mul(PAGE_BYTES as usize)?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no other memory.
         let base = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
@@ -83,12 +83,12 @@ impl Memory {
         })
     }
 
-    /// Pages that can be taken: 1 to this.
+    /// Returns the number of pages that can be taken: 1 to this.
     pub(crate) fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// The address of a word.
+    /// Returns the address of a word.
     #[inline]
     pub(crate) fn at(&self, word: u32) -> NonNull<u8> {
         debug_assert!(word / PAGE_WORDS <= self.pages, "M1");
@@ -102,21 +102,21 @@ impl Memory {
         unsafe { self.at(word).cast::<u32>().add(index) }
     }
 
-    /// One of the four numbers at the start of a block.
+    /// Returns one of the four numbers at the start of a block.
     #[inline]
     pub(crate) fn get(&self, word: u32, index: usize) -> u32 {
         // SAFETY: M1; a mapping of the kernel is initialised.
         unsafe { self.half(word, index).read() }
     }
 
-    /// Sets one of them.
+    /// Sets one of the four numbers.
     #[inline]
     pub(crate) fn set(&self, word: u32, index: usize, value: u32) {
         // SAFETY: M1: the block is the list's.
         unsafe { self.half(word, index).write(value) }
     }
 
-    /// The first two of them, by one load.
+    /// Returns the first two numbers, by one load.
     #[inline]
     pub(crate) fn pair(&self, word: u32) -> (u32, u32) {
         // SAFETY: M1, and a word is aligned; a mapping of the kernel is initialised.
@@ -124,7 +124,7 @@ impl Memory {
         (both as u32, (both >> 32) as u32)
     }
 
-    /// Sets the first two, by one store.
+    /// Sets the first two numbers, by one store.
     #[inline]
     pub(crate) fn set_pair(&self, word: u32, pair: (u32, u32)) {
         // SAFETY: M1: the block is the list's, and a word is aligned.
@@ -134,14 +134,14 @@ impl Memory {
         }
     }
 
-    /// Gives the whole pages of the kernel within `[word, word + words)` back. Returns the bytes.
+    /// Gives back the kernel's pages that lie wholly within `[word, word + words)`. Returns their bytes.
     pub(crate) fn purge(&self, word: u32, words: u32) -> usize {
         let start = (word as usize * WORD as usize).next_multiple_of(OS_PAGE);
         let end = (word as usize + words as usize) * WORD as usize / OS_PAGE * OS_PAGE;
         if end <= start {
             return 0;
         }
-        // SAFETY: M1: the words are free, so nobody minds that they read as zero.
+        // SAFETY: M1: the words are free, so they may read as zero.
         let done = unsafe {
             let at = self.base.as_ptr().add(start);
             libc::madvise(at.cast(), end - start, libc::MADV_DONTNEED)
@@ -150,7 +150,7 @@ impl Memory {
     }
 }
 
-/// The page that a word lies in.
+/// Returns the page that a word lies in.
 #[inline]
 pub(crate) fn page_of(word: u32) -> u32 {
     word / PAGE_WORDS

@@ -1,14 +1,14 @@
 //! Strategies that are not a search order over classes.
 //!
 //! ```text
-//!   FullPages   one entry: a fresh page, or the rest of the area; nothing that is swept
+//!   FullPages   one entry: a fresh page, or the rest of the area; nothing from sweeping
 //!   MapSpace    one class, objects of one size; after sweeping the fullest page comes first
 //!   Tuned       many or many-fast, by what the last cycle left unused
 //! ```
 //!
-//! R1  `FullPages` holds at most one block. A new one takes its place, and the old one is wasted.
+//! R1  `FullPages` holds at most one block. A new one replaces it, and the old one is wasted.
 //! R2  `MapSpace` looks at the top only: all its blocks hold at least one object.
-//! R3  `Tuned` changes its mind at collections only, and not back within the band between `LOW` and `HIGH`.
+//! R3  `Tuned` changes its order at collections only, and not back within the band between `LOW` and `HIGH`.
 //!
 //! Not here: arenas of one size (`segregated`).
 
@@ -18,7 +18,7 @@ use super::strategies::{FreeListPolicy, Many, ManyFast};
 use super::table::{MANY, MIN_BLOCK, Table};
 use super::{Block, FreeList, Freed, Origin};
 
-/// R1.
+/// A list that holds at most one block (R1).
 pub(crate) struct FullPages {
     entry: Option<Block>,
 }
@@ -65,7 +65,7 @@ impl FreeList for FullPages {
     }
 }
 
-/// Bytes of the study's one object size, the hidden class of V8.
+/// Bytes of the study's one object size, that of V8's hidden classes.
 const MAP_BYTES: u32 = 80;
 
 static MAPS: Table = Table {
@@ -74,7 +74,7 @@ static MAPS: Table = Table {
     class: |_| 0,
 };
 
-/// R2.
+/// A list with one class, whose top alone is looked at (R2).
 pub(crate) struct MapSpace {
     lists: Lists<Heavy, Cached>,
 }
@@ -122,12 +122,12 @@ impl FreeList for MapSpace {
     }
 }
 
-/// Of 100 words of pages, unused when a collection begins: below this the fast order may go on.
+/// Unused words of pages when a collection begins, in percent, below which the fast order may go on.
 const LOW: u64 = 4;
-/// From this on the best fit has to be found.
+/// Unused words, in percent, from which on the best fit is needed.
 const HIGH: u64 = 8;
 
-/// R3.
+/// A list that changes between two orders (R3).
 pub(crate) struct Tuned {
     lists: Lists<Light, Mask>,
     pages: u64,

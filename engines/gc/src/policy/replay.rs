@@ -1,11 +1,11 @@
-//! A trace on a space: what a policy costs and holds, figure by figure.
+//! A trace on a space: the costs and the memory of a policy, figure by figure.
 //!
 //! ```text
 //!   events ─► Script (slots instead of ids, a word each) ─► run(strategy) ─► alloc, write, die │ collection │ … ─► Run
 //! ```
 //!
-//! Y1  A collection comes after so many bytes of objects were allocated since the last one: the live bytes after that
-//!     one (as the script has them), times growth - 1, and at least `least_bytes`. That is a matter of the script alone,
+//! Y1  A collection comes after a number of bytes of objects were allocated since the last one: the live bytes after
+//!     that one (as the script has them), times growth - 1, and at least `least_bytes`. It depends only on the script,
 //!     so all strategies collect at the same events. (V8 counts an area as allocated when it is taken; its collections
 //!     move with the policy, by less than an area each.)
 //! Y2  Each object is written whole when it is allocated, and its first word holds its slot: every collection reads the
@@ -13,7 +13,7 @@
 //! Y3  Time is this thread's processor time. `mutator` is the steps with their refills and lazy sweeping, collections
 //!     not included; `marking` is the replay's own setting of marks, the same for all, and in no other figure.
 //! Y4  Memory is sampled before and after each collection and every `SAMPLE` bytes allocated; means are over samples.
-//!     `needed` is what no policy that does not move can do without: bytes of objects not yet found dead.
+//!     `needed` is what any policy without moving needs at least: bytes of objects not yet found dead.
 //! Y5  V8 sweeps on other threads while the mutator runs, and is done after a few milliseconds. The replay has one
 //!     thread and must be the same every time: it sweeps a page after every `background_bytes` allocated. That time is
 //!     in `background`, not in `mutator`.
@@ -27,16 +27,16 @@ use super::samples::{SAMPLE, Samples};
 use super::space::{Figures, MAX_BYTES, Settings, VarSpace};
 use super::{Origin, Strategy};
 
-/// What happens to an object of a trace.
+/// An event in the life of an object of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// It is allocated: ids are new.
+    /// It is allocated; each id is used once.
     Alloc {
         /// Its number.
         id: u64,
         /// Its size.
         bytes: u64,
-        /// Who asks.
+        /// The part of the runtime that allocates it.
         origin: Origin,
     },
     /// It dies: a later collection does not find it.
@@ -46,39 +46,39 @@ pub enum Step {
     },
 }
 
-/// A step packed: tag (2 bits), words (30), slot (32).
+/// A step, packed: tag (2 bits), words (30), slot (32).
 #[derive(Clone, Copy)]
 struct Packed(u64);
 
 const DEATH: u64 = 3;
 
 impl Packed {
-    /// Who allocates: 0 the mutator, 1 the collector; `None`: nobody.
+    /// Returns the side that allocates: 0 the mutator, 1 the collector; `None`: neither.
     fn side(self) -> Option<usize> {
         let tag = self.0 & 3;
         (tag != DEATH).then_some(usize::from(tag == Origin::Gc as u64))
     }
 }
 
-/// A trace, ready to be run many times.
+/// A trace that is ready to be run many times.
 #[derive(Default)]
 pub struct Script {
     steps: Vec<Packed>,
     slots: u32,
-    /// Objects above [`MAX_BYTES`], and their bytes: they have mappings of their own, whatever the policy.
+    /// Number of objects above [`MAX_BYTES`], which have mappings of their own, whatever the policy.
     pub large_objects: u64,
-    /// Their bytes.
+    /// Bytes of these objects.
     pub large_bytes: u64,
-    /// Objects.
+    /// Number of the other objects.
     pub objects: u64,
-    /// Their bytes, rounded up to words.
+    /// Bytes of these, rounded up to words.
     pub bytes: u64,
-    /// Most bytes of them that lived at once.
+    /// The most bytes of these that lived at once.
     pub peak_live_bytes: u64,
 }
 
 impl Script {
-    /// Packs a trace, at most `most` allocations of it. A death of what is not known is skipped.
+    /// Packs a trace, at most `most` allocations of it. A death of an unknown object is skipped.
     pub fn new(trace: impl Iterator<Item = Step>, most: u64) -> Script {
         let mut script = Script::default();
         let mut slot_of = std::collections::HashMap::new();
@@ -118,12 +118,12 @@ impl Script {
         script
     }
 
-    /// Steps.
+    /// Returns the number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there is nothing to do.
+    /// Reports whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -132,15 +132,15 @@ impl Script {
 /// How a script is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Y1: what is allocated may grow to this many times what lived.
+    /// Y1: what is allocated may grow to this many times the live bytes.
     pub growth: f64,
     /// Y1: bytes between collections, at least.
     pub least_bytes: u64,
     /// Y5: bytes allocated for each page that is swept beside the mutator. 0: none is.
     pub background_bytes: u64,
-    /// Of the space.
+    /// The settings of the space.
     pub settings: Settings,
-    /// Assert all invariants after each collection. Times are worth nothing then.
+    /// Whether all invariants are asserted after each collection. Times mean nothing then.
     pub check: bool,
 }
 
@@ -156,41 +156,41 @@ impl Default for Plan {
     }
 }
 
-/// What a strategy did with a script.
+/// The figures of a strategy with a script.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// Of the steps with refills and lazy sweeping (Y3): what the mutator allocates.
+    /// Time of the steps with refills and lazy sweeping (Y3): what the mutator allocates.
     pub mutator: Duration,
-    /// The same of what the collector allocates (promotion), which V8 does on other threads.
+    /// The same time for what the collector allocates (promotion), which V8 does on other threads.
     pub promotion: Duration,
-    /// Of sweeping beside the mutator (Y5).
+    /// Time of sweeping beside the mutator (Y5).
     pub background: Duration,
-    /// Of sweeping, wherever it happened.
+    /// Time of all sweeping.
     pub sweeping: Duration,
-    /// Finishing the last cycle's sweeping, at the beginnings of collections.
+    /// Time of finishing the last cycle's sweeping, when collections begin.
     pub finishing: Duration,
-    /// From the end of marking until allocation can go on: empty pages given back, sorting, evacuation, purging.
+    /// Time from the end of marking until allocation can go on: giving back empty pages, sorting, evacuation, purging.
     pub ending: Duration,
     /// The longest `finishing` + `ending`: end-of-cycle latency.
     pub latency_max: Duration,
-    /// Collections.
+    /// Number of collections.
     pub collections: u64,
     /// Pages of the space.
     pub committed: Size,
-    /// The same with descriptors.
+    /// Pages of the space, and descriptors.
     pub with_tables: Size,
-    /// Kernel pages that were written to.
+    /// Pages of the kernel that were written to.
     pub resident: Size,
-    /// Y4.
+    /// The least that is needed (Y4).
     pub needed: Size,
     /// Wasted words, as bytes.
     pub wasted: Size,
-    /// At the end.
+    /// The figures of the space at the end.
     pub figures: Figures,
 }
 
 impl Run {
-    /// All processor time but that of marking.
+    /// Returns all processor time except that of marking.
     pub fn total(&self) -> Duration {
         self.mutator + self.promotion + self.background + self.finishing + self.ending
     }
@@ -225,7 +225,7 @@ pub(crate) fn cpu_now() -> Duration {
     Duration::from_nanos(cpu_ns())
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread, in nanoseconds.
 pub(crate) fn cpu_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -238,18 +238,18 @@ pub(crate) fn cpu_ns() -> u64 {
 
 struct Player {
     space: VarSpace,
-    /// Of each slot: its object's first word; 0: none.
+    /// The first word of each slot's object; 0: none.
     at: Vec<u32>,
     plan: Plan,
     since: u64,
     due_at: u64,
     since_sample: u64,
     since_sweep: u64,
-    /// Of the mutator's steps and the collector's.
+    /// Nanoseconds of sweeping beside, within the mutator's steps and the collector's.
     background_ns: [u64; 2],
     spent: [Duration; 2],
     side: usize,
-    /// Y4.
+    /// Bytes of objects not yet found dead (Y4).
     undead: u64,
     samples: Samples,
     run: Run,
@@ -270,7 +270,7 @@ impl Player {
         let start = cpu_now();
         let (at, space) = (&mut self.at, &mut self.space);
         let base = space.address(0);
-        // The live bytes are not known yet; what was allocated in the last cycle is the best guess.
+        // The live bytes are not known yet; the bytes allocated in the last cycle are the best guess.
         let wanted = self.since as usize;
         let live = space.end(wanted, &mut |_, to| {
             // SAFETY: the object was just copied there, its second number is its slot.
@@ -294,7 +294,7 @@ impl Player {
         Ok(())
     }
 
-    /// Marks what lives. Not inlined, so that a profiler of instructions can leave it out by name.
+    /// Marks all live objects. Not inlined, so that a profiler of instructions can leave it out by name.
     #[inline(never)]
     fn mark_all(&mut self) -> Result<(), Fault> {
         for (slot, word) in self.at.iter().enumerate().filter(|(_, word)| **word != 0) {
@@ -307,7 +307,7 @@ impl Player {
         Ok(())
     }
 
-    /// All steps, and a last collection. Not inlined: what a profiler of instructions counts.
+    /// Runs all steps, and a last collection. Not inlined: this is what a profiler of instructions counts.
     #[inline(never)]
     fn play(&mut self, steps: &[Packed]) -> Result<(), Fault> {
         let mut started = cpu_now();
@@ -353,7 +353,7 @@ impl Player {
                 self.space.alloc(bytes, origin).ok_or(Fault::Limit)?
             }
         };
-        // SAFETY: the space gave so many words, of which the first four bytes are its own.
+        // SAFETY: the space gave this many words, whose first four bytes are its own.
         unsafe {
             let start = object.as_ptr();
             start.cast::<u32>().add(1).write(slot as u32);
@@ -377,7 +377,7 @@ impl Player {
 /// Runs a script under a strategy.
 ///
 /// # Errors
-/// If the limit is too small, or something is wrong with the strategy.
+/// The limit is too small, or something is wrong with the strategy.
 pub fn run(script: &Script, strategy: Strategy, plan: Plan) -> Result<Run, Fault> {
     let settings = Settings {
         clock: Some(cpu_ns),

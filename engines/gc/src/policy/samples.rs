@@ -1,4 +1,4 @@
-//! Memory over a run: one mean, one peak, one mean right after collections, of each of five figures.
+//! Memory over a run: for each of five figures a mean, a peak, and a mean right after collections.
 //!
 //! ```text
 //!   every SAMPLE bytes allocated, before a collection, after it ─► add ─► sizes
@@ -18,7 +18,7 @@ pub(crate) const SAMPLE: u64 = 256 << 10;
 pub struct Size {
     /// Mean over the samples.
     pub mean: f64,
-    /// The most.
+    /// The largest of the samples.
     pub peak: u64,
     /// Mean over the samples right after collections.
     pub after: f64,
@@ -31,7 +31,7 @@ struct Sum {
     after: f64,
 }
 
-/// Samples so far.
+/// The samples so far.
 #[derive(Default)]
 pub(crate) struct Samples {
     count: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Samples {
     sums: [Sum; 5],
 }
 
-/// What became of them.
+/// The figures of all samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sizes {
     pub(crate) committed: Size,
@@ -50,7 +50,7 @@ pub(crate) struct Sizes {
 }
 
 impl Samples {
-    /// One more. `after`: right after a collection.
+    /// Adds a sample. `after`: right after a collection.
     pub(crate) fn add(&mut self, figures: &Figures, needed: u64, after: bool) {
         self.count += 1;
         self.after_count += u64::from(after);

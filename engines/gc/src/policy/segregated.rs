@@ -1,4 +1,4 @@
-//! Pages of objects of like size.
+//! Pages that each hold objects of similar size.
 //!
 //! ```text
 //!   object ─► group by size ─► the group's lists ─┬─► none: a whole page, which is the group's from then on
@@ -6,17 +6,17 @@
 //!   tight-paged: [..2 KB) [2 KB..]        segregated: [..32] [..64] [..128] [..256] [..2 KB] [more]
 //! ```
 //!
-//! What the study's best strategy leaves on the table, seen by asking at each added page what was free (2026-11-22,
-//! steady:1): about four in five pages were added for objects above 2 KB while 1 to 5 MB of 26 lay free between smaller
-//! ones.
+//! What the study's best strategy leaves unused, found by looking at the free blocks whenever a page was added
+//! (2026-11-22, steady:1): about four in five pages were added for objects above 2 KB while 1 to 5 MB of 26 lay free
+//! between smaller ones.
 //!
 //! T1  A page belongs to the group of its first object until it is empty. Objects of a higher group never lie in it,
-//!     and objects of a lower one only where no object of its own fits: its holes stay what they are good for.
+//!     and objects of a lower one only where none of its own fits: its holes stay usable for its group.
 //! T2  `tight-paged` has a class for each size from 16 bytes; descriptors of 4 bytes and a mask make a hundred cheap.
 //! T3  A page is added only when all are swept.
-//! T4  Within a group the search order is any strategy's.
+//! T4  Within a group the search order may be any strategy's.
 //!
-//! Not here: lists (`lists`), search orders (`strategies`), ours without links between pages (`tight`).
+//! Not here: lists (`lists`), search orders (`strategies`), our strategy without links between pages (`tight`).
 
 use core::marker::PhantomData;
 
@@ -25,14 +25,14 @@ use super::memory::{Memory, PAGE_WORDS, WORD, page_of};
 use super::strategies::FreeListPolicy;
 use super::{Block, FreeList, Freed, Origin};
 
-/// Nobody's: the page is empty.
+/// The group of an empty page: none.
 const EITHER: u8 = u8::MAX;
 
 /// Two groups: below and from 2 KB.
 pub(crate) static TWO: [u32; 1] = [2048];
-/// Six, each of the small ones an eighth to a half of objects.
+/// Six groups, each of the small ones an eighth to a half of objects.
 pub(crate) static SIX: [u32; 5] = [40, 72, 136, 264, 2048];
-/// One: no segregation.
+/// One group: no segregation.
 pub(crate) static ONE: [u32; 0] = [];
 
 pub(crate) struct Segregated<P> {
@@ -42,7 +42,7 @@ pub(crate) struct Segregated<P> {
     lists: Vec<Lists<Light, Mask>>,
     /// The group of each page.
     groups: Vec<u8>,
-    /// Whole pages.
+    /// Pages that are free as a whole.
     whole: Vec<u32>,
     order: PhantomData<P>,
 }
@@ -105,7 +105,7 @@ impl<P: FreeListPolicy> FreeList for Segregated<P> {
             return None;
         }
         let own = match *group {
-            // Part of a page that nobody has taken yet: as if it were of the first group.
+            // Part of a page that no object has claimed yet: treated as the first group's.
             EITHER => 0,
             group => usize::from(group),
         };
@@ -123,7 +123,7 @@ impl<P: FreeListPolicy> FreeList for Segregated<P> {
         Some(Self::block(page))
     }
 
-    /// Whom a block above the first limit serves depends on its page, so it is sure for nobody.
+    /// The objects that a block above the first limit serves depend on its page, so no request is certain to succeed.
     fn guaranteed(&self, bytes: u32) -> u32 {
         match self.limits.first() {
             Some(limit) if bytes >= *limit => 0,

@@ -1,20 +1,20 @@
-//! A variable-size space: pages, the area that is filled, and what becomes of the rest.
+//! A variable-size space: pages, the area that is filled, and the handling of the rest.
 //!
 //! ```text
 //!   area [top, limit) ─ too short ─► rest back to the list ─► take ─► sweep a page, take ─► add a page, take
 //!                                                                              └ limit reached: sweep all, take
 //! ```
 //!
-//! V1  Of each page: allocated + free + wasted = its words. The area counts as allocated, whole. After the area is
+//! V1  For each page: allocated + free + wasted = its words. The area counts as allocated, whole. After the area is
 //!     given back and all is swept, allocated is what is live ([`VarSpace::check`]).
-//! V2  An object's first word is the space's and the client's: its words (lower half, written here), and 32 bits for
-//!     the client. So a page can be walked, and an object moved, without asking its kind.
+//! V2  An object's first word is for the space and the client: the object's words (lower half, written here), and 32
+//!     bits for the client. So a page can be walked, and an object moved, without its kind.
 //! V3  An object stays where it is unless its page is evacuated, which only a space whose objects may move does.
-//! V4  Nothing is collected by an allocation. Pages may be swept by it.
+//! V4  An allocation collects nothing. It may sweep pages.
 //! V5  `committed` is whole pages, `resident` those pages of the kernel that were ever written to since they were
 //!     mapped or purged.
 //!
-//! Not here: which block (`strategies`), sweeping and moving (`sweep`).
+//! Not here: the choice of the block (`strategies`), sweeping and moving (`sweep`).
 
 use core::ptr::NonNull;
 
@@ -22,14 +22,14 @@ use super::memory::{Memory, NONE, PAGE_WORDS, WORD, page_of};
 use super::table::PAGE_BYTES;
 use super::{Block, FreeList, Freed, Origin, Strategy};
 
-/// Largest object: half a page. What is larger has a mapping of its own, and no policy.
+/// Bytes of the largest object: half a page. A larger one has a mapping of its own, and no policy.
 pub const MAX_BYTES: u32 = PAGE_BYTES / 2;
 /// Words of the mark bitmap of a page.
 pub(crate) const MARK_WORDS: usize = PAGE_WORDS as usize / 64;
 /// Words of one of the kernel's pages.
 const OS_WORDS: u32 = 512;
 
-/// Which pages are emptied by moving what is left in them.
+/// The pages that are emptied by moving what is left in them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Compaction {
     /// None: objects may not move, or it is not worth it.
@@ -37,20 +37,21 @@ pub enum Compaction {
     Never,
     /// V8's way: pages at least 70 % free, the emptiest first, at most 4 MiB of objects in a collection.
     Sparse,
-    /// As many as fit: every page at least half free.
+    /// As many pages as fit, of those that are at least half free.
     Always,
 }
 
-/// What a space is made with.
+/// The settings of a space.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Which pages are evacuated in a collection; anything but `Never` says that objects may move.
+    /// The pages that are evacuated in a collection; anything but `Never` allows objects to move.
     pub compaction: Compaction,
-    /// Give the kernel's pages within free blocks back, as far as they will not be wanted before the next collection.
+    /// Whether the kernel's pages within free blocks are given back, except those that will be needed before the next
+    /// collection.
     pub purge: bool,
-    /// Most bytes of pages.
+    /// The most bytes of pages.
     pub limit_bytes: usize,
-    /// What sweeping is timed with, in nanoseconds; `None`: it is not.
+    /// The clock that times sweeping, in nanoseconds; `None`: it is not timed.
     pub clock: Option<fn() -> u64>,
 }
 
@@ -65,30 +66,30 @@ impl Default for Settings {
     }
 }
 
-/// What a space has done and holds.
+/// What a space has done and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Bytes of pages.
     pub committed_bytes: usize,
-    /// Of them: written to (V5).
+    /// Committed bytes that were written to (V5).
     pub resident_bytes: usize,
-    /// Beside them: descriptors of the list.
+    /// Bytes of the list's descriptors; not in the committed bytes.
     pub table_bytes: usize,
-    /// Of the pages: objects, and what the area has not given out yet.
+    /// Committed bytes in objects, and in the area where it has not been given out yet.
     pub allocated_bytes: usize,
-    /// Of the pages: blocks in the list.
+    /// Committed bytes in blocks of the list.
     pub free_bytes: usize,
-    /// Of the pages: holes that the list does not keep.
+    /// Committed bytes in holes that the list does not keep.
     pub wasted_bytes: usize,
-    /// Times that the area was used up.
+    /// Number of times that the area was used up.
     pub refills_total: u64,
-    /// Pages swept.
+    /// Number of pages swept.
     pub swept_pages_total: u64,
-    /// Nanoseconds of that, by the clock of the settings.
+    /// Nanoseconds of sweeping, by the clock of the settings.
     pub sweeping_ns_total: u64,
-    /// Pages added.
+    /// Number of pages added.
     pub added_pages_total: u64,
-    /// Pages given back.
+    /// Number of pages given back.
     pub released_pages_total: u64,
     /// Bytes of objects moved.
     pub moved_bytes_total: u64,
@@ -105,12 +106,12 @@ pub(crate) struct Page {
     pub(crate) wasted: u32,
     /// Marked words in the last collection.
     pub(crate) live: u32,
-    /// Pages of the kernel that were not written to (V5), a bit each.
+    /// Pages of the kernel that were not written to (V5): a bit each.
     pub(crate) untouched: u64,
     pub(crate) marks: Box<[u64]>,
 }
 
-/// A page that is not there, or was just taken.
+/// Creates the entry of a page that does not exist, or was just taken.
 fn fresh() -> Page {
     Page {
         taken: false,
@@ -124,7 +125,8 @@ fn fresh() -> Page {
     }
 }
 
-/// The area: words that are given out one after another. `start` is where it began, or was last settled.
+/// The area: words that are given out one after another. `start` is where it began, or up to where it was last
+/// accounted for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Area {
     start: u32,
@@ -132,19 +134,19 @@ pub(crate) struct Area {
     limit: u32,
 }
 
-/// A space. Single-threaded.
+/// A variable-size space. Single-threaded.
 pub struct VarSpace {
     pub(crate) memory: Memory,
     pub(crate) list: Box<dyn FreeList>,
-    /// The mutator's and the collector's (in V8 the collector's threads have areas of their own); the same again for
-    /// each further group that the strategy keeps apart.
+    /// The areas of the mutator and of the collector (in V8 the collector's threads have areas of their own); two more
+    /// for each further group that the strategy separates.
     areas: Vec<Area>,
     limits: &'static [u32],
-    /// Words from which the first of `limits` holds, so that most objects are compared once.
+    /// Number of words from which the first of `limits` holds, so that most objects need one comparison.
     apart_words: u32,
-    /// By number; 0 is nobody's.
+    /// The pages by number; 0 is never used.
     pub(crate) pages: Vec<Page>,
-    /// Numbers that were given back.
+    /// Numbers of pages that were given back.
     vacant: Vec<u32>,
     taken: usize,
     /// Pages not swept yet, the next one last.
@@ -154,7 +156,7 @@ pub struct VarSpace {
 }
 
 impl VarSpace {
-    /// An empty space. `None`: the kernel refused the address space.
+    /// Creates an empty space. `None`: the kernel refused the address space.
     pub fn new(strategy: Strategy, settings: Settings) -> Option<VarSpace> {
         let pages = (settings.limit_bytes / PAGE_BYTES as usize).clamp(1, 1 << 16) as u32;
         let memory = Memory::reserve(pages)?;
@@ -174,9 +176,9 @@ impl VarSpace {
         })
     }
 
-    /// Room for an object of so many bytes (8 to [`MAX_BYTES`]; rounded up to words, two at least), or `None`: the
-    /// limit is reached though all is swept. The object's first word is V2's; the rest is what it was.
-    /// Cost: an addition, a comparison, two stores; every few kilobytes the slow path.
+    /// Returns room for an object of `bytes` bytes (8 to [`MAX_BYTES`]; rounded up to words, two at least), or `None`:
+    /// the limit is reached though all is swept. The object's first word is V2's; the rest is what it was. Cost: an
+    /// addition, a comparison, two stores; every few kilobytes the slow path.
     #[inline]
     pub fn alloc(&mut self, bytes: u32, origin: Origin) -> Option<NonNull<u8>> {
         let words = bytes.div_ceil(WORD).max(2);
@@ -195,14 +197,14 @@ impl VarSpace {
         Some(self.memory.at(word))
     }
 
-    /// Where the areas of the group begin that an object belongs to.
+    /// Returns the index of the first area of the group that an object belongs to.
     #[inline]
     fn group(&self, words: u32) -> usize {
         let reached = self.limits.iter().filter(|limit| words * WORD >= **limit);
         2 * reached.count()
     }
 
-    /// The area is too short for `words`: another one.
+    /// Takes another area, since the present one is too short for `words`.
     #[cold]
     #[inline(never)]
     fn refill(&mut self, words: u32, origin: Origin, side: usize) -> Option<()> {
@@ -230,7 +232,7 @@ impl VarSpace {
         self.next_area(bytes, origin, side).then_some(())
     }
 
-    /// Takes a block as the area.
+    /// Takes a block as the area; reports whether there was one.
     fn next_area(&mut self, bytes: u32, origin: Origin, side: usize) -> bool {
         let Some(block) = self.list.take(bytes, origin) else {
             return false;
@@ -254,7 +256,7 @@ impl VarSpace {
         }
     }
 
-    /// Gives up an area: its rest is free.
+    /// Gives up an area: its rest becomes free.
     fn retire(&mut self, side: usize) {
         let area = core::mem::take(&mut self.areas[side]);
         if area.limit == NONE {
@@ -271,7 +273,7 @@ impl VarSpace {
         }
     }
 
-    /// V5: what the area has given out was written to.
+    /// Notes that what the area has given out was written to (V5).
     fn touched(&mut self, area: Area) {
         // A list writes to the first two words of a block.
         let end = area.top.max(area.start + 1);
@@ -279,7 +281,7 @@ impl VarSpace {
         page.untouched &= !os_mask(area.start, end);
     }
 
-    /// Hands a block to the list and counts what it does not keep.
+    /// Passes a block to the list and counts what the list does not keep.
     pub(crate) fn free(&mut self, block: Block, why: Freed) {
         let page = &mut self.pages[page_of(block.word) as usize];
         page.free += block.words;
@@ -292,7 +294,7 @@ impl VarSpace {
         }
     }
 
-    /// One more page, free as a whole; false: the limit is reached.
+    /// Adds a page, which is free as a whole; `false`: the limit is reached.
     fn add_page(&mut self) -> bool {
         let number = match self.vacant.pop() {
             Some(number) => number,
@@ -317,7 +319,7 @@ impl VarSpace {
         true
     }
 
-    /// Gives a page back in which nothing lives.
+    /// Gives back a page in which nothing lives.
     pub(crate) fn release(&mut self, number: u32) {
         self.list.remove_page(number);
         self.memory.purge(number * PAGE_WORDS, PAGE_WORDS);
@@ -327,7 +329,7 @@ impl VarSpace {
         self.figures.released_pages_total += 1;
     }
 
-    /// Numbers of the pages that there are.
+    /// Returns the numbers of the pages that exist.
     pub(crate) fn taken_pages(&self) -> Vec<u32> {
         let numbers = 1..self.pages.len() as u32;
         numbers
@@ -335,7 +337,7 @@ impl VarSpace {
             .collect()
     }
 
-    /// What it holds and has done. Cost: a few additions for each page.
+    /// Returns what the space holds and has done. Cost: a few additions for each page.
     pub fn figures(&self) -> Figures {
         let mut figures = self.figures;
         figures.committed_bytes = self.taken * PAGE_BYTES as usize;
@@ -355,33 +357,33 @@ impl VarSpace {
         figures
     }
 
-    /// Nanoseconds of sweeping so far, by the clock of the settings.
+    /// Returns the nanoseconds of sweeping so far, by the clock of the settings.
     pub fn sweeping_ns(&self) -> u64 {
         self.figures.sweeping_ns_total
     }
 
-    /// Strategy and variant.
+    /// Returns the name of strategy and variant.
     pub fn strategy(&self) -> &'static str {
         self.list.name()
     }
 
-    /// The number of an object's first word, by which a client may know it in 32 bits.
+    /// Returns the number of an object's first word, by which a client may identify it in 32 bits.
     #[inline]
     pub fn word_of(&self, object: NonNull<u8>) -> u32 {
         ((object.as_ptr().addr() - self.memory.at(0).as_ptr().addr()) / WORD as usize) as u32
     }
 
-    /// The address of a word.
+    /// Returns the address of a word.
     #[inline]
     pub fn address(&self, word: u32) -> NonNull<u8> {
         self.memory.at(word)
     }
 
-    /// Asserts V1, that blocks do not overlap each other or marked objects of swept pages, and that the list holds what
-    /// the pages say is free. Cost: everything.
+    /// Asserts V1, that blocks overlap neither each other nor marked objects of swept pages, and that the list holds
+    /// what the pages count as free. Cost: a look at everything.
     ///
     /// # Panics
-    /// If something does not hold.
+    /// An invariant does not hold.
     pub fn check(&self) {
         let mut blocks = self.list.blocks();
         blocks.sort_unstable();
@@ -418,7 +420,7 @@ impl VarSpace {
     }
 }
 
-/// The kernel's pages of `[from, to)`, all in one page of the space.
+/// Returns the kernel's pages of `[from, to)`, all in one page of the space, as bits.
 fn os_mask(from: u32, to: u32) -> u64 {
     let first = from % PAGE_WORDS / OS_WORDS;
     let last = (to.max(from + 1) - 1) % PAGE_WORDS / OS_WORDS;

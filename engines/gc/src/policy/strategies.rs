@@ -1,18 +1,18 @@
-//! The search orders: which class is asked for a block, and when.
+//! The search orders: which class is searched for a block, and when.
 //!
 //! ```text
 //!   Legacy      surplus class … large ► walk huge ► exact                 (small holes are the last resort)
 //!   Many        exact … ► walk last                                       (best fit by class)
 //!   ManyFast    2 KB of surplus … last ► (tiny: 256 … 2 KB) ► walk last ► exact …
-//!   ManyOrigin  the collector as Many, everybody else as ManyFast
+//!   ManyOrigin  the collector as Many, other origins as ManyFast
 //! ```
 //!
-//! S1  A strategy takes the first block that its order comes to, and nothing decides but sizes, lists and the origin.
+//! S1  A strategy takes the first block that its order finds, and only sizes, lists and the origin decide.
 //! S2  `page_for` is the worst fit of the Legacy family (largest class downwards) and the best fit of the Many family
 //!     (the next class upwards; the class itself last, whose head may be too small).
 //! S3  With one class, or where the last class is walked, a block that is large enough in the last class is found.
 //!
-//! Not here: lists (`lists`), what has no classes (`others`).
+//! Not here: lists (`lists`), strategies without classes (`others`).
 
 use core::marker::PhantomData;
 
@@ -31,27 +31,27 @@ pub(crate) trait FreeListPolicy {
     const TABLE: &'static Table;
     fn find<L: Search>(lists: &mut L, bytes: u32, origin: Origin) -> Option<Block>;
 
-    /// S2; the Many family's.
+    /// Returns a page with a block for `bytes` (S2), in the way of the Many family.
     fn page_for<L: Search>(lists: &L, bytes: u32) -> Option<u32> {
         let class = (Self::TABLE.class)(bytes);
         let above = (class + 1..Self::TABLE.len()).find_map(|class| lists.head(class));
         above.or_else(|| lists.head(class))
     }
 
-    /// The largest request that a block of `bytes` is sure to serve.
+    /// Returns the largest request that a block of `bytes` is certain to serve.
     fn guaranteed(bytes: u32) -> u32 {
         let table = Self::TABLE;
         let class = (table.class)(bytes);
         match class {
             _ if bytes < table.min[0] => 0,
-            // Walked.
+            // The last class is walked.
             class if class == table.last() => bytes,
             class => table.min[class],
         }
     }
 }
 
-/// S2 of the Legacy family.
+/// Returns the worst fit, in the way of the Legacy family (S2).
 fn worst_fit<L: Search>(lists: &L, table: &Table, bytes: u32) -> Option<u32> {
     let class = (table.class)(bytes);
     (class..table.len())
@@ -66,7 +66,7 @@ impl FreeListPolicy for Legacy {
 
     fn find<L: Search>(lists: &mut L, bytes: u32, _: Origin) -> Option<Block> {
         const HUGE: usize = 5;
-        // A class above the request's own: what is left of the block will do for the next ones.
+        // A class above the request's own: the rest of the block will serve the next requests.
         let fast = match bytes {
             0..=248 => 2,
             249..=2040 => 3,
@@ -93,7 +93,7 @@ impl FreeListPolicy for Legacy {
         worst_fit(lists, Self::TABLE, bytes)
     }
 
-    /// The largest request whose fast class is at most the block's; the tiniest promise nothing.
+    /// Returns the largest request whose fast class is at most the block's; the tiniest classes guarantee nothing.
     fn guaranteed(bytes: u32) -> u32 {
         match (LEGACY.class)(bytes) {
             _ if bytes < 24 => 0,
@@ -146,13 +146,13 @@ impl FreeListPolicy for FastAlloc {
     fn guaranteed(bytes: u32) -> u32 {
         match bytes {
             0..2040 => 0,
-            // The last class is not walked: only its lower bound is sure.
+            // The last class is not walked: only its lower bound is certain.
             bytes => FAST.min[(FAST.class)(bytes)],
         }
     }
 }
 
-/// Best fit by class.
+/// Takes the best fit by class.
 pub(crate) fn best_fit<L: Search>(lists: &mut L, table: &Table, bytes: u32) -> Option<Block> {
     let last = table.last();
     lists
@@ -160,7 +160,7 @@ pub(crate) fn best_fit<L: Search>(lists: &mut L, table: &Table, bytes: u32) -> O
         .or_else(|| lists.walk(last, bytes))
 }
 
-/// What a fast order needs of its table.
+/// The part of its table that a fast order needs.
 struct Fast {
     table: &'static Table,
     /// The classes of 256 and 2048 bytes.
@@ -170,7 +170,7 @@ struct Fast {
     first: fn(u32) -> usize,
 }
 
-/// A, B, C, D: surplus; for tiny requests a smaller one; the last class; exact.
+/// Searches in four steps A, B, C, D: with surplus; for tiny requests with a smaller one; the last class; exactly.
 fn fast_fit<L: Search>(lists: &mut L, fast: &Fast, bytes: u32) -> Option<Block> {
     let last = fast.table.last();
     let tiny = bytes <= 128;
@@ -179,7 +179,7 @@ fn fast_fit<L: Search>(lists: &mut L, fast: &Fast, bytes: u32) -> Option<Block> 
     } else {
         (fast.first)(bytes)
     };
-    // A: the last class by its top only.
+    // A: only the top of the last class.
     if let Some(block) = lists.upwards(first, last + 1, bytes) {
         return Some(block);
     }
@@ -191,7 +191,7 @@ fn fast_fit<L: Search>(lists: &mut L, fast: &Fast, bytes: u32) -> Option<Block> 
     if let Some(block) = lists.walk(last, bytes) {
         return Some(block);
     }
-    // D: what A and B have not looked at.
+    // D: the classes that A and B have not looked at.
     let until = if tiny { fast.of_256 } else { first };
     lists.upwards((fast.table.class)(bytes), until, bytes)
 }
@@ -199,7 +199,7 @@ fn fast_fit<L: Search>(lists: &mut L, fast: &Fast, bytes: u32) -> Option<Block> 
 /// The surplus that a request above 128 bytes asks for: 2048 - 128.
 const SURPLUS: u32 = 1920;
 
-/// The first class from that of 2 KB on which is sure to leave the surplus.
+/// Returns the first class from that of 2 KB on which is certain to leave the surplus.
 fn with_surplus(table: &'static Table, of_2048: usize, bytes: u32) -> usize {
     let last = table.last();
     if bytes >= table.min[last] {
@@ -250,7 +250,7 @@ best_fits! {
     More1k: &MORE_1K;
     More2k: &MORE_2K;
     TightFit: &TIGHT;
-    // One class is the last one: walked.
+    // The one class is the last: it is walked.
     SingleList: &SINGLE;
 }
 
@@ -287,7 +287,7 @@ impl FreeListPolicy for ManyOrigin {
     }
 }
 
-/// Lists and a search order.
+/// Lists with a search order.
 pub(crate) struct Listed<P, S, I> {
     name: &'static str,
     pub(crate) lists: Lists<S, I>,

@@ -5,14 +5,14 @@
 //!                                            sweep_next: one page, the emptiest ─► holes ─► the list
 //! ```
 //!
-//! W1  `begin` sweeps what the last collection left, since its marks are about to be lost. The time that takes, and
-//!     that of `end`, is the end-of-cycle latency.
+//! W1  `begin` sweeps what the last collection left, since its marks are about to be lost. The time of that, and of
+//!     `end`, is the end-of-cycle latency.
 //! W2  Between `begin` and `end` nothing is allocated. An object that is not marked at `end` is gone.
-//! W3  One empty page is kept, as V8 does: it is about to be wanted.
+//! W3  One empty page is kept, as V8 does: it is about to be needed.
 //! W4  Evacuation moves the marked objects of a page by allocating them anew for the origin `Gc`. It stops where that
 //!     fails: the page is then swept like the others, and its objects that were moved are garbage.
 //!
-//! Not here: who marks.
+//! Not here: marking, which the client does.
 
 use core::ptr::NonNull;
 
@@ -20,14 +20,14 @@ use super::memory::{PAGE_WORDS, WORD, page_of};
 use super::space::{Compaction, VarSpace};
 use super::{Block, Freed, Origin};
 
-/// Of a page: free words that make it sparse (70 %, V8's figure), and for `Always`.
+/// Free words of a page that make it sparse (70 %, V8's figure), and those for `Always`.
 const SPARSE: u32 = PAGE_WORDS / 10 * 7;
 const HALF: u32 = PAGE_WORDS / 2;
-/// Words of objects that one collection moves at most (V8's figure); `Always`: eight times that.
+/// The most words of objects that one collection moves (V8's figure); `Always`: eight times that.
 const MOVED: u32 = (4 << 20) / WORD;
 
 impl VarSpace {
-    /// A collection begins: the list is empty from now on, and no object is marked.
+    /// Begins a collection: the list is empty from now on, and no object is marked.
     pub fn begin(&mut self) {
         self.finish_sweep();
         self.retire_all();
@@ -38,7 +38,7 @@ impl VarSpace {
         }
     }
 
-    /// Marks an object; false: it was marked already. Cost: a few loads and two stores.
+    /// Marks an object; `false`: it was marked already. Cost: a few loads and two stores.
     #[inline]
     pub fn mark(&mut self, word: u32) -> bool {
         let words = self.memory.get(word, 0);
@@ -53,8 +53,8 @@ impl VarSpace {
         true
     }
 
-    /// All is marked. `moved` is told each object that is elsewhere from now on: its old word and its new one.
-    /// `wanted_bytes`: what will be allocated before the next collection (for purging). Returns the bytes that live.
+    /// Ends the marking. `moved` gets the old and the new word of each object that was moved. `wanted_bytes`: what will
+    /// be allocated before the next collection (for purging). Returns the live bytes.
     pub fn end(&mut self, wanted_bytes: usize, moved: &mut dyn FnMut(u32, u32)) -> usize {
         let mut kept_empty = false;
         let mut waiting = Vec::new();
@@ -66,12 +66,12 @@ impl VarSpace {
                 self.release(number);
                 continue;
             }
-            // What is not swept is allocated, so that V1 holds.
+            // Pages that are not swept count as allocated, so that V1 holds.
             (page.allocated, page.free, page.wasted) = (PAGE_WORDS, 0, 0);
             page.swept = false;
             waiting.push(number);
         }
-        // The emptiest is swept first, and taken from the end.
+        // The emptiest is swept first, and is taken from the end.
         waiting.sort_by_key(|number| core::cmp::Reverse(self.pages[*number as usize].live));
         let sparse = self.choose(&waiting);
         waiting.retain(|number| !sparse.contains(number));
@@ -86,7 +86,7 @@ impl VarSpace {
         live
     }
 
-    /// The pages to evacuate, the emptiest first.
+    /// Returns the pages to evacuate, the emptiest first.
     fn choose(&self, waiting: &[u32]) -> Vec<u32> {
         let (least, most) = match self.settings.compaction {
             Compaction::Never => return Vec::new(),
@@ -102,27 +102,27 @@ impl VarSpace {
             sum += live(number);
             sum <= most
         });
-        // A page alone would only change places with a fresh one.
+        // A single page would only change places with a fresh one.
         if chosen.len() < 2 {
             chosen.clear();
         }
         chosen
     }
 
-    /// W4.
+    /// Evacuates a page (W4).
     fn evacuate(&mut self, number: u32, moved: &mut dyn FnMut(u32, u32)) {
         let objects: Vec<u32> = self.marked(number).collect();
         for (index, from) in objects.iter().enumerate() {
             let words = self.memory.get(*from, 0);
             let Some(to) = self.alloc(words * WORD, Origin::Gc) else {
-                // What was moved is garbage here; the rest stays.
+                // Objects that were moved are garbage here; the rest stays.
                 for gone in &objects[..index] {
                     self.unmark(*gone);
                 }
                 self.unswept.push(number);
                 return;
             };
-            // SAFETY: V2: both have so many words, one is marked and the other new, so they are apart.
+            // SAFETY: V2: both have this many words, one is marked and the other new, so they are apart.
             unsafe {
                 let from = self.memory.at(*from).as_ptr();
                 core::ptr::copy_nonoverlapping(from, to.as_ptr(), (words * WORD) as usize);
@@ -141,7 +141,7 @@ impl VarSpace {
         page.live -= words;
     }
 
-    /// Words at which marked objects of a page begin.
+    /// Returns the words at which marked objects of a page begin.
     fn marked(&self, number: u32) -> impl Iterator<Item = u32> {
         let marks = self.pages[number as usize].marks.iter().enumerate();
         marks.flat_map(move |(index, bits)| {
@@ -154,7 +154,7 @@ impl VarSpace {
         })
     }
 
-    /// Sweeps the next page; false: none is left.
+    /// Sweeps the next page; `false`: none is left.
     pub fn sweep_next(&mut self) -> bool {
         let Some(number) = self.unswept.pop() else {
             return false;
@@ -172,12 +172,12 @@ impl VarSpace {
         true
     }
 
-    /// Sweeps all that is left.
+    /// Sweeps all pages that are left.
     pub fn finish_sweep(&mut self) {
         while self.sweep_next() {}
     }
 
-    /// Cost: a look at 4 KiB of marks, and at the first word of each live object.
+    /// Sweeps a page. Cost: a look at 4 KiB of marks, and at the first word of each live object.
     fn sweep(&mut self, number: u32) {
         self.figures.swept_pages_total += 1;
         let start = number * PAGE_WORDS;
@@ -218,7 +218,7 @@ impl VarSpace {
     }
 
     /// Gives whole pages of the kernel within free blocks back, those of the emptiest pages first, as far as more is
-    /// free than will be wanted.
+    /// free than will be needed.
     fn purge(&mut self, wanted_bytes: usize) {
         let mut blocks = self.list.blocks();
         let live = |block: &Block| self.pages[page_of(block.word) as usize].live;
@@ -231,7 +231,7 @@ impl VarSpace {
                 continue;
             }
             keep = 0;
-            // The list's own words stay.
+            // The list's own words stay as they are.
             let (word, words) = (block.word + 2, block.words - 2);
             let purged = self.memory.purge(word, words);
             if purged > 0 {
@@ -246,10 +246,10 @@ impl VarSpace {
         }
     }
 
-    /// Asserts that every marked object of a swept page lies outside all free blocks. Cost: everything.
+    /// Asserts that every marked object of a swept page lies outside all free blocks. Cost: a look at everything.
     ///
     /// # Panics
-    /// If one does not.
+    /// A marked object lies in a free block.
     pub fn check_marked(&self) {
         let mut blocks = self.list.blocks();
         blocks.sort_unstable();
@@ -266,7 +266,7 @@ impl VarSpace {
         }
     }
 
-    /// The address of a marked object, for clients that walk.
+    /// Passes the address of each marked object to `each`, for clients that walk.
     pub fn each_marked(&self, each: &mut dyn FnMut(NonNull<u8>)) {
         for number in self.taken_pages() {
             self.marked(number)

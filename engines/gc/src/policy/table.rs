@@ -1,60 +1,60 @@
-//! Category tables: which free blocks are of one class.
+//! Category tables: the division of free blocks into classes.
 //!
 //! ```text
 //!   min[0] = 24   min[1] = 32   …   min[last]          class i holds [min[i], min[i+1]); the last one is open
 //! ```
 //!
-//! T1  `class(bytes)` is the largest class whose minimum is at most `bytes`; 0 for what is smaller than all
+//! T1  `class(bytes)` is the largest class whose minimum is at most `bytes`; 0 for smaller sizes than all minima
 //!     (requests, never blocks). Each table's quick form is tested against that for every size.
 //! T2  Sizes are bytes, multiples of 8.
 //!
 //! Source: the tables of the study's strategies, as its author described them; the quick forms are arithmetic on
 //! those numbers.
 //!
-//! Not here: in which order classes are asked (`strategies`).
+//! Not here: the order in which classes are searched (`strategies`).
 
-/// Bytes of a page: what a policy carves up.
+/// Bytes of a page, which a policy divides.
 pub const PAGE_BYTES: u32 = 256 << 10;
-/// Smallest block that a list of the study keeps.
+/// Bytes of the smallest block that a list of the study keeps.
 pub const MIN_BLOCK: u32 = 24;
-/// Smallest block that `tight-paged` keeps: a size, a link, and two page links.
+/// Bytes of the smallest block that `tight-paged` keeps: a size, a link, and two page links.
 pub const MIN_TIGHT: u32 = 16;
 
-/// Lower bounds, and the way to them.
+/// Lower bounds of classes, and a quick way to a class.
 #[derive(Debug)]
 pub struct Table {
-    /// For reports.
+    /// The name for reports.
     pub name: &'static str,
     /// Lower bounds in bytes.
     pub min: &'static [u32],
-    /// T1, quickly.
+    /// Returns the class of a size (T1), quickly.
     pub class: fn(u32) -> usize,
 }
 
 impl Table {
-    /// Number of classes.
+    /// Returns the number of classes.
     pub const fn len(&self) -> usize {
         self.min.len()
     }
 
-    /// Whether there is none: never.
+    /// Reports whether there is no class, which never happens.
     pub const fn is_empty(&self) -> bool {
         self.min.is_empty()
     }
 
-    /// The open class.
+    /// Returns the last class, which is open.
     pub const fn last(&self) -> usize {
         self.min.len() - 1
     }
 
-    /// T1, slowly: the judge of the quick forms.
+    /// Returns the class of a size (T1), slowly: tests compare the quick forms with it.
     pub fn class_slowly(&self, bytes: u32) -> usize {
         let above = self.min.iter().take_while(|min| **min <= bytes).count();
         above.saturating_sub(1)
     }
 }
 
-/// A run of bounds: `first`, then each `step` more, `count` of them.
+/// Returns a series of bounds: `first`, then each `step` more, `count` of them.
 const fn steps<const N: usize>(
     mut out: [u32; N],
     at: usize,
@@ -84,7 +84,7 @@ pub static LEGACY: Table = Table {
     },
 };
 
-/// Legacy's, with one class for each size up to 248 and an upper bound of 2048 for the next.
+/// Legacy's classes, with one class for each size up to 248 and an upper bound of 2048 for the next.
 pub static MORE_SMALLS: Table = Table {
     name: "more-smalls",
     min: &{
@@ -104,7 +104,7 @@ pub static MORE_SMALLS: Table = Table {
     },
 };
 
-/// Only what is worth a refill: blocks below 2040 bytes are waste.
+/// Only classes that are worth a refill: blocks below 2040 bytes are waste.
 pub static FAST: Table = Table {
     name: "fast",
     min: &[2040, 16_384, 65_536],
@@ -215,8 +215,8 @@ pub static SINGLE: Table = Table {
     class: |_| 0,
 };
 
-/// `MORE_1K` with one more class at the bottom, 16 bytes: at 4 bytes a descriptor a hundred classes cost what seven
-/// did.
+/// `MORE_1K` with one more class at the bottom, 16 bytes: with 4 bytes a descriptor a hundred classes cost what seven
+/// cost with the larger ones.
 pub static TIGHT: Table = Table {
     name: "tight",
     min: &{

@@ -1,14 +1,16 @@
-//! Ours: best fit from 16 bytes, pages of their own from 2 KB, and a list that costs little to push to and to take from.
+//! Our strategy: best fit from 16 bytes, separate pages from 2 KB, and a list that is cheap to push to and to take
+//! from.
 //!
 //! ```text
 //!   block (words, page's group) ─► small or large ─► class ─► heads[class] ─► block ─► block      last in, first out
 //!                                        mask: a bit for each class that has blocks        (words, next) in one word
 //! ```
 //!
-//! The same lists with tops and links for each page (`tight-paged`) made a replay take 1.15 times the instructions: every
-//! push and every take copies the links of a page from one block to another. Their use is that a page leaves in one step a
-//! class; but the space takes a page out only when the collector has forgotten all blocks, or when nothing of it was
-//! swept, so that it has none. So pages are not linked here, and removing one that has blocks is the slow case (N4).
+//! The same lists with tops and links for each page (`tight-paged`) made a replay take 1.15 times the instructions:
+//! every push and every take copies the links of a page from one block to another. The links let a page leave a class
+//! in one step; but the space removes a page only when the collector has forgotten all blocks, or when nothing of it
+//! was swept, so that it has none. So pages are not linked here, and removing one that has blocks is the slow case
+//! (N4).
 //!
 //! N1  A class holds the blocks of `least_of(class)` words up to the next class's minimum: each size up to 248 bytes, then
 //!     four classes for each doubling, the last one open. A bit of the mask is set exactly if its class has blocks.
@@ -23,14 +25,14 @@
 use super::memory::{Memory, NONE, PAGE_WORDS, WORD, page_of};
 use super::{Block, FreeList, Freed, Origin};
 
-/// Words from which an object has pages of its own: 2 KB.
+/// Words from which on an object goes to the pages for large objects: 2 KB.
 const LARGE_WORDS: u32 = 2048 / WORD;
-/// Classes: the bits of a mask.
+/// Number of classes: the bits of a mask.
 const CLASSES: usize = 64;
 const LAST: usize = CLASSES - 1;
 /// Words of the smallest block: an object has two.
 const LEAST: u32 = 2;
-/// Blocks of the request's own class that are looked at. Up to 248 bytes the first one fits.
+/// The most blocks of the request's own class that are looked at. Up to 248 bytes the first one fits.
 const LOOK: u32 = 8;
 
 /// Flags of a page: its group, whether an object has decided that, and N4.
@@ -41,7 +43,7 @@ const LISTED: u8 = 4;
 /// Bytes at which the second group begins, for the space.
 static LIMITS: [u32; 1] = [LARGE_WORDS * WORD];
 
-/// N1. Cost: a comparison and a subtraction up to 248 bytes; above, some shifts.
+/// Returns the class of a block (N1). Cost: a comparison and a subtraction up to 248 bytes; above, some shifts.
 #[inline]
 fn class_of(words: u32) -> usize {
     if words < 32 {
@@ -52,7 +54,7 @@ fn class_of(words: u32) -> usize {
     (class as usize).min(LAST)
 }
 
-/// Words of the smallest block of a class.
+/// Returns the words of the smallest block of a class.
 const fn least_of(class: usize) -> u32 {
     if class < 30 {
         return class as u32 + LEAST;
@@ -73,7 +75,7 @@ impl Stacks {
         heads: [NONE; CLASSES],
     };
 
-    /// Cost: one load, three stores.
+    /// Puts a block in. Cost: one load, three stores.
     #[inline]
     fn push(&mut self, memory: &Memory, block: Block) {
         let class = class_of(block.words);
@@ -82,7 +84,7 @@ impl Stacks {
         self.mask |= 1 << class;
     }
 
-    /// The top of a class becomes `next`.
+    /// Makes `next` the top of a class.
     #[inline]
     fn set_head(&mut self, class: usize, next: u32) {
         self.heads[class] = next;
@@ -91,7 +93,7 @@ impl Stacks {
         }
     }
 
-    /// N3. Cost up to 248 bytes: a search of the mask, two loads, two stores.
+    /// Takes a block for a request (N3). Cost up to 248 bytes: a search of the mask, two loads, two stores.
     #[inline]
     fn take(&mut self, memory: &Memory, words: u32) -> Option<Block> {
         let own = class_of(words);
@@ -112,7 +114,7 @@ impl Stacks {
         None
     }
 
-    /// Looks below the top of a class, which is too short.
+    /// Takes a block below the top of a class, which is too short.
     #[cold]
     fn take_below(&mut self, memory: &Memory, class: usize, words: u32) -> Option<Block> {
         let look = if class == LAST { u32::MAX } else { LOOK };
@@ -132,7 +134,7 @@ impl Stacks {
         None
     }
 
-    /// All blocks of a class.
+    /// Returns all blocks of a class.
     fn each<'a>(&self, memory: &'a Memory, class: usize) -> impl Iterator<Item = Block> + 'a {
         let mut at = self.heads[class];
         core::iter::from_fn(move || {
@@ -146,7 +148,7 @@ impl Stacks {
         })
     }
 
-    /// N4: without the blocks of a page; the order of the others stays. Cost: all blocks.
+    /// Forgets the blocks of a page (N4); the order of the others stays. Cost: a look at all blocks.
     fn forget(&mut self, memory: &Memory, page: u32) {
         let mut mask = self.mask;
         while mask != 0 {
@@ -162,7 +164,7 @@ impl Stacks {
     }
 }
 
-/// The strategy.
+/// The strategy `tight`.
 pub(crate) struct Tight {
     memory: Memory,
     small: Stacks,
@@ -254,7 +256,7 @@ impl FreeList for Tight {
         Some(Self::page(page))
     }
 
-    /// Whom a block from 2 KB on serves depends on its page, so it is sure for nobody.
+    /// The objects that a block from 2 KB on serves depend on its page, so no request is certain to succeed.
     fn guaranteed(&self, bytes: u32) -> u32 {
         match bytes / WORD {
             0..LEAST | LARGE_WORDS.. => 0,
@@ -269,7 +271,7 @@ impl FreeList for Tight {
             false => &self.small,
         };
         let own = class_of(words);
-        // The next class upwards; the class itself, whose top may be too short; a whole page.
+        // Tried in turn: the next class upwards; the class itself, whose top may be too short; a whole page.
         let above = stacks.mask & (u64::MAX << own) & !(1 << own);
         let class = match above {
             0 => own,

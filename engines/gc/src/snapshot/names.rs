@@ -6,9 +6,9 @@
 //!
 //! The format has its strings last, and everything before refers to them by number.
 //!
-//! S1  What is kept stays within the budget. Beyond it each use of a new name has a number of its own (loose): a
-//!     string may be there twice.
-//! S2  Once one name was loose none is kept any more. So asking for the same names in the same order again says of
+//! S1  What is kept stays within the budget. Beyond it each use of a new name has a number of its own (loose): a string
+//!     may be there twice.
+//! S2  Once one name was loose no further name is kept. So asking for the same names in the same order again tells of
 //!     each whether it was loose, and the loose ones come in the order of their numbers.
 //!
 //! Not here: the passes (`write`).
@@ -16,7 +16,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-/// Bytes that a name takes beside its text: an end, and an entry of the map with its share of free ones.
+/// Bytes that a name takes beside its text: an end, and an entry of the map with its share of free entries.
 const ENTRY_BYTES: usize = 32;
 
 pub(crate) struct Names {
@@ -31,7 +31,7 @@ pub(crate) struct Names {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     Kept(u32),
-    /// S1.
+    /// The name is not kept (S1).
     Loose(u64),
 }
 
@@ -45,7 +45,7 @@ impl Number {
 }
 
 impl Names {
-    /// `budget`: bytes.
+    /// Creates an empty table. `budget`: in bytes.
     pub(crate) fn new(budget: usize) -> Names {
         Names {
             texts: String::new(),
@@ -56,14 +56,14 @@ impl Names {
         }
     }
 
-    /// Cost: a hash of the text, a comparison.
+    /// Returns the number of a name. Cost: a hash of the text, a comparison.
     pub(crate) fn number(&mut self, text: &str) -> Number {
         let hash = self.by_hash.hasher().hash_one(text);
         if let Some(&number) = self.by_hash.get(&hash) {
             if self.text(number) == text {
                 return Number::Kept(number);
             }
-            // Another name with the same hash: as if there were no room.
+            // Another name has the same hash: treated as if there were no room.
             return self.a_loose_one();
         }
         let bytes = self.texts.len() + text.len() + (self.ends.len() + 1) * ENTRY_BYTES;
@@ -89,7 +89,7 @@ impl Names {
         &self.texts[start..self.ends[number]]
     }
 
-    /// Those that are kept, in the order of their numbers.
+    /// Returns the names that are kept, in the order of their numbers.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &str> {
         (0..self.ends.len() as u32).map(|number| self.text(number))
     }
@@ -98,7 +98,7 @@ impl Names {
         self.loose
     }
 
-    /// From here on the same names are asked for once more (S2).
+    /// Begins the second round, in which the same names are asked for once more (S2).
     pub(crate) fn again(&mut self) {
         self.loose = 0;
     }

@@ -6,7 +6,7 @@
 //!
 //! Four bytes for each arena of 4 KiB, a thousandth of the heap.
 //!
-//! U1  Between [`Numbering::of`] and the last question nothing is allocated, freed or swept in the heaps: whoever asks
+//! U1  Between [`Numbering::of`] and the last question nothing is allocated, freed or swept in the heaps: the caller
 //!     holds a [`Still`].
 //! U2  Numbers follow the order in which [`each_arena`] goes.
 //!
@@ -22,7 +22,7 @@ use crate::layout::{ARENAS, Arena, Chunk};
 pub(crate) struct Still<'a>(&'a [&'a Heap]);
 
 impl<'a> Still<'a> {
-    /// Sweeps and retires everything.
+    /// Sweeps everything, and takes back all spans.
     pub(crate) fn new(heaps: &'a [&'a Heap]) -> Result<Still<'a>, Busy> {
         for heap in heaps {
             if heap.entered.get() > 0 {
@@ -35,17 +35,17 @@ impl<'a> Still<'a> {
         Ok(Still::settled(heaps))
     }
 
-    /// The same while closures of safe code run, whose objects may have parts that are being written: one that
-    /// is borrowed for writing panics when it is asked for its edges.
+    /// Does what [`Still::new`] does even while closures of safe code run, whose objects may have parts that are being
+    /// written: such an object panics when it is asked for its edges.
     ///
     /// # Panics
-    /// If a finalizer or a trace function of these heaps asks.
+    /// A finalizer or a trace function of these heaps calls it.
     pub(crate) fn even_entered(heaps: &'a [&'a Heap]) -> Still<'a> {
         Still::settled(heaps)
     }
 
     fn settled(heaps: &'a [&'a Heap]) -> Still<'a> {
-        // Finalizers of one may allocate in another, so spans are retired when all are swept.
+        // Finalizers of one heap may allocate in another, so spans are taken back when all are swept.
         heaps.iter().for_each(|heap| heap.finish_sweep());
         heaps.iter().for_each(|heap| heap.settle_all());
         heaps.iter().for_each(|heap| heap.collecting.set(true));
@@ -59,7 +59,7 @@ impl Drop for Still<'_> {
     }
 }
 
-/// Each arena that has objects, in the order of numbers (U2), until one fails.
+/// Passes each arena that has objects to a function, in the order of numbers (U2), until a call fails.
 pub(crate) fn each_arena<E>(
     heap: &Heap,
     mut visit: impl FnMut(Arena) -> Result<(), E>,
@@ -74,10 +74,10 @@ pub(crate) fn each_arena<E>(
     Ok(())
 }
 
-/// Objects before each arena of a chunk.
+/// The number of objects before each arena of a chunk.
 type Firsts = Box<[u32; ARENAS]>;
 
-/// Numbers of a heap's objects, by origin and place of the chunk.
+/// The numbers of a heap's objects, by origin and place of the chunk.
 #[derive(Default)]
 struct OfHeap {
     known: bool,
@@ -90,7 +90,7 @@ pub(crate) struct Numbering {
     objects: u32,
 }
 
-/// More objects than numbers.
+/// There are more objects than numbers.
 pub(crate) struct TooMany;
 
 impl Numbering {
@@ -125,12 +125,12 @@ impl Numbering {
         Ok(())
     }
 
-    /// How many there are.
+    /// Returns the number of objects.
     pub(crate) fn objects(&self) -> u32 {
         self.objects
     }
 
-    /// The number of the first object of an arena.
+    /// Returns the number of the first object of an arena.
     pub(crate) fn first(&self, arena: Arena) -> u32 {
         let chunk = arena.chunk();
         let head = chunk.head();
@@ -140,18 +140,18 @@ impl Numbering {
         firsts.map_or(0, |firsts| firsts[arena.index()])
     }
 
-    /// Whether a heap is one of these.
+    /// Reports whether a heap is one of these.
     pub(crate) fn has(&self, heap: u32) -> bool {
         self.heaps.get(heap as usize).is_some_and(|h| h.known)
     }
 
-    /// The heap that an object is in; an error if it is none of these.
+    /// Returns the number of the heap that an object is in, as an error if it is none of these.
     pub(crate) fn heap_of(&self, object: NonNull<u8>) -> Result<u32, u32> {
         let heap = Chunk::of(object).head().heap.get();
         if self.has(heap) { Ok(heap) } else { Err(heap) }
     }
 
-    /// An object's number, or the heap that it is in if that is none of these.
+    /// Returns an object's number; the error is the number of its heap if that is none of these.
     pub(crate) fn number(&self, object: NonNull<u8>) -> Result<u32, u32> {
         self.heap_of(object)?;
         let arena = Arena::of(object);

@@ -1,11 +1,11 @@
-//! Text to a stream: buffered, counted, and the first failure kept for the end.
+//! Text to a stream: buffered, counted, and with the first failure kept for the end.
 //!
 //! ```text
 //!   number, word, string ─► 64 KiB ─► the client's stream        failed? everything after is dropped
 //! ```
 //!
-//! Y1  After a failure nothing more is written; whoever writes asks [`Out::check`] now and then.
-//! Y2  A muted one writes nothing but what goes through [`Out::aloud`].
+//! Y1  After a failure nothing more is written; the writer calls [`Out::check`] now and then.
+//! Y2  A muted output writes only what goes through [`Out::aloud`].
 //!
 //! Not here: what is written (`write`).
 
@@ -36,7 +36,7 @@ impl<'w> Out<'w> {
         self.muted = muted;
     }
 
-    /// Text as it is.
+    /// Writes text as it is.
     pub(crate) fn word(&mut self, text: &str) {
         if !self.muted {
             self.buffer.extend_from_slice(text.as_bytes());
@@ -44,7 +44,7 @@ impl<'w> Out<'w> {
         }
     }
 
-    /// A number, then one byte.
+    /// Writes a number, then one byte.
     pub(crate) fn number(&mut self, number: u64, then: u8) {
         if !self.muted {
             self.digits(number);
@@ -53,7 +53,7 @@ impl<'w> Out<'w> {
         }
     }
 
-    /// A number, and nothing after it.
+    /// Writes a number, and nothing after it.
     pub(crate) fn last(&mut self, number: u64) {
         if !self.muted {
             self.digits(number);
@@ -76,7 +76,7 @@ impl<'w> Out<'w> {
         self.buffer.extend_from_slice(&digits[first..]);
     }
 
-    /// A string of JSON, whether muted or not (Y2).
+    /// Writes a string of JSON, whether muted or not (Y2).
     pub(crate) fn aloud(&mut self, text: &str) {
         self.buffer.push(b'"');
         quote(text, &mut self.buffer);
@@ -100,12 +100,12 @@ impl<'w> Out<'w> {
         self.buffer.clear();
     }
 
-    /// The failure, if there was one.
+    /// Returns the failure, if there was one.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Writes what is left. The bytes written in all.
+    /// Writes what is left. Returns the bytes written in all.
     pub(crate) fn finish(mut self) -> Result<u64, Error> {
         self.flush();
         self.check()?;
@@ -114,7 +114,7 @@ impl<'w> Out<'w> {
     }
 }
 
-/// The inside of a string of JSON.
+/// Appends the inside of a string of JSON.
 pub(crate) fn quote(text: &str, to: &mut Vec<u8>) {
     for byte in text.bytes() {
         match byte {

@@ -1,4 +1,4 @@
-//! Who keeps an object alive: the shortest paths from roots.
+//! What keeps an object alive: the shortest paths from roots.
 //!
 //! ```text
 //!   handles, edges from heaps beside, the client's roots ─► frontier ─► next frontier ─► … ─► all that was asked for
@@ -25,7 +25,7 @@ use crate::layout::{Arena, Chunk};
 use crate::mark::Tracer;
 use crate::roots::From;
 
-/// Steps that are printed of a long path, at either end.
+/// The most steps that are printed of a long path, at either end.
 const SHOWN: usize = 12;
 
 const UNSEEN: u32 = u32::MAX;
@@ -34,23 +34,23 @@ const ROOT: u32 = u32::MAX - 1;
 /// One step of a path that keeps an object alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The edge that leads here from the step before, as that object's kind names it; empty: it does not, or this is
+    /// The edge that leads here from the step before, as that object's kind names it; empty: it has no name, or this is
     /// the first step.
     pub edge: String,
-    /// The heap's name.
+    /// Name of the heap.
     pub heap: String,
     /// Kind of the object.
     pub kind: &'static str,
-    /// Where it is; good for telling objects apart.
+    /// Address of the object; it tells objects apart.
     pub address: usize,
 }
 
 /// Why an object is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The root.
+    /// The name of the root.
     pub root: String,
-    /// From the root's object to the object that was asked for.
+    /// The objects from the root's to the one that was asked for.
     pub steps: Vec<Step>,
 }
 
@@ -74,33 +74,35 @@ impl std::fmt::Display for Path {
     }
 }
 
-/// An object that somebody asks about.
+/// An object that a path is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted<'a> {
-    /// This one. Another address has no path.
+    /// The object at this address. An address of no object has no path.
     Object(NonNull<u8>),
-    /// The nth of a kind, from 0, in the order of heaps and places: the same as long as nothing is allocated or freed.
+    /// The nth object of a kind, from 0, in the order of heaps and places: the same while nothing is allocated or
+    /// freed.
     Nth(&'a str, usize),
-    /// The one of a kind that is nearest to a root.
+    /// The object of a kind that is nearest to a root.
     Nearest(&'a str),
 }
 
-/// Heaps that are asked who keeps what alive.
+/// Finds, in some heaps, what keeps objects alive.
 pub struct Retainers<'a> {
     heaps: &'a [&'a Heap],
     roots: Option<&'a mut dyn Roots>,
 }
 
 impl<'a> Retainers<'a> {
-    /// In one heap, or several of one world: their handles, and edges out of heaps beside these, are the roots.
+    /// Prepares a search in one heap, or several of one world: their handles, and edges out of other heaps, are the
+    /// roots.
     pub fn of(heaps: &'a [&'a Heap]) -> Retainers<'a> {
         Retainers { heaps, roots: None }
     }
 
-    /// With roots of the client's own.
+    /// Adds roots of the client's own.
     ///
     /// # Safety
-    /// They are first bytes of objects of the same world that are alive, and `roots` keeps the tracer where it is.
+    /// They are first bytes of live objects of the same world, and `roots` keeps the tracer where it is.
     pub unsafe fn roots(self, roots: &'a mut dyn Roots) -> Retainers<'a> {
         Retainers {
             roots: Some(roots),
@@ -108,11 +110,11 @@ impl<'a> Retainers<'a> {
         }
     }
 
-    /// A shortest path to each of the objects that are asked for, in that order; `None`: nothing leads there, or there
-    /// is none. One walk for all. Cost: that of marking, and looking up the numbers; memory as in R2.
+    /// Returns a shortest path to each wanted object, in that order; `None`: nothing leads there, or there is no such
+    /// object. One walk serves all. Cost: that of marking, and looking up the numbers; memory as in R2.
     ///
     /// # Errors
-    /// A closure of these heaps runs, or a finalizer or trace function asks.
+    /// A closure of these heaps is running, or a finalizer or trace function asked.
     pub fn paths(self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Path>>, Busy> {
         let _still = Still::new(self.heaps)?;
         Ok(walk(self.heaps, self.roots, wanted))
@@ -120,11 +122,11 @@ impl<'a> Retainers<'a> {
 }
 
 impl Heap {
-    /// Why an object of this heap is alive, as far as its own roots tell: the shortest path from a handle, or from
-    /// an edge out of another heap. `None`: nothing of that leads there.
+    /// Returns why an object of this heap is alive, as far as its own roots tell: the shortest path from a handle, or
+    /// from an edge out of another heap. `None`: none of these leads there.
     ///
     /// # Panics
-    /// If a finalizer or a trace function of this heap calls it.
+    /// A finalizer or a trace function of this heap calls it.
     pub fn path_to(&self, object: NonNull<u8>) -> Option<Path> {
         let set = [self];
         let _still = Still::even_entered(&set);
@@ -138,7 +140,7 @@ impl Heap {
     }
 }
 
-/// The nth object of a kind.
+/// Returns the nth object of a kind.
 fn nth(heaps: &[&Heap], kind: &str, mut n: usize) -> Option<NonNull<u8>> {
     for heap in heaps {
         let found = each_arena(heap, |arena| {
@@ -185,7 +187,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Comes to an object from another, or from a root.
+    /// Reaches an object from another, or from a root.
     fn reach(&mut self, object: NonNull<u8>, from: u32) {
         let number = self.numbering.number(object);
         let Some(parent) = number.ok().and_then(|n| self.parent.get_mut(n as usize)) else {
@@ -206,7 +208,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes on until all of `open` that can be reached is found. `open`: by number, and by kind.
+    /// Goes on until every wanted object that can be reached is found. They are given by number, and by kind.
     fn go(
         &mut self,
         by_number: &mut HashMap<u32, Vec<usize>>,
@@ -240,7 +242,7 @@ impl Walk<'_> {
     }
 }
 
-/// Each root in the tables of some heaps that none of them tells itself.
+/// Passes each root in the tables of some heaps that none of them tells itself to `visit`.
 fn each_root(heaps: &[&Heap], visit: &mut dyn FnMut(NonNull<u8>, From)) {
     for heap in heaps {
         for (object, from) in heap.roots.borrow().all() {
@@ -252,7 +254,7 @@ fn each_root(heaps: &[&Heap], visit: &mut dyn FnMut(NonNull<u8>, From)) {
     }
 }
 
-/// Objects by number.
+/// The arenas, by which an object's place is found from its number.
 struct Places(Vec<(u32, Arena)>);
 
 impl Places {
@@ -276,7 +278,7 @@ impl Places {
     }
 }
 
-/// What the edge from one object to another is called.
+/// Finds the name of the edge from one object to another.
 struct NameOf {
     to: NonNull<u8>,
     trail: Trail,
@@ -350,7 +352,7 @@ impl Walk<'_> {
         name.unwrap_or_else(|| "a root of the client".to_owned())
     }
 
-    /// The path to an object that was reached.
+    /// Returns the path to an object that was reached.
     fn path(&self, places: &Places, number: u32) -> Option<Path> {
         let mut objects = Vec::new();
         let mut at = number;
@@ -370,14 +372,14 @@ impl Walk<'_> {
     }
 }
 
-/// The heaps are still.
+/// Runs the walk. The heaps are still.
 fn walk(
     heaps: &[&Heap],
     mut roots: Option<&mut dyn Roots>,
     wanted: &[Wanted<'_>],
 ) -> Vec<Option<Path>> {
     let mut paths: Vec<Option<Path>> = vec![None; wanted.len()];
-    // Two numbers mean something else here.
+    // Two numbers have a special meaning here.
     let Some(numbering) = Numbering::of(heaps).ok().filter(|n| n.objects() < ROOT) else {
         return paths;
     };
@@ -396,7 +398,7 @@ fn walk(
         }
     }
     if !exact.is_empty() {
-        // An address that somebody asks about may be anything: it is looked for, not looked at.
+        // A wanted address may be anything: it is searched for, not read.
         for heap in heaps {
             each_object(heap, |object, _| {
                 if let Some(places) = exact.remove(&object)

@@ -1,4 +1,4 @@
-//! Edges as they are told, one by one and with their names, to somebody who listens.
+//! Edges as they are told, one by one and with their names, to a listener.
 //!
 //! ```text
 //!   listen(listener, |tracer| trace(object, tracer))
@@ -6,25 +6,25 @@
 //! ```
 //!
 //! T1  A listener hears an edge when it is told: nothing is kept, so an object with ten million edges needs no list.
-//! T2  A listening tracer is reached only through the reference that [`listen`] hands on, for as long as that lasts.
-//! T3  Kinds of Rust types ask [`Tracer::wants_names`] once for each object: four instructions while marking, 38.1
+//! T2  A listening tracer is reached only through the reference that [`listen`] passes on, for as long as that lasts.
+//! T3  Kinds of Rust types call [`Tracer::wants_names`] once for each object: four instructions while marking, 38.1
 //!     million instead of 36.7 for the whole of `--example marking 20000` (callgrind, 2026-11-22). Names themselves
-//!     cost nothing then.
+//!     then cost nothing.
 //!
-//! Not here: what is made of an edge (`write`, `retain`).
+//! Not here: the use of an edge (`write`, `retain`).
 
 use core::ptr::NonNull;
 
 use crate::mark::Tracer;
 
-/// How an edge holds what it leads to.
+/// How an edge holds the object that it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strength {
-    /// It keeps it alive.
+    /// The edge keeps it alive.
     Strong,
-    /// It keeps nothing alive.
+    /// The edge keeps nothing alive.
     Weak,
-    /// The key of a pair: as a weak one.
+    /// The key of a pair, like a weak edge.
     Key,
     /// The value of a pair, which is kept alive by holder and key together.
     Value,
@@ -37,25 +37,25 @@ pub(crate) enum Segment<'a> {
     Index(usize),
 }
 
-/// Elements whose number is a part of their edge's name; the others have the number alone.
+/// The number of elements whose number is a part of their edge's name; the others have the number alone.
 const NAMED_ELEMENTS: usize = 256;
 
-/// The name that edges have where the telling is.
+/// The name that edges have at the present place.
 #[derive(Default)]
 pub(crate) struct Trail {
     path: String,
     /// Lengths of `path` before each part.
     parts: Vec<usize>,
-    /// The element that has no name of its own, and the part that says so.
+    /// The element that has no name of its own, and the part that stands for it.
     element: Option<(usize, usize)>,
 }
 
-/// What an edge is called.
+/// The name of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'a> {
     Text(&'a str),
     Index(usize),
-    /// Nobody said.
+    /// No name was given.
     Nothing,
 }
 
@@ -103,15 +103,15 @@ impl Trail {
 
 /// Hears edges.
 pub(crate) trait Listener {
-    /// Whether [`Listener::enter`] is of use.
+    /// Reports whether [`Listener::enter`] is of use.
     fn wants_names(&self) -> bool {
         false
     }
-    /// What is told from here on is a part of this.
+    /// Begins a part: what is told from here on belongs to it.
     fn enter(&mut self, _segment: Segment<'_>) {}
-    /// The end of the innermost part.
+    /// Ends the innermost part.
     fn leave(&mut self) {}
-    /// An edge.
+    /// Hears an edge.
     fn edge(&mut self, strength: Strength, object: NonNull<u8>);
 }
 
@@ -131,12 +131,12 @@ pub(crate) fn listen<'a>(listener: &'a mut (dyn Listener + 'a), act: impl FnOnce
 
 impl Tracer {
     fn listener(&mut self) -> Option<&mut dyn Listener> {
-        // SAFETY: T2: whoever has the tracer has it from `listen`, which holds the listener's only reference.
+        // SAFETY: T2: the code that has the tracer got it from `listen`, which holds the listener's only reference.
         self.listener
             .map(|mut listener| unsafe { listener.as_mut() })
     }
 
-    /// Whether somebody listens; if so, he has heard of an edge to `object`, if there is one.
+    /// Reports whether there is a listener; if so, it has heard of an edge to `object`, if there is one.
     pub(crate) fn heard(&mut self, strength: Strength, object: Option<NonNull<u8>>) -> bool {
         let Some(listener) = self.listener() else {
             return false;
@@ -147,20 +147,20 @@ impl Tracer {
         true
     }
 
-    /// Whether edges are asked for by name: a snapshot or a retaining path is made, and nothing is marked. A kind's
-    /// function may look at this once and tell its edges in a slower way then.
+    /// Reports whether edges are needed by name: a snapshot or a retaining path is being made, and nothing is marked. A
+    /// kind's function may check this once and then tell its edges in a slower way.
     #[inline]
     pub fn wants_names(&self) -> bool {
         self.listener.is_some()
     }
 
-    /// Has `tell` tell edges that are parts of `name`: a field, a property, a variable. Within another name the two
-    /// are joined by a dot. Cost: nothing but the call when edges are marked.
+    /// Runs `tell`, whose edges are parts of `name`: a field, a property, a variable. Within another name the two are
+    /// joined by a dot. Cost: only the call when edges are marked.
     pub fn named(&mut self, name: &str, tell: impl FnOnce(&mut Tracer)) {
         self.within(Segment::Field(name), tell);
     }
 
-    /// The same for an element of a list: `items[3]`.
+    /// Does what [`Tracer::named`] does, for an element of a list: `items[3]`.
     pub fn numbered(&mut self, index: usize, tell: impl FnOnce(&mut Tracer)) {
         self.within(Segment::Index(index), tell);
     }

@@ -4,8 +4,8 @@
 //!   survey: edges, which heaps are outside ─► nodes ─► edges ─► strings ─► (loose names: nodes and edges again, muted)
 //! ```
 //!
-//! W1  Nodes are written in the order of their numbers: made-up ones first, then objects (`number`, U2); the edges of
-//!     a node in the place of that node.
+//! W1  Nodes are written in the order of their numbers: made-up ones first, then objects (`number`, U2); the edges of a
+//!     node in the order of the nodes.
 //! W2  A made-up node's edges come from tables, an object's from its kind or the client; both go through the same
 //!     counting and the same writing, so that the counts are those of what is written.
 //!
@@ -27,9 +27,9 @@ use crate::kind::Kind;
 use crate::layout::Arena;
 use crate::roots::From;
 
-/// Numbers of a node's line.
+/// Number of fields of a node's line.
 const NODE_FIELDS: u64 = 7;
-/// Names that are kept for any heap, and a part of larger ones.
+/// Bytes of names that are kept for any heap; for larger heaps, a part of the heap.
 const NAME_BYTES: usize = 256 << 10;
 const NAME_SHARE: usize = 32;
 
@@ -45,7 +45,7 @@ const META: &str = concat!(
     r#""script_id","line","column"]},"node_count":"#
 );
 
-/// V8's numbers.
+/// The types of edges, with V8's numbers.
 #[derive(Clone, Copy)]
 enum EdgeType {
     Element = 1,
@@ -66,12 +66,12 @@ enum Label<'a> {
 enum Made {
     Root,
     GcRoots,
-    /// A heap of the set, by its place there.
+    /// A heap of the set, by its place in it.
     Tenant(usize),
-    /// Edges from a heap that is not in the set, by its number.
+    /// Edges from a heap that is not in the set, by the heap's number.
     From(u32),
     Client,
-    /// What lies in such a heap.
+    /// The objects of a heap that is not in the set.
     Outside(u32),
 }
 
@@ -81,7 +81,7 @@ trait Draw {
     fn listener(&mut self) -> &mut dyn Listener;
 }
 
-/// What does not change while a snapshot is written.
+/// The part that does not change while a snapshot is written.
 struct Graph<'a> {
     heaps: &'a [&'a Heap],
     numbering: Numbering,
@@ -118,7 +118,7 @@ impl Client<'_> {
     }
 }
 
-/// Counts edges, and says which heaps are outside.
+/// Counts edges, and notes which heaps are outside.
 struct Count<'a> {
     numbering: &'a Numbering,
     edges: u64,
@@ -153,7 +153,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Which nodes there are beside objects; all edges of objects, counted.
+    /// Finds the nodes beside objects; returns the number of all edges of objects.
     fn survey(&mut self, client: &mut Client<'_>) -> u64 {
         let mut count = self.count();
         client.tell_roots(&mut count);
@@ -191,7 +191,7 @@ impl Graph<'_> {
         place.unwrap_or_default() as u64
     }
 
-    /// The number of an object's node, or of what stands for its heap.
+    /// Returns the number of an object's node, or of the node that stands for its heap.
     fn number(&self, object: NonNull<u8>) -> u64 {
         match self.numbering.number(object) {
             Ok(number) => self.made.len() as u64 + u64::from(number),
@@ -204,7 +204,7 @@ impl Graph<'_> {
         first.map_or_else(String::new, |heap| heap.name_of(id))
     }
 
-    /// Type and name of a made-up node.
+    /// Returns the type and the name of a made-up node.
     fn describe(&self, made: Made) -> (NodeType, String) {
         match made {
             Made::Root => (NodeType::Synthetic, String::new()),
@@ -226,7 +226,7 @@ impl Graph<'_> {
         }
     }
 
-    /// The edges of a made-up node.
+    /// Tells the edges of a made-up node.
     fn draw(&self, made: Made, client: &mut Client<'_>, to: &mut dyn Draw) {
         match made {
             Made::Root => {
@@ -269,7 +269,7 @@ impl Graph<'_> {
     }
 }
 
-/// Each object of a heap, in the order of numbers, until one fails.
+/// Passes each object of a heap to a function, in the order of numbers, until a call fails.
 pub(super) fn each_object<E>(
     heap: &Heap,
     mut visit: impl FnMut(NonNull<u8>, &'static Kind) -> Result<(), E>,
@@ -280,13 +280,13 @@ pub(super) fn each_object<E>(
     })
 }
 
-/// What is being written: the stream and the names.
+/// The snapshot that is being written: the stream and the names.
 struct Sheet<'w> {
     out: Out<'w>,
     names: Names,
-    /// The names that were loose are written now, and nothing else.
+    /// Whether the names that were loose are being written, and nothing else.
     again: bool,
-    /// Whether something was written in this list.
+    /// Whether something was written in the present list.
     begun: bool,
 }
 
@@ -299,7 +299,7 @@ impl Sheet<'_> {
         number.get()
     }
 
-    /// An element of the list of strings.
+    /// Writes an element of the list of strings.
     fn string(&mut self, text: &str) {
         self.out.mute(false);
         self.comma();
@@ -335,7 +335,7 @@ impl Sheet<'_> {
 struct Edges<'e, 'g, 'w> {
     graph: &'e Graph<'g>,
     sheet: &'e mut Sheet<'w>,
-    /// Of the node at hand.
+    /// Number of edges of the present node.
     count: u64,
     trail: Trail,
 }
@@ -409,7 +409,7 @@ impl Draw for Edges<'_, '_, '_> {
 struct Shape {
     nodes: u64,
     edges: u64,
-    /// Of the counts of all nodes, in order (H3).
+    /// Hash of the counts of all nodes, in order (H3).
     hash: u64,
 }
 
@@ -421,7 +421,7 @@ impl Shape {
     }
 }
 
-/// H4: an odd number from a place.
+/// Returns the number of an object: an odd number from its place (H4).
 fn id_of(object: NonNull<u8>) -> u64 {
     ((object.as_ptr().addr() as u64 >> 4) & 0x7fff_ffff) << 1 | 1
 }
@@ -444,7 +444,7 @@ impl Writer<'_, '_, '_> {
             shape.add(edges);
             let (class, name) = self.graph.describe(made);
             let name = self.sheet.name(&name);
-            // Even, and few: no object has such a number.
+            // Even, and small: no object has such a number.
             let id = place as u64 * 2;
             self.sheet.line(&[class as u64, name, id, 0, edges, 0, 0]);
         }
@@ -480,7 +480,7 @@ impl Writer<'_, '_, '_> {
             let (class, outside_bytes) = (node.class, node.outside_bytes);
             let name = match (node.named, *last) {
                 (true, _) => self.sheet.name(&self.name),
-                // Objects of one kind come together. A loose name has a number for each use.
+                // Objects of one kind often come together. A loose name has a number for each use.
                 (false, Some((known, name))) if known == core::ptr::from_ref(kind) => name,
                 (false, _) => {
                     let number = self.sheet.name((kind.name)());
@@ -519,7 +519,7 @@ impl Writer<'_, '_, '_> {
         Ok(shape)
     }
 
-    /// The list of strings; names that were loose are asked for once more.
+    /// Writes the list of strings; names that were loose are asked for once more.
     fn strings(&mut self) -> Result<(), SnapshotError> {
         let names = std::mem::replace(&mut self.sheet.names, Names::new(0));
         for name in names.kept() {

@@ -1,16 +1,16 @@
-//! Ephemerons: what a key keeps alive, for weak maps.
+//! Ephemerons: values that a key keeps alive, for weak maps.
 //!
 //! ```text
 //!   holder ─► Ephemeron ─ ─ ─► key        keeps nothing alive
 //!                  └─ if the key is alive ─► value
 //! ```
 //!
-//! W1  The value is alive if holder and key are, whatever the value itself leads to (its key, too). When a collection
-//!     finds that the key is not, both are empty.
-//! W2  Key and value are set when it is made and changed by collections only, so it has no barrier of its own: what it
-//!     is put into has one (F5).
+//! W1  The value is alive if holder and key are, whatever the value itself leads to (even its key). When a collection
+//!     finds that the key is not, both become empty.
+//! W2  Key and value are set when it is created and changed by collections only, so it has no barrier of its own: the
+//!     object that it is put into has one (F5).
 //!
-//! Not here: how pairs are followed (`mark`, `incremental`), maps: they are the client's, as below.
+//! Not here: following pairs (`mark`, `incremental`); maps, which are the client's, as below.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -63,7 +63,7 @@ pub struct Ephemeron<'gc, K, V> {
 }
 
 impl<'gc, K, V> Ephemeron<'gc, K, V> {
-    /// One of a key and what it keeps alive.
+    /// Creates a pair of a key and the value that it keeps alive.
     pub fn new(key: Gc<'gc, K>, value: Gc<'gc, V>) -> Ephemeron<'gc, K, V> {
         Ephemeron {
             pair: Pair {
@@ -75,13 +75,13 @@ impl<'gc, K, V> Ephemeron<'gc, K, V> {
         }
     }
 
-    /// The key, if no collection has found that nothing leads to it.
+    /// Returns the key, if no collection has found that nothing leads to it.
     pub fn key(&self) -> Option<Gc<'gc, K>> {
         // Q1: emptied by the collection that does not reach it (W1), and none runs before the closure ends.
         self.pair.key.get().map(|object| Gc::made(object.cast()))
     }
 
-    /// The value, if the key is there.
+    /// Returns the value, if the key is there.
     pub fn value(&self) -> Option<Gc<'gc, V>> {
         // Q1: as above; the value is reached where the key is.
         self.pair.value.get().map(|object| Gc::made(object.cast()))

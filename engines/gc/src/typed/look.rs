@@ -5,9 +5,10 @@
 //!   tenant.census(),      runtime.census()                                  ─► Census   ─► text, JSON, a difference
 //! ```
 //!
-//! Z1  Both are made where no closure runs: all that lives is in handles then, and no value is half written.
+//! Z1  Both are made where no closure runs: all live objects are then reached from handles, and no value is half
+//!     written.
 //!
-//! Not here: how (`snapshot`, `census`).
+//! Not here: how they are made (`snapshot`, `census`).
 
 use std::io::Write;
 use std::rc::Rc;
@@ -26,27 +27,27 @@ fn refs(heaps: &[Rc<Heap>]) -> Vec<&Heap> {
 
 impl Tenant {
     /// Collects this tenant and writes its snapshot in Chrome's format. Edges to and from other heaps lead to one node
-    /// for each of those.
+    /// for each of those heaps.
     ///
     /// # Errors
-    /// A closure of the tenant runs, or the stream fails.
+    /// A closure of the tenant is running, or the stream fails.
     pub fn snapshot(&self, out: &mut dyn Write) -> Result<Written, SnapshotError> {
         self.collect().map_err(SnapshotError::Busy)?;
         Snapshot::of(&[self.heap()]).write(out)
     }
 
-    /// Objects and bytes by kind, garbage included that no collection has found.
+    /// Returns the objects and bytes by kind, including garbage that no collection has found.
     ///
     /// # Errors
-    /// A closure of the tenant runs.
+    /// A closure of the tenant is running.
     pub fn census(&self) -> Result<Census, Busy> {
         Census::of(&[self.heap()])
     }
 
-    /// Shortest paths from this tenant's roots to what is asked for.
+    /// Returns the shortest paths from this tenant's roots to the wanted objects.
     ///
     /// # Errors
-    /// A closure of the tenant runs.
+    /// A closure of the tenant is running.
     pub fn paths(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Path>>, Busy> {
         Retainers::of(&[self.heap()]).paths(wanted)
     }
@@ -56,7 +57,7 @@ impl Runtime {
     /// Collects all heaps together and writes them as one snapshot, each tenant under a node of its own.
     ///
     /// # Errors
-    /// A closure of some tenant runs, or the stream fails.
+    /// A closure of a tenant is running, or the stream fails.
     pub fn snapshot(&self, out: &mut dyn Write) -> Result<Written, SnapshotError> {
         self.collect_all(Reason::Asked)
             .map_err(SnapshotError::Busy)?;
@@ -64,19 +65,19 @@ impl Runtime {
         Snapshot::of(&refs(&heaps)).write(out)
     }
 
-    /// Objects and bytes by heap and kind, garbage included that no collection has found.
+    /// Returns the objects and bytes by heap and kind, including garbage that no collection has found.
     ///
     /// # Errors
-    /// A closure of some tenant runs.
+    /// A closure of a tenant is running.
     pub fn census(&self) -> Result<Census, Busy> {
         let heaps = self.shared().world.heaps();
         Census::of(&refs(&heaps))
     }
 
-    /// Shortest paths through all heaps to what is asked for.
+    /// Returns the shortest paths through all heaps to the wanted objects.
     ///
     /// # Errors
-    /// A closure of some tenant runs.
+    /// A closure of a tenant is running.
     pub fn paths(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Path>>, Busy> {
         let heaps = self.shared().world.heaps();
         Retainers::of(&refs(&heaps)).paths(wanted)

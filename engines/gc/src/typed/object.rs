@@ -1,4 +1,4 @@
-//! `object!`: structs and enums that lie in a heap.
+//! `object!`: structs and enums whose values lie in a heap.
 //!
 //! ```text
 //!   object! { pub struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>>, name: String } }
@@ -6,10 +6,10 @@
 //!        └─► the struct · Trace: each field · Family for Node<'static> · a conflict with any impl of Drop
 //! ```
 //!
-//! B1  Every field is told: the fields that are written are the ones that are traced.
+//! B1  Every field is told: the fields that are declared are the ones that are traced.
 //! B2  `Drop` for the type is a compile error (F3).
 //!
-//! B3  What is not understood is said in words, not by "no rules expected the token".
+//! B3  Input that the macro does not support is explained in words, not by "no rules expected the token".
 //!
 //! B4  Of a type with parameters the brand is that of its arguments as well: `List<'static, T>` is `List<'gc, T::At<'gc>>`
 //!     within a closure, so that an argument may have edges.
@@ -18,7 +18,7 @@
 //! hand.
 
 /// Declares a struct or an enum whose values may lie in a heap: structs with named fields, or with up to six without
-/// names; variants that are empty, have up to six fields without names, or named fields.
+/// names; enums whose variants are empty, have up to six fields without names, or named fields.
 ///
 /// The brand is written `'gc` (any name will do), and every field must be [`Trace`](crate::typed::Trace).
 /// `object! { system struct … }` makes one that may lie in the shared heap, too.

@@ -7,11 +7,11 @@
 //!   Slot<P>       a pointer that changes       Locked<T>  a value that changes (as RefCell)
 //! ```
 //!
-//! Q1  A `Gc` or `Sys` of a brand leads to an object that does not end while the brand's closure runs: it was
-//!     allocated in it, or read from an object or handle that is reachable.
-//! Q2  Brands are invariant, so a pointer is of the closure it came from (F1).
+//! Q1  A `Gc` or `Sys` of a brand leads to an object that does not end while the brand's closure runs: it was allocated
+//!     in it, or read from an object or handle that is reachable.
+//! Q2  Brands are invariant, so a pointer belongs to the closure that it came from (F1).
 //!
-//! Not here: where they come from (`tenant`).
+//! Not here: where pointers come from (`tenant`).
 
 use core::cell::{Cell, Ref, RefCell, RefMut};
 use core::marker::PhantomData;
@@ -25,7 +25,7 @@ use crate::kind::Finalize;
 use crate::mark::{Tracer, WeakCell};
 use crate::world::Shared;
 
-/// Q2.
+/// A brand, invariant in `'gc` (Q2).
 pub(crate) type Brand<'gc> = PhantomData<fn(&'gc ()) -> &'gc ()>;
 
 macro_rules! pointer {
@@ -37,12 +37,12 @@ macro_rules! pointer {
         }
 
         impl<'gc, T> $name<'gc, T> {
-            /// Q1 is the caller's.
+            /// Makes a pointer; the caller ensures Q1.
             pub(crate) fn made(object: NonNull<T>) -> Self {
                 $name { object, brand: PhantomData }
             }
 
-            /// The value, for as long as the closure runs.
+            /// Returns the value, for as long as the closure runs.
             pub fn get(self) -> &'gc T
             where
                 T: 'gc,
@@ -51,7 +51,7 @@ macro_rules! pointer {
                 unsafe { self.object.as_ref() }
             }
 
-            /// Where the object lies: the same until its end.
+            /// Returns the address of the object, which is the same until its end.
             pub fn address(self) -> usize {
                 self.object.as_ptr().addr()
             }
@@ -60,7 +60,7 @@ macro_rules! pointer {
                 self.object.cast()
             }
 
-            /// Whether both lead to the same object.
+            /// Reports whether both lead to the same object.
             pub fn is(self, other: Self) -> bool {
                 self.object == other.object
             }
@@ -136,7 +136,7 @@ pub struct Weak<'gc, T> {
 }
 
 impl<'gc, T> Weak<'gc, T> {
-    /// To what this leads to.
+    /// Creates a weak pointer to the object that `gc` leads to.
     pub fn to(gc: Gc<'gc, T>) -> Weak<'gc, T> {
         Weak {
             cell: WeakCell::new(Some(gc.raw())),
@@ -145,7 +145,7 @@ impl<'gc, T> Weak<'gc, T> {
         }
     }
 
-    /// The object, if no collection has found that nothing else leads to it.
+    /// Returns the object, if no collection has found that nothing else leads to it.
     pub fn get(&self) -> Option<Gc<'gc, T>> {
         // Q1: emptied by the collection that does not reach it, and none runs before the closure ends.
         self.cell.get().map(|object| Gc::made(object.cast()))
@@ -165,7 +165,7 @@ unsafe impl<T> Trace for Weak<'_, T> {
 pub struct Slot<P>(Cell<Option<P>>);
 
 impl<P> Slot<P> {
-    /// One that holds `pointer`.
+    /// Creates a slot that holds `pointer`.
     pub fn new(pointer: Option<P>) -> Slot<P>
     where
         P: Pointer,
@@ -175,13 +175,13 @@ impl<P> Slot<P> {
 }
 
 impl<P: Copy> Slot<P> {
-    /// What it holds.
+    /// Returns the pointer that it holds.
     #[inline]
     pub fn get(&self) -> Option<P> {
         self.0.get()
     }
 
-    /// Holds another one from now on. Cost: a store, and a load and a branch for the barrier.
+    /// Replaces the pointer. Cost: a store, and a load and a branch for the barrier.
     #[inline]
     pub fn set<'gc>(&self, cx: Cx<'gc>, pointer: Option<P>)
     where
@@ -211,34 +211,34 @@ unsafe impl<P: Pointer> Trace for Slot<P> {
     }
 }
 
-// SAFETY: as what it holds.
+// SAFETY: as the pointer that it holds.
 unsafe impl<P: System + Pointer> System for Slot<P> {}
 
-/// A value that changes, checked as it runs.
+/// A value that changes, checked at run time.
 #[derive(Default)]
 pub struct Locked<T>(RefCell<T>);
 
 impl<T> Locked<T> {
-    /// One that holds `value`.
+    /// Creates a cell that holds `value`.
     pub fn new(value: T) -> Locked<T> {
         Locked(RefCell::new(value))
     }
 
-    /// To read.
+    /// Borrows the value to read it.
     ///
     /// # Panics
-    /// If somebody writes.
+    /// The value is being written.
     pub fn borrow(&self) -> Ref<'_, T> {
         self.0.borrow()
     }
 }
 
 impl<T: Trace> Locked<T> {
-    /// To write. While the heap is marked incrementally, the object that it lies in is traced again after the guard's
-    /// end (or, where it lies in no object itself, what it holds is).
+    /// Borrows the value to write it. While the heap is marked incrementally, the object that it lies in is traced
+    /// again after the guard's end (or, where it lies in no object itself, what it holds is).
     ///
     /// # Panics
-    /// If somebody reads or writes.
+    /// The value is being read or written.
     pub fn borrow_mut<'a, 'gc: 'a>(&'a self, cx: Cx<'gc>) -> LockedMut<'a, T> {
         let value = self.0.borrow_mut();
         crate::cc::moved(&*value);
@@ -250,7 +250,7 @@ impl<T: Trace> Locked<T> {
     }
 }
 
-/// Leave to write what a [`Locked`] holds.
+/// A guard with which the value of a [`Locked`] is written.
 pub struct LockedMut<'a, T: Trace> {
     value: ManuallyDrop<RefMut<'a, T>>,
     cell: &'a Locked<T>,
@@ -271,10 +271,10 @@ impl<T: Trace> DerefMut for LockedMut<'_, T> {
 }
 
 impl<T: Trace> Drop for LockedMut<'_, T> {
-    /// The write barrier. Cost while no heap of the world is marked: a load and a branch.
+    /// Runs the write barrier. Cost while no heap of the world is marked: a load and a branch.
     fn drop(&mut self) {
         crate::cc::moved(&**self.value);
-        // SAFETY: it is not used any more.
+        // SAFETY: it is not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.value) };
         if T::EDGES && self.world.markings.get() > 0 {
             self.world.written(self.cell);
@@ -282,8 +282,8 @@ impl<T: Trace> Drop for LockedMut<'_, T> {
     }
 }
 
-// SAFETY: J1: what it holds is told. While a guard for writing exists nobody knows what it holds: the object is traced
-// again after the guard's end (`Tracer::locked`), and marking does not end before (F1). If one was leaked, this
+// SAFETY: J1: what it holds is told. While a guard for writing exists its content is unknown: the object is traced
+// again after the guard's end (`Tracer::locked`), and marking does not end before (F1). If a guard was leaked, this
 // panics, and the collection with it.
 unsafe impl<T: Trace> Trace for Locked<T> {
     const EDGES: bool = T::EDGES;
@@ -309,7 +309,7 @@ unsafe impl<T: Trace> Trace for Locked<T> {
     }
 }
 
-// SAFETY: as what it holds.
+// SAFETY: as the value that it holds.
 unsafe impl<T: System> System for Locked<T> {}
 
 impl<F: Family> Family for Locked<F> {

@@ -5,7 +5,8 @@
 //!   String, Box<str>        dropped anywhere  Vec, Box, maps           their parts', and dropped anywhere at least
 //! ```
 //!
-//! I1  What owns memory of `malloc` may give it back on any thread: so all of these are [`Finalize::Any`] at least.
+//! I1  Types that own memory of `malloc` may give it back on any thread: so all of these are [`Finalize::Any`] at
+//!     least.
 //!
 //! Not here: types with interior mutability over edges, which have no barrier (`Slot`, `Locked` instead).
 
@@ -69,14 +70,14 @@ unsafe impl<T: Trace> Trace for Option<T> {
     }
 }
 
-/// The parts of a list, by number.
+/// Tells the parts of a list, by number.
 fn number_each<'a, T: Trace + 'a>(parts: impl IntoIterator<Item = &'a T>, tracer: &mut Tracer) {
     for (index, part) in parts.into_iter().enumerate() {
         tracer.numbered(index, |tracer| part.name_edges(tracer));
     }
 }
 
-/// Those of a map, by number, key and value.
+/// Tells the parts of a map, by number, key and value.
 fn number_pairs<'a, K: Trace + 'a, V: Trace + 'a>(
     pairs: impl IntoIterator<Item = (&'a K, &'a V)>,
     tracer: &mut Tracer,
@@ -96,7 +97,7 @@ macro_rules! wholes {
             const EDGES: bool = $first::EDGES $(|| $more::EDGES)*;
             const FINALIZE: Finalize = $finalize.and($first::FINALIZE)$(.and($more::FINALIZE))*;
             fn trace(&self, tracer: &mut Tracer) {
-                // Nothing to be told by a thousand bytes is not looked for.
+                // A part without edges, such as a byte, is not visited.
                 if Self::EDGES {
                     let tell: fn(&Self, &mut Tracer) = $tell;
                     tell(self, tracer);
@@ -167,7 +168,7 @@ macro_rules! lists {
                 if !Self::EDGES {
                     return None;
                 }
-                // Skipping costs the same however many there are.
+                // Skipping costs the same however many parts there are.
                 let parts = self.iter().skip(from).take(PART_EDGES);
                 parts.for_each(|part| part.trace(tracer));
                 let next = from.saturating_add(PART_EDGES);

@@ -1,4 +1,4 @@
-//! Tenants: a heap each, entered by closures, collected alone, ended whole.
+//! Tenants, which have a heap each, are entered by closures, collected alone and ended whole.
 //!
 //! ```text
 //!   Runtime ─┬─ shared heap            system objects and strings of all tenants
@@ -7,13 +7,13 @@
 //! ```
 //!
 //! X1  An edge from a tenant's object to another tenant's is a [`Cross`], which has an entry in the root table there.
-//!     When both are collected together it is an edge like any other, so cycles through two heaps go.
+//!     When both are collected together it is an edge like any other, so cycles through two heaps end.
 //! X2  The shared heap is collected only together with all others, so edges into it need no entries. While all are
 //!     marked in slices a new tenant joins them.
-//! X3  A tenant that has ended and of which something is still held from outside is a zombie: [`Ended`] says by
-//!     what, and its memory goes with the last that holds it, or with [`Runtime::collect_all`].
-//! X4  Collections happen when the outermost closure of a tenant ends (of the shared heap: when no other runs), and
-//!     when they are asked for; those that cannot happen are refused, with the reason, and stay due.
+//! X3  A tenant that has ended and of which something is still held from outside is a zombie: [`Ended`] says by what,
+//!     and its memory goes with the last object that is held, or with [`Runtime::collect_all`].
+//! X4  Collections happen when the outermost closure of a tenant ends (of the shared heap: when no other closure runs),
+//!     and on request; those that cannot happen are refused, with the reason, and stay due.
 //!
 //! Not here: how heaps are collected (`collect`).
 
@@ -38,7 +38,7 @@ use crate::timer::{Pressure, Relief, collect_due};
 use crate::trigger::Reason;
 use crate::world::{Config, Shared, World};
 
-/// Tenants and what they share.
+/// Tenants and the heap that they share.
 pub struct Runtime {
     world: World,
     shared: Rc<Heap>,
@@ -51,13 +51,13 @@ impl Default for Runtime {
 }
 
 impl Runtime {
-    /// Adds lines of a memory report for all tenants, and for what they share (`system`).
+    /// Adds lines of a memory report for all tenants, and for the shared heap (`system`).
     pub fn report(&self, out: &mut skinflint_report::Sink<'_>) {
         let shared = self.shared.id();
         self.world.report(out, |heap| heap.id() == shared);
     }
 
-    /// One without tenants.
+    /// Creates a runtime without tenants.
     pub fn new(config: Config) -> Runtime {
         let world = World::new(config);
         let shared = world.heap("shared", usize::MAX);
@@ -68,13 +68,13 @@ impl Runtime {
         Runtime { world, shared }
     }
 
-    /// A new tenant. `limit_bytes`: the most that its heap may hold.
+    /// Creates a tenant. `limit_bytes`: the most that its heap may hold.
     pub fn tenant(&self, name: &str, limit_bytes: usize) -> Tenant {
         let heap = self.world.heap(name, limit_bytes);
-        // SAFETY: objects are written at once, exclusive references into them are those of `Locked`, which a trace
-        // meets with care, and edges are written with barriers (F5).
+        // SAFETY: objects are written at once, exclusive references into them are those of `Locked`, which tracing
+        // handles, and edges are written with barriers (F5).
         unsafe { heap.set_slices_at_alloc(true) };
-        // X2: also by the marking that is on.
+        // X2: it also joins a marking that is on.
         self.shared.is_joined_by(&heap);
         Tenant {
             heap,
@@ -82,12 +82,12 @@ impl Runtime {
         }
     }
 
-    /// The heap of system objects.
+    /// Returns the heap of system objects.
     pub fn shared(&self) -> &Heap {
         &self.shared
     }
 
-    /// A collector of counted values that may have edges to and from objects of this runtime's tenants.
+    /// Returns a collector of counted values that may have edges to and from objects of this runtime's tenants.
     pub fn cycles(&self) -> Cycles {
         let number = self.world.0.source.take_number();
         Cycles::of(&self.world.0, number)
@@ -97,7 +97,7 @@ impl Runtime {
         self.world.heaps()
     }
 
-    /// Where its chunks come from.
+    /// Returns the source of its chunks.
     pub fn source(&self) -> &Source {
         self.world.source()
     }
@@ -105,35 +105,35 @@ impl Runtime {
     /// Collects all heaps together: the shared one, zombies, and cycles through several.
     ///
     /// # Errors
-    /// A closure of some tenant is running.
+    /// A closure of a tenant is running.
     pub fn collect_all(&self, reason: Reason) -> Result<(), Busy> {
         collect_world(&self.world.heaps(), reason)
     }
 
     /// Begins to collect all heaps together in slices, which are done by allocations and at the ends of closures where
-    /// the heaps are marked so ([`Config::incremental`]), and by [`Runtime::mark_step`]. `false`: not all is swept yet, and a
-    /// part of that was done instead; ask again. The shared heap's growth begins it by itself. A tenant that is
-    /// collected alone meanwhile, or ends, gives it up.
+    /// the heaps are marked so ([`Config::incremental`]), and by [`Runtime::mark_step`]. `false`: not all is swept yet,
+    /// and a part of that was done instead; the caller asks again. Growth of the shared heap begins such a collection
+    /// by itself. A tenant that is collected alone meanwhile, or ends, gives the marking up.
     ///
     /// # Errors
-    /// A finalizer asked.
+    /// A finalizer asked for it.
     pub fn begin_all(&self, reason: Reason) -> Result<bool, Busy> {
         begin_world(&self.shared, reason)
     }
 
-    /// Does a slice of that, and ends it if nothing is left and no closure of any tenant runs.
+    /// Does a slice of the marking, and ends it if nothing is left and no closure of any tenant runs.
     pub fn mark_step(&self, budget: Budget) -> Progress {
         // SAFETY: as in `begin_world`.
         let progress = unsafe { self.shared.mark_step(budget) };
         if progress == Progress::Ready {
-            // Refused within a closure: it is done at its end.
+            // Refused within a closure: it is done at the closure's end.
             // SAFETY: as in `collect_world`.
             let _ = unsafe { self.shared.finish_marking(&mut ()) };
         }
         self.shared.progress()
     }
 
-    /// Takes over what was swept, gives back what will not be wanted; for an event loop. Returns whether all heaps
+    /// Takes over what was swept, and gives back what will not be needed; for an event loop. Returns whether all heaps
     /// are swept.
     pub fn poll(&self) -> bool {
         let heaps = self.world.heaps();
@@ -141,8 +141,8 @@ impl Runtime {
         unswept == 0
     }
 
-    /// For the loop of a host, once in some seconds: collects what is due in heaps at rest, and gives back what they
-    /// keep. `now_ns` is any clock that does not go back. Heaps in which closures run are left as they are.
+    /// Collects what is due in heaps at rest, and gives back what they keep; for the loop of a host, once in some
+    /// seconds. `now_ns` is from any clock that does not go back. Heaps in which closures run are left as they are.
     pub fn tick(&self, now_ns: u64) -> Relief {
         let before = self.world.resident_bytes();
         let due = self.world.tick(now_ns);
@@ -151,7 +151,7 @@ impl Runtime {
             .iter()
             .filter(|heap| relief.collected.contains(&heap.name().to_owned()))
         {
-            // What was collected for another reason is wanted again soon, perhaps.
+            // A heap that was collected for another reason may soon need its memory again.
             if heap
                 .log()
                 .last()
@@ -164,7 +164,7 @@ impl Runtime {
         relief
     }
 
-    /// Memory is short: gives back what is free in all heaps, and if it is critical collects them all before that.
+    /// Gives back what is free in all heaps because memory is short; if it is critical, collects them all before that.
     pub fn pressure(&self, level: Pressure) -> Relief {
         let before = self.world.resident_bytes();
         let mut relief = Relief::default();
@@ -174,7 +174,7 @@ impl Runtime {
                     relief.collected = self.heaps().iter().map(|h| h.name().to_owned()).collect()
                 }
                 Err(busy) => {
-                    // Those that can be, alone; the others when their closures end.
+                    // Those that can be collected are, alone; the others when their closures end.
                     self.heaps().iter().for_each(|heap| heap.pressure());
                     relief = self.collect_all_due(&self.heaps());
                     relief.refused = Some(busy);
@@ -209,10 +209,10 @@ impl Runtime {
         self.world.source().shrink();
     }
 
-    /// A row for each heap, zombies included.
+    /// Returns a row for each heap, zombies included.
     ///
     /// # Panics
-    /// If a finalizer calls it.
+    /// A finalizer calls it.
     pub fn rows(&self) -> Vec<Row> {
         let row = |heap: &Rc<Heap>| Row {
             name: heap.name().to_owned(),
@@ -226,12 +226,13 @@ impl Runtime {
 
 fn collect_world(heaps: &[Rc<Heap>], reason: Reason) -> Result<(), Busy> {
     let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
-    // SAFETY: no closure runs (it is refused otherwise), so all that can be used later is in handles; all edges are
-    // told (F3, J1), and none comes from outside of the set. The world is a runtime's own: no other roots exist.
+    // SAFETY: no closure runs (it is refused otherwise), so all objects that can be used later are reached from
+    // handles; all edges are told (F3, J1), and none comes from outside of the set. The world is a runtime's own: no
+    // other roots exist.
     unsafe { collect(&set, reason, &mut ()) }
 }
 
-/// Begins to mark all heaps of the world of the shared one, which are then collected together.
+/// Begins to mark all heaps of the shared heap's world, which are then collected together.
 fn begin_world(shared: &Heap, reason: Reason) -> Result<bool, Busy> {
     let heaps = shared.world.heaps();
     let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
@@ -239,7 +240,7 @@ fn begin_world(shared: &Heap, reason: Reason) -> Result<bool, Busy> {
     unsafe { begin_marking(&set, reason, &mut ()) }
 }
 
-/// Does what is due of the shared heap, of all heaps together (X2): in slices where it is marked so.
+/// Does what is due for the shared heap, with all heaps together (X2): in slices where it is marked so.
 fn advance_world(shared: &Heap) -> Result<(), Busy> {
     if let Some(reason) = shared.due() {
         // SAFETY: as in `collect_world`, for what is marked together with it, which is all.
@@ -258,26 +259,26 @@ fn advance_world(shared: &Heap) -> Result<(), Busy> {
     unsafe { shared.advance_marking(&mut ()) }
 }
 
-/// What a heap holds.
+/// The figures of a heap.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The tenant, or "shared".
+    /// The name of the tenant, or "shared".
     pub name: String,
-    /// In bytes.
+    /// What it holds, in bytes.
     pub holds: Holds,
-    /// So far.
+    /// Number of collections so far.
     pub collections: u64,
-    /// Handles, and edges from other heaps.
+    /// Number of handles, and of edges from other heaps.
     pub roots: usize,
 }
 
-/// Somebody with a heap of his own.
+/// A client of the runtime that has a heap of its own.
 pub struct Tenant {
     heap: Rc<Heap>,
     shared: Rc<Heap>,
 }
 
-/// F2: counted while it lives.
+/// Counts a closure that runs (F2), while it lives.
 struct Entered<'a>(&'a Heap);
 
 impl<'a> Entered<'a> {
@@ -308,21 +309,21 @@ impl Tenant {
         // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
         // SAFETY: as in `collect_for`; edges are written with barriers (F5).
         let _ = unsafe { self.heap.advance(&mut ()) };
-        // The same; its end needs every tenant to be at rest.
+        // The same for the shared heap; its end needs every tenant to be at rest.
         let _ = advance_world(&self.shared);
         result
     }
 
     fn collect_for(&self, reason: Reason) -> Result<(), Busy> {
-        // SAFETY: no closure of this tenant runs (it is refused otherwise), so all that can be used later is in
-        // handles; edges from other tenants have entries (X1), and the shared heap has none to it (F4).
+        // SAFETY: no closure of this tenant runs (it is refused otherwise), so all objects that can be used later are
+        // reached from handles; edges from other tenants have entries (X1), and the shared heap has none to it (F4).
         unsafe { collect(&[&self.heap], reason, &mut ()) }
     }
 
     /// Collects this tenant alone.
     ///
     /// # Errors
-    /// A closure of it runs, or a finalizer asked.
+    /// A closure of it is running, or a finalizer asked.
     pub fn collect(&self) -> Result<(), Busy> {
         self.collect_for(Reason::Asked)
     }
@@ -333,15 +334,15 @@ impl Tenant {
         // SAFETY: as in `enter`.
         let progress = unsafe { self.heap.mark_step(budget) };
         if progress == Progress::Ready {
-            // Refused within a closure: it is done at its end.
+            // Refused within a closure: it is done at the closure's end.
             // SAFETY: as in `collect_for`.
             let _ = unsafe { self.heap.finish_marking(&mut ()) };
         }
         self.heap.progress()
     }
 
-    /// For a timer: collects what is due, a rest of the length that the table says included, and gives free memory
-    /// back after a rest. Returns the reason, if there was one.
+    /// Collects what is due, including a rest of the length in the table, and gives free memory back after a rest; for
+    /// a timer. Returns the reason, if there was one.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
         let reason = self.heap.tick(now_ns)?;
         self.collect_for(reason).ok()?;
@@ -351,16 +352,16 @@ impl Tenant {
         Some(reason)
     }
 
-    /// Its heap: limits, thresholds, the log, rows, pressure.
+    /// Returns its heap: limits, thresholds, the log, rows, pressure.
     pub fn heap(&self) -> &Heap {
         &self.heap
     }
 
-    /// Ends the tenant: everything that nobody outside holds ends now, and its memory goes back. Cost where something
-    /// is left: that of marking all heaps of the runtime, to say what holds it.
+    /// Ends the tenant: everything that is not held from outside ends now, and its memory goes back. Cost where
+    /// something is left: that of marking all heaps of the runtime, to say what holds it.
     ///
     /// # Errors
-    /// A closure of it runs; the tenant is unchanged and is given back.
+    /// A closure of it is running; the tenant is unchanged and is given back.
     pub fn end(self) -> Result<Ended, (Tenant, Busy)> {
         if let Err(busy) = self.collect_for(Reason::End) {
             return Err((self, busy));
@@ -390,9 +391,9 @@ impl Tenant {
         Ok(Ended::Zombie(survivors))
     }
 
-    /// For the nearest object of each kind, the path from a root of whatever heap. Where a closure of another tenant
-    /// runs, or nothing alive leads to it (its holder is garbage that was not collected yet), the path begins at the
-    /// edge into this heap.
+    /// Returns, for the nearest object of each kind, the path from a root of any heap. Where a closure of another
+    /// tenant runs, or nothing alive leads to it (its holder is garbage that was not collected yet), the path begins at
+    /// the edge into this heap.
     fn who_holds(&self, kinds: &[&str]) -> Vec<Option<Path>> {
         let wanted: Vec<Wanted<'_>> = kinds.iter().map(|kind| Wanted::Nearest(kind)).collect();
         // Refused to finalizers, which cannot end a tenant.
@@ -424,10 +425,10 @@ impl Tenant {
     }
 }
 
-/// What is left of a tenant.
+/// The state of a tenant after its end.
 #[derive(Debug)]
 pub enum Ended {
-    /// Nothing.
+    /// Nothing is left.
     Clean,
     /// Objects that are held from outside (X3).
     Zombie(Vec<Survivors>),
@@ -436,17 +437,17 @@ pub enum Ended {
 /// Objects of one kind that outlive their tenant.
 #[derive(Debug)]
 pub struct Survivors {
-    /// Which.
+    /// The name of the kind.
     pub kind: &'static str,
-    /// How many.
+    /// Number of these objects.
     pub objects: usize,
     /// Bytes of their cells.
     pub bytes: usize,
-    /// What holds one of them.
+    /// The path to one of them.
     pub path: Option<Path>,
 }
 
-/// Leave to use a tenant's heap, within a closure.
+/// The right to use a tenant's heap, within a closure.
 #[derive(Clone, Copy)]
 pub struct Cx<'gc> {
     heap: &'gc Heap,
@@ -454,7 +455,7 @@ pub struct Cx<'gc> {
     brand: Brand<'gc>,
 }
 
-/// A handle of another heap.
+/// The error for a handle of another heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign;
 
@@ -467,7 +468,7 @@ impl std::fmt::Display for Foreign {
 impl std::error::Error for Foreign {}
 
 impl<'gc> Cx<'gc> {
-    /// A new object.
+    /// Allocates an object.
     ///
     /// # Errors
     /// The tenant is at its limit, or the system has no memory. A collection may help, after the closure.
@@ -478,7 +479,7 @@ impl<'gc> Cx<'gc> {
         Ok(Gc::made(put(object, value)))
     }
 
-    /// A new object of the runtime's own that lives as long as the tenant or nearly: it does not lie among the
+    /// Allocates an object of the runtime's own that lives about as long as the tenant: it does not lie among the
     /// user's objects.
     ///
     /// # Errors
@@ -489,7 +490,7 @@ impl<'gc> Cx<'gc> {
         Ok(Gc::made(put(object, value)))
     }
 
-    /// A new object of the shared heap.
+    /// Allocates an object of the shared heap.
     ///
     /// # Errors
     /// As [`Cx::alloc`], for the shared heap.
@@ -499,17 +500,17 @@ impl<'gc> Cx<'gc> {
         Ok(Sys::made(put(object, value)))
     }
 
-    /// Keeps an object alive beyond the closure. `why` is said where somebody asks what holds it.
+    /// Keeps an object alive beyond the closure. `why` appears where the program asks what holds it.
     pub fn keep<F: Family>(self, gc: Gc<'gc, F::At<'gc>>, why: &'static str) -> Handle<F> {
         Handle::made(self.heap, gc.raw(), why)
     }
 
-    /// The same for an object of the shared heap.
+    /// Keeps an object of the shared heap alive beyond the closure, like [`Cx::keep`].
     pub fn keep_shared<F: Family>(self, sys: Sys<'gc, F::At<'gc>>, why: &'static str) -> Handle<F> {
         Handle::made(self.shared, sys.raw(), why)
     }
 
-    /// An edge to another tenant's object, to be put into an object of this one.
+    /// Makes an edge to another tenant's object, to be put into an object of this tenant.
     pub fn cross<F: Family>(self, to: &Handle<F>) -> Cross<'gc, F> {
         // SAFETY: the handle keeps it alive.
         let id = unsafe { to.heap.root(to.object, From::Heap(self.heap.id())) };
@@ -522,34 +523,35 @@ impl<'gc> Cx<'gc> {
         }
     }
 
-    /// Its heap.
+    /// Returns its heap.
     pub(crate) fn own(self) -> &'gc Heap {
         self.heap
     }
 
-    /// Whether it is for this heap.
+    /// Reports whether it is for this heap.
     pub(crate) fn is_of(self, heap: &Rc<Heap>) -> bool {
         core::ptr::eq(Rc::as_ptr(heap), self.heap)
     }
 
-    /// The world, for barriers.
+    /// Returns the world, for barriers.
     pub(crate) fn world(self) -> &'gc Shared {
         &self.heap.world
     }
 
-    /// An edge to `target` is written into an object of the tenant.
+    /// Notes that an edge to `target` is written into an object of the tenant.
     #[inline]
     pub(crate) fn barrier(self, target: NonNull<u8>) {
         self.heap.barrier(target);
     }
 
-    /// Why the tenant should be collected, if it should: a long closure may want to end. Cost: a load.
+    /// Returns why the tenant should be collected, if it should: a long closure may then end. Cost: a load.
     pub fn due(self) -> Option<Reason> {
         self.heap.due()
     }
 
-    /// The tenant's objects hold so many bytes more (or fewer) outside of its heap: see [`Heap::client_bytes`]. Returns
-    /// whether the tenant is now over its limit, and is refused allocations until it is not.
+    /// Counts `change` more bytes (or fewer) that the tenant's objects hold outside of its heap: see
+    /// [`Heap::client_bytes`]. Returns whether the tenant is now over its limit, and is refused allocations until it is
+    /// not.
     pub fn client_bytes(self, change: isize) -> bool {
         self.heap.client_bytes(change)
     }
@@ -562,9 +564,9 @@ fn put<T>(object: NonNull<u8>, value: T) -> NonNull<T> {
     object
 }
 
-/// Keeps an object alive, from outside of all heaps. One that lies in an object of its own tenant (within
-/// [`Static`](super::Static)) keeps what it leads to, and the heap, for as long as that object: for ever, if the one
-/// leads to the other.
+/// Keeps an object alive, from outside of all heaps. A handle that lies in an object of its own tenant (within
+/// [`Static`](super::Static)) keeps its object, and the heap, for as long as that object: for ever, if its object leads
+/// back to that one.
 pub struct Handle<F: Family> {
     heap: Rc<Heap>,
     id: RootId,
@@ -575,7 +577,7 @@ pub struct Handle<F: Family> {
 
 impl<F: Family> Handle<F> {
     fn made(heap: &Heap, object: NonNull<u8>, why: &'static str) -> Handle<F> {
-        // SAFETY: Q1, or another handle keeps it alive; `heap` is the one that it is of.
+        // SAFETY: Q1, or another handle keeps it alive; `heap` is the heap that it lies in.
         let id = unsafe { heap.root(object, From::Host(why)) };
         Handle {
             heap: heap.this(),
@@ -586,18 +588,18 @@ impl<F: Family> Handle<F> {
         }
     }
 
-    /// The object.
+    /// Returns the object.
     ///
     /// # Errors
-    /// It is of another tenant.
+    /// It is in another tenant's heap.
     pub fn open<'gc>(&self, cx: Cx<'gc>) -> Result<Gc<'gc, F::At<'gc>>, Foreign> {
         open(&self.heap, cx.heap, self.object).map(Gc::made)
     }
 
-    /// The object of the shared heap.
+    /// Returns the object of the shared heap.
     ///
     /// # Errors
-    /// It is of some tenant.
+    /// It is in a tenant's heap.
     pub fn open_shared<'gc>(&self, cx: Cx<'gc>) -> Result<Sys<'gc, F::At<'gc>>, Foreign> {
         open(&self.heap, cx.shared, self.object).map(Sys::made)
     }
@@ -619,13 +621,13 @@ impl<F: Family> Clone for Handle<F> {
 
 impl<F: Family> Drop for Handle<F> {
     fn drop(&mut self) {
-        // SAFETY: from `root` of this heap, and ended here only.
+        // SAFETY: from `root` of this heap, and ended only here.
         unsafe { self.heap.unroot(self.id) };
     }
 }
 
-/// An edge to an object of another tenant (X1). It lies in an object; it is branded, so that none can be kept
-/// outside where nothing tells it.
+/// An edge to an object of another tenant (X1). It lies in an object; it is branded, so that none can be kept outside,
+/// where it would not be told.
 pub struct Cross<'gc, F: Family> {
     heap: Rc<Heap>,
     id: RootId,
@@ -635,10 +637,10 @@ pub struct Cross<'gc, F: Family> {
 }
 
 impl<F: Family> Cross<'_, F> {
-    /// The object, within a closure of its own tenant.
+    /// Returns the object, within a closure of its own tenant.
     ///
     /// # Errors
-    /// `cx` is of another one.
+    /// `cx` is of another tenant.
     pub fn open<'to>(&self, cx: Cx<'to>) -> Result<Gc<'to, F::At<'to>>, Foreign> {
         open(&self.heap, cx.heap, self.object).map(Gc::made)
     }
@@ -656,7 +658,7 @@ unsafe impl<F: Family> Trace for Cross<'_, F> {
 
 impl<F: Family> Drop for Cross<'_, F> {
     fn drop(&mut self) {
-        // SAFETY: from `root` of this heap, and ended here only.
+        // SAFETY: from `root` of this heap, and ended only here.
         unsafe { self.heap.unroot(self.id) };
     }
 }

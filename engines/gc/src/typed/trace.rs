@@ -1,12 +1,12 @@
-//! What may lie in a heap.
+//! The types whose values may lie in a heap.
 //!
 //! ```text
 //!   T: Trace ─► Kind { size, align, trace, finalize on the strictest thread of its parts }     a constant for each T
 //! ```
 //!
-//! J1  `trace` tells every edge that the value has, `FINALIZE` is the strictest of its parts: what is dropped on
-//!     another thread consists of parts that may be.
-//! J2  A type whose values hold no edges may be `'static`; one that is `'static` holds none, since brands are not.
+//! J1  `trace` tells every edge that the value has, and `FINALIZE` is the strictest of its parts': a value that is
+//!     dropped on another thread consists only of parts that may be.
+//! J2  A type whose values hold no edges may be `'static`; a type that is `'static` holds none, since brands are not.
 //!
 //! Not here: the standard library's types (`std_types`).
 
@@ -29,33 +29,33 @@ pub trait Pointer: Trace + Copy {}
 /// # Safety
 /// J1; each counted pointer ([`Cc`](crate::cc::Cc)) is told once, not twice; edges that change do so only within
 /// [`Slot`](super::Slot), [`Locked`](super::Locked) or [`Field`](crate::cc::Field), which have barriers; and its own
-/// `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it
-/// on another thread is sound.
+/// `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it on another thread
+/// is sound.
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` cannot lie in a heap: nobody knows its edges",
     note = "declare it with `object!`; a value without edges goes in as `Static(value)`, or `Sent(value)` if any thread \
             may drop it; an edge that changes is a `Slot` or in a `Locked`, not in a `Cell` or `RefCell`"
 )]
 pub unsafe trait Trace {
-    /// Whether it may have edges. `false`: `trace` is never called.
+    /// Whether the value may have edges. `false`: `trace` is never called.
     const EDGES: bool;
-    /// Where it may be dropped.
+    /// The threads on which the value may be dropped.
     const FINALIZE: Finalize;
-    /// Whether it may have so many edges that [`trace_part`](Trace::trace_part) is worth its while.
+    /// Whether it may have so many edges that [`trace_part`](Trace::trace_part) is worth its cost.
     const PARTS: bool = false;
 
     /// Tells each edge. It does not panic.
     fn trace(&self, tracer: &mut Tracer);
 
-    /// Tells some hundred edges, from the place that the last call returned on, as
-    /// [`Kind::trace_part`](crate::Kind::trace_part) says.
+    /// Tells some hundred edges, from the place that the last call returned, as described at
+    /// [`Kind::trace_part`](crate::Kind::trace_part).
     fn trace_part(&self, from: usize, tracer: &mut Tracer) -> Option<usize> {
         let _ = from;
         self.trace(tracer);
         None
     }
 
-    /// The same with names ([`Tracer::named`]), for snapshots and retaining paths: the same edges in the same order.
+    /// Tells the same edges in the same order with names ([`Tracer::named`]), for snapshots and retaining paths.
     fn name_edges(&self, tracer: &mut Tracer) {
         self.trace(tracer);
     }
@@ -64,7 +64,7 @@ pub unsafe trait Trace {
 /// A value without edges to a tenant's objects: it may lie in the shared heap.
 ///
 /// # Safety
-/// What it says.
+/// The value has no edges to a tenant's objects.
 pub unsafe trait System: Trace {}
 
 /// A pointer to an object, branded with `'gc`.
@@ -72,11 +72,11 @@ pub unsafe trait System: Trace {}
 /// # Safety
 /// It is such a pointer, and nothing more.
 pub unsafe trait Edge<'gc>: Trace + Copy {
-    /// The object, for the write barrier.
+    /// Returns the object, for the write barrier.
     fn leads_to(self) -> NonNull<u8>;
 }
 
-/// A type with a brand, by a name that has none: what a [`Handle`](super::Handle) is to. [`object!`](crate::object)
+/// A branded type under a name without a brand, as [`Handle`](super::Handle) needs it. [`object!`](crate::object)
 /// implements it for `Name<'static>`.
 pub trait Family: 'static {
     /// The type within a closure.
@@ -87,7 +87,7 @@ pub trait Family: 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Static<T>(pub T);
 
-/// The same for one that may be dropped on any thread.
+/// A value from outside of any heap that may be dropped on any thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent<T>(pub T);
 
@@ -123,19 +123,19 @@ impl<T: 'static + Send> Family for Sent<T> {
     type At<'gc> = Sent<T>;
 }
 
-/// Places in a struct: one of a field, times the number of fields, and the field's number.
+/// Encodes places in a struct: the place in a field, times the number of fields, plus the field's number.
 #[doc(hidden)]
 pub struct FieldParts {
     fields: usize,
-    /// Fields asked for so far.
+    /// Number of fields asked for so far.
     asked: usize,
-    /// Where the telling goes on: a field, and a place in it.
+    /// Where the telling continues: a field, and a place in it.
     first: usize,
     inner: usize,
 }
 
 impl FieldParts {
-    /// Of the place where a part begins.
+    /// Decodes the place where a part begins.
     pub fn from(place: usize, fields: &[&str]) -> FieldParts {
         let count = fields.len().max(1);
         FieldParts {
@@ -146,7 +146,7 @@ impl FieldParts {
         }
     }
 
-    /// Where the next field's telling goes on; `None`: it was told before.
+    /// Returns where the telling of the next field continues; `None`: it was told before.
     #[allow(clippy::should_implement_trait)] // An iterator would end with the first that is not told.
     pub fn next(&mut self) -> Option<usize> {
         let field = self.asked;
@@ -158,13 +158,13 @@ impl FieldParts {
         }
     }
 
-    /// The place in the struct of a place in the field that was asked for last.
+    /// Returns the place in the struct for a place in the field that was asked for last.
     pub fn place(&self, inner: usize) -> usize {
         inner * self.fields + self.asked - 1
     }
 }
 
-/// The kinds of a type.
+/// The kinds of a type: user's and system's.
 pub(crate) struct KindOf<T>(PhantomData<T>);
 
 impl<T: Trace> KindOf<T> {

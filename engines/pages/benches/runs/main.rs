@@ -6,11 +6,11 @@
 //!   … -- one map|redblack|treap|none PROGRAM TIMES     replays and prints nothing: for callgrind
 //! ```
 //!
-//! W1  Every pool's every answer is checked once, untimed, before anything is timed.
+//! W1  Every answer of every pool is checked once, untimed, before anything is timed.
 //! W2  Time is the thread's CPU time, the median of rounds in which the pools take turns, less that of
 //!     the replay alone (pool `none`). Instructions are callgrind's, if valgrind is installed: the
 //!     difference of two runs, likewise less the replay's.
-//! W3  No pool purges and none touches the pages: what is compared is the keeping of books.
+//! W3  No pool purges and none touches the pages: only the bookkeeping is compared.
 //! W4  Exit 1 if an answer was wrong or a tree was not slower (bars: instructions, or else time).
 //!
 //! Not here: the requests' origin (`traces/record.py`).
@@ -31,10 +31,10 @@ use subms_treap::Treap;
 use trees::{RedBlack, TreePool};
 
 const ROUNDS: usize = 9;
-/// Requests of one round, at least.
+/// The least requests of one round.
 const ROUND_REQUESTS: usize = 400_000;
 
-/// Answers without looking: the cost of the replay.
+/// A pool that answers without looking: the cost of the replay.
 struct NoPool;
 
 impl Runs for NoPool {
@@ -100,7 +100,7 @@ fn thread_ns() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// Nanoseconds a request, over as many replays as make a round. The pool is warm.
+/// Returns the nanoseconds a request, over as many replays as make a round. The pool is warm.
 fn time<P: Runs>(program: &Requests) -> f64 {
     let mut pool = P::new();
     let mut runs = Vec::with_capacity(program.runs);
@@ -125,7 +125,7 @@ struct Row {
 fn check_one<P: Runs>(program: &Requests) -> Result<Row, String> {
     let before = live_bytes();
     let mut pool = P::new();
-    // Only the pool's own: the replay's table and its list of pages are freed by then.
+    // The pool's own bytes only: the replay's table and its list of pages are freed by then.
     let Seen { used_max, fault } = checked(&mut pool, program);
     if let Some(fault) = fault {
         return Err(format!("{}: {fault}", program.name));
@@ -164,7 +164,7 @@ fn one(pool: &str, program: &Requests, times: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Instructions of this many replays; `None` without callgrind.
+/// Returns the instructions of this many replays; `None` without callgrind.
 fn callgrind(pool: &str, program: &Requests, times: usize) -> Option<f64> {
     let me = std::env::current_exe().ok()?;
     let done = Command::new("valgrind")
@@ -275,7 +275,7 @@ fn table(programs: &[Requests]) -> Result<bool, String> {
     Ok(held)
 }
 
-/// Purging before growing, by how many dirty pages may lie unused meanwhile.
+/// Measures purging before growing, by how many dirty pages may lie unused meanwhile.
 fn slack(programs: &[Requests]) {
     println!(
         "{:9} {:>7} {:>9} {:>8} {:>10} {:>8}",

@@ -1,4 +1,4 @@
-//! What answers requests: the trait, and the pool of the crate behind it.
+//! The trait of a pool that answers requests, and the crate's own pool behind it.
 //!
 //! ```text
 //!   Runs ◄── MapPool (here)   TreePool (trees)   NoPool (main)
@@ -10,28 +10,28 @@
 
 use skinflint_pages::{Options, Pool};
 
-/// Pages that each pool has at the start.
+/// The pages that each pool has at the start.
 pub const FIRST_PAGES: u32 = 256;
 
-/// What answers requests.
+/// A pool that answers requests.
 pub trait Runs {
-    /// One with nothing in use.
+    /// Creates a pool with nothing in use.
     fn new() -> Self;
-    /// A run's first page.
+    /// Takes a run; returns its first page.
     fn take(&mut self, pages: u32) -> u32;
-    /// A run, or the end of one, goes back dirty.
+    /// Gives a run, or the end of one, back as dirty.
     fn give(&mut self, page: u32, pages: u32);
-    /// Whether the pages from `end` on were added to the run before them.
+    /// Adds the pages from `end` on to the run before them; reports whether it did.
     fn extend(&mut self, end: u32, more: u32) -> bool;
-    /// Most pages in use or dirty.
+    /// Returns the most pages in use or dirty.
     fn touched_max(&self) -> u32;
-    /// Pages of the heap.
+    /// Returns the pages of the heap.
     fn heap_pages(&self) -> u32;
-    /// Bytes of metadata; `None`: what it has on the heap.
+    /// Returns the bytes of metadata; `None`: they are those that the pool has on the heap.
     fn metadata_bytes(&self) -> Option<usize>;
 }
 
-/// The pool of the crate.
+/// The crate's own pool.
 pub struct MapPool(pub Box<Pool>);
 
 impl Drop for MapPool {

@@ -4,17 +4,16 @@
 //!   requests ─► take, give, extend ─► (page, pages) of each run, by its number
 //! ```
 //!
-//! Y1  A resize shrinks in place by giving the end back, and grows in place if the pool can; else
-//!     it is a take and a give. All pools are asked the same in the same order; only whether a
-//!     run grows where it is may differ.
-//! Y2  `checked` holds every answer against a list of pages: no page is handed out twice.
+//! Y1  A resize shrinks in place by giving the end back, and grows in place if the pool can; else it is a take and a
+//!     give. All pools get the same requests in the same order; only whether a run grows in place may differ.
+//! Y2  `checked` compares every answer with a list of pages: no page is handed out twice.
 //!
 //! Not here: time (`main`), and the pools.
 
 use crate::map::Runs;
 use crate::requests::{Request, Requests};
 
-/// Answers all requests. What is left at the end is given back, so it can be done again.
+/// Answers all requests. Runs that are left at the end are given back, so that it can be done again.
 pub fn replay<P: Runs>(pool: &mut P, program: &Requests, runs: &mut Vec<(u32, u32)>) {
     runs.clear();
     for request in &program.requests {
@@ -50,15 +49,15 @@ fn answer<P: Runs>(pool: &mut P, request: Request, runs: &mut Vec<(u32, u32)>) {
     }
 }
 
-/// What a checked replay saw.
+/// The result of a checked replay.
 pub struct Seen {
-    /// Most pages in use at once.
+    /// The most pages in use at once.
     pub used_max: u32,
-    /// Whether every answer was good (Y2).
+    /// The first wrong answer, if there was one (Y2).
     pub fault: Option<String>,
 }
 
-/// Answers all requests and holds each answer against a list of pages.
+/// Answers all requests and compares each answer with a list of pages.
 pub fn checked<P: Runs>(pool: &mut P, program: &Requests) -> Seen {
     let mut runs = Vec::new();
     let mut owner: Vec<u32> = Vec::new();
@@ -80,7 +79,7 @@ pub fn checked<P: Runs>(pool: &mut P, program: &Requests) -> Seen {
         if owner.len() < end {
             owner.resize(end, 0);
         }
-        // For a moment a run that moves is there twice.
+        // For a moment a run that moves exists twice.
         let moved = if new_page == page { 0 } else { pages };
         used_max = used_max.max(used - pages + new_pages + moved);
         used = used - pages + new_pages;

@@ -1,4 +1,4 @@
-//! Page-run requests of a program, and the file that they are kept in.
+//! Page-run requests of a program, and the format of the file that holds them.
 //!
 //! ```text
 //!   "runs 1\n" · the command \n · count \n · requests · zstd over all of it
@@ -7,29 +7,29 @@
 //! ```
 //!
 //! Z1  Runs are numbered in the order in which they are taken, from 0.
-//! Z2  What is no such file is an error that says where it ends to be one.
+//! Z2  A file in another format is an error that says where it stops being one of these.
 //!
-//! Not here: who answers them.
+//! Not here: the pools that answer them.
 #![allow(dead_code)] // The example writes, the bench and the tests read.
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The next run.
+    /// Takes the next run.
     Take {
-        /// How long.
+        /// Its length in pages.
         pages: u32,
     },
-    /// A run goes back, and is not named again.
+    /// Gives a run back, which is not named again.
     Give {
-        /// Which (Z1).
+        /// The number of the run (Z1).
         run: u32,
     },
-    /// A run gets another length, where it is or elsewhere.
+    /// Gives a run another length, in place or elsewhere.
     Resize {
-        /// Which (Z1).
+        /// The number of the run (Z1).
         run: u32,
-        /// Its new length.
+        /// Its new length in pages.
         pages: u32,
     },
 }
@@ -44,7 +44,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// The file's content before compression.
+/// Returns the file's content before compression.
 pub fn encode(command: &str, requests: &[Request]) -> Vec<u8> {
     let command = command.replace('\n', " ");
     let mut bytes = format!("{HEAD}\n{command}\n{}\n", requests.len()).into_bytes();
@@ -65,7 +65,7 @@ pub fn encode(command: &str, requests: &[Request]) -> Vec<u8> {
     bytes
 }
 
-/// A number, and the bytes after it.
+/// Reads a number; returns it and the bytes after it.
 fn get(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (index, byte) in bytes.iter().enumerate().take(9) {
@@ -77,10 +77,10 @@ fn get(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// The command and the requests.
+/// Reads the command and the requests.
 ///
 /// # Errors
-/// What is wrong (Z2).
+/// A text that says what is wrong (Z2).
 pub fn decode(bytes: &[u8]) -> Result<(String, Vec<Request>), String> {
     let mut lines = bytes.splitn(4, |byte| *byte == b'\n');
     let mut line = || {
@@ -131,11 +131,11 @@ pub fn decode(bytes: &[u8]) -> Result<(String, Vec<Request>), String> {
 pub struct Requests {
     /// The file's name without its ending.
     pub name: String,
-    /// What was recorded.
+    /// The command that was recorded.
     pub command: String,
-    /// In their order.
+    /// The requests, in their order.
     pub requests: Vec<Request>,
-    /// How many runs they take.
+    /// The number of runs that they take.
     pub runs: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The same pool over ordered trees: what a page map takes the place of.
+//! The same pool over ordered trees, which the page map replaces.
 //!
 //! ```text
 //!   by size, dirty:   (pages, page) ─► run        best fit, lowest address
@@ -8,8 +8,7 @@
 //!
 //! E1  Dirty before pairs before clean before more heap; joined with equal neighbours; an age list:
 //!     as `Pool` does it. The one difference is what a tree is good at, the best fit.
-//! E2  A removal is given the place that the insertion returned, so that a tree of links need not
-//!     search for it again.
+//! E2  A removal gets the place that the insertion returned, so that a tree of links need not search for it again.
 //!
 //! Not here: memory. These pools answer with numbers of pages and map nothing.
 
@@ -22,18 +21,18 @@ use crate::map::Runs;
 
 /// An ordered map from 64 bits to an index.
 pub trait Order {
-    /// Where an entry is, for [`Order::remove`] (E2).
+    /// The place of an entry, for [`Order::remove`] (E2).
     type Place: Copy + Default;
     fn new() -> Self;
     fn insert(&mut self, key: u64, value: u32) -> Self::Place;
     fn remove(&mut self, key: u64, place: Self::Place);
-    /// The first entry at this key or after it.
+    /// Returns the first entry at this key or after it.
     fn at_least(&self, key: u64) -> Option<(u64, u32)>;
-    /// The last entry at this key or before it.
+    /// Returns the last entry at this key or before it.
     fn at_most(&self, key: u64) -> Option<(u64, u32)>;
 }
 
-/// An entry.
+/// An entry of a tree.
 pub struct Node {
     link: RBTreeLink,
     key: u64,
@@ -49,7 +48,7 @@ impl<'a> KeyAdapter<'a> for NodeAdapter {
     }
 }
 
-/// A red-black tree of links within the nodes, which are used again.
+/// A red-black tree of links within the nodes, which are reused.
 pub struct RedBlack {
     tree: RBTree<NodeAdapter>,
     free: Vec<UnsafeRef<Node>>,
@@ -172,7 +171,7 @@ impl<P> Free<P> {
 pub struct TreePool<O: Order> {
     by_size: [O; 2],
     by_page: O,
-    /// Free runs; 0 is none, and the two ends of the age list.
+    /// Free runs; index 0 is none, and the two ends of the age list.
     runs: Vec<Free<O::Place>>,
     unused: VecDeque<u32>,
     heap_pages: u32,
@@ -234,7 +233,7 @@ impl<O: Order> TreePool<O> {
         self.forget(index);
     }
 
-    /// Out of everything but the tree by size.
+    /// Takes a run out of everything but the tree by size.
     fn forget(&mut self, index: u32) {
         let run = *self.run(index);
         self.by_page.remove(u64::from(run.page), run.by_page);
@@ -382,7 +381,7 @@ impl<O: Order> Runs for TreePool<O> {
         if let Some(page) = found {
             return page;
         }
-        // As `Pool`: only what the clean run at the end has not.
+        // As in `Pool`: only what the clean run at the end lacks.
         let last = self
             .by_page
             .at_most(u64::from(self.heap_pages))

@@ -1,4 +1,4 @@
-//! Where runs come to lie: neighbours, alignments, extensions, ages, holes.
+//! Where runs lie: neighbours, alignments, extensions, ages, holes.
 //!
 //! ```text
 //!   used │ left │ given │ right │ used        each of left and right: used, dirty, clean, claimed
@@ -15,7 +15,7 @@ use crate::purge::Batch;
 
 const USED: u8 = 0;
 
-/// Brings a run in use into a state; the claimed first, while nothing else is dirty.
+/// Brings a run in use into a state; claimed runs come first, while nothing else is dirty.
 fn become_state(pool: &mut Pool, page: u32, pages: u32, state: u8) {
     match state {
         USED => {}
@@ -95,7 +95,7 @@ fn every_alignment_is_met_and_what_it_skips_stays_free() {
         for (page, pages) in runs {
             pool.give(page, pages, true);
         }
-        // Out of dirty runs, as well.
+        // From dirty runs, too.
         let run = pool.take(1, align).expect("memory");
         assert_eq!(pool.region.page_addr(run.page) % (PAGE << log), 0);
         assert!(!run.clean);
@@ -141,7 +141,7 @@ fn what_is_dirty_goes_first_then_pairs_then_what_is_clean() {
     let pair = pool.take(16, 1).expect("memory");
     assert_eq!((pair.page, pair.clean), (runs[4], false));
     assert_eq!(pool.touched_pages, before + 6);
-    // Of two lengths of one bucket the shorter, in whatever order they came.
+    // Of two lengths of one bucket it takes the shorter, in whatever order they came.
     for lengths in [[66, 71], [71, 66]] {
         let mut pool = fresh(180);
         let runs = lengths.map(|pages| (take(&mut pool, pages), take(&mut pool, 1)).0);
@@ -151,7 +151,7 @@ fn what_is_dirty_goes_first_then_pairs_then_what_is_clean() {
         let shorter = runs[usize::from(lengths[0] > lengths[1])];
         assert_eq!(take(&mut pool, 65), shorter);
     }
-    // Nothing dirty is a quarter of this.
+    // No dirty run is a quarter of this.
     let clean = pool.take(40, 1).expect("memory");
     assert_eq!((clean.page, clean.clean), (after + 6, true));
     assert_eq!(pool.check(), Ok(()));
@@ -233,7 +233,7 @@ fn the_oldest_are_claimed_first_and_some_are_kept() {
         (out[3].page, pool.dirty_pages, pool.claimed_pages),
         (runs[5], 10, 30)
     );
-    // Nobody finds what is claimed.
+    // No search finds what is claimed.
     assert!(pool.take(10, 1).is_some_and(|run| run.page == runs[1]));
     let touched = pool.touched_pages;
     pool.purged(&out[..2]);
@@ -269,7 +269,7 @@ fn a_run_has_the_age_of_its_larger_part() {
     assert_eq!(pool.check(), Ok(()));
 }
 
-/// Pages of a range that are resident.
+/// Returns the number of pages of a range that are resident.
 pub(super) fn resident(addr: usize, pages: u32) -> usize {
     let mut seen = vec![0u8; pages as usize];
     // SAFETY: the vector has a byte for each page, and the range is mapped.
@@ -299,7 +299,7 @@ fn holes_are_purged_before_the_resident_memory_grows() {
         write(&pool, page, 1);
     }
     assert!(resident(pool.region.base(), pool.known_pages) <= 800);
-    // What is dirty beyond the slack goes; the rest stays, and the maximum rises.
+    // Dirty pages beyond the slack are purged; the rest stays, and the maximum rises.
     let run = pool.take(300, 1).expect("memory");
     assert_eq!(
         (pool.dirty_pages, pool.purged_early_total),
@@ -317,7 +317,7 @@ fn holes_are_purged_before_the_resident_memory_grows() {
 #[test]
 fn who_works_at_his_ceiling_is_given_room_and_loses_it_again() {
     let mut pool = fresh(87);
-    // Runs of many lengths take each other's place: what is free seldom fits, and is purged.
+    // Runs of many lengths replace each other: what is free seldom fits, and is purged.
     let mut random = 87u64;
     let mut next = |below: u64| {
         random = random
@@ -389,7 +389,7 @@ fn the_heap_goes_on_behind_what_somebody_else_has_mapped() {
     );
     assert_eq!(pool.tag(all + 3), 0);
     assert_eq!(pool.check(), Ok(()));
-    // The ten pages before the hole are still to be had, and do not join what lies behind it.
+    // The ten pages before the hole can still be taken, and do not join what lies behind it.
     assert_eq!(free_around(&pool, all - 1), Some((all - 10, 10, CLEAN)));
     assert_eq!(pool.check(), Ok(()));
     os::unplace(foreign, 8 * PAGE);
@@ -401,8 +401,8 @@ fn the_heap_goes_on_behind_what_somebody_else_has_mapped() {
 #[test]
 fn an_alignment_is_met_behind_a_hole() {
     let mut pool = fresh(187);
-    // The heap ends a little before 256 MiB; somebody else is there, and at 256 MiB as well, so it
-    // goes on at 384 MiB, where nothing is a multiple of 256.
+    // The heap ends a little before 256 MiB; a foreign mapping is there, and at 256 MiB as well, so the heap goes on at
+    // 384 MiB, where nothing is a multiple of 256.
     let end = (1 << 16) - 10;
     take(&mut pool, end);
     assert_eq!(pool.region.heap_pages(), end);
@@ -453,7 +453,7 @@ fn descriptors_are_zero_and_used_again() {
         assert_eq!(region.desc_alloc(units), Some(offset));
         assert!(filled(region, offset, units as usize));
     }
-    // Longer ones are cut, before anything new is taken.
+    // Longer ones are cut, before anything new is mapped.
     for _ in 0..100 {
         let offset = region.desc_alloc(2).expect("memory");
         assert!(filled(region, offset, 2));

@@ -19,7 +19,7 @@ enum State {
 
 pub(super) struct Model {
     pub(super) pool: Fresh,
-    /// The kernel may refuse.
+    /// Whether the kernel may refuse.
     refusals: bool,
     seed: u64,
     pages: Vec<State>,
@@ -45,7 +45,8 @@ impl Model {
         }
     }
 
-    /// Pages just handed out: free in the model, zero if said so; they get their content.
+    /// Enters pages that were just handed out: free in the model, zero if they were reported clean; they get their
+    /// content.
     fn accept(&mut self, id: u64, page: u32, pages: u32, clean: bool) {
         let end = (page + pages) as usize;
         if self.pages.len() < end {
@@ -221,7 +222,7 @@ pub(super) fn run(seed: u64, acts: u32, refusals: bool) -> Model {
     let mut model = Model::new(seed);
     model.refusals = refusals;
     for act in 0..acts {
-        // The heap swells and shrinks by turns.
+        // The heap grows and shrinks alternately.
         let swelling = act / 400 % 2 == 0;
         match model.dice.below(20) {
             0..7 => model.take(),
@@ -243,7 +244,7 @@ pub(super) fn run(seed: u64, acts: u32, refusals: bool) -> Model {
 }
 
 impl Model {
-    /// Gives everything back, and finds it in one piece.
+    /// Gives everything back, and checks that it is one piece.
     pub(super) fn close(&mut self) {
         self.settle();
         for (id, (page, pages)) in std::mem::take(&mut self.runs) {
@@ -263,7 +264,7 @@ impl Model {
             .free_at(0)
             .map(|offset| self.pool.at(offset).end());
         assert!(whole == Some(all) || holes > 0, "seed {}", self.seed);
-        // All descriptors are free but the one of that run; the first unit is nobody's.
+        // All descriptors are free except that run's; the first unit is never given out.
         let units = self.pool.region.meta_used_bytes() / crate::UNIT;
         let free = self.pool.region.free_units();
         assert!(

@@ -4,11 +4,11 @@
 //!   N = 0, 1, 2 … as many as an undisturbed run makes
 //! ```
 //!
-//! F1  A refusal shows as `None` or `false` and nothing else: what was in use keeps its content, the
-//!     pool's invariants hold, and when memory is to be had again everything works.
+//! F1  A refusal shows as `None` or `false` and nothing else: what was in use keeps its content, the pool's invariants
+//!     hold, and when memory can be had again everything works.
 //! F2  One test at a time arms refusals.
 //!
-//! Not here: what `alloc` does then.
+//! Not here: the reaction of `alloc`.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -18,7 +18,7 @@ use crate::os::faults::{self, FOR_EVER};
 
 static ARMED: Mutex<()> = Mutex::new(());
 
-/// F2.
+/// Takes the lock of the tests that arm refusals (F2).
 pub(super) fn alone() -> MutexGuard<'static, ()> {
     ARMED
         .lock()
@@ -34,7 +34,7 @@ fn random_acts_with_each_request_refused() {
         run(seed, 1_200, false).close();
         let requests = faults::disarm();
         assert!(requests > 12, "{requests}");
-        // The first three make the region; that is another test.
+        // The first three requests make the region, which is another test.
         for n in 3..requests {
             for refused in [1, FOR_EVER] {
                 faults::arm(n, refused);
@@ -73,7 +73,7 @@ fn a_region_is_placed_as_a_whole_or_not_at_all() {
         faults::arm(n, FOR_EVER);
         assert_eq!(place(seed).region.base(), 0);
         faults::disarm();
-        // Nothing was left where the first pieces were.
+        // Nothing was left at the addresses of the first pieces.
         assert_eq!(place(seed).region.base(), usual);
         // Refused once, it lies elsewhere.
         faults::arm(n, 1);
@@ -117,7 +117,7 @@ fn where_no_base_works_the_kernel_chooses() {
     assert!(((4 << 18)..(8 << 18)).contains(&reserved), "{reserved}");
 }
 
-/// The size of the process.
+/// Returns the pages of the process's address space.
 fn mapped_pages() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let size = statm.split(' ').next().and_then(|pages| pages.parse().ok());
@@ -132,7 +132,7 @@ fn the_heap_does_not_grow_beyond_its_map() {
     take(&mut pool, 16_000);
     assert!(pool.region.keep(20_000));
     let heap = pool.region.heap_pages();
-    // Its next piece is refused as usual and as little, for a large piece of HEAP and a small one.
+    // Its next piece is refused, at the usual size and at the least, for a large piece of HEAP and a small one.
     faults::arm(0, 4);
     assert_eq!(pool.take(1_000, 1), None);
     assert_eq!(faults::disarm(), 4);
@@ -167,7 +167,7 @@ fn what_is_mapped_is_all_used_before_anything_is_refused() {
     let _alone = alone();
     let mut pool = fresh(90);
     let all = pool.region.heap_pages();
-    // Dirty and clean by turns: no run is long.
+    // Dirty and clean alternate: no run is long.
     take(&mut pool, all);
     for page in (0..all).step_by(4) {
         pool.give(page, 2, true);
@@ -223,7 +223,7 @@ fn what_no_descriptor_is_left_for_is_counted_and_purged() {
     let [beside, _] = [10, 1].map(|pages| take(&mut pool, pages));
     pool.give(beside, 10, false);
     faults::arm(0, FOR_EVER);
-    // Nothing in the pool's use can come to this; the heap would have to be much larger.
+    // No use of the pool can lead to this; the heap would have to be much larger.
     while pool.region.desc_alloc_kept().is_some() {}
     for page in (first..first + 8_000).step_by(4) {
         pool.give(page, 1, true);

@@ -20,7 +20,7 @@ fn units_of(region: &Region, offset: u32, units: u32) -> &'static mut [u64] {
     unsafe { std::slice::from_raw_parts_mut(region.at::<u64>(offset), words) }
 }
 
-/// Given out: offset, units, number.
+/// Descriptors that are given out: offset, units, number.
 type Given = Vec<(u32, u32, u64)>;
 
 fn alloc(region: &mut Region, given: &mut Given, units: u32, seed: u64) {
@@ -49,7 +49,7 @@ fn balance(region: &Region, given: &Given, seed: u64) {
     };
     let all = region.meta_used_bytes() / UNIT;
     assert!(region.lists_counted(), "seed {seed}");
-    // The first unit is nobody's.
+    // The first unit is never given out.
     assert_eq!(out + region.free_units() + map + 1, all, "seed {seed}");
 }
 
@@ -59,7 +59,7 @@ fn units_are_given_out_once_and_zero() {
         let (mut pool, mut dice, mut given) = (fresh(seed + 300), Dice(seed), Given::new());
         let region = &mut pool.region;
         alloc(region, &mut given, 5, seed);
-        // A thread heap; what lies before it, to the page, is not lost.
+        // A thread heap; the bytes before it, up to the page, are not lost.
         let heap = region.meta_alloc(PAGE, PAGE).expect("memory");
         units_of(region, heap, 64).fill(99);
         given.push((heap, 64, 99));
@@ -121,7 +121,7 @@ fn pages_of_free_descriptors_go_back_and_are_used_again() {
     );
     assert_eq!(region.purge_meta(), 0);
     balance(region, &given, 0);
-    // Nothing new is needed for as many again, nor for what is kept.
+    // Nothing new is needed for the same number again, nor for what is kept.
     let mapped = region.metadata_mapped_bytes();
     assert!(region.keep(5_000));
     let before = region.meta_used_bytes();
@@ -171,7 +171,7 @@ fn what_is_kept_is_for_runs_alone() {
     }
     assert_eq!(others + kept, all);
     assert!((600..610).contains(&kept), "{kept}");
-    // The same when there is no room left, and what is free was used before.
+    // The same holds when there is no room left, and the free descriptors were used before.
     for unit in 1..=800 {
         region.desc_free(unit * UNIT as u32, 1);
     }
