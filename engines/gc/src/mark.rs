@@ -388,24 +388,20 @@ impl Tracer {
     }
 
     /// Empties the weak cells and pairs whose objects were not reached. Nothing may be told afterwards.
-    pub(crate) fn empty_weak(&mut self) -> u64 {
-        let mut emptied = 0;
+    pub(crate) fn empty_weak(&mut self) {
         for pair in std::mem::take(&mut self.pairs) {
             // SAFETY: as in `drain_pairs`.
             let ends = unsafe { pair.as_ref() };
             ends.key.set(None);
             ends.value.set(None);
-            emptied += 1;
         }
         for cell in std::mem::take(&mut self.weak) {
             // SAFETY: as in `drain_pairs`.
             let cell = unsafe { cell.as_ref() };
             if cell.get().is_some_and(|object| !self.is_reached(object)) {
                 cell.set(None);
-                emptied += 1;
             }
         }
-        emptied
     }
 }
 
