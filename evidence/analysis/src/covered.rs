@@ -182,4 +182,17 @@ mod tests {
         assert_eq!(of(&known), 0);
         known.cover(u64::MAX - 5, 100);
     }
+
+    #[test]
+    fn pages_that_are_known_in_part_are_forgotten_with_a_long_range() {
+        let mut known = Covered::new(false);
+        let pages = [BASE, BASE + 1000 * PAGE];
+        pages.iter().for_each(|page| known.cover(*page, 2000));
+        known.forget(BASE + 500 * PAGE, 1000 * PAGE);
+        pages
+            .iter()
+            .for_each(|page| known.cover(*page + 2000, 2096));
+        let of = pages.map(|page| known.known_bytes(page, page + PAGE));
+        assert_eq!(of, [PAGE, 0]);
+    }
 }

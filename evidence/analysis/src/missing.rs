@@ -141,14 +141,7 @@ impl fmt::Display for Missing {
                  live, and memory whose acquisition was lost as free.",
                 count(*events, "event")
             ),
-            Missing::Threads(threads) => write!(
-                f,
-                "{} not recorded, as there was no room for {} events: what {} acquired is in no row, and its memory \
-                 looks free.",
-                count_were(*threads, "thread"),
-                if *threads == 1 { "its" } else { "their" },
-                if *threads == 1 { "it" } else { "they" },
-            ),
+            Missing::Threads(threads) => f.write_str(&threads_sentence(*threads)),
             Missing::Later => f.write_str(
                 "The recording stopped early, as the collector did not answer for 5 s: what happened afterwards is not \
                  known.",
@@ -346,10 +339,17 @@ pub fn children(lost: &[LostProcess]) -> Vec<String> {
     kinds.iter().map(sentence).collect()
 }
 
-/// "1 thread was", "2 threads were".
-fn count_were(number: u64, what: &str) -> String {
-    let were = if number == 1 { "was" } else { "were" };
-    format!("{} {were}", count(number, what))
+/// What is said of threads of which nothing was recorded.
+fn threads_sentence(threads: u64) -> String {
+    let (were, their, they) = match threads {
+        1 => ("was", "its", "it"),
+        _ => ("were", "their", "they"),
+    };
+    format!(
+        "{} {were} not recorded, as there was no room for {their} events: what {they} acquired is in no row, and its \
+         memory looks free.",
+        count(threads, "thread")
+    )
 }
 
 fn name(lost: &LostProcess) -> String {

@@ -410,4 +410,15 @@ mod tests {
             [("main", 1000, 0, 1, true), ("run", 1000, 1000, 1, false)]
         );
     }
+
+    #[test]
+    fn a_stack_whose_parent_is_no_earlier_one_hangs_on_the_root() {
+        for wrong in [2, 3, 99] {
+            let mut report = report(&[(&["main"], 100), (&["lost"], 50), (&["draw"], 20)]);
+            report.nodes[2].parent = wrong;
+            let rows = rows(&report);
+            let rows: Vec<_> = rows.iter().map(|row| (row.0, row.1)).collect();
+            assert_eq!(rows, [("main", 100), ("lost", 50), ("draw", 20)]);
+        }
+    }
 }

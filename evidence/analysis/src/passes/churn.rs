@@ -420,4 +420,16 @@ mod tests {
         }
         assert!(d.finish().findings.is_empty());
     }
+
+    #[test]
+    fn a_millisecond_has_a_rate_and_less_has_none() {
+        let site = |last_ns| Site {
+            allocations: 11,
+            first_ns: 500,
+            last_ns,
+            ..Site::default()
+        };
+        assert_eq!(rate(&site(1_000_500)), Some(10_000.0));
+        assert_eq!(rate(&site(1_000_499)), None);
+    }
 }

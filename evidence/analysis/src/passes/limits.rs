@@ -539,3 +539,75 @@ fn without_marks_nothing_is_said_of_when() {
     };
     assert_eq!([said(&["load"]), said(&[])], [true, false]);
 }
+
+#[test]
+fn three_of_four_blocks_of_the_first_half_must_stay_for_a_leak() {
+    // Ten rounds leave four blocks each; of the twenty of the first half five are released, or six.
+    let kind = |freed: usize| {
+        let mut names: Vec<&str> = (0..10).flat_map(|_| ["req begin", "req end"]).collect();
+        names.push("cleared");
+        let mut driver = Driver::new(Phases::new(&marks(&names)), glibc);
+        let mut kept = Vec::new();
+        for request in 0..10 {
+            driver.mark(2 * request);
+            kept.extend((0..4).map(|_| driver.alloc(1, 4000)));
+            driver.mark(2 * request + 1);
+        }
+        kept.truncate(freed);
+        kept.into_iter().for_each(|block| driver.free(block));
+        driver.mark(20);
+        driver.finish().findings[0].kind
+    };
+    assert_eq!([kind(5), kind(6)], [FindingKind::Leak, FindingKind::Zombie]);
+}
+
+#[test]
+fn a_quarter_and_two_may_be_live_beside_the_held_ones() {
+    // Twenty are kept, and 21 live where an epoch begins; one of 168 acquisitions begins and ends with the first of a
+    // burst of seven.
+    let found = |burst: u32| {
+        let mut driver = Driver::new(Placebo::new(), glibc);
+        (0..20).for_each(|_| driver.keep(1, 4096));
+        let first = driver.alloc(1, 4096);
+        driver.free(first);
+        for _ in 0..100 {
+            let busy: Vec<_> = (0..burst).map(|_| driver.alloc(1, 4096)).collect();
+            busy.into_iter().for_each(|block| driver.free(block));
+        }
+        driver.finish().findings.len()
+    };
+    assert_eq!([found(7), found(8)], [1, 0]);
+}
+
+#[test]
+fn one_pair_in_sixty_five_that_does_not_grow_leaves_a_doubt() {
+    // A hundred buffers of sixteen steps each, and pairs of one size.
+    let confidence = |others: u32| {
+        let mut driver = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+        for _ in 0..100 {
+            let mut block = driver.alloc(7, 10_000);
+            for size in (11_000..=26_000).step_by(1000) {
+                let larger = driver.alloc(7, size);
+                driver.free(block);
+                block = larger;
+            }
+            driver.free(block);
+        }
+        for _ in 0..others {
+            let [one, other] = [0; 2].map(|_| driver.alloc(7, 500));
+            driver.free(one);
+            driver.free(other);
+        }
+        let found = driver.finish().findings;
+        assert_eq!(found.len(), 1, "{found:#?}");
+        found[0].confidence
+    };
+    assert_eq!(confidence(25), Confidence::Certain, "1,600 pairs grow");
+    assert_eq!(confidence(26), Confidence::Likely);
+}
+
+#[test]
+fn a_few_large_blocks_pile_up_with_64_bytes_more() {
+    let of = |extra: u64| shoes("libjemalloc.so.2", jemalloc5, &[(1, (1 << 20) + extra, 10)]).len();
+    assert_eq!([of(64), of(65)], [1, 0]);
+}

@@ -88,6 +88,7 @@ fn a_process_that_became_another_is_one_row() {
     let mut counted = vec![Counted::default(); 4];
     counted[0].events = 7;
     counted[3].events = 5;
+    (counted[0].blocks, counted[2].blocks) = (3, 4);
     let report = report(&members, &counted, together(&members));
     let names: Vec<_> = report.processes.iter().map(|p| p.name.as_str()).collect();
     assert_eq!(names, ["make", "cc", "child"]);
@@ -105,6 +106,10 @@ fn a_process_that_became_another_is_one_row() {
     assert_eq!((cc.began_ns, cc.ended_ns), (2 * SECOND, 14 * SECOND));
     assert_eq!(report.processes[2].made_by, "fork");
     assert_eq!((report.totals.processes, report.totals.traces), (3, 4));
+    assert_eq!((report.totals.blocks, cc.blocks), (7, 3));
+    // What cc had resident is more than all had together when they were read.
+    let alone = "cc (2) alone had up to 3,000 bytes resident";
+    assert!(report.notes.iter().any(|note| note.starts_with(alone)));
     // The ends say 0 events, 7 and 5 were read: both are said.
     assert_eq!(report.missing.len(), 2, "{:?}", report.missing);
 }

@@ -343,7 +343,7 @@ fn blocks_may_come_in_any_order() {
 #[test]
 fn rows_come_by_what_they_hold() {
     let mut blocks = live(3);
-    blocks[1].usable = 4096;
+    blocks[1].usable = 1024;
     let found = reach(&look(), blocks, &[]);
     let pass = Box::new(rows::ReachPass::new(&look(), "end", &found));
     let context = crate::pass::Context {
@@ -356,6 +356,9 @@ fn rows_come_by_what_they_hold() {
     };
     let mut report = crate::model::Report::default();
     crate::pass::Pass::finish(pass, &context, &mut report);
+    // A finding is worth 1,024 bytes.
+    let told: Vec<_> = report.findings.iter().map(|one| one.node).collect();
+    assert_eq!(told, [Some(2)]);
     let rows = report.reach.expect("a look").rows;
     let nodes: Vec<_> = rows.iter().map(|row| row.node).collect();
     assert_eq!(nodes, [Some(2), Some(1), Some(3)]);

@@ -288,4 +288,15 @@ mod tests {
         table.span_went(class, 1);
         assert_eq!(next(&mut table), 1, "15 pages");
     }
+
+    #[test]
+    fn what_went_earns_no_class() {
+        let mut table = Table::new(&Classes::Earned(skinflint()), Length::Tiers);
+        let class = table.class_of(4368).expect("small");
+        for _ in 0..3 {
+            (0..136).for_each(|_| table.came(4368, class));
+            (0..136).for_each(|_| table.went(4368, class));
+        }
+        assert_eq!(table.get(table.class_of(4368).expect("small")).size, 4608);
+    }
 }

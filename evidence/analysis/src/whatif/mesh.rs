@@ -200,4 +200,15 @@ mod tests {
         all.sort_unstable();
         assert!(all.into_iter().eq(0..16 * PART));
     }
+
+    #[test]
+    fn only_slots_that_are_there_are_compared() {
+        // 36 slots in the second word; what is beyond them is in no span.
+        let free = [!0u64, (1 << 36) - 1];
+        assert!(disjoint(&free, &free, 100));
+        let last = [!0u64, (1 << 35) - 1];
+        assert!(disjoint(&free, &last, 100));
+        assert!(!disjoint(&last, &last, 100));
+        assert!(disjoint(&free, &last, 99));
+    }
 }

@@ -378,3 +378,40 @@ fn a_realloc_that_fails_and_names_its_block_is_no_fault() {
     assert!(whole(HEAP + 16));
     assert!(!whole(HEAP + 32));
 }
+
+#[test]
+fn a_moment_after_the_last_event_is_as_that_left_it() {
+    let options = Options {
+        at: Some(At::Time(50_000_000)),
+        ..Options::default()
+    };
+    let mut facts = facts();
+    facts.ending = exited();
+    let events = [alloc(1, 1, HEAP, 100, 104), alloc(2, 1, HEAP + 112, 8, 24)];
+    let report = analyse(facts, options, &events);
+    let at = &report.instants[report.at];
+    assert_eq!((at.kind, at.live_blocks), (InstantKind::Time, 2));
+    assert_eq!((at.live_requested_bytes, at.live_usable_bytes), (108, 128));
+}
+
+#[test]
+fn a_mark_beyond_the_limit_has_figures_if_it_is_asked_for() {
+    let report = |limit: usize| {
+        let mut facts = facts();
+        facts.marks = marks(&[("one", 2), ("two", 4), ("three", 6)]);
+        let mut options = Options {
+            at: Some(At::Mark("two".into())),
+            ..Options::default()
+        };
+        options.limits.mark_books = limit;
+        let events: Vec<Event> = (0..4)
+            .map(|n| alloc(2 * n, 1, HEAP + n * 64, 8, 24))
+            .collect();
+        let report = analyse(facts, options, &events);
+        let at = &report.instants[report.at];
+        assert_eq!((at.label.as_str(), at.live_blocks), ("two", 3));
+        let mut notes = report.completeness.notes.into_iter();
+        notes.any(|note| note.starts_with("3 marks: only the first"))
+    };
+    assert_eq!([1, 2, 3].map(report), [true, true, false]);
+}
