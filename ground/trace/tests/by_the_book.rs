@@ -1,5 +1,5 @@
-//! A second reader of event blocks, slow and plain, written from FORMAT.md alone: it is the judge of
-//! both the document and the fast one.
+//! A second reader of event blocks, slow and plain, written from FORMAT.md alone: it checks both the
+//! document and the fast reader.
 //!
 //! Not here: damage; the blocks are whole.
 

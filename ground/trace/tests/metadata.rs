@@ -217,7 +217,7 @@ fn every_field_comes_back() {
     }
 }
 
-/// One of each kind and each reason.
+/// Returns one lost process of each kind and each reason.
 fn lost() -> Vec<LostProcess> {
     let kinds = [LostKind::Copy, LostKind::Program, LostKind::Exec];
     let reasons = [
