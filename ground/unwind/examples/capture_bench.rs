@@ -1,4 +1,4 @@
-//! What a capture costs: `cargo run --release -p skinflint-unwind --example capture_bench`.
+//! Measures the cost of a capture: `cargo run --release -p skinflint-unwind --example capture_bench`.
 //!
 //! ```text
 //!   walk(depth) ──► random up and down in a call tree ──► probe: nothing | capture | backtrace()
@@ -169,7 +169,7 @@ fn main() {
     }
 }
 
-/// Median, least and most ns, without the first round, which fills the caches.
+/// Returns the median, least and most ns, without the first round, which fills the caches.
 fn median(rounds: &[(f64, f64, f64)]) -> (f64, f64, f64) {
     let mut ns: Vec<f64> = rounds.iter().skip(1).map(|r| r.0).collect();
     ns.sort_by(f64::total_cmp);
