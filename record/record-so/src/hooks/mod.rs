@@ -64,8 +64,8 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// An exported function of up to four arguments that jumps to `$recorded` with the stack pointer and
-/// the frame pointer of its entry in the two argument registers after its own (N1).
+/// Defines an exported function of up to four arguments that jumps to `$recorded` with the stack pointer
+/// and the frame pointer of its entry in the two argument registers after its own (N1).
 macro_rules! exported {
     ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:literal, $bp:literal, $recorded:path) => {
         #[doc = concat!("`", stringify!($name), "`, recorded.")]
