@@ -1,4 +1,4 @@
-//! Two threads and a small ring: millions of records, each of which says what it must be.
+//! Two threads and a small ring: millions of records, and each says what it must be.
 //!
 //! ```text
 //!   record n   STACK word: count, n (24 bits); then `count` words, each mixed from n and its place

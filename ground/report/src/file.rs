@@ -149,7 +149,7 @@ pub fn write<'a, W: Write>(
     )
 }
 
-/// Writes lines to `out` as [`write`] does, with the addresses that each line has measured (F6).
+/// Writes lines to `out` as [`write()`] does, with the addresses that each line has measured (F6).
 ///
 /// # Errors
 /// Those of `out`.

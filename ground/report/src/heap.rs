@@ -319,7 +319,7 @@ impl Out<'_> {
     }
 }
 
-/// Adds the figures in a text of `skinflint_stats_json`, as those of `process`. `None`: it is not such a text.
+/// Adds the figures in a text of `skinflint_stats_json`, as those of `process`. `None`: the text has another form.
 pub fn from_text(process: &str, text: &str, store: &mut Store) -> Option<Resident> {
     let figures = Figures(text);
     let part = |name: &str| figures.number("resident", name);

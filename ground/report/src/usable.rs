@@ -49,7 +49,7 @@ pub fn measure_as_asked() {
     GIVER.store(UNKNOWN, Ordering::Relaxed); // ORDER: Relaxed: one word
 }
 
-/// Returns the usable bytes of a live block, of which `asked` were requested; 0 for null.
+/// Returns the usable bytes of a live block; `asked` bytes were requested. 0 for null.
 ///
 /// # Safety
 /// `block` is null or a live block of the global allocator, at its start.

@@ -130,8 +130,8 @@ impl EventEncoder {
         self.events >= BLOCK_EVENTS
     }
 
-    /// Adds an event. Its `thread` is ignored: the encoder's counts. Tickets should rise; one that does not
-    /// is stored all the same.
+    /// Adds an event. Its `thread` is ignored: the encoder's own is used. Tickets should rise; one that does
+    /// not is stored all the same.
     #[inline]
     pub fn push(&mut self, event: &Event) {
         if self.events == 0 {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! E1  One line each way, JSON; a request is [`REQUEST_BYTES`] long at most and comes within [`PATIENCE`].
-//! E2  Only the user who started the session, and root, can connect: the kernel checks the socket's mode.
+//! E2  Only the session's own user, and root, can connect: the kernel checks the socket's mode.
 //! E3  An answer comes when the request has been done, not when it was received.
 //! E4  The program is not disturbed: no signal, no ptrace; and a silent connection holds up only other connections.
 //!

@@ -11,7 +11,7 @@
 //!     stopped, whatever happened in between.
 //! O2  The stop is bounded: [`STOP_PATIENCE`] until all threads are stopped, [`READ_PATIENCE`] to read. A look that is
 //!     not done by then says so (`missing`), and nothing is concluded from it.
-//! O3  Reading allocates no pages: only pages that are present or swapped out are read, and of private mappings only
+//! O3  Reading makes no new pages: only pages that are present or swapped out are read, and of private mappings only
 //!     those that are the process's own.
 //! O4  Nothing of this is done, or prepared, unless it was asked for.
 //!

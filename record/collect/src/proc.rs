@@ -191,8 +191,8 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Reads the wait status of a process that has ended and was not waited for; `None` if it is not such a
-/// process, or we may not read it.
+/// Reads the wait status of a process that has ended and was not waited for; `None` if it has not ended,
+/// or if we may not read it.
 pub fn zombie_status(pid: u32) -> Option<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse_zombie(&text)

@@ -27,7 +27,7 @@
 //! A `seccomp` filter that kills at `futex`, or strict mode, kills the recorded program too: the
 //! recorder wakes the collector, and waits for it, by `futex`. Filters that allow it, as those of
 //! threaded programs must, do no harm, unless the program allocates on a stack that is not a thread's
-//! own: such a stack is read by `process_vm_readv`.
+//! own, which is read by `process_vm_readv`.
 //!
 //! Not here: names of functions, compression, files (the collector's work).
 #![no_std]

@@ -5,7 +5,7 @@
 //!   execve, posix_spawn … ─ exec, stayed, spawn ───────────┴─► bell ─► collector: which process never said hello?
 //! ```
 //!
-//! B1  A notice takes no lock, no memory and no descriptor, and at most two system calls, one of which only asks for
+//! B1  A notice takes no lock, no memory and no descriptor, and at most two system calls, one of them only to get
 //!     the process id; so a child of vfork can leave it, and a signal handler.
 //! B2  A bell without room counts what it missed; no process waits for room.
 //!
