@@ -13,7 +13,7 @@ fn info() -> Info {
     }
 }
 
-/// A small trace and its events.
+/// Returns a small trace and its events.
 fn sample() -> (Vec<u8>, Vec<Event>) {
     let law = Law {
         live_bytes: 1 << 20,

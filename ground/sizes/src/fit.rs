@@ -412,7 +412,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl<'a> FitView<'a> {
-    /// Earned classes in bytes, rising.
+    /// Returns the earned classes in bytes, rising.
     pub fn earned(&self) -> impl Iterator<Item = u16> + use<'a> {
         self.earned.chunks_exact(2).map(|two| u16_at(two, 0))
     }
@@ -439,22 +439,22 @@ impl<'a> FitView<'a> {
         self.build_id
     }
 
-    /// `FLAG_…`
+    /// Returns the flags (`FLAG_…`).
     pub fn flags(&self) -> u8 {
         self.header[22]
     }
 
-    /// The number of traces that the profile was made from.
+    /// Returns the number of traces that the profile was made from.
     pub fn traces(&self) -> u32 {
         u32_at(self.header, 28)
     }
 
-    /// The number of events in these traces.
+    /// Returns the number of events in these traces.
     pub fn events(&self) -> u64 {
         u64_at(self.header, 32)
     }
 
-    /// When the first of them was begun, nanoseconds since 1970.
+    /// Returns when the first of them was begun, nanoseconds since 1970.
     pub fn first_unix_ns(&self) -> u64 {
         u64_at(self.header, 40)
     }

@@ -106,7 +106,7 @@ fn sample(rss_bytes: u64, pss_bytes: Option<u64>) -> RssSample {
     }
 }
 
-/// Optional fields are there in turn.
+/// Returns an ending with its optional fields present in turn.
 fn ending(n: usize, exit: Exit) -> Ending {
     Ending {
         exit,

@@ -88,7 +88,7 @@ fn cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// (ns, frames, fresh frames) a probe.
+/// Runs a round. Returns (ns, frames, fresh frames) per probe.
 fn round(mode: u32, depth: u32, trees: u64) -> (f64, f64, f64) {
     // ORDER: Relaxed: one thread.
     MODE.store(mode, Ordering::Relaxed);

@@ -69,7 +69,7 @@ impl Rule {
         self.0
     }
 
-    /// The inverse of `bits`.
+    /// Returns the rule that was stored as `bits`: the inverse of [`Rule::bits`].
     #[inline(always)]
     pub(crate) fn from_bits(bits: u32) -> Rule {
         Rule(bits)
