@@ -1,12 +1,12 @@
-//! What the linker has to know of the recorder.
+//! The linker's options for the recorder.
 //!
 //! ```text
 //!   our own malloc, named inside the library ──► our own malloc          (-Bsymbolic-functions)
 //! ```
 //!
-//! B1  A name of ours means ours inside the library, whoever comes first in the program: a recorder that was loaded
-//!     into a running program stands behind the C library, and must not hand out its functions as hooks. Not
-//!     -Bsymbolic, which would have the loader begin every look-up of ours with ourselves.
+//! B1  Inside the library, a name of ours means our function, whichever object comes first in the program: a recorder
+//!     that is loaded into a running program stands behind the C library, and must not hand out the C library's
+//!     functions as hooks. Not -Bsymbolic, with which the loader would begin each of our look-ups with our own library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -5,12 +5,12 @@
 //! ```
 //!
 //! E1  One table, so that the help text, the libraries and the collector cannot disagree.
-//! E2  `values` and `default` are those of the variable's parser; what a bad value is answered with is
-//!     made from them.
+//! E2  `values` and `default` are those of the variable's parser; the answer to a bad value is made
+//!     from them.
 //!
-//! Not here: reading them. The libraries read the list that the kernel left, before there is a `getenv`.
+//! Not here: reading the variables. The libraries read the list that the kernel left, before `getenv` can be used.
 
-/// Who reads a variable.
+/// The program or library that reads a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// `libskinflint_record.so`.
@@ -23,22 +23,22 @@ pub enum Reader {
     Tool,
 }
 
-/// A variable.
+/// An environment variable.
 pub struct Variable {
     /// Its name, with the closing zero byte that the recorder needs.
     pub name_z: &'static [u8],
-    /// Who reads it.
+    /// The program or library that reads it.
     pub reader: Reader,
-    /// What for.
+    /// What it is for.
     pub meaning: &'static str,
-    /// What it may be.
+    /// The values that it may have.
     pub values: &'static str,
     /// What holds without it.
     pub default: &'static str,
 }
 
 impl Variable {
-    /// The name without the zero byte.
+    /// Returns the name without the zero byte.
     pub fn name(&self) -> &'static str {
         match self.name_z.split_last() {
             Some((0, name)) => core::str::from_utf8(name).unwrap_or(""),
@@ -47,7 +47,7 @@ impl Variable {
     }
 }
 
-/// Path of the collector's socket; set by `skinflint run` and `record`. Without it the recorder
+/// The path of the collector's socket; set by `skinflint run` and `record`. Without it the recorder
 /// passes every call through.
 pub const SOCKET: Variable = Variable {
     name_z: b"SKINFLINT_SOCKET\0",
@@ -57,7 +57,7 @@ pub const SOCKET: Variable = Variable {
     default: "none: nothing is recorded",
 };
 
-/// Signal number that makes a mark in the recorded program (`--mark-signal`).
+/// The number of the signal that makes a mark in the recorded program (`--mark-signal`).
 pub const MARK_SIGNAL: Variable = Variable {
     name_z: b"SKINFLINT_MARK_SIGNAL\0",
     reader: Reader::Recorder,
@@ -84,7 +84,7 @@ pub const ALLOCATOR: Variable = Variable {
     default: "beside the program, or in ../lib/skinflint",
 };
 
-/// Figures at the end of the program.
+/// Whether the allocator writes its figures when the program ends, and where to.
 pub const STATS: Variable = Variable {
     name_z: b"SKINFLINT_STATS\0",
     reader: Reader::Allocator,
@@ -120,7 +120,7 @@ pub const SAMPLE_EVERY: Variable = Variable {
     default: "5000",
 };
 
-/// How much waits in the quarantine.
+/// How many bytes of freed blocks wait in the quarantine.
 pub const QUARANTINE_BYTES: Variable = Variable {
     name_z: b"SKINFLINT_QUARANTINE_BYTES\0",
     reader: Reader::Allocator,
@@ -129,7 +129,7 @@ pub const QUARANTINE_BYTES: Variable = Variable {
     default: "16M",
 };
 
-/// Whether memory is given back while the program idles.
+/// Whether a thread gives memory back while the program idles.
 pub const PURGE: Variable = Variable {
     name_z: b"SKINFLINT_PURGE\0",
     reader: Reader::Allocator,
@@ -138,7 +138,7 @@ pub const PURGE: Variable = Variable {
     default: "on",
 };
 
-/// How long free memory is kept.
+/// How long free pages are kept, in milliseconds.
 pub const DECAY_MS: Variable = Variable {
     name_z: b"SKINFLINT_DECAY_MS\0",
     reader: Reader::Allocator,
@@ -147,7 +147,7 @@ pub const DECAY_MS: Variable = Variable {
     default: "500",
 };
 
-/// Invariants inside of real programs.
+/// Whether the allocator checks its invariants inside real programs.
 pub const CHECK: Variable = Variable {
     name_z: b"SKINFLINT_CHECK\0",
     reader: Reader::Allocator,
@@ -156,7 +156,7 @@ pub const CHECK: Variable = Variable {
     default: "0",
 };
 
-/// Huge pages.
+/// Whether the kernel may back the heap with huge pages.
 pub const THP: Variable = Variable {
     name_z: b"SKINFLINT_THP\0",
     reader: Reader::Allocator,
@@ -165,7 +165,7 @@ pub const THP: Variable = Variable {
     default: "off",
 };
 
-/// What an earlier run taught.
+/// The fit profile, made from traces of earlier runs.
 pub const FIT: Variable = Variable {
     name_z: b"SKINFLINT_FIT\0",
     reader: Reader::Allocator,
@@ -174,7 +174,7 @@ pub const FIT: Variable = Variable {
     default: "none",
 };
 
-/// Memory for when the system refuses more.
+/// Memory that is held back for when the system refuses more.
 pub const RESERVE: Variable = Variable {
     name_z: b"SKINFLINT_RESERVE\0",
     reader: Reader::Allocator,
@@ -183,7 +183,7 @@ pub const RESERVE: Variable = Variable {
     default: "0",
 };
 
-/// Figures while the program runs.
+/// Whether `skinflint memory` may ask for figures while the program runs.
 pub const MEMORY: Variable = Variable {
     name_z: b"SKINFLINT_MEMORY\0",
     reader: Reader::Allocator,
@@ -192,7 +192,7 @@ pub const MEMORY: Variable = Variable {
     default: "off",
 };
 
-/// The page of counted calls.
+/// The file of the page of counted calls.
 pub const PROBE: Variable = Variable {
     name_z: b"SKINFLINT_PROBE\0",
     reader: Reader::Probe,
@@ -219,7 +219,7 @@ pub const REPLAYER: Variable = Variable {
     default: "beside the program, or in ../lib/skinflint",
 };
 
-/// What `cargo xtask peers` built.
+/// The list of the allocators that `cargo xtask peers` built.
 pub const PEERS: Variable = Variable {
     name_z: b"SKINFLINT_PEERS\0",
     reader: Reader::Tool,
@@ -237,7 +237,7 @@ pub const JS: Variable = Variable {
     default: "beside the program, in ../lib/skinflint, or ../js/release",
 };
 
-/// All of them.
+/// All variables.
 pub const ALL: &[Variable] = &[
     SOCKET,
     MARK_SIGNAL,

@@ -1,29 +1,30 @@
-//! Who gives this program its blocks, if it is an allocator of ours that is linked into it.
+//! The allocator that gives this program its blocks, if it is one of ours that is linked into the program.
 //!
 //! ```text
 //!   alloc, at its first heap ──say──► GIVER ◄──asked── report::usable, report::heap: for reporters and caches
 //! ```
 //!
-//! H1  `usable` may be asked about any address, and answers 0 for what is not its own: whether the program's blocks come
-//!     from there is seen by the answer, and nobody has to promise it.
+//! H1  `usable` may be asked about any address, and answers 0 for what is not its own: the answer shows whether the
+//!     program's blocks come from there, and nothing has to promise it.
 //!
 //! Not here: blocks of allocators that cannot be asked so (`report::usable`).
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// What may be asked of an allocator, at any time, on any thread.
+/// The functions of an allocator that may be called at any time, on any thread.
 pub struct Giver {
-    /// Usable bytes of a block of its own; 0 for any other address (H1).
+    /// Returns the usable bytes of a block of this allocator; 0 for any other address (H1).
     pub usable: unsafe fn(*const u8) -> usize,
-    /// Writes its figures to a buffer with so much room, as `skinflint_stats_json` does; returns the text's length.
+    /// Writes the allocator's figures to a buffer of this many bytes, as `skinflint_stats_json` does; returns the
+    /// text's length.
     pub figures: unsafe fn(*mut u8, usize) -> usize,
-    /// Gives back what is free. Whether anything was.
+    /// Gives free memory back to the system; returns whether there was any.
     pub trim: fn() -> bool,
 }
 
 static GIVER: AtomicPtr<Giver> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Has this one asked. Cost: one store.
+/// Sets the allocator that is asked. Cost: one store.
 ///
 /// # Safety
 /// Its functions may be called as said, `usable` with any address (H1).
@@ -32,7 +33,7 @@ pub unsafe fn say(giver: &'static Giver) {
     GIVER.store(core::ptr::from_ref(giver).cast_mut(), Ordering::Release);
 }
 
-/// Who has said that he gives blocks.
+/// Returns the allocator that was set, if any.
 #[inline]
 pub fn giver() -> Option<&'static Giver> {
     // ORDER: Acquire: meets the Release of `say`. [reason: spare]
@@ -41,7 +42,7 @@ pub fn giver() -> Option<&'static Giver> {
     unsafe { giver.as_ref() }
 }
 
-/// Usable bytes of a block; 0: nobody here knows it. Cost: one load, and the answer.
+/// Returns the usable bytes of a block; 0 if no allocator here knows it. Cost: one load, and the answer.
 #[expect(
     clippy::not_unsafe_ptr_arg_deref,
     reason = "any address may be asked about (H1)"

@@ -6,20 +6,21 @@
 //!   sync  its atomics, which the model checker can swap
 //!   env   every environment variable that Skinflint reads, in one table
 //!   probe the page of counted calls
-//!   hook  who can tell how large a block is
+//!   hook  the allocator that can tell how large a block is
 //!   loader  names and tables of loaded objects, without dlsym
 //! ```
 //!
 //! B1  Nothing here allocates, panics, formats, takes a lock of the standard library, or touches a
 //!     thread-local with a destructor.
 //! B2  Nothing here changes `errno`: system calls are made by hand.
-//! B3  What is preloaded names libc.so.6 itself, so that its calls are bound to versions of symbols: the link below.
+//! B3  Preloaded libraries name libc.so.6 themselves, so that their calls are bound to versions of symbols: the link
+//!     below.
 //!
 //! Not here: anything that a program outside of `malloc` could get from the standard library.
 #![cfg_attr(not(any(test, loom)), no_std)]
 
-// The crate `libc` leaves linking to `std` when its `std` feature is on, as it is wherever another package of the same
-// build asks for it; libraries without `std` were then linked with nothing (faces/cli/tests/dropin/symbols.rs).
+// The crate `libc` leaves the linking to `std` when its `std` feature is on, as it is when another package of the same
+// build asks for it; libraries without `std` were then not linked with libc (faces/cli/tests/dropin/symbols.rs).
 #[link(name = "c")]
 unsafe extern "C" {}
 

@@ -1,5 +1,5 @@
-//! What the dynamic loader has mapped, read from its own structures: names without `dlsym`, and the tables through
-//! which modules call each other.
+//! The objects that the dynamic loader has mapped, read from its own structures: names are looked up without `dlsym`,
+//! and the tables through which modules call each other are read and changed.
 //!
 //! ```text
 //!   _r_debug ─► link map ─► link map ─► link map ─► …        the objects the program was started with, in order
@@ -7,14 +7,14 @@
 //!                               └─ behind("free") ────► dynamic section ─► hash table ─► symbol
 //! ```
 //!
-//! O1  Nothing here allocates, takes a lock or leaves an error for `dlerror`. `dlsym` does all three for a name that
-//!     is missing, and an allocator that the program brought may hold its own lock while it calls us.
+//! O1  No look-up of a name allocates, takes a lock or leaves an error for `dlerror`. `dlsym` does all three for a
+//!     name that is missing, and an allocator that the program brings may hold its own lock while it calls us.
 //! O2  Objects that the program was started with are never unloaded, and the links between them do not change; so
 //!     they can be walked at any time, by any thread, up to the last of them.
-//! O3  An entry of a module's table is changed by one aligned store, so that who calls through it meanwhile calls the
-//!     one function or the other.
+//! O3  An entry of a module's table is changed by one aligned store, so that a thread that calls through it meanwhile
+//!     calls one function or the other.
 //!
-//! Not here: which functions are put where (the recorder's and the allocator's libraries).
+//! Not here: which entries get which function (the recorder's and the allocator's libraries).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use crate::sys;
 /// The public head of glibc's `struct link_map`.
 #[repr(C)]
 pub struct LinkMap {
-    /// Added to an address of the file to get one in memory.
+    /// The load bias: an address in the file plus this is the address in memory.
     pub bias: u64,
     /// The path as the loader knows it; empty for the program.
     pub name: *const c_char,
@@ -43,12 +43,12 @@ struct Debug {
 
 unsafe extern "C" {
     static _r_debug: Debug;
-    /// The dynamic section of the object that this is linked into; the linker makes the name.
+    /// The dynamic section of the object that this is linked into; the linker defines the symbol.
     #[link_name = "_DYNAMIC"]
     static OWN_DYNAMIC: [u64; 2];
 }
 
-/// Objects that are walked at most: far more than a program is started with.
+/// The most objects that are walked: far more than a program is started with.
 const MAX_OBJECTS: usize = 4096;
 
 /// The objects that the program was started with (O2).
@@ -60,8 +60,8 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// Takes down which they are. To be called before the program's first thread and first `dlopen`. `None` where the
-    /// loader's list is not found, or we are not on it (loaded into a running program).
+    /// Takes down the objects that are loaded now. To be called before the program's first thread and first `dlopen`.
+    /// `None` if the loader's list is not found, or if we are not on it (loaded into a running program).
     pub fn take() -> Option<Startup> {
         // SAFETY: the loader's own, complete before any code of an object runs; we read what it never takes back.
         unsafe {
@@ -95,8 +95,8 @@ impl Startup {
         .take(MAX_OBJECTS)
     }
 
-    /// The function of a name in the objects behind ours: what `dlsym(RTLD_NEXT)` gives. Null if there is none.
-    /// Cost: a look into a hash table for each object.
+    /// Returns the function of this name in the objects behind ours: what `dlsym(RTLD_NEXT)` returns. Null if there is
+    /// none. Cost: one look-up in a hash table for each object.
     pub fn behind(&self, name: &CStr) -> *mut c_void {
         self.each(self.own)
             .skip(1)
@@ -106,8 +106,8 @@ impl Startup {
             .unwrap_or(core::ptr::null_mut())
     }
 
-    /// The first function of a name in all of them: what the program's modules are bound to. With `libraries_only`
-    /// the program itself is left out.
+    /// Returns the first function of this name in all objects: the one that the program's modules are bound to. With
+    /// `libraries_only` the program itself is left out. Null if there is none.
     pub fn first(&self, name: &CStr, libraries_only: bool) -> *mut c_void {
         self.each(self.first)
             .skip(usize::from(libraries_only))
@@ -117,13 +117,13 @@ impl Startup {
             .unwrap_or(core::ptr::null_mut())
     }
 
-    /// The first function of a name, if it is another one than ours: of a program that brings its own.
+    /// Returns the first function of this name if it is not ours: that of a program that brings its own.
     pub fn in_front_of(&self, name: &CStr, ours: *mut c_void) -> Option<*mut c_void> {
         let first = self.first(name, false);
         (!first.is_null() && first != ours).then_some(first)
     }
 
-    /// Whether the object with this dynamic section is one of them.
+    /// Returns whether the object with this dynamic section is one of the objects.
     pub fn has(&self, dynamic: u64) -> bool {
         self.each(self.first)
             .any(|object| object.dynamic as u64 == dynamic)
@@ -141,7 +141,7 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const DT_VERSYM: u64 = 0x6fff_fff0;
 const DYNAMIC_ENTRIES: usize = 512;
 
-/// A symbol of the dynamic table.
+/// An entry of the dynamic symbol table.
 #[repr(C)]
 pub struct Symbol {
     name: u32,
@@ -153,7 +153,7 @@ pub struct Symbol {
     size: u64,
 }
 
-/// Where an object's tables are.
+/// The addresses of an object's tables, and the sizes of its relocations.
 #[derive(Default)]
 struct Tables {
     symbols: u64,
@@ -164,10 +164,12 @@ struct Tables {
     relocations: [(u64, u64); 2],
 }
 
+/// Reads the dynamic section of an object.
+///
 /// # Safety
-/// The dynamic section of a loaded object, whose load bias is `bias`.
+/// `dynamic` is the dynamic section of a loaded object, whose load bias is `bias`.
 unsafe fn tables(bias: u64, dynamic: *const [u64; 2]) -> Tables {
-    // The loader has made most addresses absolute; not those of the vdso.
+    // The loader has made most addresses absolute, but not those of the vdso.
     let address = |value: u64| if value < bias { bias + value } else { value };
     let mut found = Tables::default();
     let mut at = dynamic;
@@ -194,7 +196,7 @@ unsafe fn tables(bias: u64, dynamic: *const [u64; 2]) -> Tables {
 }
 
 impl LinkMap {
-    /// The function that this object defines under a name, in its default version; null if there is none.
+    /// Returns the function that this object defines under this name, in its default version; null if there is none.
     ///
     /// # Safety
     /// The object is loaded, and stays so.
@@ -207,6 +209,8 @@ impl LinkMap {
     }
 }
 
+/// Returns the function that an object defines under this name; null if there is none.
+///
 /// # Safety
 /// As for [`tables`], and the object stays loaded.
 unsafe fn defined(bias: u64, dynamic: *const [u64; 2], name: &CStr) -> *mut c_void {
@@ -231,14 +235,14 @@ unsafe fn defined(bias: u64, dynamic: *const [u64; 2], name: &CStr) -> *mut c_vo
 }
 
 impl Tables {
-    /// The address of symbol `index`, if it is a function of this name.
+    /// Returns the address of symbol `index` if it is a function of this name, else null.
     ///
     /// # Safety
     /// The index comes from the object's own hash table.
     unsafe fn at(&self, bias: u64, index: u32, name: &CStr) -> *mut c_void {
         const STT_TLS: u8 = 6;
         const STT_GNU_IFUNC: u8 = 10;
-        /// Only for programs that were linked with an older version of the object.
+        /// The version is only for programs that were linked with an older version of the object.
         const HIDDEN: u16 = 1 << 15;
         // SAFETY: as the caller promises.
         unsafe {
@@ -265,10 +269,10 @@ impl Tables {
     }
 }
 
-/// Offers the symbols of a name's chain, until one is taken.
+/// Offers the symbols of a name's chain to `take`, until it takes one.
 ///
 /// # Safety
-/// A table of `DT_GNU_HASH`.
+/// `table` is a table of `DT_GNU_HASH`.
 unsafe fn by_gnu_hash(table: u64, name: &CStr, take: &mut dyn FnMut(u32) -> bool) {
     // SAFETY: as the caller promises: head, filter, buckets, chains.
     unsafe {
@@ -295,10 +299,10 @@ unsafe fn by_gnu_hash(table: u64, name: &CStr, take: &mut dyn FnMut(u32) -> bool
     }
 }
 
-/// The same for a table of `DT_HASH`.
+/// Offers the symbols of a name's chain in a table of `DT_HASH` to `take`, until it takes one.
 ///
 /// # Safety
-/// As said.
+/// `table` is a table of `DT_HASH`.
 unsafe fn by_old_hash(table: u64, name: &CStr, take: &mut dyn FnMut(u32) -> bool) {
     // SAFETY: as the caller promises: head, buckets, chains.
     unsafe {
@@ -334,7 +338,7 @@ struct Relocation {
     addend: i64,
 }
 
-/// A module, as `dl_iterate_phdr` tells of it.
+/// A module, as `dl_iterate_phdr` describes it.
 pub struct Module {
     bias: u64,
     low: u64,
@@ -344,8 +348,8 @@ pub struct Module {
     relro: (u64, u64),
 }
 
-/// Shows all modules that are loaded now, in the order in which they were, until `show` says enough. Takes the
-/// loader's lock, which keeps them loaded meanwhile. Returns how many were ever loaded.
+/// Shows all modules that are loaded now, in the order in which they were loaded, until `show` returns false. Takes
+/// the loader's lock, which keeps them loaded meanwhile. Returns the number of modules that were ever loaded.
 pub fn each_module(show: &mut dyn FnMut(&Module, &CStr) -> bool) -> u64 {
     struct Shown<'a> {
         show: &'a mut dyn FnMut(&Module, &CStr) -> bool,
@@ -378,13 +382,13 @@ pub fn each_module(show: &mut dyn FnMut(&Module, &CStr) -> bool) -> u64 {
 pub struct Entry<'a> {
     /// The function's name.
     pub name: &'a CStr,
-    /// Whether it may lead back into its own module, because it has not been bound yet.
+    /// Whether the entry may lead back into its own module, because it has not been bound yet.
     pub lazy: bool,
     at: u64,
 }
 
 impl Module {
-    /// `None` if nothing of it is mapped.
+    /// Reads what the loader says about a module. `None` if nothing of it is mapped.
     pub fn of(info: &libc::dl_phdr_info) -> Option<Module> {
         let mut module = Module {
             bias: info.dlpi_addr,
@@ -394,7 +398,7 @@ impl Module {
             relro: (0, 0),
         };
         for index in 0..usize::from(info.dlpi_phnum) {
-            // SAFETY: the loader's table has so many entries.
+            // SAFETY: the loader's table has `dlpi_phnum` entries.
             let header = unsafe { &*info.dlpi_phdr.add(index) };
             let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
             match header.p_type {
@@ -412,12 +416,12 @@ impl Module {
         (module.low < module.high).then_some(module)
     }
 
-    /// Whether an address lies in it.
+    /// Returns whether an address lies in the module.
     pub fn holds(&self, at: u64) -> bool {
         self.low <= at && at < self.high
     }
 
-    /// The function that it defines under a name, in its default version; null if there is none.
+    /// Returns the function that the module defines under this name, in its default version; null if there is none.
     ///
     /// # Safety
     /// The module is loaded, and stays so.
@@ -429,7 +433,7 @@ impl Module {
         unsafe { defined(self.bias, self.dynamic as *const [u64; 2], name) }
     }
 
-    /// Shows all words of its tables that hold a function's address.
+    /// Shows all words of the module's tables that hold a function's address.
     ///
     /// # Safety
     /// As for [`Module::function`].
@@ -467,8 +471,8 @@ impl Module {
         }
     }
 
-    /// Changes an entry if `wanted` says so of what it holds; pages that the loader has sealed are opened for the
-    /// store and sealed again. Returns whether it was changed.
+    /// Stores `value` in an entry if `wanted` agrees, given what the entry holds; pages that the loader has sealed are
+    /// opened for the store and sealed again. Returns whether the entry was changed.
     ///
     /// # Safety
     /// The entry is this module's, which is loaded; `value` is a function that its callers can call.
@@ -481,7 +485,7 @@ impl Module {
         if entry.at & 7 != 0 || !self.holds(entry.at) {
             return false;
         }
-        // SAFETY: as the caller promises; the loader itself writes it as a word.
+        // SAFETY: as the caller promises; the loader itself writes the entry as a word.
         let slot = unsafe { &*(entry.at as *const AtomicU64) };
         // ORDER: Relaxed for the entries; code does not change, and each of the two functions may be called (O3).
         if !wanted(slot.load(Ordering::Relaxed)) {
@@ -501,7 +505,7 @@ impl Module {
 }
 
 fn protect(page: u64, rights: c_int) -> bool {
-    // SAFETY: a page of a module's data that the loader has sealed, and that is sealed again.
+    // SAFETY: a page of a module's data that the loader has sealed, and that is sealed again afterwards.
     let result = unsafe { sys::syscall(libc::SYS_mprotect, [page, 4096, rights as u64, 0, 0, 0]) };
     !sys::is_error(result)
 }

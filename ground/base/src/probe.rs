@@ -1,27 +1,27 @@
-//! The page on which counted calls meet whoever wants to know: did the allocator that was preloaded serve at all?
+//! The page of counted calls, which answers one question: did the preloaded allocator serve the program at all?
 //!
 //! ```text
 //!   skinflint compare ── makes the file ──► [ used | slot 0 | slot 1 | … ] ◄── a slot for each process image
 //!                                                     │
-//!                            process id, calls, file that `malloc` beneath the probe is in
+//!                            process id, calls, the file of the `malloc` beneath the probe
 //! ```
 //!
 //! P1  A slot is claimed once, by a constructor, and written by that process image and its forked children only.
-//! P2  The file has its full size before a program is started; nobody makes it larger or smaller.
-//! P3  A reader believes nothing but lengths that it has checked: any process may have written anything.
-//! P4  When all slots are taken the last one is shared: calls are counted still, by whom is not known.
+//! P2  The file has its full size before a program is started; nothing makes it larger or smaller afterwards.
+//! P3  A reader trusts nothing but lengths that it has checked: any process may have written anything.
+//! P4  When all slots are taken, the last one is shared: calls are still counted, but not which process made them.
 //!
-//! Not here: counting (`probe-so`), what follows from it (`compare`).
+//! Not here: the counting (`probe-so`), and what follows from it (`compare`).
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Process images that have a slot of their own.
+/// The number of slots: process images beyond it share the last one (P4).
 pub const SLOTS: usize = 256;
 
 /// The longest path that a slot holds, in bytes.
 pub const PATH_BYTES: usize = 232;
 
-/// What one process image counted.
+/// The counts of one process image.
 #[repr(C)]
 pub struct Slot {
     /// Process id in its own namespace; 0 until the constructor ran.
@@ -32,14 +32,14 @@ pub struct Slot {
     pub calls: AtomicU64,
     /// Reserved.
     pub spare: AtomicU64,
-    /// File of the next `malloc` in the loader's order, as the loader names it.
+    /// Path of the file with the next `malloc` in the loader's order, as the loader names it.
     pub path: core::cell::UnsafeCell<[u8; PATH_BYTES]>,
 }
 
 /// The whole file.
 #[repr(C)]
 pub struct Page {
-    /// Slots that were asked for; may be more than there are.
+    /// The number of slots that were asked for; may be more than there are.
     pub used: AtomicU32,
     /// Reserved.
     pub spare: AtomicU32,
@@ -47,7 +47,7 @@ pub struct Page {
     pub slots: [Slot; SLOTS],
 }
 
-/// Bytes of the file.
+/// The size of the file in bytes.
 pub const FILE_BYTES: usize = size_of::<Page>();
 
 const _: () = assert!(size_of::<Slot>() == 256 && FILE_BYTES == 8 + SLOTS * 256);

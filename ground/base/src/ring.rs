@@ -20,16 +20,16 @@
 //!     written with.
 //! R4  Neither side trusts the other with its life: every length is checked by the collector, and
 //!     the recorder waits for the collector only for bounded times.
-//! R5  All three are memfds whose size is sealed: nobody can cut one, so no access to a mapping faults. The session
-//!     page is sealed against writing, too, but for the collector's own mapping.
+//! R5  All three are memfds whose size is sealed: no process can shrink one, so no access to a mapping faults. The
+//!     session page is also sealed against writing, except through the collector's own mapping.
 //! R6  Both sides are built from this file; [`LAYOUT`] is checked when they meet.
 //!
 //! Why these orderings are enough:
 //!
 //! - A word is written, then `tail` stored (Release); the reader loads `tail` (Acquire), then the
-//!   word. So it never reads what is not written. The capacity travels the same way (R3).
+//!   word. So the reader never reads what is not written. The capacity travels the same way (R3).
 //! - A word is read, then `head` stored (Release); the writer loads `head` (Acquire), then writes the
-//!   word again, or changes the capacity. So it never overwrites what is not read, and the reader's
+//!   word again, or changes the capacity. So the writer never overwrites what is not read, and the reader's
 //!   load of the capacity lies before the writer's change of it.
 //! - Waiting. The writer loads `drained`, then `head`, stores `waiting`, wakes the collector, and
 //!   sleeps while `drained` is what it was. The reader stores `head`, raises `drained`, then looks at
@@ -39,10 +39,10 @@
 //!   anyway for a collector that has died, bounds its cost (R4), on a path taken only when the ring
 //!   is full.
 //!
-//! `tests/ring_model.rs` of this crate tries the interleavings of a small ring (`make model-test`),
+//! `tests/ring_model.rs` of this crate tries the interleavings of a small ring (`make model-test`), and
 //! `tests/ring_threads.rs` runs two threads over millions of records.
 //!
-//! Not here: what is kept (the trace), and who decides when to drain (the collector).
+//! Not here: what is kept (the trace), and when to drain (the collector decides).
 
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -55,84 +55,84 @@ pub use writer::{Cursor, Outside, Writer};
 /// Version of everything in this file.
 pub const LAYOUT: u32 = 7;
 
-/// First bytes of a hello: `SKFLHELO`.
+/// The first bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
 
-/// Threads that one region serves. 16 rings of 256 KiB are 4 MiB of address space, so a program
-/// under `ulimit -v` is hardly hurt; a program with more threads asks for more regions.
+/// The number of threads that one region serves. 16 rings of 256 KiB are 4 MiB of address space, so a
+/// program under `ulimit -v` is hardly affected; a program with more threads asks for more regions.
 pub const SLOTS: usize = 16;
 
-/// Largest ring, in words: 256 KiB.
+/// The largest ring, in words: 256 KiB.
 pub const RING_WORDS: usize = 32 * 1024;
 
-/// First capacity of a ring, in words: 16 KiB, so that a thread that does little costs four pages.
+/// The first capacity of a ring, in words: 16 KiB, so that a thread that does little costs four pages.
 pub const FIRST_CAPACITY: u64 = 2 * 1024;
 
 /// The longest record, in words.
 pub const RECORD_WORDS: usize = 80;
 
-/// Frames in one `STACK` record at most.
+/// The most frames that one `STACK` record holds.
 pub const STACK_CHUNK: usize = 64;
 
-/// Bytes of a mark's name that are kept.
+/// The bytes of a mark's name that are kept.
 pub const MARK_NAME_BYTES: usize = 128;
 
-/// Bytes of a module's path that are kept.
+/// The bytes of a module's path that are kept.
 pub const MODULE_PATH_BYTES: usize = 512;
 
-/// Shared by the collector and all processes of a run; these only read it (R5).
+/// The page that the collector shares with all processes of a run; the processes only read it (R5).
 #[repr(C)]
 pub struct SessionPage {
-    /// Raised by the collector every few milliseconds: a thread that sees it changed stamps the
-    /// time. Also its heartbeat.
+    /// Raised by the collector every few milliseconds: a thread that sees a new value writes a time
+    /// stamp. It is also the collector's heartbeat.
     pub tick: AtomicU32,
-    /// 1 while the collector sleeps, so that others need not wake it in vain.
+    /// 1 while the collector sleeps, so that the processes do not wake it in vain.
     pub sleeping: AtomicU32,
     /// Process id of the collector, as it sees itself.
     pub collector_pid: AtomicU32,
     /// [`RECORD_ALL`], [`RECORD_RELEASES`] or [`RECORD_NOTHING`]; the collector changes it, the recorder looks at
     /// it at each heap event.
     pub recording: AtomicU32,
-    /// Milliseconds for which a thread waits for a snapshot, if that is more than it would: somebody looks at the
-    /// program meanwhile.
+    /// Milliseconds for which a thread waits for a snapshot, if that is longer than it would wait otherwise: a look at
+    /// the program is under way meanwhile.
     pub patience_ms: AtomicU32,
-    /// 1 if the collector looks at the program's pointers: the recorder then says when the end begins.
+    /// 1 if the collector looks at the program's pointers: the recorder then reports when the end begins.
     pub looks: AtomicU32,
 }
 
 /// Every event is recorded.
 pub const RECORD_ALL: u32 = 0;
-/// Stopped for a while: acquisitions are only counted. Releases are recorded, so that of blocks acquired before it
-/// stays known whether they live.
+/// Recording is stopped for a while: acquisitions are only counted. Releases are recorded, so that it stays known
+/// which of the blocks acquired before still live.
 pub const RECORD_RELEASES: u32 = 1;
-/// Not begun: nothing is known that a release could be of.
+/// Recording has not begun: no block is known that a release could end.
 pub const RECORD_NOTHING: u32 = 2;
 
 /// Size of the session page in bytes.
 pub const SESSION_BYTES: usize = 4096;
 
-/// What the processes of a run tell the collector beside their rings, and what they wake it by. It stays mapped in
-/// children of fork, whatever they may do: no descriptor and no system call is needed to leave a notice.
+/// What the processes of a run tell the collector beside their rings, and the futex by which they wake it. It stays
+/// mapped in children of fork, whatever they do: leaving a notice needs no descriptor and no system call.
 #[repr(C)]
 pub struct BellPage {
-    /// Futex that the collector sleeps on; raised by whoever wants it.
+    /// The futex that the collector sleeps on; a thread that wants to wake the collector raises it.
     pub wake: AtomicU32,
     /// Notices that found no room.
     pub missed: AtomicU32,
-    /// Where the next notice looks for room first.
+    /// The index at which the next notice looks for room first.
     pub next: AtomicU32,
     _reserved: u32,
-    /// Room for them.
+    /// Room for the notices.
     pub notices: [Notice; NOTICES],
 }
 
 /// Size of the bell in bytes.
 pub const BELL_BYTES: usize = 16384;
 
-/// Notices that the bell has room for; the collector empties it every few milliseconds.
+/// The number of notices that the bell has room for; the collector empties it every few milliseconds.
 pub const NOTICES: usize = 120;
 
-/// Bytes of a path that a notice keeps.
+/// The bytes of a path that a notice keeps.
 pub const NOTICE_PATH_BYTES: usize = 88;
 
 /// Something that happened to a process outside of its rings.
@@ -142,18 +142,18 @@ pub struct Notice {
     pub state: AtomicU32,
     /// One of the `NOTICE_` kinds, and perhaps [`NOTICE_WITHOUT_US`].
     pub kind: AtomicU32,
-    /// The process that it is about, as it, or its parent, sees its number.
+    /// The id of the process that the notice is about, as that process or its parent sees it.
     pub pid: AtomicU32,
     _reserved: u32,
-    /// The token of the process, or of the one that it came from.
+    /// The token of the process, or of the process that it came from.
     pub token: AtomicU64,
-    /// Monotonic nanoseconds, taken before it happened.
+    /// Monotonic nanoseconds, taken before the event happened.
     pub time_ns: AtomicU64,
     /// The program's path, zero-padded: eight bytes a word.
     pub path: [AtomicU64; NOTICE_PATH_BYTES / 8],
 }
 
-/// State of a notice: there is none.
+/// State of a notice: the room is free.
 pub const NOTICE_FREE: u32 = 0;
 /// State of a notice: it is being written.
 pub const NOTICE_WRITTEN: u32 = 1;
@@ -164,14 +164,14 @@ pub const NOTICE_WHOLE: u32 = 2;
 pub const NOTICE_LOST: u32 = 1;
 /// The process is about to become another program.
 pub const NOTICE_EXEC: u32 = 2;
-/// It did not: `exec` came back.
+/// The process did not become another program: `exec` returned.
 pub const NOTICE_STAYED: u32 = 3;
 /// A child was started as another program (`posix_spawn`).
 pub const NOTICE_SPAWN: u32 = 4;
 /// Flag beside the kind: the new program's environment is without the recorder.
 pub const NOTICE_WITHOUT_US: u32 = 1 << 8;
 
-/// At the start of a process's first region.
+/// The header at the start of a process's first region.
 #[repr(C)]
 pub struct ProcessHeader {
     /// [`LAYOUT`].
@@ -179,60 +179,62 @@ pub struct ProcessHeader {
     _reserved: u32,
     /// Snapshots asked for so far; the recorder raises it.
     pub snapshot_asked: AtomicU32,
-    /// Snapshots done so far; the collector raises it to what was asked, and wakes.
+    /// Snapshots done so far; the collector raises it to the number asked for, and wakes the threads that wait.
     pub snapshot_done: AtomicU32,
-    /// Why the newest was asked for: [`SNAPSHOT_EXIT`], [`SNAPSHOT_LOOK`] or the index of a mark.
+    /// Why the newest snapshot was asked for: [`SNAPSHOT_EXIT`], [`SNAPSHOT_LOOK`] or the index of a mark.
     pub snapshot_cause: AtomicU32,
-    /// Next index of a mark; both sides take from it.
+    /// The index of the next mark; both sides take indices from it.
     pub next_mark: AtomicU32,
-    /// Memory that the recorder mapped inside the program, bytes (rings excluded).
+    /// Memory that the recorder mapped inside the program, in bytes (rings excluded).
     pub recorder_bytes: AtomicU64,
-    /// Events that no ring could take.
+    /// Events that were lost because no ring could take them.
     pub lost_events: AtomicU64,
     /// Acquisitions made while the same thread was inside the allocator (signal handlers).
     pub nested_events: AtomicU64,
     /// Threads that got no slot.
     pub unserved_threads: AtomicU64,
-    /// Where the frames of the program begin on the stack of the thread that waits for a snapshot, what its callee-saved
-    /// registers held included; 0 while none waits.
+    /// The address at which the program's frames begin on the stack of the thread that waits for a snapshot, the saved
+    /// callee-saved registers included; 0 while no thread waits.
     pub look_stack: AtomicU64,
     /// 1 when the recorder stopped because the collector did not answer.
     pub gave_up: AtomicU32,
     /// 1 if usable sizes are read from glibc's chunk headers.
     pub glibc_fast: AtomicU32,
-    /// Bytes in use as the allocator itself counts them, asked right before the snapshot at exit; 0 where it was not asked.
+    /// Bytes in use by the allocator's own count, asked right before the snapshot at exit; 0 if it was not asked.
     pub in_use_before: AtomicU64,
-    /// The same, asked again right after that snapshot.
+    /// Bytes in use by the allocator's own count, asked again right after that snapshot.
     pub in_use_after: AtomicU64,
     /// Snapshots asked for because the live heap is about to fall from its greatest; the recorder raises it.
     pub turn_asked: AtomicU32,
-    /// Turns answered so far; the collector raises the count to [`ProcessHeader::turn_asked`], and wakes.
+    /// Turns answered so far; the collector raises the count to [`ProcessHeader::turn_asked`], and wakes the threads
+    /// that wait.
     pub turn_done: AtomicU32,
-    /// Live bytes given, as the recorder counts them, above [`COUNTED_FROM`]; 0 while it does not.
+    /// Live usable bytes as the recorder counts them, plus [`COUNTED_FROM`]; 0 while it does not count.
     pub counted: AtomicU64,
 }
 
-/// What the recorder's count of live bytes begins at: blocks may be older than the recording, and be released.
+/// The value at which the recorder's count of live bytes begins, so that it cannot fall below zero when blocks that
+/// are older than the recording are released.
 pub const COUNTED_FROM: u64 = 1 << 62;
 
 /// Cause of a snapshot at exit.
 pub const SNAPSHOT_EXIT: u32 = u32::MAX;
-/// Cause of what is no snapshot: the end begins, and pointers are looked at before destructors run.
+/// Cause of a request that is no snapshot: the end begins, and pointers are looked at before destructors run.
 pub const SNAPSHOT_LOOK: u32 = u32::MAX - 1;
 
-/// State of a slot: nobody's.
+/// State of a slot: no thread owns it.
 pub const SLOT_FREE: u32 = 0;
 /// State of a slot: a thread writes to it.
 pub const SLOT_ACTIVE: u32 = 1;
 /// State of a slot: its thread is about to end, and may still write.
 pub const SLOT_ENDING: u32 = 2;
 
-/// Packs a slot's owner.
+/// Packs a slot's state and its thread's kernel id into one word.
 pub const fn owner(state: u32, tid: u32) -> u64 {
     (state as u64) << 32 | tid as u64
 }
 
-/// One per ring. The two sides write to different cache lines.
+/// The header of one ring. The two sides write to different cache lines.
 #[repr(C, align(64))]
 pub struct SlotHeader {
     /// Words written since the slot was made (R1).
@@ -242,13 +244,13 @@ pub struct SlotHeader {
     /// Words that the ring uses, a power of two (R3).
     pub capacity: AtomicU64,
     /// State in the upper half ([`SLOT_FREE`], [`SLOT_ACTIVE`], [`SLOT_ENDING`]), kernel id of the
-    /// thread in the lower: taken over in one step.
+    /// thread in the lower: a slot is taken over in one step.
     pub owner: AtomicU64,
     /// 1 while the thread waits for room.
     pub waiting: AtomicU32,
     /// Acquisitions of the slot's threads while recording was stopped; only the owner raises it.
     pub unseen: AtomicU64,
-    /// Lowest address of the thread's alternate signal stack, which the kernel alone may know of; 0 for none.
+    /// Lowest address of the thread's alternate signal stack, which may be known to the kernel only; 0 for none.
     pub alternate_stack: AtomicU64,
     _line: [u64; 0],
     /// Words read since the slot was made (R1).
@@ -265,8 +267,8 @@ pub struct Reader {
 }
 
 impl SlotHeader {
-    /// Nobody's, with no capacity yet: what zeroed memory means. The collector's regions are zeroed;
-    /// this is for tests.
+    /// Creates the header of a slot without an owner or a capacity: what zeroed memory means. The
+    /// collector's regions are zeroed; this is for tests.
     pub fn new() -> SlotHeader {
         SlotHeader {
             tail: AtomicU64::new(0),
@@ -303,15 +305,15 @@ const _: () = assert!(RING_WORDS.is_power_of_two() && FIRST_CAPACITY.is_power_of
 const _: () = assert!(RECORD_WORDS > STACK_CHUNK + 1);
 const _: () = assert!(RECORD_WORDS > 8 + MODULE_PATH_BYTES / 8);
 
-/// Offset of the slot headers in a region, bytes.
+/// Offset of the slot headers in a region, in bytes.
 pub const SLOTS_OFFSET: usize = 1024;
 
-/// Offset of ring `slot` in a region, bytes.
+/// Returns the offset of ring `slot` in a region, in bytes.
 pub const fn ring_offset(slot: usize) -> usize {
     HEADERS_BYTES + slot * RING_WORDS * 8
 }
 
-/// Size of a region, bytes.
+/// Size of a region, in bytes.
 pub const REGION_BYTES: usize = ring_offset(SLOTS);
 
 /// What a process says when it meets the collector.
@@ -359,9 +361,9 @@ pub struct Welcome {
 /// `E` marks events: each takes the ticket after its predecessor's in the ring, unless a `TICKET`
 /// record stands before it. Addresses have 48 bits.
 pub mod tag {
-    /// `words`: skip so many, this one included (R2).
+    /// `words`: the number of words to skip, this one included (R2).
     pub const PAD: u8 = 0;
-    /// flags 8 | count 24 | keep 24, then `count` return addresses, outermost first: the thread's
+    /// flags 8 | count 24 | keep 24, then `count` return addresses, outermost first: the thread's new
     /// stack is its first `keep` frames and these.
     pub const STACK: u8 = 1;
     /// E: func 8 | address 48; size 32 | usable − size 32, or, with [`super::WIDE`], size, usable.
@@ -392,7 +394,7 @@ pub mod tag {
     pub const MARK: u8 = 14;
     /// E: process id 32.
     pub const FORK: u8 = 15;
-    /// So many events of this thread were lost here.
+    /// The number of events of this thread that were lost here.
     pub const LOST: u8 = 16;
     /// A loaded object was met: build-id bytes 8 | path bytes 48; start; end; bias; build id
     /// (4 words); path.
@@ -403,7 +405,7 @@ pub mod tag {
     pub const THREAD: u8 = 19;
     /// The recorder mapped memory for itself: address 48; length.
     pub const OWN: u8 = 20;
-    /// The thread is about to end, and is called so: bytes 8, then two words of name.
+    /// The name of the thread, which is about to end: bytes 8, then two words of name.
     pub const NAME: u8 = 21;
 }
 
@@ -416,7 +418,7 @@ pub const WIDE: u8 = 0x80;
 /// Low 48 bits: an address.
 pub const ADDRESS: u64 = (1 << 48) - 1;
 
-/// First word of a record.
+/// Returns the first word of a record.
 #[inline(always)]
 pub const fn word(tag: u8, byte: u8, low: u64) -> u64 {
     (tag as u64) << 56 | (byte as u64) << 48 | (low & ADDRESS)
@@ -425,14 +427,14 @@ pub const fn word(tag: u8, byte: u8, low: u64) -> u64 {
 /// Low 56 bits: a ticket or a time.
 pub const LONG: u64 = (1 << 56) - 1;
 
-/// First word of a `TICKET`, `TIME` or `LOST` record, whose value has 56 bits (two years of
-/// nanoseconds).
+/// Returns the first word of a `TICKET`, `TIME` or `LOST` record, whose value has 56 bits (two
+/// years of nanoseconds).
 #[inline(always)]
 pub const fn long_word(tag: u8, value: u64) -> u64 {
     (tag as u64) << 56 | (value & LONG)
 }
 
-/// Words of the record that begins with `first`, itself included; `None` for an unknown tag.
+/// Returns the words of the record that begins with `first`, that word included; `None` for an unknown tag.
 #[inline]
 pub fn record_words(first: u64) -> Option<usize> {
     let byte = (first >> 48) as u8;

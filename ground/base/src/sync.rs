@@ -5,7 +5,7 @@
 //!   --cfg loom    loom's: `make model-test` tries the orders in which two threads can meet
 //! ```
 //!
-//! Y1  A `Word` is read and written only by the side that owns it at the time, see `ring` (R1). Loom
+//! Y1  A `Word` is read and written only by the side that owns it at the time; see `ring` (R1). Loom
 //!     checks just that: two accesses that no `Release`/`Acquire` pair separates are an error.
 //!
 //! Not here: the flags of `sys`, which the kernel must be able to find.
@@ -28,12 +28,12 @@ pub struct Word(core::cell::UnsafeCell<u64>);
 
 #[cfg(not(loom))]
 impl Word {
-    /// One that holds `value`.
+    /// Creates a word that holds `value`.
     pub const fn new(value: u64) -> Word {
         Word(core::cell::UnsafeCell::new(value))
     }
 
-    /// Writes it. Cost: a plain store.
+    /// Writes the word. Cost: a plain store.
     ///
     /// # Safety
     /// The word is the writer's (Y1).
@@ -43,7 +43,7 @@ impl Word {
         unsafe { self.0.get().write(value) }
     }
 
-    /// Reads it.
+    /// Reads the word.
     ///
     /// # Safety
     /// The word is the reader's (Y1).
@@ -60,12 +60,12 @@ pub struct Word(loom::cell::UnsafeCell<u64>);
 
 #[cfg(loom)]
 impl Word {
-    /// One that holds `value`.
+    /// Creates a word that holds `value`.
     pub fn new(value: u64) -> Word {
         Word(loom::cell::UnsafeCell::new(value))
     }
 
-    /// Writes it.
+    /// Writes the word.
     ///
     /// # Safety
     /// The word is the writer's (Y1).
@@ -74,7 +74,7 @@ impl Word {
         self.0.with_mut(|word| unsafe { *word = value });
     }
 
-    /// Reads it.
+    /// Reads the word.
     ///
     /// # Safety
     /// The word is the reader's (Y1).

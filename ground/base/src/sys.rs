@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-/// A system call with up to six arguments.
+/// Makes a system call with up to six arguments, and returns its result (S1).
 ///
 /// # Safety
 /// The arguments must be right for the call; pointers among them must be valid for what the kernel
@@ -35,14 +35,14 @@ pub unsafe fn syscall(number: i64, args: [u64; 6]) -> i64 {
     result
 }
 
-/// Whether a result is an error (S1).
+/// Returns whether a result is an error (S1).
 #[inline]
 pub fn is_error(result: i64) -> bool {
     (-4095..0).contains(&result)
 }
 
-/// Private anonymous memory, zeroed, not reserved; null if the kernel refuses. `bytes` is rounded
-/// up to pages by the kernel.
+/// Maps private anonymous memory, zeroed, with no swap reserved; null if the kernel refuses. The
+/// kernel rounds `bytes` up to pages.
 pub fn map_private(bytes: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -60,12 +60,12 @@ pub fn map_private(bytes: usize) -> *mut u8 {
     }
 }
 
-/// A shared mapping of a file; null if the kernel refuses.
+/// Maps a file shared, to be read and written; null if the kernel refuses.
 pub fn map_shared(fd: i32, bytes: usize) -> *mut u8 {
     map_with(fd, bytes, libc::PROT_READ | libc::PROT_WRITE)
 }
 
-/// The same, to be read only.
+/// Maps a file shared, to be read only; null if the kernel refuses.
 pub fn map_to_read(fd: i32, bytes: usize) -> *mut u8 {
     map_with(fd, bytes, libc::PROT_READ)
 }
@@ -92,10 +92,10 @@ fn map_with(fd: i32, bytes: usize, prot: i32) -> *mut u8 {
     }
 }
 
-/// `madvise`. Returns whether the kernel agreed.
+/// Calls `madvise`. Returns whether the kernel agreed.
 ///
 /// # Safety
-/// The range must be the caller's own, and the advice must not take away what others still read.
+/// The range must be the caller's own, and the advice must not discard what another thread still reads.
 pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
@@ -106,7 +106,7 @@ pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
     }
 }
 
-/// `munmap`.
+/// Unmaps a range (`munmap`).
 ///
 /// # Safety
 /// Nothing may use the range afterwards.
@@ -121,8 +121,8 @@ pub fn close(fd: i32) {
     unsafe { syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
 }
 
-/// Opens a file for reading. Not inherited over `exec`; does not wait, should it be a pipe that nobody
-/// writes to. The descriptor, or an error (S1).
+/// Opens a file for reading. Does not wait if the file is a pipe without a writer; the descriptor is
+/// not inherited over `exec`. Returns the descriptor, or an error (S1).
 pub fn open_to_read(path: &core::ffi::CStr) -> i64 {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     // SAFETY: the path ends with a zero byte and is only read.
@@ -141,7 +141,7 @@ pub fn open_to_read(path: &core::ffi::CStr) -> i64 {
     }
 }
 
-/// Reads what there is, up to the buffer's length. Bytes read, 0 at the end, or an error (S1).
+/// Reads what is available, up to the buffer's length. Returns the bytes read, 0 at the end, or an error (S1).
 pub fn read(fd: i32, into: &mut [u8]) -> i64 {
     // SAFETY: the kernel writes into the buffer and not beyond it.
     unsafe {
@@ -159,7 +159,7 @@ pub fn read(fd: i32, into: &mut [u8]) -> i64 {
     }
 }
 
-/// Where a symbolic link leads. Bytes, at most the buffer's length, or an error (S1).
+/// Reads the target of a symbolic link. Returns its bytes, at most the buffer's length, or an error (S1).
 pub fn read_link(path: &core::ffi::CStr, into: &mut [u8]) -> i64 {
     // SAFETY: the path ends with a zero byte; the kernel writes into the buffer and not beyond it.
     unsafe {
@@ -177,19 +177,19 @@ pub fn read_link(path: &core::ffi::CStr, into: &mut [u8]) -> i64 {
     }
 }
 
-/// Kernel id of the calling thread.
+/// Returns the kernel's id of the calling thread.
 pub fn gettid() -> u32 {
     // SAFETY: no arguments.
     unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
 }
 
-/// Kernel id of the process.
+/// Returns the kernel's id of the process.
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.
     unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
 }
 
-/// Whether a thread of this process exists.
+/// Returns whether a thread of the process exists.
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
     // SAFETY: signal 0 is never delivered.
     let result = unsafe {
@@ -201,14 +201,14 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     result != -i64::from(libc::ESRCH)
 }
 
-/// Whether a process exists, as far as we may know; one that has not been waited for does.
+/// Returns whether a process exists, as far as we may know; one that has ended and was not waited for does.
 pub fn process_exists(pid: u32) -> bool {
     // SAFETY: signal 0 is never delivered.
     let result = unsafe { syscall(libc::SYS_kill, [u64::from(pid), 0, 0, 0, 0, 0]) };
     result != -i64::from(libc::ESRCH)
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds. About 25 ns through the vdso.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds. Cost: about 25 ns, through the vdso.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec {
@@ -221,7 +221,7 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Processor time of the calling thread in nanoseconds. A system call.
+/// Returns the processor time of the calling thread in nanoseconds. Cost: a system call.
 pub fn thread_cpu_ns() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -244,7 +244,7 @@ pub fn thread_cpu_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Waits until `*word != expected`, a wake, a signal, or the time-out. Works across processes.
+/// Waits while `*word == expected`, until a wake, a signal, or the time-out. Works across processes.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_ns: u64) {
     let timeout = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as i64,
@@ -266,7 +266,7 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_n
     }
 }
 
-/// Wakes everyone who waits on the word.
+/// Wakes all threads that wait on the word.
 pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: the kernel uses the address only as a key.
     unsafe {
@@ -284,7 +284,7 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     }
 }
 
-/// Writes a message to stderr, as far as it goes.
+/// Writes a message to stderr, as far as one write goes; errors are ignored.
 pub fn stderr(message: &[u8]) {
     // SAFETY: the slice is valid for reading.
     unsafe {

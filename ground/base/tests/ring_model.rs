@@ -1,4 +1,4 @@
-//! The ring, met in every order by a writer and a reader of a tiny one.
+//! A writer and a reader meet on a tiny ring, in every order.
 //!
 //! ```text
 //!   2 words, at most 4      writer: records of 1 and 2 words      reader: checks every word
@@ -9,12 +9,12 @@
 //! L1  Every word's accesses are checked by loom: a word that is read before its `tail` was seen, or
 //!     written before its `head` was, fails. So does a value out of order.
 //! L2  A wait is a yield: it may end at any time, as one with a time-out does. That a wake can be
-//!     lost is part of the model; that the protocol is right nonetheless is what is checked.
+//!     lost is part of the model; the check is that the protocol is right nonetheless.
 //! L3  At most `PREEMPTIONS` per run, which bounds the search.
 //!
-//! `make model-test` runs them under loom, in every order; `cargo test` runs the same scenarios some hundred times on
-//! real threads (`skinflint_interleave`), which proves no ordering, and where loom's look at words (L1) is only one at
-//! their values.
+//! `make model-test` runs the scenarios under loom, in every order; `cargo test` runs them some hundred times on real
+//! threads (`skinflint_interleave`), which proves no ordering; of loom's checks of words (L1) only the check of their
+//! values is left there.
 //!
 //! Not here: long runs (`ring_threads.rs`), the futex.
 
@@ -66,7 +66,7 @@ fn exchange<const FIRST: u64, const LAST: u64>(lengths: &'static [usize]) {
                 let mut cursor = writer.begin(length).expect("the reader reads");
                 for _ in 0..length {
                     value += 1;
-                    // SAFETY: `begin` made room for as many (W1).
+                    // SAFETY: `begin` made room for these words (W1).
                     unsafe { cursor.put(word(tag::FREE, 0, value)) };
                 }
                 writer.end(cursor);
@@ -78,7 +78,7 @@ fn exchange<const FIRST: u64, const LAST: u64>(lengths: &'static [usize]) {
     });
 }
 
-/// Reads until `last` was seen. Every word counts one up; pads are skipped.
+/// Reads until `last` was seen. Each word is one more than the word before; pads are skipped.
 fn read<const FIRST: u64, const LAST: u64>(shared: &Shared, last: u64) {
     let mut value = 0;
     while value < last {
@@ -101,19 +101,19 @@ fn read<const FIRST: u64, const LAST: u64>(shared: &Shared, last: u64) {
             value += 1;
             assert_eq!(word & ADDRESS, value, "words come in order");
         }
-        // The wake that this may ask for is lost (L2).
+        // The wake that this call may ask for is lost (L2).
         let _ = unread.give_back(&shared.slot);
     }
     assert_eq!(value, last);
 }
 
-/// A word is seen only once it was written: nothing is full, nothing waits.
+/// A word is seen only after it was written: nothing is full, nothing waits.
 #[test]
 fn ring_model_publication() {
     exchange::<4, 4>(&[1, 2]);
 }
 
-/// Words are written again only once they were read: a record, a pad, no room, no growth.
+/// Words are written again only after they were read: a record, a pad, no room, no growth.
 #[test]
 fn ring_model_a_full_ring() {
     exchange::<2, 2>(&[1, 2]);

@@ -1,4 +1,4 @@
-//! Two threads and a small ring: millions of records, each of which says what it must be.
+//! Two threads and a small ring: millions of records, and each says what it must be.
 //!
 //! ```text
 //!   record n   STACK word: count, n (24 bits); then `count` words, each mixed from n and its place
@@ -20,7 +20,7 @@ use skinflint_base::ring::{
 use skinflint_base::sync::Word;
 use skinflint_base::sys;
 
-/// So long may a side see no progress at all.
+/// The longest time for which a side may see no progress at all.
 const STUCK: Duration = Duration::from_secs(60);
 /// The longest record.
 const LONGEST: u64 = 80;
@@ -33,7 +33,7 @@ fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Words of record `n` behind its first: mostly few, as in a recording.
+/// Returns the words of record `n` after its first: mostly few, as in a recording.
 fn count_of(seed: u64, n: u64) -> u64 {
     let random = mix(seed ^ n);
     let below = if random & 3 == 0 { LONGEST } else { 4 };
@@ -44,7 +44,7 @@ fn first_word(n: u64, count: u64) -> u64 {
     word(tag::STACK, 0, count << 24 | (n & 0xff_ffff))
 }
 
-/// Surroundings of a writer that use the real futex.
+/// What a writer needs from outside, with the real futex.
 struct Threads<'a, const FIRST: u64, const LAST: u64> {
     waits: &'a AtomicU64,
     over: &'a AtomicBool,
@@ -70,7 +70,7 @@ impl<const FIRST: u64, const LAST: u64> Outside for Threads<'_, FIRST, LAST> {
     }
 }
 
-/// Set when the reader is gone, by a panic too: the writer must not wait for it.
+/// Sets the flag when the reader is gone, even by a panic: the writer must not wait for it.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -82,9 +82,9 @@ impl Drop for Over<'_> {
 struct Run {
     seed: u64,
     records: u64,
-    /// Once in so many records the writer lets the other go first; 0: never.
+    /// After this many records the writer lets the other thread go first; 0: never.
     writer_yields: u64,
-    /// Once in so many takings the reader does; 0: never.
+    /// After this many takings the reader lets the other thread go first; 0: never.
     reader_yields: u64,
 }
 
@@ -100,7 +100,7 @@ fn write<O: Outside>(run: &Run, mut writer: Writer<O>) {
     for n in 0..run.records {
         let count = count_of(run.seed, n);
         let mut cursor = writer.begin(1 + count as usize).expect("the reader reads");
-        // SAFETY: `begin` made room for as many (W1).
+        // SAFETY: `begin` made room for these words (W1).
         unsafe {
             cursor.put(first_word(n, count));
             for place in 0..count {
@@ -115,7 +115,7 @@ fn write<O: Outside>(run: &Run, mut writer: Writer<O>) {
     }
 }
 
-/// Reads until all records were seen; returns how many pads stood between them.
+/// Reads until all records were seen; returns the number of pads between them.
 fn read(run: &Run, slot: &SlotHeader, ring: &[Word], first: u64) -> u64 {
     let (mut n, mut pads, mut takings) = (0, 0, 0);
     let mut copy = Vec::new();
@@ -146,7 +146,7 @@ fn read(run: &Run, slot: &SlotHeader, ring: &[Word], first: u64) -> u64 {
     pads
 }
 
-/// What was taken is whole records (R2, W2), in order, and a pad ends it.
+/// Checks that what was taken is whole records (R2, W2), in order, and that a pad ends it.
 fn check(run: &Run, mut rest: &[u64], n: &mut u64, pads: &mut u64) {
     while let [head, ..] = *rest {
         let words = record_words(head).expect("a known tag");
@@ -226,7 +226,7 @@ fn a_writer_slower_than_its_reader() {
     assert!(seen.pads > 0, "{seen:?}");
 }
 
-/// Reads what there is at the first wait, gives up at the second.
+/// Reads what there is at the first wait; gives up at the second.
 struct Obliging<'a>(&'a [Word]);
 
 impl Outside for Obliging<'_> {
@@ -253,9 +253,9 @@ impl Outside for Obliging<'_> {
     }
 }
 
-/// By hand: 8 words, at most 16. A record of 3 fills 0..3, one of 4 fills 3..7, one of 2 does not fit
-/// before the seam: a pad of one word, then there is no room. All is read: 16 words from here on, and
-/// the record stands at 8.
+/// Predicted by hand: 8 words, at most 16. A record of 3 fills 0..3, one of 4 fills 3..7, one of 2 does
+/// not fit before the seam: a pad of one word, then there is no room. All is read: the ring has 16
+/// words from here on, and the record begins at 8.
 #[test]
 fn positions_step_by_step() {
     let slot = SlotHeader::new();
@@ -265,7 +265,7 @@ fn positions_step_by_step() {
     for (words, pos) in [(3, 3), (4, 7), (2, 10)] {
         let mut cursor = writer.begin(words).expect("room");
         for _ in 0..words {
-            // SAFETY: `begin` made room for as many (W1).
+            // SAFETY: `begin` made room for these words (W1).
             unsafe { cursor.put(word(tag::FREE, 0, 1)) };
         }
         writer.end(cursor);
@@ -289,7 +289,7 @@ fn positions_step_by_step() {
     }
 }
 
-/// Nobody to wait for.
+/// There is no reader to wait for.
 struct Nobody;
 
 impl Outside for Nobody {

@@ -1,48 +1,48 @@
-//! A scenario under loom.
+//! Scenarios under loom.
 //!
 //! ```text
-//!   check ─► every order with at most so many preemptions
+//!   check ─► every order with at most the given number of preemptions
 //! ```
 //!
-//! L1  The bound of preemptions is the caller's, and in his text: it is what bounds the time.
+//! L1  The bound of preemptions is the caller's, and stands in the caller's text: it is what bounds the time.
 //!
 //! Not here: real threads (`real_threads`).
 
 use loom::cell::UnsafeCell;
 
-/// Runs a scenario in every order with at most so many preemptions; see the head of the crate.
+/// Runs a scenario in every order with at most `preemptions` preemptions; see the head of the crate.
 ///
 /// # Panics
-/// If any of them breaks an assertion, races for a [`Watched`] cell, or ends in a deadlock.
+/// If any order breaks an assertion, races for a [`Watched`] cell, or ends in a deadlock.
 pub fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
-/// A cell whose accesses must be ordered by what is modelled.
+/// A cell: what is modelled must order the accesses to it.
 #[derive(Debug)]
 pub struct Watched<T>(UnsafeCell<T>);
 
 impl<T> Watched<T> {
-    /// One that holds `value`.
+    /// Creates a cell that holds `value`.
     pub fn new(value: T) -> Watched<T> {
         Watched(UnsafeCell::new(value))
     }
 
-    /// Reads it.
+    /// Reads the cell.
     ///
     /// # Panics
-    /// If a write is not ordered with this.
+    /// If a write is not ordered with this read.
     pub fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         // SAFETY: loom fails the run before two accesses meet.
         self.0.with(|value| look(unsafe { &*value }))
     }
 
-    /// Writes it.
+    /// Writes the cell.
     ///
     /// # Panics
-    /// If any access is not ordered with this.
+    /// If any access is not ordered with this write.
     pub fn with_mut<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: as above.
         self.0.with_mut(|value| change(unsafe { &mut *value }))

@@ -1,4 +1,4 @@
-//! Scenarios of a few threads, run in two ways from one text: in all orders, or often.
+//! Scenarios of a few threads, run in two ways from the same text: in all orders, or many times.
 //!
 //! ```text
 //!   check(model) ─┬─ --cfg loom ──► loom: every order in which the threads can meet    `make model-test`
@@ -6,14 +6,13 @@
 //! ```
 //!
 //! I1  A scenario uses the threads, locks and cells of this crate only, and takes what it models from the crate under
-//!     test: it has no atomics of its own (`cargo xtask tidy` looks).
+//!     test: it has no atomics of its own (`cargo xtask tidy` checks this).
 //! I2  A [`Watched`] cell fails if two accesses are not ordered: under loom by the orderings, whatever the machine does;
 //!     on real threads only if they overlap in time.
-//! I3  Every run is bounded: under loom by preemptions, on real threads by rounds, and by [`PATIENCE`] for one that
-//!     hangs.
+//! I3  Every run is bounded: under loom by preemptions, on real threads by rounds, and by [`PATIENCE`] if it hangs.
 //!
-//! The run on real threads proves no ordering. It shows that a scenario runs at all, and finds mistakes that need no rare
-//! order.
+//! The run on real threads proves no ordering. It shows that a scenario runs at all, and finds mistakes that do not
+//! depend on a rare order.
 //!
 //! Not here: what is modelled (`tests/models.rs` of each crate).
 

@@ -1,10 +1,10 @@
-//! A scenario on real threads.
+//! Scenarios on real threads.
 //!
 //! ```text
 //!   check ─► ROUNDS times, on a thread of its own ─► ended? within PATIENCE, or it hangs
 //! ```
 //!
-//! R1  A cell that two threads have at once fails, and neither touches what is in it.
+//! R1  A second thread that enters a cell while it may not fails, and does not touch what is in it.
 //!
 //! Not here: all orders (`all_orders`).
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How often a scenario is run.
+/// The number of times that a scenario is run.
 pub const ROUNDS: usize = 200;
 
 /// How long all rounds of a scenario may take before it counts as hanging. They take milliseconds.
@@ -39,26 +39,26 @@ pub fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     }
 }
 
-/// A cell whose accesses must be ordered by what is modelled.
+/// A cell: what is modelled must order the accesses to it.
 #[derive(Debug)]
 pub struct Watched<T> {
-    /// Readers, or −1 for a writer.
+    /// The number of readers, or a negative number while a writer is inside.
     inside: AtomicIsize,
     value: UnsafeCell<T>,
 }
 
-/// Leaves a cell, however the access ends.
+/// Leaves a cell when dropped, however the access ends.
 struct Inside<'a>(&'a AtomicIsize, isize);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        // ORDER: nothing more than is there without the watch, or it would order what it watches.
+        // ORDER: Relaxed; the watch adds no ordering, or it would order what it watches.
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
 impl<T> Watched<T> {
-    /// One that holds `value`.
+    /// Creates a cell that holds `value`.
     pub fn new(value: T) -> Watched<T> {
         Watched {
             inside: AtomicIsize::new(0),
@@ -75,7 +75,7 @@ impl<T> Watched<T> {
         inside
     }
 
-    /// Reads it.
+    /// Reads the cell.
     ///
     /// # Panics
     /// If a thread writes it.
@@ -85,10 +85,10 @@ impl<T> Watched<T> {
         look(unsafe { &*self.value.get() })
     }
 
-    /// Writes it.
+    /// Writes the cell.
     ///
     /// # Panics
-    /// If another thread has it.
+    /// If another thread reads or writes it.
     pub fn with_mut<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let _inside = self.enter(-(1 << 32));
         // SAFETY: R1.

@@ -1,25 +1,25 @@
-//! The frame of an object trace: a header of the file, then blocks with headers of their own, each checked by itself.
+//! The frame of an object trace: a file header, then blocks with headers of their own, each with its own checksum.
 //!
 //! ```text
 //!   [file header 16] [block header 40 | payload] [block header 40 | payload] … [ending]
 //! ```
 //!
-//! B1  All numbers are little-endian. Both headers end in a CRC-32 of what is before it in them, and a block header
-//!     holds the CRC-32 of its payload as stored.
-//! B2  A header whose checksum is right is still not believed about memory: longer than `MAX_RAW` is refused.
+//! B1  All numbers are little-endian. Both headers end in a CRC-32 of the header's bytes before it, and a block
+//!     header holds the CRC-32 of its payload as stored.
+//! B2  A header with a right checksum is still not trusted with memory: a block longer than `MAX_RAW` is refused.
 //!
 //! Not here: what payloads hold (`write`, `read`).
 
-/// First bytes of an object trace; each usual mistake of a transfer as text changes them.
+/// The first bytes of an object trace; each of the usual mistakes of a transfer as text changes them.
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"\x89SFO\r\n\x1a\n";
 pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSO\xba";
-/// A reader of another major version cannot read this one.
+/// The major version of the format. A reader of another major version cannot read this one.
 pub const MAJOR: u16 = 1;
-/// A reader of a lower minor version reads what it knows.
+/// The minor version of the format. A reader of a lower minor version reads what it knows.
 pub const MINOR: u16 = 0;
 pub(crate) const FILE_HEADER_BYTES: usize = 16;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 40;
-/// Most bytes that a block may have, unpacked.
+/// The most bytes that a block may have, unpacked.
 pub(crate) const MAX_RAW: u32 = 1 << 20;
 
 pub(crate) mod kind {
@@ -43,7 +43,7 @@ pub(crate) struct Header {
     pub(crate) raw_len: u32,
     pub(crate) events: u32,
     pub(crate) sequence: u32,
-    /// Id of the next allocation, before the block's first event.
+    /// The id of the next allocation, before the block's first event.
     pub(crate) first_id: u64,
     pub(crate) payload_crc: u32,
 }
@@ -69,7 +69,7 @@ impl Header {
         out
     }
 
-    /// What a header says; the error: why it is none.
+    /// Reads a header; the error says why the bytes are not one.
     pub(crate) fn from_bytes(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Result<Header, &'static str> {
         if bytes[0..4] != BLOCK_MAGIC {
             return Err("no block begins here");
@@ -87,7 +87,7 @@ impl Header {
             first_id: u64::from(u32_at(bytes, 24)) | u64::from(u32_at(bytes, 28)) << 32,
             payload_crc: u32_at(bytes, 32),
         };
-        // A payload is never stored larger than it is raw; each event takes a byte.
+        // A payload is never stored larger than it is raw; each event takes at least a byte.
         let sane = header.raw_len <= MAX_RAW
             && header.payload_len <= header.raw_len
             && header.events <= header.raw_len;
@@ -99,7 +99,7 @@ impl Header {
     }
 }
 
-/// The header of the file, as written by this version.
+/// Returns the header of the file, as this version writes it.
 pub(crate) fn file_header() -> [u8; FILE_HEADER_BYTES] {
     let mut out = [0; FILE_HEADER_BYTES];
     out[0..8].copy_from_slice(&FILE_MAGIC);

@@ -24,7 +24,7 @@
 //! O1  Ids are dense and rise with allocation: the nth allocation of a trace has id n, from 0. A death names an id
 //!     below the next one.
 //! O2  What was written is what is read, in order. A cut or damaged file is read up to the first damage, whose
-//!     offset is said; nothing behind it is believed, since deaths would be missing.
+//!     offset is reported; nothing after it is believed, since deaths would be missing.
 //! O3  Memory is bounded: the writer holds one block, and the address layer an entry for each live object; the
 //!     reader holds one block.
 //! O4  No input makes the reader panic, loop, or allocate more than a block may be long.
@@ -45,7 +45,7 @@ pub use record::{Recorder, Shared};
 pub use synthetic::{Law, Synthetic};
 pub use write::{Totals, Writer};
 
-/// Who asks for an object's room. The study of free lists has the same three.
+/// The part of the program that asks for an object's room. The study of free lists has the same three.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub enum Origin {
@@ -59,7 +59,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// All of them.
+    /// All origins.
     pub const ALL: [Origin; 3] = [Origin::GeneratedCode, Origin::Runtime, Origin::Gc];
 }
 
@@ -70,30 +70,30 @@ pub struct KindId(pub u32);
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// An object came to be.
+    /// An object was allocated.
     Alloc {
         /// Its number (O1).
         id: u64,
         /// Bytes asked for.
         bytes: u64,
-        /// What it is.
+        /// What kind of object it is.
         kind: KindId,
-        /// Who asked.
+        /// The part of the program that asked for it.
         origin: Origin,
     },
-    /// An object was found to be dead, or is known to die here.
+    /// An object was found dead, or is known to die here.
     Death {
         /// Its number.
         id: u64,
     },
-    /// A collection ended here. What it found dead has its deaths after this event.
+    /// A collection ended here. The deaths of the objects that it found dead follow this event.
     Collection,
 }
 
-/// Where a trace comes from.
+/// The origin of a trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Info {
-    /// What ran.
+    /// The program that ran.
     pub program: String,
     /// How the trace was made: `recorded`, `imported from …`, `synthetic …`.
     pub source: String,

@@ -4,9 +4,9 @@
 //!   file header ─► info ─► [block ─► checks ─► raw ─► event, event, …] ─► ending, or the damage
 //! ```
 //!
-//! R1  Each event is checked against what the header said: ids, numbers, lengths. What is wrong ends the reading
-//!     with its offset ([`Reader::damage`]); it never panics.
-//! R2  A file that ends between blocks, or within one, is cut: the events before are all there.
+//! R1  Each event is checked against what the header said: ids, numbers, lengths. A fault ends the reading, with its
+//!     offset ([`Reader::damage`]); it never panics.
+//! R2  A file that ends between blocks, or within one, is cut: all events of the whole blocks before are returned.
 //!
 //! Not here: what an event means to a heap.
 
@@ -20,17 +20,17 @@ use crate::varint::get;
 use crate::write::tag;
 use crate::{Event, Info, KindId, Origin, Totals};
 
-/// Why a file is not read as an object trace. Each says what to do next.
+/// Why a file cannot be read as an object trace. Each message says what to do next.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The system refused.
+    /// The system refused to read it.
     Read(PathBuf, io::Error),
     /// It is something else, or ends within its header.
     NotATrace(PathBuf),
     /// It was written by a later major version.
     Newer(PathBuf, u16),
-    /// Its first block, which says where it comes from, is damaged.
+    /// Its first block, which says where the trace comes from, is damaged.
     Damaged(PathBuf, Damage),
 }
 
@@ -70,9 +70,9 @@ impl std::error::Error for OpenError {}
 /// Where and why reading ended before the ending.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// Bytes from the start of the file to the block that cannot be read.
+    /// The bytes from the start of the file to the block that cannot be read.
     pub offset: u64,
-    /// What is the matter with it.
+    /// What is wrong with it.
     pub what: &'static str,
 }
 
@@ -92,11 +92,11 @@ pub struct Reader<R: Read = BufReader<File>> {
     stored: Vec<u8>,
     raw: Vec<u8>,
     at: usize,
-    /// Of the block in `raw`: events not read yet.
+    /// The events of the block in `raw` that are not read yet.
     left: u32,
     next_id: u64,
     sequence: u32,
-    /// Where the next block begins, and where the one in `raw` does.
+    /// The offsets in the file of the next block, and of the block in `raw`.
     offset: u64,
     block_offset: u64,
     ending: Option<Totals>,
@@ -107,7 +107,7 @@ impl Reader {
     /// Opens a trace.
     ///
     /// # Errors
-    /// If it cannot be read, or is none.
+    /// If the file cannot be read, or is not a trace.
     pub fn open(path: impl AsRef<Path>) -> Result<Reader, OpenError> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|error| OpenError::Read(path.to_owned(), error))?;
@@ -116,10 +116,10 @@ impl Reader {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads from anything; `name` is for errors.
+    /// Opens a trace that comes from any reader; `name` is for errors.
     ///
     /// # Errors
-    /// If it cannot be read, or is no trace.
+    /// If it cannot be read, or is not a trace.
     pub fn new(mut from: R, name: &Path) -> Result<Reader<R>, OpenError> {
         let mut head = [0; FILE_HEADER_BYTES];
         let failed = |error: io::Error| match error.kind() {
@@ -171,28 +171,28 @@ impl<R: Read> Reader<R> {
         Ok(Info { program, source })
     }
 
-    /// Where the trace comes from.
+    /// Returns where the trace comes from.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Name of a kind that an event named. Known as soon as the event is.
+    /// Returns the name of a kind that an event named. It is known as soon as the event was returned.
     pub fn kind(&self, id: KindId) -> &str {
         self.kinds.get(id.0 as usize).map_or("?", String::as_str)
     }
 
-    /// What the writer counted; `None` before the end, and if the trace has none (it is cut).
+    /// Returns what the writer counted; `None` before the end, and if the trace has no ending (it is cut).
     pub fn ending(&self) -> Option<Totals> {
         self.ending
     }
 
-    /// Where reading ended too early; `None` as long as nothing is wrong. A trace cut between two blocks has neither
-    /// damage nor ending.
+    /// Returns where reading ended too early; `None` as long as nothing is wrong. A trace that was cut between two
+    /// blocks has neither damage nor ending.
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
 
-    /// The next block into `raw`; `None`: the file ends here.
+    /// Reads the next block into `raw`. `None`: the file ends here.
     fn block(&mut self) -> Result<Option<Header>, &'static str> {
         self.block_offset = self.offset;
         let mut head = [0; BLOCK_HEADER_BYTES];
@@ -244,7 +244,7 @@ impl<R: Read> Reader<R> {
         Ok(names)
     }
 
-    /// Moves to the next block of events; false: there is none.
+    /// Moves to the next block of events. Returns false if there is none.
     fn advance(&mut self) -> Result<bool, &'static str> {
         loop {
             if self.ending.is_some() {
@@ -266,7 +266,7 @@ impl<R: Read> Reader<R> {
                     return Ok(true);
                 }
                 kind::ENDING => self.ending = Some(self.totals()?),
-                // A later minor version's.
+                // A block of a later minor version.
                 _ => {}
             }
         }
@@ -340,7 +340,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// Reads until the buffer is full or the file ends; the bytes read.
+/// Reads until the buffer is full or the file ends. Returns the bytes read.
 fn read_full(from: &mut impl Read, buffer: &mut [u8]) -> Result<usize, &'static str> {
     let mut done = 0;
     while done < buffer.len() {

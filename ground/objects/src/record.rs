@@ -1,14 +1,15 @@
-//! From addresses to ids: what a heap's hooks know to what a trace holds.
+//! From the addresses that a heap's hooks know to the ids that a trace holds.
 //!
 //! ```text
 //!   alloc(addr, bytes, kind) ─► live[addr] = id ─► Writer::alloc
 //!   death(addr)              ─► live.remove(addr) ─► Writer::death
 //! ```
 //!
-//! D1  One live object an address. An allocation where one lives still means that a death was missed: it is written
-//!     first, and counted (`replaced`). A death where nothing lives is counted and not written (`unknown_deaths`).
-//! D2  The order of a trace is the order of the calls. So a heap calls `death` before the room can be used again,
-//!     and `alloc` after it has the room: with several threads that is what keeps an address's objects apart.
+//! D1  One live object per address. An allocation where an object still lives means that a death was missed: that
+//!     death is written first, and counted (`replaced`). A death where nothing lives is counted and not written
+//!     (`unknown_deaths`).
+//! D2  The order of a trace is the order of the calls. So a heap calls `death` before the room can be used again
+//!     and `alloc` after it has the room: with several threads, that keeps the objects of an address apart.
 //! D3  Memory: 16 bytes and a share of the table for each live object.
 //!
 //! Not here: hooks without a context (`hooks`).
@@ -22,14 +23,14 @@ use rustc_hash::FxHashMap;
 
 use crate::{Info, KindId, Origin, Totals, Writer};
 
-/// Writes a trace by addresses. Single-threaded.
+/// Writes a trace of objects given by their addresses. Single-threaded.
 pub struct Recorder<W: Write = BufWriter<File>> {
     writer: Writer<W>,
     live: FxHashMap<usize, u64>,
 }
 
 impl<W: Write> Recorder<W> {
-    /// In front of a writer to which nothing was written yet.
+    /// Creates a recorder in front of a writer to which nothing was written yet.
     pub fn new(writer: Writer<W>) -> Recorder<W> {
         Recorder {
             writer,
@@ -37,12 +38,12 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// The number of a kind by its name.
+    /// Returns the number of the kind with this name.
     pub fn kind(&mut self, name: &str) -> KindId {
         self.writer.kind(name)
     }
 
-    /// An object came to be. Cost: one insertion into a hash table, and some bytes.
+    /// Records that an object was allocated. Cost: one insertion into a hash table, and some bytes.
     pub fn alloc(&mut self, addr: usize, bytes: usize, kind: KindId, origin: Origin) {
         if let Some(missed) = self.live.remove(&addr) {
             self.writer.totals.replaced += 1;
@@ -52,7 +53,7 @@ impl<W: Write> Recorder<W> {
         self.live.insert(addr, id);
     }
 
-    /// The object at `addr` is dead.
+    /// Records that the object at `addr` is dead.
     pub fn death(&mut self, addr: usize) {
         match self.live.remove(&addr) {
             Some(id) => self.writer.death(id),
@@ -60,24 +61,24 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// An object was moved: no event, but it is at another address now.
+    /// Notes that an object was moved to another address. This is no event.
     pub fn moved(&mut self, from: usize, to: usize) {
         if let Some(id) = self.live.remove(&from) {
             self.live.insert(to, id);
         }
     }
 
-    /// A collection ended.
+    /// Records that a collection ended.
     pub fn collection(&mut self) {
         self.writer.collection();
     }
 
-    /// Objects that live.
+    /// Returns the number of live objects.
     pub fn live(&self) -> usize {
         self.live.len()
     }
 
-    /// Ends the trace. What lives still has no death.
+    /// Ends the trace. Objects that still live get no death.
     ///
     /// # Errors
     /// As [`Writer::finish`].
@@ -109,17 +110,17 @@ impl Shared {
         self.lock().as_mut().map(act).unwrap_or_default()
     }
 
-    /// The number of a kind by its name. (After [`Shared::finish`]: 0.)
+    /// Returns the number of the kind with this name; 0 after [`Shared::finish`].
     pub fn kind(&self, name: &str) -> KindId {
         self.with(|recorder| recorder.kind(name))
     }
 
-    /// An object came to be (D2). After [`Shared::finish`] nothing happens.
+    /// Records that an object was allocated (D2). After [`Shared::finish`] it does nothing.
     pub fn alloc(&self, addr: usize, bytes: usize, kind: KindId, origin: Origin) {
         self.with(|recorder| recorder.alloc(addr, bytes, kind, origin));
     }
 
-    /// The same with the kind's name, which is looked up.
+    /// Records that an object was allocated (D2), and looks up the kind by its name.
     pub fn alloc_named(&self, addr: usize, bytes: usize, kind: &str, origin: Origin) {
         self.with(|recorder| {
             let kind = recorder.kind(kind);
@@ -127,22 +128,22 @@ impl Shared {
         });
     }
 
-    /// The object at `addr` is dead (D2).
+    /// Records that the object at `addr` is dead (D2).
     pub fn death(&self, addr: usize) {
         self.with(|recorder| recorder.death(addr));
     }
 
-    /// An object was moved.
+    /// Notes that an object was moved to another address.
     pub fn moved(&self, from: usize, to: usize) {
         self.with(|recorder| recorder.moved(from, to));
     }
 
-    /// A collection ended.
+    /// Records that a collection ended.
     pub fn collection(&self) {
         self.with(Recorder::collection);
     }
 
-    /// Ends the trace; all clones are without effect from now on. A second time: empty totals.
+    /// Ends the trace; all clones have no effect from now on. A second call returns empty totals.
     ///
     /// # Errors
     /// As [`Writer::finish`].

@@ -1,4 +1,4 @@
-//! Synthetic traces: a law of sizes that was measured, lifetimes and phases that are assumptions, all by a seed.
+//! Synthetic traces: a measured law of sizes, and assumed lifetimes and phases, all drawn from a seed.
 //!
 //! ```text
 //!   seed ─► size (bands) ─► origin (runs) ─► fate: for good │ with its document │ by itself ─► event
@@ -8,11 +8,11 @@
 //! The sizes are those of the old space of a browser (14.4 million allocations of one long session; published
 //! beside the study of V8's free lists, 2019): 79 bytes in the mean; up to 32 bytes 38 %, up to 64 77 %, up to 128
 //! 94 %, up to 256 98.2 % of objects; but 33 % of bytes in objects above 256 and 22 % above 2 KB. Everything
-//! else is ours: [`Law`] says what. A result that depends on lifetimes is a result about these.
+//! else is our assumption, in [`Law`]. A result that depends on lifetimes is a result about these.
 //!
-//! Y1  The same law is the same trace, on every machine: integers, division and square roots only.
-//! Y2  Memory is bounded by live objects.
-//! Y3  An object dies once, after its allocation; with [`Fate::ForGood`] never.
+//! Y1  The same law gives the same trace on every machine: it uses integers, division and square roots only.
+//! Y2  Memory is bounded by the number of live objects.
+//! Y3  An object dies once, after its allocation; one with [`Fate::ForGood`] never dies.
 //!
 //! Not here: traces of real programs.
 
@@ -21,22 +21,22 @@ use std::collections::BinaryHeap;
 
 use crate::{Event, KindId, Origin};
 
-/// How many documents there are in the course of a trace.
+/// How the number of documents changes in the course of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// Always six; when one closes another one opens.
+    /// There are always six; when one closes, another one opens.
     Steady,
-    /// From two to ten and back, over and over: what is live falls to a third and rises again.
+    /// The number rises from two to ten and falls again, over and over: live memory falls to a third and rises again.
     Phases,
-    /// No documents: each object dies by itself.
+    /// There are no documents: each object dies by itself.
     Independent,
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub const ALL: [Shape; 3] = [Shape::Steady, Shape::Phases, Shape::Independent];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Shape::Steady => "steady",
@@ -49,7 +49,7 @@ impl Shape {
 /// What becomes of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It outlives the trace: a twentieth of the objects until a twentieth of the live bytes are such.
+    /// It outlives the trace: a twentieth of the objects, until they make up a twentieth of the live bytes.
     ForGood,
     /// It dies when its document closes: half of the objects.
     Document,
@@ -61,7 +61,7 @@ pub enum Fate {
 /// The parameters of a synthetic trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Law {
-    /// Everything random is of this.
+    /// The seed of everything that is random.
     pub seed: u64,
     /// How documents come and go.
     pub shape: Shape,
@@ -69,16 +69,16 @@ pub struct Law {
     pub live_bytes: u64,
     /// Bytes allocated over the whole trace.
     pub total_bytes: u64,
-    /// Of 100 objects, those that the collector allocates because it promotes them; 1 to 99. The others are the
+    /// The objects of 100 that the collector allocates because it promotes them; 1 to 99. The others are the
     /// runtime's (three of five) and compiled code's.
     pub promoted_percent: u32,
 }
 
-/// What [`Law::new`] takes for `promoted_percent`: an assumption; the study does not say its own.
+/// The `promoted_percent` of [`Law::new`]: an assumption, since the study does not give its own figure.
 pub const PROMOTED_PERCENT: u32 = 77;
 
 impl Law {
-    /// 24 MB live, 240 MB allocated: some ten collections of a heap that doubles.
+    /// Returns a law with 24 MB live and 240 MB allocated: about ten collections of a heap that doubles.
     pub fn new(shape: Shape, seed: u64) -> Law {
         Law {
             seed,
@@ -90,7 +90,7 @@ impl Law {
     }
 }
 
-/// splitmix64: 64 bits of state, every seed as good as another (Steele, Lea and Flood, 2014).
+/// splitmix64: 64 bits of state; every seed is as good as another (Steele, Lea and Flood, 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -103,26 +103,26 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// In [0, 1).
+    /// Returns a number in [0, 1).
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Geometric, in steps: the discrete form of an exponential with this mean. A sum of halvings, so that no
-    /// logarithm is needed (Y1): each octave is as likely as e^-1 says, linear within.
+    /// Returns a number from an exponential distribution with this mean, without a logarithm (Y1): the number of
+    /// whole means is geometric, one more with the probability e^-1, and the part of a mean is drawn by rejection.
     fn exponential(&mut self, mean: u64) -> u64 {
-        // e^-1 of the draws go one mean further.
+        // A share of e^-1 of the draws goes one mean further.
         const E: u64 = 6_786_177_901_268_885_274;
         let mut whole = 0;
         while self.next() < E && whole < 40 {
             whole += 1;
         }
-        // Within one mean the density falls by e: the larger of two weights decides.
+        // Within one mean the density falls by a factor of e: a draw is accepted as often as its density says.
         let part = loop {
             let x = self.unit();
             // 1 - x + x²/2 - x³/6 + x⁴/24 - x⁵/120: e^-x to three digits on [0, 1].
@@ -136,22 +136,23 @@ impl Random {
     }
 }
 
-/// Sizes up to 256: a cumulative table of weights.
+/// The sizes up to 256, as a cumulative table of weights.
 struct Bands {
     sizes: Vec<(u64, u64)>,
     total: u64,
 }
 
-/// First and last size of a band, share of all objects (of 1000), and whether smaller ones are likelier: by 1, 1/s, 1/s².
+/// The first and last size of a band, its share of all objects (of 1000), and by how much smaller sizes are likelier:
+/// 0: all alike, 1: by 1/s, 2: by 1/s².
 const BANDS: [(u64, u64, u64, u32); 4] = [
     (16, 32, 380, 0),
     (40, 64, 390, 1),
     (72, 128, 170, 2),
     (136, 256, 42, 2),
 ];
-/// Of 1000: sizes from 264 to 2048.
+/// The objects of 1000 with sizes from 264 to 2048.
 const MIDDLE: u64 = 16;
-/// Of 1000: sizes above 2 KB.
+/// The objects of 1000 with sizes above 2 KB.
 const LARGE: u64 = 2;
 const LARGEST: f64 = 131_072.0;
 
@@ -178,7 +179,7 @@ impl Bands {
         }
         if band < LARGE + MIDDLE {
             let unit = random.unit();
-            // Half by 1/x², half by 1/x³: 544 bytes in the mean.
+            // Half of them by 1/x², half by 1/x³: 544 bytes in the mean.
             return match random.below(2) {
                 0 => inverse(unit, 256.0, 2048.0),
                 _ => inverse_square(unit, 256.0, 2048.0),
@@ -190,17 +191,17 @@ impl Bands {
     }
 }
 
-/// Rounded up to a word, since objects are whole words.
+/// Rounds up to a word, since objects are whole words.
 fn words(bytes: f64) -> u64 {
     (bytes as u64 + 8) & !7
 }
 
-/// A size with a density of 1/x².
+/// Returns a size drawn with a density of 1/x².
 fn inverse(unit: f64, low: f64, high: f64) -> u64 {
     words(1.0 / (1.0 / low - unit * (1.0 / low - 1.0 / high)).max(1.0 / high))
 }
 
-/// A size with a density of 1/x³.
+/// Returns a size drawn with a density of 1/x³.
 fn inverse_square(unit: f64, low: f64, high: f64) -> u64 {
     let (low, high) = (1.0 / (low * low), 1.0 / (high * high));
     words((1.0 / (low - unit * (low - high)).max(high)).sqrt())
@@ -211,14 +212,14 @@ struct Document {
     closes_at: u64,
 }
 
-/// An endless supply of sizes by the law alone, for benchmarks.
+/// An endless supply of sizes by the measured law alone, for benchmarks.
 pub struct Sizes {
     bands: Bands,
     random: Random,
 }
 
 impl Sizes {
-    /// By a seed.
+    /// Creates a supply of sizes from a seed.
     pub fn new(seed: u64) -> Sizes {
         Sizes {
             bands: Bands::new(),
@@ -243,19 +244,19 @@ pub struct Synthetic {
     clock: u64,
     next_id: u64,
     for_good_bytes: u64,
-    /// Deaths by themselves, by clock.
+    /// The objects that die by themselves, by the clock of their death.
     dying: BinaryHeap<Reverse<(u64, u64)>>,
     documents: Vec<Document>,
-    /// The document that allocates, and for how many objects more.
+    /// The document that allocates, and the number of objects that it will still allocate.
     active: usize,
     active_left: u64,
     origin: Origin,
     origin_left: u64,
-    /// Deaths of a closed document, not told yet.
+    /// The deaths of a closed document that are not returned yet.
     closing: Vec<u64>,
 }
 
-/// Names of the kinds that a synthetic trace uses.
+/// The names of the kinds that a synthetic trace uses.
 pub const KINDS: [&str; 1] = ["synthetic"];
 
 impl Synthetic {
@@ -278,13 +279,13 @@ impl Synthetic {
         }
     }
 
-    /// How many documents there should be now.
+    /// Returns the number of documents that there should be now.
     fn wanted(&self) -> usize {
         match self.law.shape {
             Shape::Steady => 6,
             Shape::Independent => 0,
             Shape::Phases => {
-                // Up and down once for every four times the live bytes.
+                // The number goes up and down once while four times the live bytes are allocated.
                 let period = (self.law.live_bytes * 4).max(1);
                 let at = (self.clock % period * 16 / period) as usize;
                 2 + at.min(16 - at)
@@ -293,7 +294,7 @@ impl Synthetic {
     }
 
     fn open(&mut self) {
-        // A document lives for half to one and a half times what is live.
+        // A document lives while half to one and a half times the live bytes are allocated.
         let life = self.law.live_bytes / 2 + self.random.below(self.law.live_bytes.max(1));
         self.documents.push(Document {
             objects: Vec::new(),
@@ -320,8 +321,9 @@ impl Synthetic {
 
     fn origin(&mut self) -> Origin {
         if self.origin_left == 0 {
-            // A scavenge promotes many in a row; the others come in between. Runs of 700, 250 and 165 objects in the mean,
-            // of which every second is the collector's, make `PROMOTED_PERCENT`; for another share its runs are longer.
+            // A scavenge promotes many in a row; the others come in between. Runs of 700, 250 and 165 objects in the
+            // mean, every second of them the collector's, make `PROMOTED_PERCENT`; for a larger share its runs are
+            // longer.
             let percent = u64::from(self.law.promoted_percent.clamp(1, 99));
             let usual = u64::from(PROMOTED_PERCENT);
             let run = |objects: u64| {

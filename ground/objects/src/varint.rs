@@ -1,4 +1,4 @@
-//! Numbers of varying length.
+//! Numbers of variable length.
 //!
 //! ```text
 //!   value ──► 7 bits a byte, lowest first, top bit = more follows     1 … 10 bytes
@@ -6,10 +6,10 @@
 //!
 //! V1  `get` never reads past the end of its slice, and takes at most ten bytes.
 //!
-//! Not here: what the numbers mean (`read`, `write`). The same code is private to `trace`, which knows nothing of
-//! objects and which this crate must not depend on.
+//! Not here: what the numbers mean (`read`, `write`). `trace` has the same code as a private module; it knows nothing
+//! of objects, and this crate must not depend on it.
 
-/// Appends `value`. Cost: a comparison and a store below 128.
+/// Appends `value`. Cost: a comparison and a store for values below 128.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -18,7 +18,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Reads the number at `at` and moves `at` past it; `None`: cut short, or more than 64 bits.
+/// Reads the number at `at` and moves `at` past it. `None` if it is cut short or has more than 64 bits.
 pub(crate) fn get(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..70).step_by(7) {

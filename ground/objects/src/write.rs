@@ -5,8 +5,8 @@
 //!   kind(name) ─► names not yet written ─► a block of their own before the next events
 //! ```
 //!
-//! W1  The sink gets whole blocks only. What a killed program leaves is readable up to its last whole block.
-//! W2  After the first error of the sink nothing more is written; events that are not in the file are counted, and
+//! W1  The sink gets whole blocks only. The file of a killed program can be read up to its last whole block.
+//! W2  After the first error of the sink, nothing more is written; events that are not in the file are counted, and
 //!     [`Writer::finish`] returns the error. So hooks need no error path.
 //!
 //! Not here: addresses (`record`).
@@ -21,11 +21,11 @@ use crate::block::{self, Header, codec, kind};
 use crate::varint::put;
 use crate::{Info, KindId, Origin};
 
-/// Raw bytes of a block of events: about 20,000 events, of which a killed recording loses at most so many.
+/// The raw bytes of a block of events: about 20,000 events, which is the most that a killed recording loses.
 const BLOCK_RAW: usize = 64 << 10;
-/// zstd's fast level: an event is about 3 bytes raw and half of that packed; higher levels save a tenth.
+/// zstd's fast level: an event takes about 3 bytes raw and half of that packed; higher levels save a tenth.
 const LEVEL: i32 = 1;
-/// Most bytes of a name; what is longer is cut.
+/// The most bytes of a name; a longer one is cut.
 const NAME_BYTES: usize = 1024;
 
 /// Tags of events, the low three bits of their first number.
@@ -36,7 +36,7 @@ pub(crate) mod tag {
     pub(crate) const BITS: u32 = 3;
 }
 
-/// Most bytes that an object may have: what fits beside a tag.
+/// The most bytes that an object may have: the largest number that fits beside a tag.
 pub(crate) const MAX_BYTES: u64 = u64::MAX >> tag::BITS;
 
 /// What a trace holds.
@@ -48,21 +48,21 @@ pub struct Totals {
     pub deaths: u64,
     /// Collections in the file.
     pub collections: u64,
-    /// Events that happened and are not in the file.
+    /// Events that happened but are not in the file.
     pub lost: u64,
-    /// Deaths at addresses where nothing lived (objects from before the recording).
+    /// Deaths at addresses where no known object lived (objects from before the recording), or of ids never given.
     pub unknown_deaths: u64,
-    /// Allocations where something lived still: its death was missed, and was written before the allocation.
+    /// Allocations where an object still lived: its death was missed, and was written before the allocation.
     pub replaced: u64,
 }
 
-/// Writes a trace by ids. Single-threaded; [`crate::Shared`] is the one for several threads.
+/// Writes a trace of objects given by their ids. Single-threaded; [`crate::Shared`] is for several threads.
 pub struct Writer<W: Write = BufWriter<File>> {
     sink: W,
     packer: zstd::bulk::Compressor<'static>,
     raw: Vec<u8>,
     packed: Vec<u8>,
-    /// Events in `raw`, and their share of `written`.
+    /// The allocations, deaths and collections in `raw`, which `totals` does not count yet.
     pending: Totals,
     pending_events: u32,
     block_first: u64,
@@ -119,7 +119,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// The number of a kind by its name; the same for the same name.
+    /// Returns the number of the kind with this name; the same name has the same number.
     pub fn kind(&mut self, name: &str) -> KindId {
         if let Some(known) = self.kinds.get(name) {
             return *known;
@@ -130,7 +130,8 @@ impl<W: Write> Writer<W> {
         id
     }
 
-    /// An object came to be; its id. Cost: some bytes into a buffer; every 20,000 events a block is packed.
+    /// Records that an object was allocated, and returns its id. Cost: some bytes into a buffer; about every 20,000
+    /// events a block is packed.
     pub fn alloc(&mut self, bytes: u64, kind: KindId, origin: Origin) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -144,7 +145,7 @@ impl<W: Write> Writer<W> {
         id
     }
 
-    /// An object is dead. An id that was never given is no event.
+    /// Records that an object is dead. An id that was never given is counted, and is no event.
     pub fn death(&mut self, id: u64) {
         if id >= self.next_id {
             self.totals.unknown_deaths += 1;
@@ -156,7 +157,7 @@ impl<W: Write> Writer<W> {
         self.event();
     }
 
-    /// A collection ended.
+    /// Records that a collection ended.
     pub fn collection(&mut self) {
         self.pending.collections += 1;
         put(&mut self.raw, tag::COLLECTION);
@@ -172,7 +173,7 @@ impl<W: Write> Writer<W> {
 
     fn flush_kinds(&mut self) -> io::Result<()> {
         let names = std::mem::take(&mut self.fresh_kinds);
-        // Few enough a block that it keeps within B2.
+        // Few enough names that a block stays within its bound (B2).
         for part in names.chunks(512) {
             let mut raw = Vec::new();
             for name in part {
@@ -183,7 +184,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is gathered, so that a reader of the file has it. Errors show in [`Writer::finish`].
+    /// Writes the events gathered so far to the sink. Errors show in [`Writer::finish`].
     pub fn flush_events(&mut self) {
         if self.pending_events == 0 {
             return;
@@ -238,10 +239,10 @@ impl<W: Write> Writer<W> {
         self.sink.write_all(payload)
     }
 
-    /// Writes the rest and the ending, and hands the sink back with what the trace holds.
+    /// Writes the rest and the ending. Returns the sink, and what the trace holds.
     ///
     /// # Errors
-    /// The first error of the sink. What was written until then can be read.
+    /// Returns the first error of the sink. What was written until then can be read.
     pub fn finish(mut self) -> io::Result<(W, Totals)> {
         self.flush_events();
         if let Some(error) = self.error {

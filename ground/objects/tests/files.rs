@@ -13,7 +13,7 @@ fn info() -> Info {
     }
 }
 
-/// A small trace and its events.
+/// Returns a small trace and its events.
 fn sample() -> (Vec<u8>, Vec<Event>) {
     let law = Law {
         live_bytes: 1 << 20,
@@ -165,7 +165,7 @@ fn what_is_no_trace_says_so() {
 
 #[test]
 fn a_full_disk_loses_events_and_counts_them() {
-    /// Takes so many bytes.
+    /// The bytes that it still takes.
     struct Full(usize);
     impl std::io::Write for Full {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

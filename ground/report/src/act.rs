@@ -1,13 +1,13 @@
-//! Having something done that the user asked for, on a thread that can be left behind.
+//! Actions that the user asks for, each done on a thread that can be left behind.
 //!
 //! ```text
 //!   asker ─ spawns ─► worker: [ the action ] ─► what came of it
-//!      └─ waits, with a deadline: who hangs is named, and not asked again before it has come back
+//!      └─ waits, with a deadline: an action that hangs is named, and not asked again before it has returned
 //! ```
 //!
-//! A1  At most one thread is lost to an action that hangs, and nobody waits for it twice.
-//! A2  One that panics has said so, and the next one is asked.
-//! A3  After [`Doer::remove`] has said `true`, it is not running and will not run.
+//! A1  At most one thread is lost to an action that hangs, and no asker waits for it twice.
+//! A2  The panic of an action is its answer, and the next action is asked.
+//! A3  After [`Busy::remove`] of an action has returned `true`, it is not running and will not run.
 //!
 //! Not here: which actions there are, and in which order they are asked (`registry`).
 
@@ -26,7 +26,7 @@ type Work = Box<dyn Fn() -> String + Send + Sync>;
 pub(crate) struct Doer {
     name: String,
     work: Work,
-    /// Whether a worker is in it (A1).
+    /// Whether a worker is inside it (A1).
     pub busy: Busy,
 }
 
@@ -39,7 +39,7 @@ impl Doer {
         }
     }
 
-    /// Has it done, and waits so long. `None`: it has been removed.
+    /// Has the action done, and waits for it until the deadline. `None`: it has been removed.
     pub(crate) fn run(self: &Arc<Doer>, deadline: Duration, clock: &Clock) -> Option<Done> {
         let begin = Instant::now();
         let until = clock.now() + deadline;
@@ -55,14 +55,14 @@ impl Doer {
                 }
                 doer.busy.leave();
             }
-            // Whoever waits no more has said that it hangs.
+            // An asker that waits no more has reported that the action hangs.
             let _ = tell.send((entered, said));
         };
         let said = match quiet::spawn("skinflint-act", work) {
             Err(error) => format!("no thread to do it on: {error}"),
             Ok(thread) => match heard(&told, until, clock) {
                 Some((entered, said)) => {
-                    // Past its work; what the thread holds goes with it, before the next measurement.
+                    // The thread is past its work; what it holds is released before the next measurement.
                     let _ = thread.join();
                     match entered {
                         Entered::In => said,
@@ -87,7 +87,7 @@ impl Doer {
     }
 }
 
-/// What a worker says, if it says so before the deadline.
+/// Returns what a worker sends, if it does so before the deadline.
 fn heard<T>(told: &mpsc::Receiver<T>, until: Duration, clock: &Clock) -> Option<T> {
     loop {
         let left = until.saturating_sub(clock.now());

@@ -1,15 +1,15 @@
-//! Who can be asked, and asking: the other end of `desk`.
+//! Finding the processes that can be asked, and asking them: the other end of `desk`.
 //!
 //! ```text
-//!   /proc/net/unix ─► NUMBER.report, NUMBER.heap ─ connected, the kernel is asked who listens ─► process, socket
+//!   /proc/net/unix ─► NUMBER.report, NUMBER.heap ─ connected, the kernel names the listener ─► process, socket
 //!   ask(socket, process, request) ─► the answer │ why there is none, in words
 //! ```
 //!
-//! A1  Whose a socket is, the kernel says. Its name has the number that the process has for itself, which in a PID
-//!     namespace of its own is another one.
+//! A1  The kernel says which process a socket belongs to. Its name has the process id as the process itself sees it,
+//!     which is another one in a PID namespace of its own.
 //! A2  An answer is believed only if it comes from the process that was asked.
 //! A3  An answer has a bound in bytes and one in time, as a whole; connecting has one, too.
-//! A4  Who is stopped is not waited for longer than [`STOPPED_PATIENCE`], and the error says that he is.
+//! A4  A stopped process is not waited for longer than [`STOPPED_PATIENCE`], and the error says that it is stopped.
 //!
 //! Not here: what is answered (`desk`, `malloc-so`).
 
@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 
 use crate::desk::{Answer, HEAP, MEASURE_BLOCKS, PATIENCE, REPORT, folder, peer};
 
-/// Longest wait for a whole answer: several reporters may each take their time.
+/// The longest wait for a whole answer: several reporters may each take their time.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
-/// Longest wait for a process that is stopped.
+/// The longest wait for a process that is stopped.
 pub const STOPPED_PATIENCE: Duration = Duration::from_secs(3);
-/// Between two looks whether it is.
+/// The time between two checks whether the process is stopped.
 const LOOK: Duration = Duration::from_millis(500);
-/// Longest wait for a connection when it is only asked who listens.
+/// The longest wait for a connection that only asks which process listens.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Longest answer to a request, bytes: a million lines of 250; as many and 40 million blocks; words.
+/// Returns the longest answer to a request, in bytes: a million lines of 250; the same and 40 million blocks; words.
 fn longest(request: &str) -> usize {
     match request {
         "measure" => 256 << 20,
@@ -44,8 +44,8 @@ fn error(kind: ErrorKind, what: String) -> io::Error {
     io::Error::new(kind, what)
 }
 
-/// Connects, and waits for room in the other's queue no longer than that, there and in each write. By hand: the
-/// standard library's waits for ever.
+/// Connects; waits no longer than `patience` for room in the listener's queue, and the same in each write. By hand:
+/// the standard library's `connect` waits for ever.
 fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let mut address = libc::sockaddr_un {
         sun_family: libc::AF_UNIX as libc::sa_family_t,
@@ -66,7 +66,7 @@ fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: new, and nobody else's.
+    // SAFETY: the descriptor is new, and has no other owner.
     let stream = unsafe { UnixStream::from_raw_fd(fd) };
     stream.set_write_timeout(Some(patience))?;
     let size = std::mem::size_of_val(&address) as libc::socklen_t;
@@ -77,12 +77,12 @@ fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     }
 }
 
-/// Who listens at a socket (A1).
+/// Returns the process that listens at a socket (A1).
 fn listener(socket: &Path) -> io::Result<u32> {
     Ok(peer(&connect(socket, GLANCE)?)?.pid as u32)
 }
 
-/// The number in a socket's name, if it is a name of ours.
+/// Returns the process id in a socket's name, if it is a name of ours.
 fn number(socket: &Path) -> Option<u32> {
     let ending = socket.extension()?;
     let is_ours = ending == REPORT || ending == HEAP;
@@ -94,7 +94,7 @@ fn number(socket: &Path) -> Option<u32> {
         .filter(|_| is_ours)
 }
 
-/// Sockets of ours in a list of the kernel's.
+/// Returns the sockets of ours in a list of the kernel's.
 fn sockets(list: &str) -> Vec<PathBuf> {
     let list = std::fs::read(list).unwrap_or_default();
     let mut found: Vec<PathBuf> = list
@@ -110,14 +110,14 @@ fn sockets(list: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Sockets of a process, the one that says most first. By the kernel's list, so any folder will do; also those of a
-/// process in a container, for who may look into it.
+/// Returns the sockets of a process, the one that reports most first. They come from the kernel's list, so any folder
+/// will do; also those of a process in a container, if the caller may look into it.
 pub fn sockets_of(pid: u32) -> Vec<PathBuf> {
     let (named, others): (Vec<PathBuf>, Vec<PathBuf>) = sockets("/proc/net/unix")
         .into_iter()
         .partition(|path| number(path) == Some(pid));
     let is_its = |path: &PathBuf| listener(path).is_ok_and(|who| who == pid);
-    // Who cannot be asked is a note of the asker's.
+    // The caller notes processes that cannot be asked.
     let is_not_known = |path: &PathBuf| listener(path).is_err();
     let mut found: Vec<PathBuf> = named.iter().filter(|path| is_its(path)).cloned().collect();
     if found.is_empty() {
@@ -138,7 +138,7 @@ pub fn sockets_of(pid: u32) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a process sees other files, or another network, than this one.
+/// Returns whether a process sees other files, or another network, than this one.
 fn is_elsewhere(pid: u32) -> bool {
     ["mnt", "net"].iter().any(|kind| {
         let of = |who: &str| std::fs::read_link(format!("/proc/{who}/ns/{kind}")).ok();
@@ -146,19 +146,19 @@ fn is_elsewhere(pid: u32) -> bool {
     })
 }
 
-/// Whether a socket, by its name, is that of a program with reporters.
+/// Returns whether a socket, by its name, is that of a program with reporters.
 pub fn is_reporters(socket: &Path) -> bool {
     socket.extension().is_some_and(|ending| ending == REPORT)
 }
 
-/// Process and socket of all that this user may ask (A1). Each is connected to.
+/// Returns the process and socket of each process that this user may ask (A1). Connects to each socket.
 pub fn listening() -> Vec<(u32, PathBuf)> {
     let mut found: Vec<(u32, PathBuf)> = sockets("/proc/net/unix")
         .into_iter()
         .filter_map(|path| match listener(&path) {
-            // 0: of a process that cannot be seen from here.
+            // 0: the process cannot be seen from here.
             Ok(pid) => (pid != 0).then_some((pid, path)),
-            // It has no time: its name is all that is known.
+            // The process is too busy to accept: its name is all that is known.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Some((number(&path)?, path)),
             Err(_) => None,
         })
@@ -167,14 +167,14 @@ pub fn listening() -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Takes away sockets in this user's folder whose processes are gone, and at which nobody listens. Returns how many.
+/// Removes sockets in this user's folder whose processes are gone and that have no listener. Returns their number.
 pub fn clear_stale() -> usize {
     let Ok(entries) = std::fs::read_dir(folder()) else {
         return 0;
     };
     let mut cleared = 0;
     for path in entries.flatten().map(|entry| entry.path()) {
-        // The number may be of another namespace: who listens there is alive, whatever it is.
+        // The number may be from another namespace: a process that listens is alive, whatever its number.
         let is_stale = number(&path).is_some_and(|pid| {
             !Path::new(&format!("/proc/{pid}")).exists()
                 && listener(&path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
@@ -186,18 +186,18 @@ pub fn clear_stale() -> usize {
     cleared
 }
 
-/// Asks. `pid`: who is to answer (A2); 0 is anybody of this user's, or whom root asks.
+/// Asks. `pid`: the process that is to answer (A2); 0 is any process of this user, or any at all if root asks.
 ///
 /// # Errors
-/// If nobody answers, the wrong one does, or what comes is no answer.
+/// If no process answers, the wrong one does, or what comes is not an answer.
 pub fn ask(socket: &Path, pid: u32, request: &str) -> io::Result<Answer> {
     ask_within(socket, pid, request, ANSWER_PATIENCE)
 }
 
-/// The same, with another bound on the time.
+/// Asks as [`ask`] does, with another bound on the time.
 ///
 /// # Errors
-/// As of [`ask`].
+/// As for [`ask`].
 pub fn ask_within(
     socket: &Path,
     pid: u32,
@@ -225,7 +225,7 @@ pub fn ask_within(
     })
 }
 
-/// A3, A4.
+/// Reads an answer within its bounds (A3, A4).
 fn read_answer(
     stream: &mut UnixStream,
     who: u32,
@@ -273,7 +273,7 @@ fn read_answer(
     }
 }
 
-/// Why nothing comes, and what can be done.
+/// Returns the error for an answer that is late: why it may be, and what can be done.
 fn too_late(who: u32, what: &str) -> io::Error {
     let what = match is_stopped(who) {
         true => format!(
@@ -284,9 +284,9 @@ fn too_late(who: u32, what: &str) -> io::Error {
     error(ErrorKind::TimedOut, what)
 }
 
-/// Whether a process is stopped (state T or t of `/proc/PID/stat`).
+/// Returns whether a process is stopped (state T or t of `/proc/PID/stat`).
 fn is_stopped(pid: u32) -> bool {
-    // Not a text: its name may be anything.
+    // Read as bytes, not as text: the process's name may be anything.
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.iter().rposition(|byte| *byte == b')');
     let state = state.and_then(|at| stat.get(at + 2));

@@ -1,14 +1,15 @@
-//! Who is in a reporter or an action.
+//! The thread that is inside a reporter or an action.
 //!
 //! ```text
 //!   FREE ── enter ─► process and thread ── leave ─► FREE ── remove ─► REMOVED
 //! ```
 //!
-//! U1  One thread at a time is in it, and after it is removed none is.
-//! U2  What another process's thread was in when this process forked off is free here: that thread did not come along.
-//! U3  Every wait has a bound, and nobody waits for himself.
+//! U1  At most one thread is inside at a time, and none after the removal.
+//! U2  A reporter that a thread of the parent was inside at the time of a fork is free in the child: that thread does
+//!     not exist there.
+//! U3  Every wait has a bound, and no thread waits for itself.
 //!
-//! Not here: what is done in it (`turn`, `act`).
+//! Not here: what the thread does inside (`turn`, `act`).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,29 +19,29 @@ use skinflint_base::sys;
 
 const FREE: u64 = 0;
 const REMOVED: u64 = u64::MAX;
-/// Between two looks.
+/// The time between two looks at the state.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The state: nobody, a thread (process in the upper half, thread in the lower one), or never again.
+/// The state: free, a thread (process id in the upper half, thread id in the lower half), or removed.
 pub(crate) struct Busy(AtomicU64);
 
-/// Whether one may go in.
+/// The result of an attempt to enter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entered {
-    /// In it; `leave` ends that.
+    /// The thread is inside until it calls `leave`.
     In,
-    /// Somebody is in it.
+    /// Another thread of this process is inside, or this one already.
     Busy,
-    /// It was removed.
+    /// The reporter or action was removed.
     Removed,
 }
 
 thread_local! {
-    /// How many of them this thread is in.
+    /// The number of reporters and actions that this thread is inside.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether this thread is in a reporter or an action: it must not wait for one.
+/// Returns whether this thread is inside a reporter or an action: it must not wait for one.
 pub(crate) fn inside() -> bool {
     INSIDE.get() > 0
 }
@@ -64,7 +65,7 @@ impl Busy {
                 other if other >> 32 == me >> 32 => return Entered::Busy,
                 _ => {}
             }
-            // ORDER: AcqRel: meets the Release of `leave`: the last turn in it has ended when this one begins. Relaxed:
+            // ORDER: AcqRel: meets the Release of `leave`: the last thread has left when this one enters. Relaxed:
             // looked at again.
             match self
                 .0
@@ -78,19 +79,20 @@ impl Busy {
         Entered::In
     }
 
-    /// By the thread that is in it.
+    /// Leaves; to be called by the thread that is inside.
     pub(crate) fn leave(&self) {
         INSIDE.set(INSIDE.get().saturating_sub(1));
         self.0.store(FREE, Ordering::Release); // ORDER: Release: meets `enter`, `is_free` and `remove`
     }
 
-    /// Whether no thread of this process is in it.
+    /// Returns whether no thread of this process is inside.
     pub(crate) fn is_free(&self) -> bool {
         let seen = self.0.load(Ordering::Acquire); // ORDER: Acquire: meets the Release of `leave`
         seen == FREE || seen == REMOVED || seen >> 32 != here() >> 32
     }
 
-    /// Nobody goes in any more, once this has said `true`. `false`: somebody still is, or it is this thread (U3).
+    /// Removes it. After this has returned `true` no thread enters any more. `false`: a thread was still inside after
+    /// `patience`, or this thread is (U3).
     pub(crate) fn remove(&self, patience: Duration) -> bool {
         let (me, begin) = (here(), Instant::now());
         loop {
@@ -119,7 +121,7 @@ impl Busy {
     }
 }
 
-/// Waits until something is so. `false`: it is not, after so long.
+/// Waits until a condition holds. Returns `false` if it does not hold within `patience`.
 pub(crate) fn wait_until(so: impl Fn() -> bool, patience: Duration) -> bool {
     let begin = Instant::now();
     while !so() {

@@ -1,10 +1,10 @@
-//! Time for deadlines: the machine's, or what a test says.
+//! The time for deadlines: the machine's, or what a test sets.
 //!
 //! ```text
 //!   Clock::real() ─► monotonic time      Clock::by_hand() ─► stands still until it is moved
 //! ```
 //!
-//! K1  It never goes back. Who waits by a clock that is moved by hand looks at it each millisecond.
+//! K1  It never goes back. A thread that waits by a clock that is moved by hand looks at it each millisecond.
 //!
 //! Not here: what a deadline is for (`turn`, `act`).
 
@@ -12,32 +12,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Between two looks at a clock that is moved by hand.
+/// The time between two looks at a clock that is moved by hand.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Where a registry has its time from. Clones are the same clock; any thread may move it.
+/// The clock of a registry. Clones are the same clock; any thread may move it.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
 impl Clock {
-    /// The machine's.
+    /// Returns the machine's monotonic clock.
     pub fn real() -> Clock {
         Clock(None)
     }
 
-    /// One that is moved by [`Clock::advance`], so that who hangs is over his deadline and nobody else ever is.
+    /// Returns a clock that only [`Clock::advance`] moves: reporters that hang exceed the deadline, and no others.
     pub fn by_hand() -> Clock {
         Clock(Some(Arc::default()))
     }
 
-    /// Moves it, if it is moved by hand.
+    /// Moves the clock, if it is moved by hand.
     pub fn advance(&self, by: Duration) {
         if let Some(now) = &self.0 {
             now.fetch_add(by.as_nanos() as u64, Ordering::Relaxed); // ORDER: Relaxed: a number alone
         }
     }
 
-    /// Since some moment.
+    /// Returns the time since some fixed moment.
     pub(crate) fn now(&self) -> Duration {
         static BEGIN: OnceLock<Instant> = OnceLock::new();
         match &self.0 {
@@ -46,7 +46,7 @@ impl Clock {
         }
     }
 
-    /// How long to sleep where so much is left of a deadline.
+    /// Returns how long to sleep when `left` is left of a deadline.
     pub(crate) fn sleep(&self, left: Duration) -> Duration {
         match self.0 {
             Some(_) => LOOK,

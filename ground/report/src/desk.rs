@@ -3,16 +3,16 @@
 //! ```text
 //!   "measure\n", "measure-blocks\n" ─► "report\n" [ "fault NAME: why\n" … ] "\n" the file of about:memory
 //!              └─► "figures\n" the allocator's JSON          (libskinflint.so alone: malloc-so/desk.rs)
-//!   "minimize\n" │ "gc\n" │ "cc\n" ─► "done\n" what came of it        anything else ─► "no\n" why
+//!   "minimize\n" │ "gc\n" │ "cc\n" ─► "done\n" the results        anything else ─► "no\n" why
 //! ```
 //!
-//! S1  The socket is in a folder of its user's with mode 0700, and the kernel is asked who connects: nobody but the
-//!     user and root is answered. There is no TCP.
-//! S2  Requests have a bound in length and time; who does not read his answer is left after [`PATIENCE`].
-//! S3  A socket that nobody listens on is replaced; one that answers is an error.
-//! S4  A desk is its process's. In the child of a fork it answers nobody, and dropping it there leaves the parent's
-//!     socket alone; the child may open its own.
-//! S5  When it is dropped, an answer that is under way comes to its end first, within [`CLOSING`].
+//! S1  The socket is in a folder of its user with mode 0700, and the kernel is asked which user connects: only the same
+//!     user and root are answered. There is no TCP.
+//! S2  Requests have a bound in length and time; a client that does not read its answer is left after [`PATIENCE`].
+//! S3  A socket without a listener is replaced; one that answers is an error.
+//! S4  A desk belongs to its process. In the child of a fork it answers no client, and dropping it there leaves the
+//!     parent's socket alone; the child may open its own.
+//! S5  When a desk is dropped, an answer that is under way is finished first, within [`CLOSING`].
 //!
 //! Not here: the other end (`asker`), what is measured (`registry`), the socket of the drop-in (`malloc-so`).
 
@@ -33,14 +33,14 @@ use crate::quiet;
 use crate::registry::{Action, Measurement, Registry};
 use crate::tree::Presence;
 
-/// Longest wait for a request, and for an answer to be read.
+/// The longest wait for a request, and for an answer to be read.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest wait for an answer that is under way when a desk is dropped.
+/// The longest wait for an answer that is under way when a desk is dropped.
 pub const CLOSING: Duration = Duration::from_secs(10);
-/// The request for a measurement that says which blocks each line has measured.
+/// The request for a measurement with the blocks that each line has measured.
 pub const MEASURE_BLOCKS: &str = "measure-blocks";
 
-/// Endings of sockets' names: of a program that reports, of the drop-in.
+/// The endings of sockets' names: of a program that reports, and of the drop-in.
 pub(crate) const REPORT: &str = "report";
 pub(crate) const HEAP: &str = "heap";
 
@@ -49,17 +49,17 @@ fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Where sockets of this user are: `XDG_RUNTIME_DIR/skinflint`, or `/tmp/skinflint-USER` where there is no such
-/// runtime folder. The drop-in has the same rule.
+/// Returns the folder of this user's sockets: `XDG_RUNTIME_DIR/skinflint`, or `/tmp/skinflint-USER` if there is no
+/// such runtime folder. The drop-in has the same rule.
 pub fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        // One that was never made, as under `su` or in a container, is none.
+        // A runtime folder that was never made, as under `su` or in a container, does not count.
         Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("skinflint"),
         _ => PathBuf::from(format!("/tmp/skinflint-{}", user())),
     }
 }
 
-/// Who is at the other end of a connection.
+/// Returns the process and user at the other end of a connection.
 pub(crate) fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
     let mut who = libc::ucred {
         pid: 0,
@@ -83,30 +83,30 @@ pub(crate) fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
     }
 }
 
-/// A program's end, open until it is dropped (S5).
+/// The program's end of the socket, open until this is dropped (S5).
 pub struct Desk {
     path: PathBuf,
     over: Arc<AtomicBool>,
     listener: Arc<UnixListener>,
     thread: Option<JoinHandle<()>>,
-    /// Whose it is (S4).
+    /// The process that it belongs to (S4).
     pid: u32,
 }
 
 impl Desk {
-    /// Opens the socket of this process in [`folder`], and answers on a thread that takes no signals (`quiet`). After
-    /// a fork the child has none, and may open one.
+    /// Opens the socket of this process in [`folder`], and answers on a thread that takes no signals (`quiet`). The
+    /// child of a fork has no desk, and may open one.
     ///
     /// # Errors
-    /// If the folder is not this user's alone, or there can be no socket.
+    /// If the folder is not this user's alone, or the socket cannot be made.
     pub fn open(registry: &'static Registry) -> io::Result<Desk> {
         Desk::open_in(&folder(), registry)
     }
 
-    /// The same in another folder.
+    /// Opens the socket of this process in another folder.
     ///
     /// # Errors
-    /// As of [`Desk::open`].
+    /// As for [`Desk::open`].
     pub fn open_in(folder: &Path, registry: &'static Registry) -> io::Result<Desk> {
         own(folder)?;
         let pid = std::process::id();
@@ -121,7 +121,7 @@ impl Desk {
                     return;
                 }
                 match stream {
-                    // Who does not listen to the answer has no need of it.
+                    // A client that does not read the answer does not need it.
                     Ok(stream) => drop(answer(stream, registry)),
                     Err(_) => std::thread::sleep(Duration::from_millis(50)),
                 }
@@ -143,13 +143,13 @@ impl Desk {
         })
     }
 
-    /// Its name.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// S3.
+/// Binds the socket, and replaces one without a listener (S3).
 fn bind(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -163,7 +163,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// An error with the path that it is about.
+/// Returns an error with the path that it is about.
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -172,16 +172,16 @@ impl Drop for Desk {
     fn drop(&mut self) {
         let thread = self.thread.take();
         if self.pid != std::process::id() {
-            // S4. The thread is none of this process's: to detach it might hit another that has its place by now.
+            // S4. The thread is not in this process: to detach it might hit another thread that has its place by now.
             std::mem::forget(thread);
-            // SAFETY: the thread that had the other share of it did not come along, so nobody here uses the number, and
-            // that share, which is never given back, keeps the listener from being closed again.
+            // SAFETY: the thread that has the other share of the listener is not in this process, so no thread here
+            // uses the descriptor; that share is never released, so the listener is not closed again.
             unsafe { libc::close(self.listener.as_raw_fd()) };
             return;
         }
         self.over.store(true, Ordering::Release); // ORDER: Release: meets the Acquire of the thread.
         let _ = std::fs::remove_file(&self.path);
-        // Wakes the thread: nothing is accepted any more.
+        // Wakes the thread: no connection is accepted any more.
         // SAFETY: no memory is involved; the descriptor is open for as long as the listener lives.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
         if let Some(thread) = thread
@@ -194,7 +194,7 @@ impl Drop for Desk {
     }
 }
 
-/// Makes the folder, or judges the one that is there (S1).
+/// Makes the folder, or checks the one that exists (S1).
 fn own(folder: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -229,12 +229,12 @@ fn answer(mut stream: UnixStream, registry: &Registry) -> io::Result<()> {
         }
     }
     if used == 0 {
-        // It only wanted to know who listens.
+        // The client only wanted to know which process listens.
         return Ok(());
     }
     let request = request[..used].split(|byte| *byte == b'\n').next();
     let request = std::str::from_utf8(request.unwrap_or(&[])).unwrap_or("");
-    // Measured before the writer takes its buffer: it would be in the figures.
+    // Measured before the writer allocates its buffer, which would be in the figures.
     let measured = match request {
         "measure" => Some(registry.measure()),
         MEASURE_BLOCKS => Some(registry.measure_with_blocks()),
@@ -296,8 +296,8 @@ pub enum Answer {
     },
     /// The text of `skinflint_stats_json`.
     Figures(String),
-    /// It was done; what came of it.
+    /// The action was done; its results.
     Done(String),
-    /// It was not, and why.
+    /// The request was refused, and why.
     No(String),
 }

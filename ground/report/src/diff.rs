@@ -1,14 +1,14 @@
 //! The difference of two reports, line by line, as about:memory makes it.
 //!
 //! ```text
-//!   first ─┐ names without what changes by itself: pid 42 ─► pid NNN, 0x7f… ─► 0xNNN, id=7 ─► id=NNN
-//!   second ┴─► second − first, where it is not 0; what only one has is marked (First, Second)
+//!   first ─┐ names without the parts that change by themselves: pid 42 ─► pid NNN, 0x7f… ─► 0xNNN, id=7 ─► id=NNN
+//!   second ┴─► second − first, where it is not 0; a line of one side only is marked (First, Second)
 //! ```
 //!
-//! X1  Sums of the difference are differences of sums: nothing is left out but what is equal.
-//! X2  Lines meet by process, path, kind and units; several of one path are added up first.
+//! X1  The sums of the difference are the differences of the sums: only equal lines are left out.
+//! X2  Lines are matched by process, path, kind and units; several lines of one path are added up first.
 //!
-//! Not here: how it is shown (`text`), its file (`file`: `_presence`).
+//! Not here: how a difference is shown (`text`), its file (`file`: `_presence`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,24 +30,24 @@ struct Value {
     description: String,
 }
 
-/// Two reports on their way to a difference.
+/// Two reports that are being compared.
 #[derive(Default)]
 pub struct Diff {
     lines: BTreeMap<Key, Value>,
     isolated: [bool; 2],
 }
 
-/// Which of the two.
+/// One of the two reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// The earlier one, usually.
+    /// Usually the earlier one.
     First,
-    /// The later one.
+    /// Usually the later one.
     Second,
 }
 
 impl Diff {
-    /// Of nothing.
+    /// Creates a difference without lines.
     pub fn new() -> Diff {
         Diff::default()
     }
@@ -75,9 +75,9 @@ impl Diff {
         *sum = Some(sum.unwrap_or(0) + i128::from(entry.amount));
     }
 
-    /// The lines that differ, in order of process and path.
+    /// Passes the lines that differ to `each`, in order of process and path.
     pub fn each(mut self, mut each: impl FnMut(&Entry<'_>, Presence)) {
-        // One side has a process for each site, the other one for all: as about:memory, compare by kind.
+        // One side has a process for each site, the other has one for all: compare by kind, as about:memory does.
         if self.isolated[0] != self.isolated[1] {
             self.join_isolated();
         }
@@ -129,10 +129,10 @@ impl Diff {
     }
 }
 
-/// What stands before a number that changes from run to run.
+/// The texts before a number that changes from run to run.
 const BEFORE: &[&str] = &["pid ", "tid ", "id=", "segments=", "scripts="];
 
-/// A name without what changes by itself.
+/// Returns a name with its changing parts replaced.
 pub fn steady(name: &str) -> Cow<'_, str> {
     if !name.bytes().any(|byte| byte.is_ascii_digit()) {
         return Cow::Borrowed(name);
@@ -160,7 +160,7 @@ pub fn steady(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What is kept of the beginning of a text, and how many bytes it and the number are.
+/// If a text begins with a part that changes, returns what is kept of it, and its length in bytes.
 fn changing(text: &str) -> Option<(&str, usize)> {
     let run = |from: usize, is: fn(&u8) -> bool| {
         text.as_bytes()[from..].iter().take_while(|b| is(b)).count()
@@ -175,7 +175,7 @@ fn changing(text: &str) -> Option<(&str, usize)> {
         let digits = run(2, u8::is_ascii_hexdigit);
         return (digits > 0).then_some(("0x", 2 + digits));
     }
-    // A null principal's name.
+    // The name of a null principal.
     let digits = text
         .strip_prefix('{')
         .map(|_| run(1, |b| b.is_ascii_hexdigit() || *b == b'-'))?;

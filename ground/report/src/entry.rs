@@ -6,30 +6,30 @@
 //!                      └─ the tree is made of the components; `/` within one is written `\`
 //! ```
 //!
-//! N1  Below `explicit/` an amount is of bytes, and of the heap or beside it: the sums there are the memory that
-//!     the program has asked for, and what is of another kind would falsify them.
+//! N1  Below `explicit/` an amount is in bytes, and of kind heap or nonheap: the sums there are the memory that the
+//!     program has asked for, and an amount of another kind would falsify them.
 //! N2  A path has no empty component and no control character, so it is a place in a tree and one line of text.
-//! N3  Rows of the process and of its allocator are built in: a reporter that has one of them would change what all
+//! N3  Rows of the process and of its allocator are built in: a reporter that adds one of them would change what all
 //!     others are judged by ([`is_built_in`]).
-//! N4  What is left out is said: a check answers with the words that the user reads.
+//! N4  A line that is left out is named: a check answers with the words that the user reads.
 //!
-//! The numbers of [`Kind`] and [`Units`] are those of Firefox's nsIMemoryReporter.idl, which the file has.
-//! Not here: where lines are kept (`store`), who writes them (`registry`).
+//! The numbers of [`Kind`] and [`Units`] are those of Firefox's nsIMemoryReporter.idl, which its file uses.
+//! Not here: where lines are kept (`store`), where they come from (`registry`).
 
 use std::borrow::Cow;
 
-/// Longest path or description, bytes.
+/// The longest path or description, in bytes.
 pub const LONGEST: usize = 4096;
 
 /// Where the memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// Mapped by other means than the allocator.
+    /// In mappings that the allocator did not make.
     Nonheap = 0,
-    /// In blocks of the allocator. `heap-unclassified` is what no such line covers.
+    /// In blocks of the allocator. `heap-unclassified` is what no line of this kind covers.
     Heap = 1,
-    /// Not to be added to the others: a sum, a count, another view of the same memory.
+    /// Neither, and not to be added to the others: a sum, a count, another view of the same memory.
     Other = 2,
 }
 
@@ -39,16 +39,16 @@ pub enum Kind {
 pub enum Units {
     /// Bytes.
     Bytes = 0,
-    /// Things there are now.
+    /// The number of things that exist now.
     Count = 1,
-    /// Things there have been since the start.
+    /// The number of things since the start.
     Cumulative = 2,
     /// Hundredths of a percent.
     Percent = 3,
 }
 
 impl Kind {
-    /// The kind of a number in a file.
+    /// Returns the kind that a number in a file means.
     pub fn from_number(number: u64) -> Option<Kind> {
         [Kind::Nonheap, Kind::Heap, Kind::Other]
             .into_iter()
@@ -57,7 +57,7 @@ impl Kind {
 }
 
 impl Units {
-    /// The units of a number in a file.
+    /// Returns the units that a number in a file means.
     pub fn from_number(number: u64) -> Option<Units> {
         [
             Units::Bytes,
@@ -70,37 +70,37 @@ impl Units {
     }
 }
 
-/// One line.
+/// One line of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// `NAME (pid N)`; empty is the process that measures itself.
+    /// `NAME (pid N)`; empty for the process that measures itself.
     pub process: &'a str,
-    /// Components with `/` between them.
+    /// The components, with `/` between them.
     pub path: &'a str,
     /// Where the memory is.
     pub kind: Kind,
     /// What `amount` counts.
     pub units: Units,
-    /// How much.
+    /// The amount, in `units`.
     pub amount: i64,
     /// A sentence for the user.
     pub description: &'a str,
 }
 
-/// Root of the tree whose sum is what the program has asked for.
+/// The root of the tree whose sum is the memory that the program has asked for.
 pub const EXPLICIT: &str = "explicit";
-/// What no reporter covers; computed by whoever reads, and never reported.
+/// The path of what no reporter covers; the reader computes it, and no reporter adds it.
 pub const UNCLASSIFIED: &str = "explicit/heap-unclassified";
-/// Usable bytes of all live blocks of the allocator.
+/// The path of the usable bytes of all live blocks of the allocator.
 pub const ALLOCATED: &str = "heap-allocated";
 
-/// Whether a path is below `explicit`.
+/// Returns whether a path is below `explicit`.
 pub fn is_explicit(path: &str) -> bool {
     path.strip_prefix(EXPLICIT)
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Trees of the process's and of the allocator's own sources (`process`, `heap`), which no reporter adds to.
+/// The trees of the process and of the allocator (`process`, `heap`), to which no reporter may add.
 const BUILT_IN: [&str; 14] = [
     ALLOCATED,
     "heap-blocks",
@@ -118,13 +118,13 @@ const BUILT_IN: [&str; 14] = [
     "explicit/heap-overhead",
 ];
 
-/// Whether a row is one of the process's or of its allocator's (N3).
+/// Returns whether a row is one of the process or of its allocator (N3).
 pub fn is_built_in(path: &str) -> bool {
     let below = |tree: &str| {
         path.strip_prefix(tree)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    // By its first letter first: there may be ten thousand lines.
+    // The first letter is tested first: there may be ten thousand lines.
     let may_be = matches!(
         path.as_bytes(),
         [b'h' | b'p' | b's' | b'v' | b't' | b'r', ..]
@@ -138,7 +138,7 @@ pub fn is_built_in(path: &str) -> bool {
             || path == "explicit/stacks")
 }
 
-/// Whether a line is of the process that says it, by whatever name.
+/// Returns whether a line is about the process that reports it, by whatever name.
 fn is_own(process: &str) -> bool {
     let pid = || {
         let (_, end) = process.rsplit_once("(pid ")?;
@@ -147,7 +147,7 @@ fn is_own(process: &str) -> bool {
     process.is_empty() || pid() == Some(std::process::id())
 }
 
-/// A name as one component of a path: one line, `/` as `\`, never empty.
+/// Returns a name as one component of a path: one line, `/` as `\`, never empty.
 pub fn component(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed("(no name)");
@@ -163,17 +163,18 @@ pub fn component(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.chars().map(clean).collect())
 }
 
-/// Whose memory it is.
+/// The owner of some memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner<'a> {
     /// The program itself.
     System,
-    /// One of those it works for: a tab, a request, a customer.
+    /// A tenant that the program works for: a tab, a request, a customer.
     User(&'a str),
 }
 
 impl Owner<'_> {
-    /// `explicit/tenants/user/NAME/REST`, `explicit/tenants/system/REST`: all rows of a tenant in one place.
+    /// Returns `explicit/tenants/user/NAME/REST` or `explicit/tenants/system/REST`: all rows of a tenant are in one
+    /// place.
     pub fn path(&self, rest: &str) -> String {
         match self {
             Owner::System => format!("explicit/tenants/system/{rest}"),
@@ -183,7 +184,7 @@ impl Owner<'_> {
 }
 
 impl Entry<'_> {
-    /// Whether a reporter may add the line, in a process with so much address space (N1 to N3).
+    /// Checks whether a reporter may add the line, in a process with this much address space (N1 to N3).
     ///
     /// # Errors
     /// What is wrong with it (N4).
@@ -206,7 +207,7 @@ impl Entry<'_> {
         if self.amount < 0 {
             return Err("a negative amount");
         }
-        // What lies on a disk, or is another process's, may be larger.
+        // An amount on a disk, or of another process, may be larger.
         let own = self.process.is_empty() && self.kind != Kind::Other;
         if own && self.units == Units::Bytes && self.amount as u64 > address_space_bytes {
             return Err("more bytes than the process has addresses for");
@@ -215,12 +216,12 @@ impl Entry<'_> {
     }
 }
 
-/// N2.
+/// Checks N2.
 fn check_text(path: &str, description: &str) -> Result<(), &'static str> {
     if path.len() > LONGEST || description.len() > LONGEST {
         return Err("a path or description of more than 4096 bytes");
     }
-    // By bytes first: nearly all paths are plain, and there may be ten thousand.
+    // Bytes are tested first: nearly all paths are plain, and there may be ten thousand.
     let mut before = b'/';
     for &byte in path.as_bytes() {
         if byte == b'/' && before == b'/' {

@@ -1,22 +1,23 @@
-//! The file of Firefox's about:memory, written and read as it comes.
+//! The file of Firefox's about:memory, written and read line by line.
 //!
 //! ```text
 //!   {"version":1,"hasMozMallocUsableSize":true,"reports":[
 //!     {"process":"viewer (pid 42)","path":"explicit/a","kind":1,"units":0,"amount":5,"description":"…"
 //!      [,"_presence":1][,"blocks":["0x55…", …]][,"ranges":[["0x7f…", bytes], …]]}, …]}
-//!                                               gzip if it begins so; a crash dump wraps it: {"memory_report":{…}}
+//!                                               gzip is recognised; a crash dump wraps it: {"memory_report":{…}}
 //! ```
 //!
-//! F1  Reading takes memory for one line, however long the file is. What is kept is the caller's matter.
-//! F2  What Firefox refuses is refused: a missing field, a kind or unit that is none, a line below `explicit/` that
-//!     is not of bytes or is neither heap nor nonheap, another version.
+//! F1  Reading takes memory for one line, however long the file is. The caller decides what to keep.
+//! F2  What Firefox refuses is refused: a missing field, an unknown kind or unit, a line below `explicit/` that
+//!     is not in bytes or is neither heap nor nonheap, another version.
 //! F3  An error names the byte of the JSON (unpacked) at which it was noticed, and the number of the line in
-//!     `reports` where there is one.
-//! F4  Nothing is written in the place of a file before all of it is: a full disk leaves the old one, which keeps its mode
-//!     and is found through links. What is no file (a pipe, a device) is written into and stays what it is.
-//! F5  A path that is a leaf and a branch at once, over which Firefox stumbles, is written as `PATH/(own)`.
-//! F6  `blocks` and `ranges` are ours: what a line has measured, by addresses (docs/export.md). Readers that do not know
-//!     them pass over them, Firefox among these; so does [`read`]. They are written where a measurement has them.
+//!     `reports`, if it lies in one.
+//! F4  A file is replaced only when all of the new one is written: a full disk leaves the old one. The new one has the
+//!     old one's mode, and links to a file are followed. What is not a file (a pipe, a device) is written into and
+//!     stays what it is.
+//! F5  A path that is both a leaf and a branch, which Firefox cannot read, is written as `PATH/(own)`.
+//! F6  `blocks` and `ranges` are ours: the addresses that a line has measured (docs/export.md). Readers that do not
+//!     know them pass over them, as Firefox does; so does [`read`]. They are written if a measurement has them.
 //!
 //! The format: nsIMemoryInfoDumper.idl, nsIMemoryReporter.idl and aboutMemory.js of Firefox ESR.
 //! Not here: trees, differences.
@@ -41,9 +42,9 @@ use crate::entry::{Entry, Kind, Units, is_explicit};
 use crate::named::Note;
 use crate::tree::{OWN, Presence};
 
-/// The only version there is.
+/// The only version that exists.
 const VERSION: u64 = 1;
-/// More JSON than this is no memory report: gzip can hold a thousand times what it weighs.
+/// The most bytes of JSON that are read: gzip can unpack to a thousand times its size.
 const LARGEST: u64 = 8 << 30;
 
 /// Writes a file, line by line.
@@ -53,7 +54,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the head.
+    /// Creates a writer, and writes the head.
     ///
     /// # Errors
     /// Those of `out`.
@@ -62,7 +63,7 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, begun: false })
     }
 
-    /// Writes a line. Its process must have a name.
+    /// Writes a line, which must have the name of its process.
     ///
     /// # Errors
     /// Those of `out`.
@@ -70,7 +71,7 @@ impl<W: Write> Writer<W> {
         self.line_with_blocks(entry, presence, &[])
     }
 
-    /// Writes a line and what it has measured (F6). Hidden addresses are left out.
+    /// Writes a line and the addresses that it has measured (F6). Hidden addresses are left out.
     ///
     /// # Errors
     /// Those of `out`.
@@ -131,7 +132,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Writes lines; those without a process get this one (F5).
+/// Writes lines to `out`; lines without a process get the name `process` (F5).
 ///
 /// # Errors
 /// Those of `out`.
@@ -148,7 +149,7 @@ pub fn write<'a, W: Write>(
     )
 }
 
-/// The same, with what each line has measured (F6).
+/// Writes lines to `out` as [`write()`] does, with the addresses that each line has measured (F6).
 ///
 /// # Errors
 /// Those of `out`.
@@ -178,7 +179,7 @@ pub fn write_with_blocks<'a, W: Write>(
     writer.finish()
 }
 
-/// Writes a file; gzipped if its name ends so (F4).
+/// Writes a file, gzipped if its name ends so (F4).
 ///
 /// # Errors
 /// If it cannot be written.
@@ -195,7 +196,7 @@ pub fn save<'a>(
     )
 }
 
-/// The same, with what each line has measured (F6).
+/// Writes a file as [`save`] does, with the addresses that each line has measured (F6).
 ///
 /// # Errors
 /// If it cannot be written.
@@ -207,7 +208,7 @@ pub fn save_with_blocks<'a>(
     let is_packed = path.extension().is_some_and(|ending| ending == "gz");
     let (real, old) = match std::fs::metadata(path) {
         Ok(found) if found.is_file() => (std::fs::canonicalize(path)?, Some(found)),
-        // A folder is refused by the system, with its own words.
+        // The system refuses a folder, in its own words.
         Ok(_) => return written(into(path, false)?, is_packed, process, lines),
         // A link to a file that is not there yet.
         Err(_) if path.is_symlink() => {
@@ -219,13 +220,13 @@ pub fn save_with_blocks<'a>(
     let done =
         written(file, is_packed, process, lines).and_then(|()| std::fs::rename(&fresh, &real));
     if done.is_err() {
-        // It may not be there.
+        // The new file may not exist.
         let _ = std::fs::remove_file(&fresh);
     }
     done
 }
 
-/// The same into something that is open.
+/// Writes lines into a file that is open.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -245,13 +246,13 @@ fn into(path: &Path, create: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// A new file in the folder of another one, with the mode and owner of what is there (F4).
+/// Creates a new file in the folder of another one, with the mode and owner of the old file (F4).
 fn beside(real: &Path, old: Option<&Metadata>) -> io::Result<(PathBuf, File)> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed: only unlike others of this process
     let fresh = real.with_file_name(format!(".skinflint.{}.{number}", std::process::id()));
     let mode = old.map_or(0o666, |_| 0o600);
-    // Of a process of this number that was killed; what is new must be ours, and no link.
+    // A killed process with this id may have left one; the new file must be ours, and not a link.
     let _ = std::fs::remove_file(&fresh);
     let file = OpenOptions::new()
         .write(true)
@@ -259,7 +260,7 @@ fn beside(real: &Path, old: Option<&Metadata>) -> io::Result<(PathBuf, File)> {
         .mode(mode)
         .open(&fresh)?;
     if let Some(old) = old {
-        // Only root can; for others it is theirs, as a new one would be.
+        // Only root can do this; for other users the file is their own, as a new one would be.
         let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
         file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o7777))?;
     }
@@ -281,12 +282,12 @@ fn written<'a>(
     packed.finish()?.flush()
 }
 
-/// What keeps a file from being read.
+/// Why a file cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadError {
     /// What is wrong.
     pub what: String,
-    /// Byte of the JSON, unpacked, at which it was noticed.
+    /// The byte of the unpacked JSON at which it was noticed.
     pub offset: u64,
 }
 
@@ -302,7 +303,7 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// Reads a file, packed or not; each line goes to `each`. Returns how many there were (F1).
+/// Reads a file, packed or not, and passes each line to `each`. Returns the number of lines (F1).
 ///
 /// # Errors
 /// F2, F3.
@@ -313,10 +314,11 @@ pub fn read(
     read_any::<IgnoredAny, IgnoredAny>(input, &mut |entry, presence, _, _| each(entry, presence))
 }
 
-/// The same, and `each` also gets what the line has measured (F6), for which memory is taken, line by line.
+/// Reads a file as [`read`] does; `each` also gets the addresses that the line has measured (F6), which take memory
+/// for one line at a time.
 ///
 /// # Errors
-/// F2, F3; and what is no address.
+/// F2, F3; and a value in `blocks` or `ranges` that is not an address.
 pub fn read_with_blocks(
     input: impl Read,
     mut each: impl FnMut(&Entry<'_>, Presence, &[Note]),
@@ -331,7 +333,7 @@ pub fn read_with_blocks(
     })
 }
 
-/// `"0x7f…"`, or a number.
+/// An address: `"0x7f…"`, or a number.
 struct Address(u64);
 
 impl<'de> Deserialize<'de> for Address {
@@ -355,7 +357,7 @@ impl Visitor<'_> for Addresses {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Address, E> {
         let digits = text.strip_prefix("0x").unwrap_or(text);
-        // `from_str_radix` would take a sign.
+        // `from_str_radix` would accept a sign.
         let number = match digits.starts_with('+') {
             true => None,
             false => u64::from_str_radix(digits, 16).ok(),
@@ -418,7 +420,7 @@ where
     }
 }
 
-/// The library's error without its line and column, which mean little where all is one line.
+/// Returns the library's error without its line and column, which mean little in a file of one line.
 fn said(error: &serde_json::Error, packed: bool) -> String {
     let text = error.to_string();
     let what = text
@@ -465,7 +467,7 @@ struct Found {
     lines: Option<u64>,
 }
 
-/// Gets a line, its blocks and its ranges: as what they are read is the reader's matter.
+/// A function that gets a line, its blocks and its ranges; the reader decides what these are read as.
 type Each<'a, B, R> = &'a mut dyn FnMut(&Entry<'_>, Presence, &B, &R);
 
 /// The outermost object, and the one in `memory_report`.
@@ -571,7 +573,7 @@ impl<'de, B: Deserialize<'de> + Default, R: Deserialize<'de> + Default> Visitor<
             let raw = match list.next_element::<Raw<B, R>>() {
                 Ok(Some(raw)) => raw,
                 Ok(None) => return Ok(lines),
-                // The number of the line is put in front; end of file stays what it is.
+                // The number of the line is put in front; an end of file stays what it is.
                 Err(error) => {
                     let text = error.to_string();
                     let cut = text.starts_with("EOF")
@@ -593,7 +595,7 @@ impl<'de, B: Deserialize<'de> + Default, R: Deserialize<'de> + Default> Visitor<
 }
 
 impl<B: Default, R: Default> Raw<B, R> {
-    /// F2.
+    /// Checks F2, and returns the line.
     fn entry(&self) -> Result<(Entry<'_>, Presence), String> {
         let shown = || -> String { self.path.chars().take(200).collect() };
         let bad = |what: &str, value: u64| format!("{what} {value} is none ({})", shown());

@@ -1,22 +1,22 @@
-//! The allocator that serves this process: its figures, and its offer to give back.
+//! The allocator that serves this process: its figures, and its function to give memory back.
 //!
 //! ```text
-//!   skinflint_alloc   as #[global_allocator] (base::hook) ─► as libskinflint.so; what C code has of malloc is not in it
-//!   libskinflint.so   skinflint_stats_json ─► every row, with what is resident of it    ┐ explicit/heap-overhead/…
+//!   skinflint_alloc   as #[global_allocator] (base::hook) ─► as libskinflint.so; not C code's blocks of malloc
+//!   libskinflint.so   skinflint_stats_json ─► every row, with its resident bytes    ┐ explicit/heap-overhead/…
 //!   glibc             mallinfo2 ───────────► in use, free                               ┘ heap-allocated, heap-…
 //!   any other         nothing is known: no `heap-allocated`, so no `heap-unclassified` is made up
 //! ```
 //!
-//! A1  The allocator is found by looking up names in the running process: nothing is linked, nothing preloaded
-//!     shows, and what is found once is not looked for again.
+//! A1  The allocator is found by looking up names in the running process: nothing is linked, nothing need be preloaded,
+//!     and the result is kept.
 //! A2  glibc's figures are believed only if its `malloc` is the one that calls reach. Our recorder in front of it only
-//!     passes calls on, and says who is beneath.
-//! A3  Nothing here allocates (but once, where a stub hides who has `malloc`), so that the figures are those of before
-//!     (`registry`, R1).
-//! A4  `heap-allocated` is of live blocks, whatever is resident of them; `heap-overhead` is what is resident beside
-//!     them, except glibc's, which cannot say and gives what is mapped.
+//!     passes calls on, and names the allocator beneath.
+//! A3  Nothing here allocates (except once, if a stub hides the object that has `malloc`), so that the figures are
+//!     those of before the measurement (`registry`, R1).
+//! A4  `heap-allocated` counts live blocks, resident or not; `heap-overhead` is what is resident beside them, except
+//!     for glibc, which does not know it and reports what is mapped.
 //!
-//! Not here: what the figures mean in the allocator (`alloc::stats`), other heaps.
+//! Not here: the meaning of the figures in the allocator (`alloc::stats`), other heaps.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -33,7 +33,7 @@ type Trim = unsafe extern "C" fn() -> c_int;
 type MallocTrim = unsafe extern "C" fn(usize) -> c_int;
 type Mallinfo = unsafe extern "C" fn() -> libc::mallinfo2;
 
-/// What serves `malloc`.
+/// The allocator that serves the program.
 #[derive(Clone, Copy)]
 enum Served {
     Skinflint { stats: StatsJson, trim: Trim },
@@ -42,7 +42,7 @@ enum Served {
     Other,
 }
 
-/// Room for the text of all figures: some 12 KiB are used.
+/// The room for the text of all figures, in bytes: about 12 KiB are used.
 const ROOM: usize = 128 << 10;
 
 fn look_up(name: &CStr) -> *mut c_void {
@@ -50,7 +50,7 @@ fn look_up(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Where the object begins that an address belongs to.
+/// Returns the start of the object that an address belongs to; 0 if there is none.
 fn object_of(address: *const c_void) -> usize {
     // SAFETY: a structure of pointers; all zero is one.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -61,8 +61,8 @@ fn object_of(address: *const c_void) -> usize {
     }
 }
 
-/// Whether it is a stub: a program that was linked to a fixed place and takes a function's address has one of that name,
-/// which stands for whoever has the function (Debian's python3, for `malloc`).
+/// Returns whether a function is a stub: a program that is linked to a fixed address and takes a function's address has
+/// a stub of that name, which stands for the function elsewhere (Debian's python3 has one for `malloc`).
 fn is_stub(address: *const c_void) -> bool {
     unsafe extern "C" {
         fn dladdr1(
@@ -83,11 +83,11 @@ fn is_stub(address: *const c_void) -> bool {
             _ => entry.cast::<libc::Elf64_Sym>().as_ref(),
         }
     };
-    // Undefined, and yet it has an address.
+    // The symbol is undefined, and yet it has an address.
     entry.is_some_and(|entry| entry.st_shndx == 0)
 }
 
-/// Files of all loaded objects but the program itself, in the order in which names are looked up.
+/// Returns the files of all loaded objects except the program, in the order in which names are looked up.
 fn loaded() -> Vec<CString> {
     unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
         // SAFETY: the loader's structure, and the list below.
@@ -105,7 +105,7 @@ fn loaded() -> Vec<CString> {
     names
 }
 
-/// The object that has the function itself, where `look_up` found a stub.
+/// Returns the object that has the function itself, after `look_up` found a stub.
 fn behind_stub(name: &CStr) -> usize {
     for file in loaded() {
         // SAFETY: C strings; with RTLD_NOLOAD nothing is loaded that was not, and the count goes back.
@@ -117,7 +117,7 @@ fn behind_stub(name: &CStr) -> usize {
             let found = libc::dlsym(handle, name.as_ptr());
             libc::dlclose(handle);
             let mut info: libc::Dl_info = std::mem::zeroed();
-            // What it depends on is looked through as well: its turn comes.
+            // `dlsym` also searches the object's dependencies, whose turn comes later.
             if !found.is_null()
                 && libc::dladdr(found, &mut info) != 0
                 && CStr::from_ptr(info.dli_fname) == file.as_c_str()
@@ -129,7 +129,7 @@ fn behind_stub(name: &CStr) -> usize {
     0
 }
 
-/// The object whose `malloc` calls reach.
+/// Returns the object whose `malloc` the program's calls reach.
 fn of_malloc(found: *const c_void) -> usize {
     match is_stub(found) {
         true => behind_stub(c"malloc"),
@@ -137,7 +137,7 @@ fn of_malloc(found: *const c_void) -> usize {
     }
 }
 
-/// The allocator of ours that is linked into the program, if the program's blocks are its own.
+/// Returns the allocator of ours that is linked into the program, if it gives the program's blocks.
 pub fn linked() -> Option<&'static Giver> {
     let giver = hook::giver()?;
     let block = std::hint::black_box(Box::new(0u64));
@@ -188,7 +188,7 @@ fn served() -> Served {
     })
 }
 
-/// The allocator's name, for the user.
+/// Returns the allocator's name, for the user.
 pub fn name() -> &'static str {
     match served() {
         Served::Skinflint { .. } => "libskinflint.so",
@@ -198,7 +198,7 @@ pub fn name() -> &'static str {
     }
 }
 
-/// Gives back what is free. Whether anything was.
+/// Gives free memory back to the system. Returns whether there was any.
 pub fn trim() -> bool {
     // SAFETY: functions that may be called at any time on any thread.
     unsafe {
@@ -211,7 +211,7 @@ pub fn trim() -> bool {
     }
 }
 
-/// Resident bytes of the allocator's own mappings, by row.
+/// The resident bytes of the allocator's own mappings, by row.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Resident {
     /// Name and bytes.
@@ -219,17 +219,17 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// All of them.
+    /// Returns the sum of all rows.
     pub fn sum(&self) -> u64 {
         self.rows.iter().fold(0, |sum, (_, bytes)| sum + bytes)
     }
 }
 
-/// Adds the allocator's figures. What is resident of it, if it can say.
+/// Adds the allocator's figures. Returns what is resident of it, if it knows.
 pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
     match served() {
         Served::Skinflint { stats, .. } => written(store, |buffer| {
-            // SAFETY: it writes to a buffer with so much room, and no further.
+            // SAFETY: it writes at most `ROOM` bytes to the buffer, which has that room.
             unsafe { stats(buffer.cast(), ROOM) }
         }),
         Served::Linked(giver) => written(store, |buffer| {
@@ -245,14 +245,14 @@ pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
     }
 }
 
-/// Figures that are written as text to [`ROOM`] bytes; the length of the text comes back.
+/// Adds the figures that `write` writes as text to a buffer of [`ROOM`] bytes; it returns the text's length.
 fn written(store: &mut Store, write: impl FnOnce(*mut u8) -> usize) -> Option<Resident> {
     let buffer = sys::map_private(ROOM);
     if buffer.is_null() {
         return None;
     }
     let length = write(buffer).min(ROOM - 1);
-    // SAFETY: the buffer is ours and has so much room; the text is ASCII and shorter, or is cut.
+    // SAFETY: the buffer is ours and has `ROOM` bytes; the text is ASCII and shorter, or is cut.
     let text = unsafe { std::slice::from_raw_parts(buffer, length) };
     let text = std::str::from_utf8(text).unwrap_or("");
     let resident = from_text("", text, store);
@@ -261,11 +261,11 @@ fn written(store: &mut Store, write: impl FnOnce(*mut u8) -> usize) -> Option<Re
     resident
 }
 
-/// The text of `skinflint_stats_json`: one line, sections one deep.
+/// The text of `skinflint_stats_json`: one line, with sections one level deep.
 struct Figures<'a>(&'a str);
 
 impl Figures<'_> {
-    /// A number of the outermost level, or of a section.
+    /// Returns a number of the outermost level, or of a section.
     fn number(&self, section: &str, name: &str) -> Option<u64> {
         let mut text = self.0;
         if !section.is_empty() {
@@ -280,7 +280,7 @@ impl Figures<'_> {
     }
 }
 
-/// What follows `"name":`.
+/// Returns what follows `"name":`.
 fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = text;
     loop {
@@ -295,7 +295,7 @@ fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     }
 }
 
-/// Lines of one process.
+/// The receiver of the lines of one process.
 struct Out<'a> {
     store: &'a mut Store,
     process: &'a str,
@@ -303,7 +303,7 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn line(&mut self, path: &str, kind: Kind, units: Units, amount: u64, description: &str) {
-        // Without memory for it the line is missing, as the whole report would be.
+        // If there is no memory for the line, it is missing, as the whole report would be.
         let _ = self.store.push(&Entry {
             process: self.process,
             path,
@@ -319,7 +319,7 @@ impl Out<'_> {
     }
 }
 
-/// Adds the figures of a text of `skinflint_stats_json`, as those of a process. `None`: it is none.
+/// Adds the figures in a text of `skinflint_stats_json`, as those of `process`. `None`: the text has another form.
 pub fn from_text(process: &str, text: &str, store: &mut Store) -> Option<Resident> {
     let figures = Figures(text);
     let part = |name: &str| figures.number("resident", name);
@@ -373,7 +373,7 @@ pub fn from_text(process: &str, text: &str, store: &mut Store) -> Option<Residen
     Some(Resident { rows })
 }
 
-/// What is in use, and of how much address space; returns usable bytes of live blocks.
+/// Adds what is in use, and the address space it lies in; returns the usable bytes of live blocks.
 fn in_use(figures: &Figures<'_>, out: &mut Out<'_>) -> Option<u64> {
     let live = |name: &str| figures.number("live", name);
     let usable = live("usable_bytes")?;

@@ -1,4 +1,4 @@
-//! How far a file's image reaches in memory: its variables that begin as zeros have no bytes in the file.
+//! The end of a file's image in memory: its variables that begin as zeros have no bytes in the file.
 //!
 //! ```text
 //!   7f00 r--p 0000 libx.so ─┐ base                 program headers: … LOAD vaddr, memsz ─► end of .bss
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! J1  A mapping without a name is an image's only if it begins where the file's own mapping ends, and ends no later than
-//!     the image does by the file's headers. One that the kernel has joined with another mapping is left as it is: whose
-//!     its pages are cannot be told.
-//! J2  Nothing here allocates; a file that cannot be read, or is no ELF file, has no image.
+//!     the image does by the file's headers. One that the kernel has merged with another mapping is left as it is: its
+//!     owner cannot be known.
+//! J2  Nothing here allocates; a file that cannot be read, or is not an ELF file, has no image.
 //!
 //! Not here: which mappings there are (`process`).
 
@@ -26,9 +26,9 @@ const LOAD: u32 = 1;
 /// The file that was mapped last.
 pub(crate) struct Image {
     name: Text<1024>,
-    /// Where its first byte is.
+    /// The address of its first byte.
     base: u64,
-    /// Where its last mapping ends, if variables may follow.
+    /// The end of its last mapping, if variables may follow; else 0.
     end: u64,
 }
 
@@ -56,7 +56,7 @@ impl Image {
         self.end = if is_data { range.1 } else { 0 };
     }
 
-    /// The file whose variables lie in this mapping without a name (J1).
+    /// Returns the file whose variables lie in this mapping without a name (J1).
     pub(crate) fn of_bss(&self, pid: u32, range: (u64, u64)) -> Option<&str> {
         if self.end == 0 || self.base == 0 || range.0 != self.end {
             return None;
@@ -66,7 +66,7 @@ impl Image {
             pid => Text::of(format_args!("/proc/{pid}/root")),
         };
         for c in self.name.str().chars() {
-            // In a path of a report a slash is a backslash. Never fails: what does not fit is cut.
+            // A slash is a backslash in a report's path. Never fails: what does not fit is cut.
             let _ = path.write_char(if c == '\\' { '/' } else { c });
         }
         let end = image_end(&path, self.base)?;
@@ -74,7 +74,7 @@ impl Image {
     }
 }
 
-/// Where an image ends that begins at `base`.
+/// Returns the end of an image that begins at `base`.
 fn image_end(path: &Text<1100>, base: u64) -> Option<u64> {
     let path = CStr::from_bytes_until_nul(path.bytes()).ok()?;
     let fd = sys::open_to_read(path);
@@ -94,7 +94,7 @@ fn number<const N: usize>(head: &[u8], at: usize) -> Option<[u8; N]> {
     head.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// By the program headers of an ELF file of 64 bits.
+/// Returns the end of an image by the program headers of its ELF file of 64 bits.
 fn end_by_headers(head: &[u8], base: u64) -> Option<u64> {
     if !head.starts_with(b"\x7fELF\x02\x01") {
         return None;
@@ -121,7 +121,7 @@ fn end_by_headers(head: &[u8], base: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A file of two segments: 0x1000 bytes at `vaddr`, and `memsz` at 0x3e10 behind it.
+    /// Builds a file of two segments: 0x1000 bytes at `vaddr`, and `memsz` bytes at 0x3e10 after it.
     fn elf(vaddr: u64, memsz: u64) -> Vec<u8> {
         let mut head = vec![0u8; 64 + 2 * 56];
         head[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -144,11 +144,11 @@ mod tests {
             end_by_headers(&elf(0, 0x2000), 0x7f00_0000),
             Some(0x7f00_6000)
         );
-        // One that is not moved begins where it says.
+        // An image that is not moved begins where its headers say.
         let fixed = elf(0x40_0000, 0x2000);
         assert_eq!(end_by_headers(&fixed, 0x40_0000), Some(0x40_6000));
         for cut in 0..fixed.len() {
-            // Never a panic; and no end before all headers are there.
+            // It never panics, and there is no end before all headers are there.
             let found = end_by_headers(&fixed[..cut], 0x40_0000);
             assert!(found.is_none() || cut >= fixed.len() - 8, "{cut}");
         }

@@ -1,4 +1,4 @@
-//! Trees as JSON, for `--json` and the page.
+//! Trees as JSON, for `--json` and for the page.
 //!
 //! ```text
 //!   {"version":1,"notes":[…],"processes":[{"process","overclaimed_bytes","is_difference",
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! B1  A leaf has `description`, `kind` (0 nonheap, 1 heap, 2 other) and `lines`; a branch has `kids`, whose amounts
-//!     add up to its own. `presence` is there in differences only: 1 first, 2 second.
-//! B2  An amount beyond 64 bits is a floating-point number: no sum is left out.
+//!     add up to its own. Only differences have `presence`: 1 first, 2 second.
+//! B2  An amount of more than 64 bits is written as a floating-point number: no sum is left out.
 //!
 //! Not here: the file of about:memory (`file`).
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::entry::Units;
 use crate::tree::{Node, Process};
 
-/// The whole.
+/// Returns the JSON of all processes and notes.
 pub fn render(processes: &[Process], notes: &[String]) -> Value {
     let one = |process: &Process| {
         json!({

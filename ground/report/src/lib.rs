@@ -1,4 +1,4 @@
-//! What a program says of its own memory: reporters, the tree of about:memory, and who may read it.
+//! What a program reports about its own memory: reporters, the tree of about:memory, and the ways to read it.
 //!
 //! ```text
 //!   reporters (gc, caches, SQLite, C, Python) ─┐
@@ -7,12 +7,12 @@
 //! ```
 //!
 //! P1  Sums are computed from lines and never typed; what no reporter covers is a row of its own.
-//! P2  A reporter that panics, hangs or talks nonsense is named and left out; all others are shown.
+//! P2  A reporter that panics, hangs or reports nonsense is named and left out; all others are shown.
 //! P3  A measurement does not report what it allocates itself.
-//! P4  Which blocks a line has measured is noted where somebody asks for it, and costs nothing elsewhere (`named`).
+//! P4  Which blocks a line has measured is noted only if a measurement asks for it; else it costs one load (`named`).
 //!
 //! The tree, its names and its file are those of Firefox's about:memory (Njn's memory reporters, 2011).
-//! Not here: recorded traces (`analysis`), caches, where memory pressure comes from.
+//! Not here: recorded traces (`analysis`), caches, the sources of memory pressure.
 
 mod act;
 #[cfg(feature = "files")]

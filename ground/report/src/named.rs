@@ -1,20 +1,20 @@
-//! Which blocks a line has measured: noted while reporters measure, where somebody asks for it.
+//! The blocks that a line has measured, noted while reporters measure, if a measurement asks for it.
 //!
 //! ```text
-//!   Registry::measure_with_blocks ─► reporter: ruler.block(p) ─► [ note | note | … ] pending, of this thread
-//!                                              out.heap(path, bytes) ─► the line takes those that add up to it
+//!   Registry::measure_with_blocks ─► reporter: ruler.block(p) ─► [ note | note | … ] pending on this thread
+//!                                              out.heap(path, bytes) ─► the line takes the notes that add up to it
 //! ```
 //!
-//! B1  Nothing is noted but on the thread of a measurement that asks for blocks. Elsewhere a measured block costs one
-//!     load and one branch more; where nobody asks, no memory is taken.
+//! B1  Blocks are noted only on the thread of a measurement that asks for blocks. Elsewhere a measured block costs one
+//!     load and one branch more; if no measurement asks, no memory is taken.
 //! B2  Notes lie in mappings of their own (`store`, S1).
 //! B3  A line of the heap takes the first notes that add up to its amount, or all that are pending if none do. So
-//!     reporters need not know of this, as long as they measure in the order in which they say it. Other lines of bytes
-//!     take what adds up to them away, since their memory is counted elsewhere.
-//! B4  What a reporter noted and did not say goes when it returns; a note that could not be kept is a fault of the
-//!     reporter's, and not a block less.
+//!     reporters need not know of this, as long as they measure in the order in which they add lines. Other lines of
+//!     bytes remove the notes that add up to them, since their memory is counted elsewhere.
+//! B4  What a reporter noted without a line is forgotten when it returns; a note that could not be kept is a fault of
+//!     the reporter, and not one block less.
 //!
-//! Not here: where notes are kept (`store`), how a file has them (`file`), what becomes of them (`export::dark`).
+//! Not here: where notes are kept (`store`), their form in a file (`file`), their use (`export::dark`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,19 +22,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::entry::{Entry, Kind, Units, is_explicit};
 use crate::store::Pages;
 
-/// What was measured.
+/// A note that some bytes were measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Note {
     addr: u64,
-    /// The top bit: a part of a block, or several blocks.
+    /// The bytes; the top bit means a part of a block, or several blocks.
     bytes: u64,
 }
 
 const PART: u64 = 1 << 63;
 
 impl Note {
-    /// An address in a block that was measured whole; 0: the block's address is hidden.
+    /// Creates a note of a block that was measured whole. `addr` is any address in it; 0: its address is hidden.
     pub fn block(addr: u64, bytes: u64) -> Note {
         Note {
             addr,
@@ -42,7 +42,7 @@ impl Note {
         }
     }
 
-    /// Bytes from an address on, whatever blocks they lie in.
+    /// Creates a note of bytes from an address on, whatever blocks they lie in.
     pub fn range(addr: u64, bytes: u64) -> Note {
         Note {
             addr,
@@ -50,32 +50,32 @@ impl Note {
         }
     }
 
-    /// Where it is; `None`: that is not known.
+    /// Returns the address; `None` if it is not known.
     pub fn addr(self) -> Option<u64> {
         (self.addr != 0).then_some(self.addr)
     }
 
-    /// Bytes that were counted for it.
+    /// Returns the bytes that were counted.
     pub fn bytes(self) -> u64 {
         self.bytes & !PART
     }
 
-    /// Whether it is a whole block.
+    /// Returns whether it is about a whole block.
     pub fn is_block(self) -> bool {
         self.bytes & PART == 0
     }
 }
 
-/// Bytes of a note in a mapping.
+/// The size of a note in a mapping, in bytes.
 const NOTE: usize = size_of::<Note>();
 
-/// Notes as bytes.
+/// Returns notes as bytes.
 pub(crate) fn bytes_of(notes: &[Note]) -> &[u8] {
     // SAFETY: two words without a gap between them: every byte is written.
     unsafe { std::slice::from_raw_parts(notes.as_ptr().cast(), std::mem::size_of_val(notes)) }
 }
 
-/// Bytes as notes.
+/// Returns bytes as notes.
 pub(crate) fn notes_of(pages: &Pages) -> &[Note] {
     let bytes = pages.bytes();
     if bytes.is_empty() {
@@ -85,27 +85,27 @@ pub(crate) fn notes_of(pages: &Pages) -> &[Note] {
     unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / NOTE) }
 }
 
-/// Measurements with blocks that are under way.
+/// The number of measurements with blocks that are under way.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Noted and not yet said.
+/// The notes that no line has taken yet.
 struct Pending {
     notes: Pages,
-    /// Those before are of lines already.
+    /// The number of notes that lines have taken already.
     taken: usize,
-    /// Notes for which there was no memory.
+    /// The number of notes for which there was no memory.
     lost: usize,
 }
 
 thread_local! {
-    // Apart from `PENDING`: whoever looks on a thread of the program's own must not set up a destructor there.
+    // Apart from `PENDING`: a look on a thread of the program's own must not set up a destructor there.
     static HERE: Cell<bool> = const { Cell::new(false) };
     static PENDING: RefCell<Pending> = const {
         RefCell::new(Pending { notes: Pages::new(), taken: 0, lost: 0 })
     };
 }
 
-/// Notes are taken on this thread for as long as it lives.
+/// While a value of this type lives, notes are taken on this thread.
 pub(crate) struct Noting(());
 
 impl Noting {
@@ -134,22 +134,22 @@ pub(crate) fn forget() {
 }
 
 fn with<T>(work: impl FnOnce(&mut Pending) -> T) -> Option<T> {
-    // A reporter that measures in a destructor of the thread, or of a line: nothing is noted.
+    // If a reporter measures in a destructor of the thread, or of a line, nothing is noted.
     PENDING
         .try_with(|pending| Some(work(&mut *pending.try_borrow_mut().ok()?)))
         .ok()?
 }
 
-/// Whether the measurement that asks on this thread wants to know of blocks. For reporters that have counted before and
-/// would have to walk.
+/// Returns whether the measurement on this thread asks for blocks. For reporters that count as they go and would have
+/// to walk their data.
 #[inline]
 pub fn wanted() -> bool {
     // ORDER: Relaxed: a thread that is asked has written it itself, or it is not asked.
     ASKED.load(Ordering::Relaxed) != 0 && HERE.get()
 }
 
-/// Notes that a block was measured whole. `addr`: its start, or any address in it. Cost, where nobody asks: one load,
-/// one branch.
+/// Notes that a block was measured whole. `addr`: its start, or any address in it. Cost if no measurement asks: one
+/// load, one branch.
 #[inline]
 pub fn block(addr: *const u8, bytes: usize) {
     if wanted() {
@@ -183,7 +183,7 @@ fn note_slow(note: Note) {
     );
 }
 
-/// How many notes from the beginning add up to an amount, with those of no bytes that follow.
+/// Returns the number of notes from the beginning that add up to an amount, with the notes of no bytes that follow.
 fn that_add_up(notes: &[Note], amount: u64) -> Option<usize> {
     let mut sum = 0u64;
     for (at, note) in notes.iter().enumerate() {
@@ -203,7 +203,7 @@ fn that_add_up(notes: &[Note], amount: u64) -> Option<usize> {
 /// Gives a line of this process its notes (B3).
 ///
 /// # Errors
-/// Some were lost.
+/// If some notes were lost.
 pub(crate) fn settle(
     entry: &Entry<'_>,
     keep: impl FnOnce(&[Note]) -> bool,

@@ -6,10 +6,10 @@
 //!   # EOF
 //! ```
 //!
-//! O1  One family for each unit; a sample for each leaf of a tree, so that sums in a query count nothing twice.
+//! O1  There is one family for each unit, and a sample for each leaf of a tree: sums in a query count nothing twice.
 //! O2  No sample occurs twice: lines of one path are added up.
 //! O3  A label holds any text, escaped; the text ends with `# EOF`, without which it counts as cut.
-//! O4  Name and number of a process are labels of their own: a query over restarts leaves the number out.
+//! O4  The name and the id of a process are labels of their own: a query over restarts leaves the id out.
 //!
 //! The format: OpenMetrics 1.0.0. Not here: HTTP.
 
@@ -49,7 +49,7 @@ const FAMILIES: [(Units, &str, &str, &str, &str); 4] = [
     ),
 ];
 
-/// The text.
+/// Returns the text of all processes.
 pub fn render(processes: &[Process]) -> String {
     let mut out = String::new();
     for (units, family, kind, unit, help) in FAMILIES {
@@ -100,7 +100,7 @@ fn sample(node: &Node, path: &str, process: &str, family: &str, out: &mut String
     };
     let (name, pid) = name_and_pid(process);
     let suffix = match node.units {
-        // A counter does not go below zero; a difference is none.
+        // A counter does not go below zero; a difference is not a counter.
         Units::Cumulative if node.amount < 0 => return,
         Units::Cumulative => "_total",
         _ => "",
@@ -117,7 +117,7 @@ fn sample(node: &Node, path: &str, process: &str, family: &str, out: &mut String
     };
 }
 
-/// The parts of `NAME (pid N)`; a process that is not named so has no number.
+/// Returns the parts of `NAME (pid N)`; a process with another form of name has no id.
 fn name_and_pid(process: &str) -> (&str, &str) {
     let parts = process.rsplit_once(" (pid ");
     let parts = parts.and_then(|(name, rest)| Some((name, rest.strip_suffix(')')?)));
@@ -133,7 +133,7 @@ fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            // Nothing that drives a terminal, where the text may be shown (`text::plain`).
+            // Characters that drive a terminal are replaced: the text may be shown on one (`text::plain`).
             c if c.is_control() && c != '\n' => out.push('\u{fffd}'),
             '\\' => out.push_str("\\\\"),
             '"' => out.push_str("\\\""),

@@ -1,17 +1,18 @@
-//! The live page: a process's memory in a browser, on loopback, for whoever has its address.
+//! The live page: a process's memory in a browser, on loopback, for every browser that has its address.
 //!
 //! ```text
 //!   GET /?token ─► page.html      /page.js, /page.css      GET /measure ─► trees      GET /save ─► file
-//!                                       /save?blocks=1 ─► the same, with what each line has measured, by addresses
+//!                                       /save?blocks=1 ─► the file with the addresses that each line has measured
 //!   POST /load, /diff (a file) ─► trees      POST /minimize, /gc, /cc ─► what came of it
 //! ```
 //!
-//! L1  It listens on 127.0.0.1 only, and only where somebody asked for it.
+//! L1  It listens on 127.0.0.1 only, and only if the user asked for it.
 //! L2  Every request has the token, 128 random bits, in its query: without it the answer is 403, whatever is asked.
-//! L3  `Host` must be the address itself, so that no name of somebody else's leads here; where there is an `Origin` it
-//!     must be the page's; what changes something is a POST. Nothing allows another origin to read an answer.
-//! L4  The page loads nothing but itself (its policy says so), and text of the program reaches it by `textContent`.
-//! L5  Requests are answered one after the other; a file that is sent has a bound.
+//! L3  `Host` must be the address itself, so that no foreign host name leads here; an `Origin`, if there is one, must
+//!     be the page's; a request that changes something is a POST. Nothing allows another origin to read an answer.
+//! L4  The page loads nothing but its own parts (its policy says so), and text of the program reaches it by
+//!     `textContent`.
+//! L5  Requests are answered one after the other; a file that is sent has a largest size.
 //!
 //! Not here: what is measured (the backend).
 
@@ -27,34 +28,34 @@ use crate::store::Store;
 use crate::tree::{Builder, Presence, Process, trees};
 use crate::{file, json};
 
-/// Largest file that may be loaded.
+/// The largest file that may be loaded, in bytes.
 const LARGEST: u64 = 1 << 30;
 
 const PAGE: &str = include_str!("page/page.html");
 const SCRIPT: &str = include_str!("page/page.js");
 const STYLE: &str = include_str!("page/page.css");
 
-/// Lines, and who was left out.
+/// Lines, and the notes beside them.
 #[derive(Default)]
 pub struct Shown {
-    /// Lines; each has its process.
+    /// The lines; each has its process.
     pub lines: Store,
-    /// What is to be said beside them.
+    /// Notes for the user, such as which reporters were left out.
     pub notes: Vec<String>,
 }
 
-/// What the page is about.
+/// What the page shows and what it can do.
 pub trait Backend {
-    /// Measures; if asked, with the blocks that each line has measured.
+    /// Measures; with `with_blocks`, also the blocks that each line has measured.
     ///
     /// # Errors
-    /// Words for the user.
+    /// The reason, in words for the user.
     fn measure(&mut self, with_blocks: bool) -> Result<Shown, String>;
 
-    /// Has something done; what came of it.
+    /// Has an action done, and returns its result in words.
     ///
     /// # Errors
-    /// Words for the user.
+    /// The reason, in words for the user.
     fn act(&mut self, action: Action) -> Result<String, String>;
 }
 
@@ -70,7 +71,7 @@ pub struct Page<B> {
 type Answer = Result<(Vec<u8>, &'static str), (u16, String)>;
 
 impl<B: Backend> Page<B> {
-    /// Listens; 0 is any port.
+    /// Begins to listen on a port; 0 is any port.
     ///
     /// # Errors
     /// If the port is taken, or there are no random numbers.
@@ -90,7 +91,7 @@ impl<B: Backend> Page<B> {
         })
     }
 
-    /// Its address, token and all.
+    /// Returns the page's address with its token.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.address, self.token)
     }
@@ -98,7 +99,7 @@ impl<B: Backend> Page<B> {
     /// Answers one request.
     ///
     /// # Errors
-    /// If nobody can ask any more. One who hangs up is no error.
+    /// If no request can come any more. A client that hangs up is no error.
     pub fn serve_one(&mut self) -> io::Result<()> {
         let mut request = self.server.recv()?;
         let answer = match self.refusal(&request) {
@@ -126,12 +127,12 @@ impl<B: Backend> Page<B> {
                 response = response.with_header(header);
             }
         }
-        // Who does not wait for the answer has no need of it.
+        // A client that does not wait for the answer does not need it.
         let _ = request.respond(response);
         Ok(())
     }
 
-    /// L2, L3.
+    /// Returns the status and words of a refusal, if the request breaks L2 or L3.
     fn refusal(&self, request: &Request) -> Option<(u16, String)> {
         let header = |name: &'static str| {
             let mut found = request.headers().iter();
@@ -153,7 +154,7 @@ impl<B: Backend> Page<B> {
         let mut given = query
             .split('&')
             .filter_map(|part| part.strip_prefix("token="));
-        // Every byte is looked at, whatever the ones before it are.
+        // Every byte is compared, whatever the ones before it are: the time does not depend on the token.
         let same = |given: &str| {
             let differing = given.bytes().zip(self.token.bytes());
             given.len() == self.token.len() && differing.fold(0, |sum, (a, b)| sum | (a ^ b)) == 0

@@ -1,4 +1,4 @@
-//! What the kernel says of a process: every resident byte by what it is, and the usual sums.
+//! What the kernel reports about a process: every resident byte by what it is, and the usual sums.
 //!
 //! ```text
 //!   /proc/PID/smaps ─► resident-by-kind/{heap, stacks, files, shared, anonymous, kernel}/…      = resident
@@ -6,14 +6,14 @@
 //! ```
 //!
 //! K1  `resident-by-kind` adds up to `resident` to the byte: both are sums of `Rss` over one reading.
-//! K2  What the allocator says of itself replaces as many bytes of its anonymous mappings, and not one more.
-//! K3  Nothing here allocates: it is read through a buffer on the stack (`registry`, R1).
-//! K4  A process that ends while it is read is an error, and never one with little memory.
-//! K5  Variables of a file that begin as zeros (.bss) are in a mapping without a name, and in the file's row where that
-//!     is sure (`image`).
+//! K2  The allocator's own figures replace the same number of bytes of anonymous mappings, and not one more.
+//! K3  Nothing here allocates: files are read through a buffer on the stack (`registry`, R1).
+//! K4  A process that ends while it is read is an error; it is never reported with too little memory.
+//! K5  Variables of a file that begin as zeros (.bss) lie in a mapping without a name, and count to the file's row if
+//!     it is certain that they are the file's (`image`).
 //!
-//! Which anonymous memory is a stack, nobody says: what follows a guard page of exactly one page is taken for a
-//! thread's, as glibc makes them, within the number of threads. Cost: a tenth of a millisecond for 100 mappings.
+//! The kernel does not say which anonymous memory is a stack: a mapping after a guard of exactly one page is taken for
+//! a thread's stack, as glibc makes them, up to the number of threads. Cost: a tenth of a millisecond for 100 mappings.
 //! Not here: the allocator's rows (`heap`).
 
 use std::ffi::CStr;
@@ -33,7 +33,7 @@ const PAGE: u64 = 4096;
 pub enum NoFigures {
     /// There is no such process, or there is none any more.
     Gone,
-    /// The kernel refuses: it is somebody else's, or protected.
+    /// The kernel refuses: the process is another user's, or protected.
     Forbidden,
     /// It has no memory of its own: a kernel thread, or one that has ended and was not waited for.
     Empty,
@@ -64,7 +64,7 @@ impl fmt::Display for NoFigures {
 
 impl std::error::Error for NoFigures {}
 
-/// A text in a fixed place (K3). What does not fit is cut.
+/// A text in a fixed buffer (K3). What does not fit is cut.
 pub(crate) struct Text<const N: usize> {
     bytes: [u8; N],
     used: usize,
@@ -85,7 +85,7 @@ impl<const N: usize> Text<N> {
         text
     }
 
-    /// All of its room; what is not used is zero.
+    /// Returns the whole buffer; unused bytes are zero.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -146,7 +146,7 @@ impl Lines {
         }
     }
 
-    /// The next line without its end; a line longer than the buffer comes in parts.
+    /// Returns the next line without its end; a line longer than the buffer comes in parts.
     fn next(&mut self) -> Option<&[u8]> {
         loop {
             let here = &self.buffer[self.begin..self.end];
@@ -193,7 +193,7 @@ fn number(text: &str) -> u64 {
     digits[..end].parse().unwrap_or(0)
 }
 
-/// A mapping of `smaps`; bytes.
+/// A mapping of `smaps`; all sizes are in bytes.
 struct Mapping {
     start: u64,
     end: u64,
@@ -208,7 +208,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Reads the head of a mapping: `start-end perms offset device inode name`.
+    /// Reads the first line of a mapping: `start-end perms offset device inode name`.
     fn head(line: &str) -> Option<Mapping> {
         let (start, rest) = line.split_once('-')?;
         let (end, rest) = rest.split_once(' ')?;
@@ -275,7 +275,7 @@ struct Sums {
     stacks: u64,
 }
 
-/// Adds what the kernel says of a process (0: this one), and the rows of its allocator, if they are known.
+/// Adds what the kernel reports about a process (0: this one), and the rows of its allocator, if they are known.
 ///
 /// # Errors
 /// K4.
@@ -348,7 +348,7 @@ fn try_of(
     Ok(())
 }
 
-/// Whether a mapping is a thread's stack, by the guard page beneath it.
+/// Returns whether a mapping is a thread's stack, by the guard page beneath it.
 fn is_stack(before: Option<(u64, u64, [u8; 4])>, mapping: &Mapping) -> bool {
     mapping.name.used == 0
         && mapping.perms == *b"rw-p"
@@ -365,7 +365,7 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn line(&mut self, path: &str, kind: Kind, units: Units, amount: u64, description: &str) {
-        // Without memory for it the line is missing, as the whole report would be.
+        // If there is no memory for the line, it is missing, as the whole report would be.
         let _ = self.store.push(&Entry {
             process: self.process,
             path,
@@ -384,7 +384,7 @@ impl Out<'_> {
         }
     }
 
-    /// `what`: whether it is a thread's stack, and the file whose variables it holds.
+    /// Adds a mapping. `what`: whether it is a thread's stack, and the file whose variables it holds.
     fn mapping(&mut self, mapping: &Mapping, what: (bool, Option<&str>), sums: &mut Sums) {
         let (is_stack, bss_of) = what;
         sums.rss += mapping.rss;
@@ -404,7 +404,7 @@ impl Out<'_> {
                 let file = bss_of.unwrap_or_default();
                 self.resident(format_args!("files/{file}/zeroed"), rss);
             }
-            // Its parts are known when all is read (K2).
+            // Its parts are known after all mappings are read (K2).
             "" => sums.anonymous += rss,
             "[heap]" => self.resident(format_args!("heap/brk"), rss),
             "[stack]" => {
@@ -484,7 +484,7 @@ impl Out<'_> {
     }
 }
 
-/// Shared memory by other means than a file.
+/// Returns whether the name is that of shared memory without a file.
 fn is_shared_memory(name: &str) -> bool {
     [
         "\\memfd:",
@@ -496,7 +496,7 @@ fn is_shared_memory(name: &str) -> bool {
     .any(|start| name.starts_with(start))
 }
 
-/// Fields of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` that are used here.
 struct Facts {
     vsize: u64,
     soft: u64,
@@ -508,11 +508,11 @@ impl Facts {
     fn read(pid: u32) -> Result<Facts, NoFigures> {
         let mut lines = Lines::open(pid, "stat")?;
         let line = lines.next().map(String::from_utf8_lossy);
-        // Borrowed: `stat` is ASCII but for a name that may hold anything.
+        // Borrowed: `stat` is ASCII except for the name, which may hold anything.
         let line = line.as_deref().ok_or(NoFigures::Gone)?;
         let rest = line.rfind(')').and_then(|at| line.get(at + 1..));
         let rest = rest.ok_or(NoFigures::Gone)?;
-        // The first field behind the name is the third.
+        // The first field after the name is the third.
         let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3);
         let value = |number| {
             field(number)
@@ -533,13 +533,13 @@ pub(crate) fn figures(allocator: Option<&Resident>, store: &mut Store) -> Result
     of(0, "", allocator, store)
 }
 
-/// More address space than this no line can be about: twice what is mapped now, and a little.
+/// Returns the most bytes that a line of this process may report: twice what is mapped now, and a little.
 pub(crate) fn address_space_bytes() -> u64 {
     let vsize = Facts::read(0).map_or(1 << 47, |facts| facts.vsize);
     vsize.saturating_mul(2).saturating_add(64 << 20)
 }
 
-/// `NAME (pid N)`, as reports name processes.
+/// Returns `NAME (pid N)`, as reports name processes.
 ///
 /// # Errors
 /// If there is no such process.

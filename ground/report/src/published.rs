@@ -1,14 +1,14 @@
-//! Lines of something that only its own thread may look at.
+//! Lines about something that only its own thread may read.
 //!
 //! ```text
 //!   thread of the heap: published.publish(|out| …)  ─►  [ lines ]  ─►  report, on the thread of a measurement
 //! ```
 //!
-//! D1  What is reported is as of the last time it was published, and a line says how long ago that was: a figure of
-//!     an idle thread is old and right, that of a busy one is neither without this.
-//! D2  Lines that were unsound, or a panic, when it was published are a fault when it is reported.
+//! D1  What is reported is as of the last time it was published, and a line says how long ago that was: the figures of
+//!     an idle thread are old and still right; those of a busy thread may be wrong, and the line shows their age.
+//! D2  An unsound line or a panic at the time of publishing is a fault at the time of reporting.
 //!
-//! Not here: when to publish. After each collection, and before the thread sleeps, are good moments.
+//! Not here: when to publish. Good moments are after each collection, and before the thread sleeps.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -18,14 +18,14 @@ use crate::registry::Reporter;
 use crate::store::Store;
 use crate::turn::{Fault, Sink, Turn};
 
-/// A reporter that says what another thread last said.
+/// A reporter that reports what another thread published last.
 pub struct Published {
     name: String,
     last: Mutex<Option<(Store, Option<Fault>, Instant)>>,
 }
 
 impl Published {
-    /// Nothing has been published yet. The name is part of a path.
+    /// Creates a reporter with nothing published yet. The name is part of a path.
     pub fn new(name: &str) -> Published {
         Published {
             name: component(name).into_owned(),
@@ -33,9 +33,9 @@ impl Published {
         }
     }
 
-    /// Replaces what was said. Cost: that of the lines; the lock is held for an exchange only.
+    /// Replaces what was published. Cost: that of the lines; the lock is held for an exchange only.
     pub fn publish(&self, report: impl FnOnce(&mut Sink<'_>)) {
-        // Which process's address space it is does not matter: what is too large is found when it is reported.
+        // No bound on amounts here: an amount that is too large is found when it is reported.
         let turn = Turn::new(Store::new(), u64::MAX);
         turn.here(&self.name, report);
         let (store, faults) = turn.finish();

@@ -2,20 +2,20 @@
 //!
 //! ```text
 //!   signal to the process ─► any thread that does not block it: never one of ours
-//!   SIGSEGV, SIGBUS, … of what a reporter does ─► the thread that did it: the program's handler, as anywhere
+//!   SIGSEGV, SIGBUS, … raised by a reporter ─► its own thread: the program's handler runs, as anywhere
 //! ```
 //!
-//! Q1  A thread begins with all signals blocked, but those that the processor raises for what it does itself. So a
-//!     program that waits for signals (`signalfd`, `sigwait`) gets them, and a handler runs where it expects to; and who
-//!     hangs up while he is answered costs no SIGPIPE, which would end a program in C.
-//! Q2  The thread that starts it has its own mask back, whether that succeeds or not.
+//! Q1  A thread begins with all signals blocked, except those that the processor raises for what the thread itself
+//!     does. So a program that waits for signals (`signalfd`, `sigwait`) gets them, and a handler runs where it expects
+//!     to; and a client that hangs up while it is answered causes no SIGPIPE, which would end a program in C.
+//! Q2  The thread that starts another gets its own mask back, whether the start succeeds or not.
 //!
 //! Not here: what the threads do (`turn`, `act`, `desk`).
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Raised for what a thread itself does; blocked, they would end the program past its handlers.
+/// The signals that are raised for what a thread itself does; if blocked, they would end the program past its handlers.
 const OWN: [i32; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -25,7 +25,7 @@ const OWN: [i32; 6] = [
     libc::SIGSYS,
 ];
 
-/// The mask of the thread that starts another, while it lives (Q2).
+/// The mask of the thread that starts another; restored when this is dropped (Q2).
 struct Blocked(libc::sigset_t);
 
 impl Blocked {
@@ -51,7 +51,7 @@ impl Drop for Blocked {
     }
 }
 
-/// Starts a thread (Q1).
+/// Starts a thread with nearly all signals blocked (Q1).
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,

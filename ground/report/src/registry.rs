@@ -1,4 +1,4 @@
-//! Who reports, what can be asked of the program, and a measurement.
+//! The reporters and actions of a program, and its measurements.
 //!
 //! ```text
 //!   add("images", reporter) ─► Registration ─ dropped ─► gone
@@ -6,10 +6,10 @@
 //!   measure ─► figures of process and allocator ─► each reporter ─► Measurement { lines, faults }
 //! ```
 //!
-//! R1  The figures of the process and of the allocator are taken before anything else happens, and lines are kept
+//! R1  The figures of the process and of the allocator are taken before anything else is done, and lines are kept
 //!     outside of the heap (`store`, S1): so a measurement does not report what it allocates.
 //! R2  No lock of the registry is held while a reporter or an action runs: they may add and remove others.
-//! R3  After [`Registration::remove`] has said `true`, the reporter or action is not running and will not run.
+//! R3  After [`Registration::remove`] has returned `true`, the reporter or action is not running and will not run.
 //!
 //! ```
 //! use skinflint_report::{Registry, Sink};
@@ -22,7 +22,7 @@
 //! assert!(measured.faults().is_empty());
 //! ```
 //!
-//! Cost of a measurement: one thread, 0.1 to 1 µs a line, and what the reporters take; a look at the allocator
+//! Cost of a measurement: one thread, 0.1 to 1 µs per line, and what the reporters take; a look at the allocator
 //! (`heap`), which takes milliseconds for each GiB.
 //! Not here: trees and files (`tree`, `file`).
 
@@ -39,19 +39,19 @@ use crate::store::Store;
 use crate::turn::{Fault, Sink, Slot, Turn};
 use crate::{heap, process};
 
-/// Longest wait for one reporter.
+/// The longest wait for one reporter.
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
-/// An action may take so many times as long: giving memory back is work.
+/// An action may take this many times as long as a reporter: giving memory back is work.
 const ACTION_DEADLINES: u32 = 5;
 
-/// Says how much memory something holds.
+/// Reports how much memory a part of the program holds.
 ///
-/// It is called on a thread of the measurement's, one reporter at a time, and may take locks of its own; it should
-/// need far less than the deadline. What it allocates is not in the figures (R1). Lines are heard when it returns:
-/// if it panics, or one of its lines is unsound, all are left out and the reporter is named.
+/// It is called on a thread of the measurement, one reporter at a time, and may take locks of its own; it should
+/// need far less than the deadline. What it allocates is not in the figures (R1). Its lines count when it returns: if
+/// it panics, or one of its lines is unsound, all are left out and the reporter is named.
 pub trait Reporter: Send + Sync {
-    /// Puts its lines to `out`.
+    /// Adds its lines to `out`.
     fn report(&self, out: &mut Sink<'_>);
 }
 
@@ -64,7 +64,7 @@ impl<F: Fn(&mut Sink<'_>) + Send + Sync> Reporter for F {
 /// What a user can ask of a program, each separately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// Give back all memory that can be had again.
+    /// Give back all memory that can be made or read again, such as caches.
     Minimize,
     /// Collect garbage.
     Gc,
@@ -73,10 +73,10 @@ pub enum Action {
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub const ALL: [Action; 3] = [Action::Minimize, Action::Gc, Action::Cc];
 
-    /// Its name on the socket, the page and the command line.
+    /// Returns its name on the socket, the page and the command line.
     pub fn name(self) -> &'static str {
         match self {
             Action::Minimize => "minimize",
@@ -89,9 +89,9 @@ impl Action {
 /// What an action did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// Who did it.
+    /// The name under which the action was added.
     pub who: String,
-    /// What came of it, in its own words.
+    /// The result, in the action's own words.
     pub said: String,
     /// How long it took.
     pub took: Duration,
@@ -116,13 +116,13 @@ impl Default for Registry {
     }
 }
 
-/// The program's registry.
+/// Returns the program's registry.
 pub fn global() -> &'static Registry {
     static GLOBAL: std::sync::OnceLock<Registry> = std::sync::OnceLock::new();
     GLOBAL.get_or_init(Registry::new)
 }
 
-/// Removes what was added when it is dropped.
+/// A reporter or action that was added; it is removed when this is dropped.
 #[must_use = "what was added is removed when this is dropped; `keep` leaves it for good"]
 pub struct Registration {
     inner: Arc<Mutex<Inner>>,
@@ -130,7 +130,7 @@ pub struct Registration {
     what: What,
 }
 
-/// What is removed.
+/// What a registration removes.
 enum What {
     Reporter(Arc<Slot>),
     Action(Arc<Doer>),
@@ -146,13 +146,13 @@ impl What {
 }
 
 impl Registration {
-    /// Leaves it for as long as the program runs.
+    /// Leaves the reporter or action in the registry for as long as the program runs.
     pub fn keep(mut self) {
         self.id = 0;
     }
 
-    /// Removes it, and waits until it does not run (R3). `false`: it did not return in time, and still runs; what it
-    /// uses must stay. What removes itself is told `false` at once.
+    /// Removes the reporter or action, and waits until it does not run (R3). `false`: it did not return in time, and
+    /// still runs; what it uses must stay. One that removes itself gets `false` at once.
     #[must_use]
     pub fn remove(mut self, patience: Duration) -> bool {
         self.take_out();
@@ -185,7 +185,7 @@ fn next_id() -> u64 {
 }
 
 impl Registry {
-    /// An empty one.
+    /// Creates an empty registry.
     pub fn new() -> Registry {
         Registry {
             inner: Arc::default(),
@@ -194,7 +194,7 @@ impl Registry {
         }
     }
 
-    /// One that waits so long for a reporter.
+    /// Creates an empty registry that waits this long for a reporter.
     pub fn with_deadline(deadline: Duration) -> Registry {
         Registry {
             deadline,
@@ -202,7 +202,7 @@ impl Registry {
         }
     }
 
-    /// The same, by a clock that may be moved by hand.
+    /// Creates an empty registry that waits this long for a reporter, by a clock that may be moved by hand.
     pub fn with_clock(deadline: Duration, clock: Clock) -> Registry {
         Registry {
             clock,
@@ -210,12 +210,12 @@ impl Registry {
         }
     }
 
-    /// Adds a reporter. The name is for the user, should it be left out. Any thread.
+    /// Adds a reporter. If it is left out, the user reads its name. Any thread.
     pub fn add(&self, name: &str, reporter: impl Reporter + 'static) -> Registration {
         self.add_shared(name, Arc::new(reporter))
     }
 
-    /// Adds a reporter that others hold, too.
+    /// Adds a reporter that the program holds, too.
     pub fn add_shared(&self, name: &str, reporter: Arc<dyn Reporter>) -> Registration {
         let slot = Arc::new(Slot {
             name: name.to_owned(),
@@ -231,9 +231,9 @@ impl Registry {
         }
     }
 
-    /// Has something done when the user asks for it; it says what came of it in a few words. It runs on a thread of
-    /// its own, and is waited for five times as long as a reporter ([`DEADLINE`]); one that takes longer is named and
-    /// left to it, and not asked again before it has come back.
+    /// Adds an action, which is done when the user asks for it, and returns its result in a few words. It runs on a
+    /// thread of its own, and is waited for five times as long as a reporter ([`DEADLINE`]); one that takes longer is
+    /// named and left running, and not asked again before it has returned.
     pub fn on(
         &self,
         action: Action,
@@ -251,13 +251,13 @@ impl Registry {
         }
     }
 
-    /// Whether anybody answers to an action.
+    /// Returns whether the registry has an action of this kind.
     pub fn can(&self, action: Action) -> bool {
         let inner = lock(&self.inner);
         inner.doers.iter().any(|(_, one, _)| *one == action)
     }
 
-    /// Has it done, by all in the order in which they were added, each for a while at most ([`Registry::on`]).
+    /// Runs all actions of this kind in the order in which they were added, each for a bounded time ([`Registry::on`]).
     /// `Minimize` ends with the allocator giving back what is free.
     pub fn act(&self, action: Action) -> Vec<Done> {
         let doers: Vec<Arc<Doer>> = lock(&self.inner)
@@ -284,8 +284,8 @@ impl Registry {
         done
     }
 
-    /// Waits until no reporter and no action runs, as before what they use goes. `false`: one still does after so
-    /// long, or this thread is in one.
+    /// Waits until no reporter and no action runs, for use before the memory that they read is released. `false`: one
+    /// still runs after `patience`, or this thread is inside one.
     pub fn settle(&self, patience: Duration) -> bool {
         let free = || {
             let inner = lock(&self.inner);
@@ -295,13 +295,14 @@ impl Registry {
         !busy::inside() && busy::wait_until(free, patience)
     }
 
-    /// Measures: the process, the allocator, and all reporters.
+    /// Measures the process, the allocator, and all reporters.
     pub fn measure(&self) -> Measurement {
         self.measure_from(false, whole)
     }
 
-    /// The same, and asks which blocks each line of the heap has measured: what `skinflint dark-matter` joins with a
-    /// recording. Cost: 16 bytes for each block, in mappings of its own, and that caches walk their entries.
+    /// Measures as [`Registry::measure`] does, and asks which blocks each line of the heap has measured, which
+    /// `skinflint dark-matter` joins with a recording. Cost: 16 bytes for each block, in mappings of its own; caches
+    /// walk their entries.
     pub fn measure_with_blocks(&self) -> Measurement {
         self.measure_from(true, whole)
     }
@@ -314,7 +315,7 @@ impl Registry {
     fn measure_from(&self, with_blocks: bool, own: impl FnOnce(&mut Store)) -> Measurement {
         let begin = Instant::now();
         let mut store = Store::new();
-        // R1: nothing is allocated before these are taken.
+        // R1: nothing is allocated before these figures are taken.
         own(&mut store);
         let space = process::address_space_bytes();
         let slots: Arc<[Arc<Slot>]> = {
@@ -340,14 +341,14 @@ impl Registry {
     }
 }
 
-/// What is taken before reporters are asked (R1).
+/// Takes the figures that are taken before reporters are asked (R1).
 fn whole(store: &mut Store) {
     let allocator = heap::figures(store);
-    // This process is not gone; without /proc its rows are missing.
+    // This process exists; without /proc its rows are missing.
     let _ = process::figures(allocator.as_ref(), store);
 }
 
-/// What a process said of its memory at one moment.
+/// What a process reported about its memory at one moment.
 pub struct Measurement {
     store: Store,
     faults: Vec<Fault>,
@@ -358,7 +359,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Adds what only this thread can say, such as a heap that is bound to it; as a reporter would.
+    /// Adds lines as a reporter would, on this thread: for what only this thread can read, such as a heap bound to it.
     pub fn also(&mut self, name: &str, report: impl FnOnce(&mut Sink<'_>)) {
         let turn = Turn::new(std::mem::take(&mut self.store), self.address_space_bytes)
             .with_blocks(self.with_blocks);
@@ -368,33 +369,33 @@ impl Measurement {
         self.faults.extend(faults);
     }
 
-    /// All lines, in the order in which they came.
+    /// Returns all lines, in the order in which they came.
     pub fn lines(&self) -> impl Iterator<Item = Entry<'_>> {
         self.store.iter()
     }
 
-    /// All lines, with the blocks that each has measured: none, unless it was asked for them
+    /// Returns all lines with the blocks that each has measured: none, unless the measurement asked for them
     /// ([`Registry::measure_with_blocks`]).
     pub fn lines_with_blocks(&self) -> impl Iterator<Item = (Entry<'_>, &[Note])> + Clone {
         self.store.iter_with_blocks()
     }
 
-    /// Reporters that were left out, and why.
+    /// Returns the reporters that were left out, and why.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// When it ended.
+    /// Returns when the measurement ended.
     pub fn when(&self) -> SystemTime {
         self.when
     }
 
-    /// How long it took.
+    /// Returns how long the measurement took.
     pub fn took(&self) -> Duration {
         self.took
     }
 
-    /// Sum of the lines of this process at or below a path.
+    /// Returns the sum of the lines of this process at or below a path.
     pub fn sum(&self, path: &str) -> i64 {
         let below = |entry: &Entry<'_>| {
             entry.process.is_empty()

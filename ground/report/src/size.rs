@@ -1,19 +1,21 @@
-//! How much of the heap a data structure takes, by what the allocator gave it.
+//! How much of the heap a data structure takes, by what the allocator gave for it.
 //!
 //! ```text
 //!   documents.heap_bytes() ─► each block ─► usable ─► sum
 //!                          └ a block whose address is hidden ─► what a block of that request is given
 //! ```
 //!
-//! Z1  A size is asked of the allocator and never computed from lengths: `len * size_of` misses spare capacity and
-//!     what the allocator adds (Firefox: 10 to 20 % of the heap was dark for that reason).
-//! Z2  `heap_bytes` is what lies behind a value, without the value itself: that lies in its owner's block, or on a
-//!     stack. So nothing is counted twice along a tree of owners.
-//! Z3  What several own is counted by each of them: an `Arc` counts its block and what is behind it. Whoever measures
-//!     several owners of one value decides who counts it ([`Seen`]). `Rc` has no implementation for that reason.
+//! Z1  The allocator is asked for a size, which is never computed from lengths: `len * size_of` misses spare capacity
+//!     and what the allocator adds (Firefox: 10 to 20 % of the heap was dark for that reason).
+//! Z2  `heap_bytes` is what a value owns, without the value itself, which lies in its owner's block or on a stack. So
+//!     nothing is counted twice along a tree of owners.
+//! Z3  A value with several owners is counted by each of them: an `Arc` counts its block and what is behind it. Code
+//!     that measures several owners of one value decides which of them counts it ([`Seen`]). `Rc` has no
+//!     implementation for that reason.
 //! Z4  A table of std's `HashMap` hides its address: its block is computed from its capacity, which std documents to
-//!     be a lower bound, and then asked for by a trial. `BTreeMap` hides nodes altogether and has none.
-//! Z5  One trait for reporters and caches: what a cache is bounded by is what is reported of it.
+//!     be a lower bound, and then measured by a trial. `BTreeMap` hides its nodes altogether and has no
+//!     implementation.
+//! Z5  One trait for reporters and caches: a cache is bounded by the same figure that is reported for it.
 //!
 //! ```
 //! use skinflint_report::{measure_heap, size::HeapBytes};
@@ -34,16 +36,16 @@ pub use crate::usable::{
     Usable, measure_as_asked, measure_by, request, request_at, usable, usable_of_malloc,
 };
 
-/// Something that owns memory of the heap.
+/// A value that may own memory of the heap.
 pub trait HeapBytes {
     /// Whether a value may own blocks. `false` spares a walk over a million pixels that own none.
     const OWNS: bool = true;
 
-    /// Usable bytes of all blocks behind it that go when the value is dropped, without itself (Z2).
+    /// Returns the usable bytes of all blocks that are released when the value is dropped, without the value (Z2).
     fn heap_bytes(&self) -> usize;
 }
 
-/// Sum of what items own.
+/// Returns the sum of what the items own.
 pub fn owned<'a, T: HeapBytes + 'a>(items: impl IntoIterator<Item = &'a T>) -> usize {
     match T::OWNS {
         true => items.into_iter().map(HeapBytes::heap_bytes).sum(),
@@ -100,7 +102,7 @@ nothing_behind!(
     std::time::SystemTime
 );
 
-/// A block of `count` elements at an address, if there is one.
+/// Returns the usable bytes of a block of `count` elements at an address; 0 if there is no block.
 fn block<T>(start: *const T, count: usize) -> usize {
     match count * size_of::<T>() {
         0 => 0,
@@ -144,8 +146,9 @@ impl<T: HeapBytes + ?Sized> HeapBytes for Box<T> {
     }
 }
 
-/// The block of an `Arc` begins two counts before the value, rounded up to the value's alignment. The standard
-/// library does not promise that; `an_arc_is_counted_with_its_counts` fails where it is not so.
+/// Returns the usable bytes of the block of an `Arc`, which begins two counts before the value, rounded up to the
+/// value's alignment. The standard library does not promise that; `an_arc_is_counted_with_its_counts` fails if it is
+/// not so.
 fn counted(value: *const u8, bytes: usize, align: usize) -> usize {
     let counts = 2 * size_of::<usize>();
     let before = counts.next_multiple_of(align);
@@ -154,7 +157,7 @@ fn counted(value: *const u8, bytes: usize, align: usize) -> usize {
     unsafe { usable(value.wrapping_sub(before), asked) }
 }
 
-/// Usable bytes of an `Arc`'s own block, without what the value owns: for who counts the parts of a value apart.
+/// Returns the usable bytes of an `Arc`'s own block, without what the value owns: for code that counts those apart.
 pub fn arc_bytes<T>(value: &Arc<T>) -> usize {
     counted(Arc::as_ptr(value).cast(), size_of::<T>(), align_of::<T>())
 }
@@ -214,14 +217,14 @@ impl<T: HeapBytes + Copy> HeapBytes for Cell<T> {
 
 impl<T: HeapBytes> HeapBytes for RefCell<T> {
     fn heap_bytes(&self) -> usize {
-        // What is being changed at this moment is not looked at.
+        // A value that is being changed at this moment is not counted.
         self.try_borrow().map_or(0, |one| one.heap_bytes())
     }
 }
 
 impl<T: HeapBytes> HeapBytes for VecDeque<T> {
     fn heap_bytes(&self) -> usize {
-        // Its first element may lie anywhere in its block; without elements there is no address of it.
+        // The first element may lie anywhere in the block; without elements there is no address in it.
         let inside = match size_of::<T>() {
             0 => std::ptr::null(),
             _ => first(self.iter()),
@@ -231,15 +234,15 @@ impl<T: HeapBytes> HeapBytes for VecDeque<T> {
     }
 }
 
-/// An address in the block that holds these; null if there are none.
+/// Returns an address in the block that holds these elements; null if there are none.
 fn first<'a, T: 'a>(mut these: impl Iterator<Item = &'a T>) -> *const u8 {
     these
         .next()
         .map_or(std::ptr::null(), |one| std::ptr::from_ref(one).cast())
 }
 
-/// Bytes of a table of hashbrown's for so many entries of a size (Z4): buckets, a byte of control for each, and a
-/// group of 16 at the end.
+/// Returns the bytes of a hashbrown table with this capacity and entry size (Z4): buckets, a control byte for each,
+/// and a group of 16 at the end.
 fn table_bytes(capacity: usize, entry: usize) -> usize {
     let buckets = match capacity {
         0 => return 0,
@@ -273,12 +276,12 @@ impl<K: HeapBytes, S> HeapBytes for HashSet<K, S> {
     }
 }
 
-/// What has been counted already, for values that several own (Z3).
+/// The values that have been counted already, for values with several owners (Z3).
 #[derive(Default)]
 pub struct Seen(HashSet<*const u8>);
 
 impl Seen {
-    /// Whether this address comes for the first time: then whoever asks counts it.
+    /// Returns whether this address comes for the first time: then the caller counts it.
     pub fn first<T: ?Sized>(&mut self, value: *const T) -> bool {
         self.0.insert(value.cast())
     }

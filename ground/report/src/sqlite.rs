@@ -1,20 +1,21 @@
-//! SQLite's memory: by its own account, and by what the allocator really gave it.
+//! SQLite's memory: by its own account, and by what the allocator really gave.
 //!
 //! ```text
-//!   sqlite3_config(SQLITE_CONFIG_MALLOC, counted) ─► each block: malloc, and its usable size on the counter
+//!   sqlite3_config(SQLITE_CONFIG_MALLOC, counted) ─► each block: malloc; its usable size is added to the counter
 //!   report ─► explicit/sqlite/used   (usable bytes)        sqlite/own-account  (sqlite3_status64)
 //! ```
 //!
-//! Q1  The two differ by what the allocator adds, and where SQLite rounds: with 4,368-byte buffers a fifth (the
-//!     difference that Firefox found in 2011 and mended by asking for sizes that fit).
-//! Q2  SQLite is not linked: the host gives the two functions that are needed. Without counted methods only SQLite's
+//! Q1  The two differ by what the allocator adds, and where SQLite rounds: by a fifth with 4,368-byte buffers (the
+//!     difference that Firefox found in 2011 and removed by asking for sizes that fit).
+//! Q2  SQLite is not linked: the host passes the two functions that are needed. Without counted methods only SQLite's
 //!     own account is known, and then it is the row of `explicit/`.
-//! Q3  `xSize` answers what SQLite asked for, rounded to 8, as its own methods do: so its statistics stay its own.
-//! Q4  Where blocks are named ([`Sqlite::named`]), KEPT has each block's address, and the block its place in KEPT; both
-//!     change under KEPT's lock. A block for whose address there was no memory has the place NOWHERE.
+//! Q3  `xSize` returns what SQLite asked for, rounded to 8, as SQLite's own methods do: so its statistics stay as they
+//!     are without us.
+//! Q4  If blocks are named ([`Sqlite::named`]), KEPT has each block's address, and the block its place in KEPT; both
+//!     change under KEPT's lock. A block whose address KEPT had no memory for has the place NOWHERE.
 //!
 //! SQLite demands that its memory is configured before it is first used.
-//! Not here: memory of one connection (`sqlite3_db_status`).
+//! Not here: the memory of one connection (`sqlite3_db_status`).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,9 +32,9 @@ const CONFIG_MALLOC: c_int = 4;
 const STATUS_MEMORY_USED: c_int = 0;
 const STATUS_MALLOC_COUNT: c_int = 9;
 
-/// `sqlite3_status64`.
+/// The type of `sqlite3_status64`.
 pub type Status = unsafe extern "C" fn(c_int, *mut i64, *mut i64, c_int) -> c_int;
-/// `sqlite3_config`.
+/// The type of `sqlite3_config`.
 pub type Config = unsafe extern "C" fn(c_int, ...) -> c_int;
 
 /// `struct sqlite3_mem_methods`.
@@ -49,27 +50,27 @@ struct Methods {
     data: *mut c_void,
 }
 
-/// Usable bytes of all blocks that SQLite has.
+/// The usable bytes of all blocks that SQLite has.
 static USABLE: AtomicI64 = AtomicI64::new(0);
 
 /// Room in front of each block for what was asked for, and for its place (Q4); keeps the alignment of malloc.
 const FRONT: usize = 16;
 
-/// Addresses of all blocks, if they are kept (Q4).
+/// The addresses of all blocks, if they are kept (Q4).
 static KEPT: Mutex<Option<Pages>> = Mutex::new(None);
-/// The place of a block that is in none.
+/// The place of a block that is not in KEPT.
 const NOWHERE: usize = usize::MAX;
 
 fn kept() -> MutexGuard<'static, Option<Pages>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a block has its place.
+/// Returns where a block holds its place.
 fn place_of(block: *mut c_void) -> *mut usize {
     block.cast::<usize>().wrapping_add(1)
 }
 
-/// A block came: its bytes are counted, and its address kept.
+/// Counts the bytes of a new block, and keeps its address.
 fn came(block: *mut c_void) {
     // SAFETY: a live block of malloc's.
     let bytes = unsafe { libc::malloc_usable_size(block) } as i64;
@@ -81,15 +82,15 @@ fn came(block: *mut c_void) {
         if pages.push(&address.to_ne_bytes()).is_some() {
             place = at;
         }
-        // SAFETY: the block has FRONT bytes of ours; under the lock, as whoever moves its place.
+        // SAFETY: the block has FRONT bytes of ours; under the lock, as every move of its place.
         unsafe { place_of(block).write(place) };
     } else {
-        // SAFETY: as above; nobody moves places.
+        // SAFETY: as above; no thread moves places.
         unsafe { place_of(block).write(place) };
     }
 }
 
-/// A block goes.
+/// Uncounts the bytes of a block that is about to be released, and forgets its address.
 fn goes(block: *mut c_void) {
     // SAFETY: a live block of malloc's.
     let bytes = unsafe { libc::malloc_usable_size(block) } as i64;
@@ -102,7 +103,7 @@ fn goes(block: *mut c_void) {
     if place == NOWHERE || place >= words.len() {
         return;
     }
-    // The last one takes its place.
+    // The last block takes its place.
     let last = words[words.len() - 1];
     words[place] = last;
     let moved: *mut c_void = std::ptr::with_exposed_provenance_mut(last as usize);
@@ -183,7 +184,7 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// By its own account alone.
+    /// Creates a reporter of SQLite's own account alone.
     ///
     /// # Safety
     /// `status` is `sqlite3_status64` of the library that the program uses.
@@ -194,7 +195,7 @@ impl Sqlite {
         }
     }
 
-    /// Has SQLite's blocks counted by their usable size. To be called before SQLite is first used, once; counts
+    /// Has SQLite's blocks counted by their usable size. To be called once, before SQLite is first used; counts
     /// one library in a process.
     ///
     /// # Errors
@@ -223,14 +224,15 @@ impl Sqlite {
         }
     }
 
-    /// The same as [`Sqlite::counted`], and each block can be named where a measurement asks for it
-    /// (`skinflint run --dark-matter`). Cost: 8 bytes for each block, in a mapping of its own, and a lock for each call.
+    /// Does what [`Sqlite::counted`] does, and keeps each block's address, so that a measurement can ask for blocks
+    /// (`skinflint run --dark-matter`). Cost: 8 bytes for each block, in a mapping of its own, and a lock for each
+    /// call.
     ///
     /// # Errors
-    /// As of [`Sqlite::counted`].
+    /// As for [`Sqlite::counted`].
     ///
     /// # Safety
-    /// As of [`Sqlite::counted`].
+    /// As for [`Sqlite::counted`].
     pub unsafe fn named(status: Status, config: Config) -> Result<Sqlite, c_int> {
         // SAFETY: as the caller promises.
         let sqlite = unsafe { Sqlite::counted(status, config) }?;
@@ -238,7 +240,7 @@ impl Sqlite {
         Ok(sqlite)
     }
 
-    /// One of SQLite's own figures.
+    /// Returns one of SQLite's own figures.
     fn status(&self, which: c_int) -> Result<i64, c_int> {
         let (mut now, mut highest) = (0, 0);
         // SAFETY: `sqlite3_status64`, with places of ours.

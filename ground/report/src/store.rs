@@ -5,11 +5,11 @@
 //!             └─ offsets into texts
 //! ```
 //!
-//! S1  Nothing here comes from the allocator that is measured: ten thousand lines do not change `heap-allocated`.
-//! S2  `used <= capacity`, and what is below `used` has been written. Growing moves the pages and not the bytes.
+//! S1  No memory here comes from the allocator that is measured: ten thousand lines do not change `heap-allocated`.
+//! S2  `used <= capacity`, and what is below `used` has been written. Growing moves the pages without a copy.
 //! S3  An offset and length of a [`Line`] lie within `texts` and hold the bytes of a `str`.
-//! S4  Memory that cannot be had is an answer, and leaves everything as it was.
-//! S5  Blocks of a line (`named`) follow those of the lines before it; lines without have no record of it.
+//! S4  If the system refuses memory, the caller is told, and everything stays as it was.
+//! S5  The blocks of a line (`named`) follow those of the lines before it; a line without blocks has no record.
 //!
 //! Not here: what a line means (`entry`).
 
@@ -18,12 +18,12 @@ use skinflint_base::sys;
 use crate::entry::{Entry, Kind, Units};
 use crate::named::{Note, bytes_of, notes_of};
 
-/// Bytes of a first mapping.
+/// The bytes of a first mapping.
 const FIRST: usize = 64 << 10;
-/// Largest mapping: offsets are 32 bits.
+/// The largest mapping in bytes: offsets are 32 bits.
 const LARGEST: usize = u32::MAX as usize;
 
-/// Bytes in a mapping that grows (S2).
+/// A mapping of bytes that grows (S2).
 pub(crate) struct Pages {
     start: *mut u8,
     capacity: usize,
@@ -52,23 +52,23 @@ impl Pages {
         unsafe { std::slice::from_raw_parts(self.start, self.used) }
     }
 
-    /// Appends; returns where it lies, or `None` (S4).
+    /// Appends bytes; returns their offset, or `None` (S4).
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<u32> {
         let at = self.used;
         let end = at.checked_add(bytes.len())?;
         if end > self.capacity {
             self.grow(end)?;
         }
-        // SAFETY: S2: `end <= capacity`, and nobody else knows the mapping.
+        // SAFETY: S2: `end <= capacity`, and no other value knows the mapping.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) };
         self.used = end;
         Some(at as u32)
     }
 
-    /// The bytes as words.
+    /// Returns the bytes as words.
     ///
     /// # Panics
-    /// Other things than words were pushed.
+    /// If anything but whole words was pushed.
     pub(crate) fn words(&mut self) -> &mut [u64] {
         assert!(self.used.is_multiple_of(8), "words alone");
         match self.used {
@@ -78,7 +78,7 @@ impl Pages {
         }
     }
 
-    /// Forgets what lies behind.
+    /// Forgets the bytes from `used` on.
     pub(crate) fn cut(&mut self, used: usize) {
         self.used = self.used.min(used);
     }
@@ -100,7 +100,7 @@ impl Pages {
                     0,
                     0,
                 ];
-                // SAFETY: the mapping is ours (S2); after a move nobody keeps the old address.
+                // SAFETY: the mapping is ours (S2); after a move the old address is not kept.
                 let result = unsafe { sys::syscall(libc::SYS_mremap, args) };
                 match sys::is_error(result) {
                     true => std::ptr::null_mut(),
@@ -143,13 +143,13 @@ struct Line {
     description: Text,
     kind: Kind,
     units: Units,
-    /// So that every byte of a line is written (S2).
+    /// Padding, so that every byte of a line is written (S2).
     padding: [u8; 6],
 }
 
 const LINE: usize = std::mem::size_of::<Line>();
 
-/// Which notes a line has (S5).
+/// The notes that a line has (S5).
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Share {
@@ -170,19 +170,19 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// How many lines came before it.
+    /// Returns the number of lines before it.
     pub(crate) fn line(self) -> usize {
         self.lines / LINE
     }
 }
 
-/// Lines, in the order in which they came.
+/// The lines of a measurement, in the order in which they came.
 pub struct Store {
     lines: Pages,
     texts: Pages,
     notes: Pages,
     shares: Pages,
-    /// The last process and description: most lines repeat them.
+    /// The process and description of the last line: most lines repeat them.
     process: Text,
     description: Text,
 }
@@ -194,7 +194,7 @@ impl Default for Store {
 }
 
 impl Store {
-    /// An empty one; takes no memory.
+    /// Creates an empty store, which takes no memory.
     pub const fn new() -> Store {
         const NONE: Text = Text { at: 0, bytes: 0 };
         Store {
@@ -207,7 +207,7 @@ impl Store {
         }
     }
 
-    /// Adds a line. `false`: there is no memory for it (S4). Cost: some 50 ns.
+    /// Adds a line. `false`: there is no memory for it (S4). Cost: about 50 ns.
     #[must_use]
     pub fn push(&mut self, entry: &Entry<'_>) -> bool {
         let mark = self.mark();
@@ -238,7 +238,7 @@ impl Store {
         Some(())
     }
 
-    /// Says which blocks the last line has measured. `false`: there is no memory for it (S4).
+    /// Sets the blocks that the last line has measured. `false`: there is no memory for them (S4).
     #[must_use]
     pub fn name_blocks(&mut self, notes: &[Note]) -> bool {
         let line = self.len().checked_sub(1);
@@ -263,7 +263,7 @@ impl Store {
         done
     }
 
-    /// Blocks that a line has measured, as far as it was asked and said so. Cost: a binary search.
+    /// Returns the blocks that a line has measured, if it was asked for them. Cost: a binary search.
     pub fn blocks(&self, line: usize) -> &[Note] {
         let bytes = self.shares.bytes();
         if bytes.is_empty() {
@@ -299,22 +299,22 @@ impl Store {
         unsafe { std::str::from_utf8_unchecked(bytes) }
     }
 
-    /// Lines.
+    /// Returns the number of lines.
     pub fn len(&self) -> usize {
         self.lines.used / LINE
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no lines.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes mapped for them.
+    /// Returns the bytes mapped for lines, texts, notes and shares.
     pub fn mapped_bytes(&self) -> usize {
         self.lines.capacity + self.texts.capacity + self.notes.capacity + self.shares.capacity
     }
 
-    /// A line by its number.
+    /// Returns a line by its number.
     pub fn get(&self, index: usize) -> Option<Entry<'_>> {
         let bytes = self
             .lines
@@ -332,12 +332,12 @@ impl Store {
         })
     }
 
-    /// All lines.
+    /// Returns all lines.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// All lines, with the blocks that each has measured.
+    /// Returns all lines, with the blocks that each has measured.
     pub fn iter_with_blocks(&self) -> impl Iterator<Item = (Entry<'_>, &[Note])> + Clone {
         (0..self.len()).filter_map(|index| Some((self.get(index)?, self.blocks(index))))
     }
@@ -357,7 +357,7 @@ impl Store {
         self.texts.used = self.texts.used.min(mark.texts);
         self.notes.used = self.notes.used.min(mark.notes);
         self.shares.used = self.shares.used.min(mark.shares);
-        // They may lie beyond.
+        // They may lie beyond the mark.
         (self.process, self.description) = (Text::default(), Text::default());
     }
 }

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! W1  Percentages are of the tree's root, which is named in its first line and is 100 %.
-//! W2  What is smaller than the threshold is one row, `(N tiny)`, with its sum: rows still add up.
-//! W3  Of a difference there are no percentages, since what grew and what shrank have no whole in common; what is tiny is
-//!     so beside the sum of all changes, whatever their sign.
-//! W4  Nothing that is shown can drive a terminal: what a file, a process or an answer says goes through [`plain`].
-//! W5  Figures are exact on demand; otherwise in MB of 1,048,576 bytes, as about:memory has them.
+//! W2  Rows below the threshold become one row, `(N tiny)`, with their sum: rows still add up.
+//! W3  A difference has no percentages, since what grew and what shrank are not parts of one whole; tiny there is
+//!     measured against the sum of all changes, whatever their sign.
+//! W4  Nothing that is shown can drive a terminal: all text of a file, a process or an answer goes through [`plain`].
+//! W5  Figures are exact on demand; otherwise in MB of 1,048,576 bytes, as in about:memory.
 //!
 //! Not here: sums (`tree`).
 
@@ -20,12 +20,12 @@ use std::fmt::Write as _;
 use crate::entry::{EXPLICIT, Units};
 use crate::tree::{Node, Presence, Process};
 
-/// How it is to be shown.
+/// How trees are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Rows below this part of their tree, in percent, are put together; 0 shows all.
+    /// Rows below this part of their tree, in percent, become one row; 0 shows all.
     pub threshold_percent: f64,
-    /// Bytes instead of MB.
+    /// Whether amounts are in bytes instead of MB.
     pub exact: bool,
 }
 
@@ -38,7 +38,7 @@ impl Default for Style {
     }
 }
 
-/// All processes.
+/// Renders the trees of all processes.
 pub fn render(processes: &[Process], style: Style) -> String {
     let mut out = String::new();
     for (number, process) in processes.iter().enumerate() {
@@ -101,7 +101,7 @@ fn draw(tree: &Node, is_difference: bool, style: Style, out: &mut String) {
     below(node, whole, "", style, out);
 }
 
-/// What parts are parts of (W1, W3).
+/// The whole that percentages are of (W1, W3).
 #[derive(Clone, Copy)]
 enum Whole {
     /// The tree's amount.
@@ -111,7 +111,7 @@ enum Whole {
 }
 
 impl Whole {
-    /// A node's part of it, in percent.
+    /// Returns a node's part of the whole, in percent.
     fn part(self, node: &Node) -> f64 {
         match self {
             Whole::Root(root) => percent(node.amount, root),
@@ -120,7 +120,7 @@ impl Whole {
     }
 }
 
-/// How much changes below a node, grown or shrunk.
+/// Returns the sum of all changes below a node, whatever their sign.
 fn changes(node: &Node) -> i128 {
     match node.kids.as_slice() {
         [] => node.amount.abs(),
@@ -128,7 +128,7 @@ fn changes(node: &Node) -> i128 {
     }
 }
 
-/// Follows branches with one kid: their names are put together.
+/// Follows branches with one kid, and joins their names.
 fn chain(node: &Node) -> (&Node, String) {
     let (mut node, mut name) = (node, label(node));
     while let [kid] = node.kids.as_slice() {
@@ -149,12 +149,12 @@ fn label(node: &Node) -> String {
         Presence::Second => " [+]",
         Presence::Balance => " [!]",
     };
-    // Backslashes were slashes.
+    // Backslashes in a component stand for slashes.
     let name = plain(&node.name).replace('\\', "/");
     format!("{name}{many}{mark}")
 }
 
-/// A text without what would drive a terminal, or turn its writing round: shown as such, and not obeyed.
+/// Returns a text in which characters that drive a terminal, or change the direction of writing, are escaped.
 pub fn plain(text: &str) -> String {
     let is_hostile =
         |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -176,7 +176,7 @@ fn below(node: &Node, whole: Whole, indent: &str, style: Style, out: &mut String
         .collect();
     match tiny.as_slice() {
         [] => {}
-        // One alone is shorter by its name.
+        // A single tiny row is shorter with its name.
         [one] => {
             let (end, name) = chain(one);
             let dashes = if end.kids.is_empty() { "──" } else { "++" };
@@ -210,7 +210,7 @@ fn below(node: &Node, whole: Whole, indent: &str, style: Style, out: &mut String
     }
 }
 
-/// Part of a whole in percent; of nothing it is 100, as in about:memory.
+/// Returns a part of a whole in percent; 100 if the whole is 0, as in about:memory.
 fn percent(part: i128, whole: i128) -> f64 {
     match whole {
         0 => 100.0,
@@ -218,7 +218,7 @@ fn percent(part: i128, whole: i128) -> f64 {
     }
 }
 
-/// An amount as text.
+/// Returns an amount as text.
 pub fn figure(units: Units, amount: i128, exact: bool) -> String {
     match units {
         Units::Bytes if exact => format!("{} B", number(amount)),
@@ -238,7 +238,7 @@ pub fn figure(units: Units, amount: i128, exact: bool) -> String {
     }
 }
 
-/// A number with commas between thousands.
+/// Returns a number with commas between thousands.
 fn number(number: i128) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut out = String::new();
@@ -341,7 +341,7 @@ Other Measurements
             changed("explicit/grew", 9000),
             changed("explicit/shrank/a", -8900),
             changed("explicit/shrank/b", -99),
-            // They cancel, and are much all the same.
+            // These cancel, but are large changes all the same.
             changed("explicit/moved/from", -500),
             changed("explicit/moved/to", 500),
             Entry {
@@ -374,7 +374,7 @@ Other Measurements
 ";
         let all = trees(lines.into_iter());
         assert_eq!(all[0].overclaimed, 0);
-        // One alone that is tiny is shown by its name.
+        // A single tiny row is shown by its name.
         assert_eq!(render(&all, style), wanted);
     }
 

@@ -1,4 +1,4 @@
-//! Lines put together to trees, as about:memory shows them.
+//! Lines put together into trees, as about:memory shows them.
 //!
 //! ```text
 //!   process ─► explicit ─► caches ─► images 12 MB [2]     sum of its leaves; [2]: two lines of one path
@@ -6,14 +6,14 @@
 //!          └─► resident                                   one component: a tree that is a leaf
 //! ```
 //!
-//! H1  A node's amount is what its own lines say plus the amounts of what is below it; nothing else is ever set.
-//! H2  `explicit/heap-unclassified` is computed where `heap-allocated` is known and the file has none of its own.
+//! H1  A node's amount is the sum of its own lines and of the nodes below it; it is never set otherwise.
+//! H2  `explicit/heap-unclassified` is computed if `heap-allocated` is known and the lines have none of their own.
 //!     It may be negative: then reporters claim more than there is, and [`Process::overclaimed`] says how much.
-//! H3  All lines of a tree have the same units; one that has others gets a tree `NAME (UNITS)` beside it.
+//! H3  All lines of a tree have the same units; lines with other units get a tree `NAME (UNITS)` beside it.
 //! H4  A path that is both a leaf and a branch keeps its own amount as a leaf `(own)` below it, in trees and files.
-//! H5  Nothing recurses deeper than a path has components, and those have a bound ([`DEEPEST`]).
+//! H5  Nothing recurses deeper than a path has components, and their number has a bound ([`DEEPEST`]).
 //!
-//! H6  A difference claims nothing: a negative `heap-unclassified` there is a change, and no double count.
+//! H6  A difference claims nothing: a negative `heap-unclassified` there is a change, not a double count.
 //!
 //! Not here: how a tree is shown (`text`), files (`file`).
 
@@ -21,25 +21,25 @@ use std::collections::HashMap;
 
 use crate::entry::{ALLOCATED, EXPLICIT, Entry, Kind, UNCLASSIFIED, Units, is_explicit};
 
-/// Most components of a path; what follows stays one name.
+/// The most components of a path; what follows stays one name.
 pub const DEEPEST: usize = 200;
 
-/// In which of two reports a line was (`_presence` of the file).
+/// Which of two reports a line was in (`_presence` in the file).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Presence {
-    /// In both, or there are no two.
+    /// In both, or there is only one report.
     #[default]
     Both,
     /// In the first only.
     First,
     /// In the second only.
     Second,
-    /// In neither: for the sake of the other side's tree.
+    /// In neither: it is there to balance the other side's tree.
     Balance,
 }
 
 impl Presence {
-    /// The number that the file has; `None`: it has none.
+    /// Returns its number in a file; `None` if the file has none for it.
     pub fn number(self) -> Option<u8> {
         [Presence::First, Presence::Second, Presence::Balance]
             .iter()
@@ -47,7 +47,7 @@ impl Presence {
             .map(|at| at as u8 + 1)
     }
 
-    /// What a number in a file means.
+    /// Returns the presence that a number in a file means.
     pub fn from_number(number: u64) -> Option<Presence> {
         [
             Presence::Both,
@@ -60,24 +60,24 @@ impl Presence {
     }
 }
 
-/// A node with all below it.
+/// A node with all nodes below it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Component of the path, with `\` for `/`.
+    /// The component of the path, with `\` for `/`.
     pub name: String,
-    /// H1. More than 64 bits: sums of hostile files do not wrap.
+    /// The amount (H1), in more than 64 bits: sums of hostile files do not wrap.
     pub amount: i128,
     /// What it counts.
     pub units: Units,
-    /// Of its first line; `Other` for branches.
+    /// The kind of its first line; `Other` for branches.
     pub kind: Kind,
-    /// Lines of exactly this path.
+    /// The number of lines of exactly this path.
     pub lines: u32,
-    /// Of its first line; empty for branches.
+    /// The description of its first line; empty for branches.
     pub description: String,
-    /// Of a leaf of a difference.
+    /// Which report a leaf of a difference was in.
     pub presence: Presence,
-    /// Largest magnitude first, then by name.
+    /// The nodes below it: largest magnitude first, then by name.
     pub kids: Vec<Node>,
 }
 
@@ -86,7 +86,7 @@ pub struct Node {
 pub struct Process {
     /// `NAME (pid N)`.
     pub name: String,
-    /// `explicit` first, then branches, then single values; each by name.
+    /// The trees: `explicit` first, then branches, then single values; each group by name.
     pub trees: Vec<Node>,
     /// Bytes that reporters of the heap claim beyond what there is (H2); 0 otherwise.
     pub overclaimed: u64,
@@ -95,7 +95,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The node at a path.
+    /// Returns the node at a path.
     pub fn at(&self, path: &str) -> Option<&Node> {
         let mut parts = path.split('/');
         let first = parts.next()?;
@@ -106,18 +106,18 @@ impl Process {
         Some(node)
     }
 
-    /// The amount at a path; 0 if there is nothing.
+    /// Returns the amount at a path; 0 if there is no node.
     pub fn amount(&self, path: &str) -> i128 {
         self.at(path).map_or(0, |node| node.amount)
     }
 }
 
-/// Builds trees of lines, in any order.
+/// Builds trees from lines in any order.
 #[derive(Default)]
 pub struct Builder {
     processes: Vec<Growing>,
     by_name: HashMap<String, usize>,
-    /// The process of the last line: most lines follow one of the same.
+    /// The process of the last line: most lines have the same process as the line before.
     last: usize,
     is_difference: bool,
 }
@@ -125,12 +125,12 @@ pub struct Builder {
 struct Growing {
     name: String,
     nodes: Vec<Twig>,
-    /// Trees by name and units (H3).
+    /// The trees by name and units (H3).
     roots: HashMap<(String, Units), usize>,
-    /// Sum of explicit lines of kind heap.
+    /// The sum of the explicit lines of kind heap.
     heap: i128,
     allocated: Option<i128>,
-    /// What is said of it, to be said of what is left over, too.
+    /// The description of `heap-allocated`, also used for `heap-unclassified`.
     said: String,
     has_unclassified: bool,
     is_difference: bool,
@@ -161,12 +161,12 @@ impl Twig {
 }
 
 impl Builder {
-    /// With no lines.
+    /// Creates a builder without lines.
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// Of lines that are changes (H6).
+    /// Creates a builder for lines that are changes (H6).
     pub fn of_difference() -> Builder {
         Builder {
             is_difference: true,
@@ -192,7 +192,7 @@ impl Builder {
         self.processes[self.last].add(entry, presence);
     }
 
-    /// The trees of all processes, by name, the one with the most explicit (or else resident) memory first.
+    /// Returns the trees of all processes, by name, the one with the most explicit (or else resident) memory first.
     pub fn finish(self) -> Vec<Process> {
         let mut processes: Vec<Process> = self.processes.into_iter().map(Growing::finish).collect();
         let rank = |process: &Process| {
@@ -204,7 +204,7 @@ impl Builder {
     }
 }
 
-/// The trees of these lines.
+/// Returns the trees of these lines.
 pub fn trees<'a>(lines: impl Iterator<Item = Entry<'a>>) -> Vec<Process> {
     let mut builder = Builder::new();
     lines.for_each(|line| builder.add(&line, Presence::Both));
@@ -251,7 +251,7 @@ impl Growing {
         twig.lines = twig.lines.saturating_add(1);
     }
 
-    /// The node of a path, made if need be.
+    /// Returns the node of a path, and makes it if need be.
     fn place(&mut self, path: &str, units: Units) -> usize {
         let mut parts = path.splitn(DEEPEST, '/');
         let root = parts.next().unwrap_or("");
@@ -323,7 +323,7 @@ impl Growing {
         }
     }
 
-    /// H1, H4.
+    /// Builds a node and all nodes below it (H1, H4).
     fn node(&self, name: String, at: usize) -> Node {
         let twig = &self.nodes[at];
         let mut kids: Vec<Node> = twig
@@ -364,7 +364,7 @@ impl Growing {
     }
 }
 
-/// Name of a branch's own amount (H4).
+/// The name of a branch's own amount (H4).
 pub(crate) const OWN: &str = "(own)";
 
 fn units_name(units: Units) -> &'static str {
@@ -420,7 +420,7 @@ mod tests {
         let kids = &p.trees[0].kids;
         let kids: Vec<&str> = kids.iter().map(|kid| kid.name.as_str()).collect();
         assert_eq!(kids, ["a", "heap-unclassified", "m"]);
-        // What heap-allocated is of q is not known: nothing is made up.
+        // `heap-allocated` of q is not known: nothing is made up.
         assert_eq!(all[1].at(UNCLASSIFIED), None);
         assert_eq!(all[1].amount("explicit"), 7);
     }

@@ -3,17 +3,17 @@
 //! ```text
 //!   measurer ─ spawns ─► worker: [reporter 1] [reporter 2] … ─► done
 //!      │ waits, with a deadline for each       │ hangs: its lines are cut, and another worker goes on
-//!      └───────────── State, one lock ─────────┘ behind it. What it still says is heard by nobody.
+//!      └───────────── State, one lock ─────────┘ behind it. What the first still reports is ignored.
 //! ```
 //!
 //! T1  A line enters the store only under the lock and only from the worker of the present generation: a reporter
 //!     that was given up changes nothing afterwards.
-//! T2  A reporter's lines are all there or none: one that panics, says nonsense or takes too long is cut back to
-//!     where it began, and has a [`Fault`].
-//! T3  A reporter that has not come back is not asked again before it has: so at most one thread is lost to it.
+//! T2  A reporter's lines are all there or none: the lines of one that panics, reports nonsense or takes too long are
+//!     removed, and it has a [`Fault`].
+//! T3  A reporter that has not returned is not asked again before it has: so at most one thread is lost to it.
 //! T4  Every wait has a bound: the deadline of one reporter times their number.
 //!
-//! A panic is contained in programs that unwind; in those built with `panic = "abort"` it ends them, as any other.
+//! A panic is contained in programs that unwind; a program built with `panic = "abort"` ends, as by any other panic.
 //! Not here: which reporters there are (`registry`), what a sound line is (`entry`).
 
 use std::fmt;
@@ -30,13 +30,13 @@ use crate::quiet;
 use crate::registry::Reporter;
 use crate::store::{Mark, Store};
 
-/// Most lines of one reporter.
+/// The most lines that one reporter may add.
 pub const MOST_LINES: usize = 1_000_000;
 
 /// Why a reporter was left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Its name, as it was added.
+    /// The reporter's name, as it was added.
     pub reporter: String,
     /// What was wrong.
     pub what: String,
@@ -52,17 +52,17 @@ impl fmt::Display for Fault {
 pub(crate) struct Slot {
     pub name: String,
     pub reporter: Arc<dyn Reporter>,
-    /// Whether a worker is in it (T3).
+    /// Whether a worker is inside it (T3).
     pub busy: Busy,
 }
 
-/// What measurer and worker share.
+/// The state that measurer and workers share.
 pub(crate) struct Turn {
     state: Mutex<State>,
     moved: Condvar,
     clock: Clock,
     address_space_bytes: u64,
-    /// Whether it is asked which blocks a line has measured.
+    /// Whether the measurement asks which blocks a line has measured.
     with_blocks: bool,
 }
 
@@ -70,42 +70,42 @@ struct State {
     store: Store,
     faults: Vec<Fault>,
     generation: u32,
-    /// Who is being asked.
+    /// The reporter that is being asked.
     current: Option<Current>,
-    /// The next to be asked.
+    /// The index of the next reporter to be asked.
     next: usize,
     /// What was wrong with a line of the present reporter.
     nonsense: Option<String>,
-    /// Units of each tree, by a hash of process and root: all rows of a tree are added up.
+    /// The units of each tree, by a hash of process and root: all rows of a tree are added up, so they have the same.
     units: Vec<(u64, Units)>,
     done: bool,
 }
 
-/// Who is being asked, since when, and what was there before (T2).
+/// The reporter that is being asked, since when, and what was there before it (T2).
 #[derive(Clone, Copy)]
 struct Current {
     which: usize,
     begin: Duration,
     mark: Mark,
-    /// Trees of which the units were known.
+    /// The number of trees with known units.
     trees: usize,
 }
 
-/// Where a reporter puts its lines.
+/// The receiver of a reporter's lines.
 pub struct Sink<'a> {
     turn: &'a Turn,
     generation: u32,
 }
 
 impl Sink<'_> {
-    /// Adds any line. Texts are copied. `false`: the reporter has been given up and may as well return.
+    /// Adds a line of any kind. Texts are copied. `false`: the reporter has been given up and may as well return.
     pub fn add(&mut self, entry: &Entry<'_>) -> bool {
         let mut state = self.turn.lock();
         if state.generation != self.generation || state.nonsense.is_some() {
             return false;
         }
         if let Err(what) = state.take(entry, self.turn) {
-            // The path may be hostile: it is shown, and so it has a bound.
+            // The path may be hostile: it is shown, so it is escaped and its length has a bound.
             let path: String = entry.path.escape_debug().take(200).collect();
             state.nonsense = Some(format!("{what}: {path} = {}", entry.amount));
             return false;
@@ -113,13 +113,13 @@ impl Sink<'_> {
         true
     }
 
-    /// Whether it is asked which blocks the lines have measured (`named`): reporters that count beforehand and do not
-    /// walk have to walk then.
+    /// Returns whether the measurement asks which blocks the lines have measured (`named`): a reporter that counts as
+    /// it goes, and does not walk its data otherwise, has to walk it then.
     pub fn wants_blocks(&self) -> bool {
         self.turn.with_blocks
     }
 
-    /// Says that the reporter cannot say it: it is left out, with these words.
+    /// Reports that the reporter cannot report: it is left out, with these words as the reason.
     pub fn fail(&mut self, what: &str) {
         let mut state = self.turn.lock();
         if state.generation == self.generation && state.nonsense.is_none() {
@@ -127,32 +127,32 @@ impl Sink<'_> {
         }
     }
 
-    /// Bytes in blocks of the allocator, as [`crate::size`] measures them.
+    /// Adds a line: bytes in blocks of the allocator, as [`crate::size`] measures them.
     pub fn heap(&mut self, path: &str, bytes: usize, description: &str) -> bool {
         self.line(path, Kind::Heap, Units::Bytes, bytes as u64, description)
     }
 
-    /// Bytes mapped by other means than the allocator: resident ones, if that is known.
+    /// Adds a line: bytes in mappings that the allocator did not make; the resident bytes, if they are known.
     pub fn nonheap(&mut self, path: &str, bytes: usize, description: &str) -> bool {
         self.line(path, Kind::Nonheap, Units::Bytes, bytes as u64, description)
     }
 
-    /// Bytes that are counted elsewhere already, or are none of the program's own. Not below `explicit/`.
+    /// Adds a line: bytes that are counted elsewhere already, or are not the program's own. Not below `explicit/`.
     pub fn bytes(&mut self, path: &str, bytes: u64, description: &str) -> bool {
         self.line(path, Kind::Other, Units::Bytes, bytes, description)
     }
 
-    /// How many there are.
+    /// Adds a line: the number of things that exist now.
     pub fn count(&mut self, path: &str, count: u64, description: &str) -> bool {
         self.line(path, Kind::Other, Units::Count, count, description)
     }
 
-    /// How many there have been since the start.
+    /// Adds a line: the number of things since the start.
     pub fn cumulative(&mut self, path: &str, count: u64, description: &str) -> bool {
         self.line(path, Kind::Other, Units::Cumulative, count, description)
     }
 
-    /// A part of a whole; 0 of 0 is 0 percent.
+    /// Adds a line: a part of a whole in percent; 0 of 0 is 0 percent.
     pub fn percent(&mut self, path: &str, part: u64, whole: u64, description: &str) -> bool {
         let hundredths = (u128::from(part) * 10_000)
             .checked_div(u128::from(whole))
@@ -169,7 +169,7 @@ impl Sink<'_> {
         amount: u64,
         description: &str,
     ) -> bool {
-        // A difference that went below zero is a large number here, and no size.
+        // A difference that fell below zero is a huge number here: it is made negative, which no size is.
         let amount = i64::try_from(amount).unwrap_or(-1);
         let process = "";
         self.add(&Entry {
@@ -217,14 +217,14 @@ impl State {
         });
     }
 
-    /// Ends a reporter's turn: with its lines, or without (T2).
+    /// Ends a reporter's turn: keeps its lines, or removes them and notes the fault (T2).
     fn settle(&mut self, name: &str, fault: Option<String>) {
         let Some(current) = self.current.take() else {
             return;
         };
         if let Some(what) = fault.or_else(|| self.nonsense.take()) {
             self.store.cut(current.mark);
-            // Nor does it say of what units the trees of others are.
+            // Nor does it decide the units of other reporters' trees.
             self.units.truncate(current.trees);
             let reporter = name.to_owned();
             self.faults.push(Fault { reporter, what });
@@ -233,7 +233,7 @@ impl State {
     }
 }
 
-/// FNV-1a of the process and the path's first component.
+/// Returns the FNV-1a hash of the process and the path's first component.
 fn hash_of_tree(entry: &Entry<'_>) -> u64 {
     let root = entry
         .path
@@ -247,7 +247,7 @@ fn hash_of_tree(entry: &Entry<'_>) -> u64 {
 }
 
 impl Turn {
-    /// Goes on from the lines that are there.
+    /// Creates a turn that adds to the lines in `store`.
     pub(crate) fn new(store: Store, address_space_bytes: u64) -> Turn {
         let mut units: Vec<(u64, Units)> = Vec::new();
         for entry in store.iter() {
@@ -275,24 +275,24 @@ impl Turn {
         }
     }
 
-    /// Asks for blocks, too.
+    /// Sets whether the reporters are asked for blocks, too.
     pub(crate) fn with_blocks(mut self, wanted: bool) -> Turn {
         self.with_blocks = wanted;
         self
     }
 
-    /// Deadlines by another clock.
+    /// Sets the clock of the deadlines.
     pub(crate) fn with_clock(mut self, clock: Clock) -> Turn {
         self.clock = clock;
         self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Reporters run outside of the lock, so what it guards is whole even if one panics.
+        // Reporters run outside of the lock, so what it guards is whole even if a reporter panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks one on this thread; no deadline.
+    /// Asks one reporter on this thread, without a deadline.
     pub(crate) fn here(&self, name: &str, report: impl FnOnce(&mut Sink<'_>)) {
         let mut state = self.lock();
         let generation = state.generation;
@@ -308,7 +308,7 @@ impl Turn {
         self.lock().settle(name, fault);
     }
 
-    /// Asks all, each for at most `deadline` (T4).
+    /// Asks all reporters, each for at most `deadline` (T4).
     pub(crate) fn ask(self: &Arc<Turn>, slots: &Arc<[Arc<Slot>]>, deadline: Duration) {
         if slots.is_empty() {
             return;
@@ -336,11 +336,11 @@ impl Turn {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
-        // The last one is past its reporters; what it holds goes with it, before the next measurement.
+        // The last worker is past its reporters; what its thread holds is released before the next measurement.
         let _ = worker.map(JoinHandle::join);
     }
 
-    /// Starts a worker. Without one nobody is asked, which is a fault of its own.
+    /// Starts a worker. Without one no reporter is asked, which is a fault of its own.
     fn spawn(
         self: &Arc<Turn>,
         slots: &Arc<[Arc<Slot>]>,
@@ -400,14 +400,14 @@ impl Turn {
                 named::forget();
             }
             let mut state = self.lock();
-            // T1: whoever was given up settles nothing.
+            // T1: a worker that was given up settles nothing.
             if state.generation == generation {
                 state.settle(&slot.name, fault);
             }
         }
     }
 
-    /// What came together. Those who still hold the turn have no generation any more.
+    /// Returns the lines and faults. Workers that still hold the turn belong to no generation any more.
     pub(crate) fn finish(&self) -> (Store, Vec<Fault>) {
         let mut state = self.lock();
         state.generation = u32::MAX;
@@ -417,14 +417,14 @@ impl Turn {
     }
 }
 
-/// Runs it; says so if it panicked.
+/// Runs `work`; returns the words of its panic if it panicked.
 pub(crate) fn guarded(work: impl FnOnce()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(work)).err()?;
     let said = panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned());
-    // Its own destructor may panic, too.
+    // The destructor of the panic's value may panic, too.
     std::mem::forget(panic);
     Some(format!(
         "it panicked: {}",

@@ -3,21 +3,22 @@
 //! ```text
 //!   usable(block, asked) ─┬─ measure_by(…)          what the program has promised
 //!                         ├─ base::hook             skinflint_alloc as `#[global_allocator]`, by itself
-//!                         ├─ malloc_usable_size     if it is seen that the program's blocks are malloc's
-//!                         └─ asked                  what was asked for: no block is asked about whose giver is unknown
+//!                         ├─ malloc_usable_size     if a trial shows that the program's blocks are malloc's
+//!                         └─ asked                  the requested size: no allocator is asked if the giver is unknown
 //! ```
 //!
 //! V1  A library cannot see which `#[global_allocator]` a program has; asked about a block of another allocator,
-//!     `malloc_usable_size` reads whatever lies before it, or crashes. So the default is found by a trial: a block
-//!     is taken from the global allocator and given back, and `malloc` is then asked for as much. If it hands out
-//!     that very address, for each of [`TRIED`] sizes, blocks are malloc's and begin where malloc's begin. A header
-//!     in front of a block, a heap of its own, or one that delays reuse: none of these passes.
-//! V2  What cannot be told is never more than was given: the fallback is what was asked for.
+//!     `malloc_usable_size` reads whatever lies before the block, or crashes. So the default is found by a trial: a
+//!     block is taken from the global allocator and given back, and `malloc` is then asked for the same size. If it
+//!     hands out that very address, for each size of [`TRIED`], blocks are malloc's and begin where malloc's begin.
+//!     An allocator with a header in front of its blocks, with a heap of its own, or with delayed reuse does not
+//!     pass.
+//! V2  Where the usable size cannot be known, the answer is never more than was given: the requested size.
 //! V3  A block that is measured while a measurement asks for blocks is noted with its address (`named`).
 //!
-//! What the trial cannot see is an allocator that passes some requests on to malloc and keeps others of the same sizes.
-//! Such a program says what it has, by [`measure_by`], or by [`measure_as_asked`].
-//! Cost: 5 to 20 ns a block; the trial, once, some microseconds. Any thread.
+//! The trial cannot recognise an allocator that passes some requests on to malloc and keeps others of the same sizes.
+//! A program with one says so with [`measure_by`] or [`measure_as_asked`].
+//! Cost: 5 to 20 ns per block; the trial, once, some microseconds. Any thread.
 //! Not here: how blocks are reached (`size`).
 
 use std::alloc::Layout;
@@ -28,13 +29,13 @@ use skinflint_base::hook;
 
 use crate::named;
 
-/// Bytes that may be used of a live block; 0 for null.
+/// A function that returns the usable bytes of a live block; 0 for null.
 pub type Usable = unsafe fn(*const u8) -> usize;
 
 static PROMISED: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Says how blocks of the program's `#[global_allocator]` are measured. For allocators that are neither malloc nor
-/// `skinflint_alloc`, which are found by themselves. To be called before anything is measured.
+/// Sets the function by which blocks of the program's `#[global_allocator]` are measured. For allocators other than
+/// malloc and `skinflint_alloc`, which are recognised without it. To be called before anything is measured.
 ///
 /// # Safety
 /// From now on `usable` answers for every live block that the global allocator has given.
@@ -43,12 +44,12 @@ pub unsafe fn measure_by(usable: Usable) {
     PROMISED.store(usable as *mut (), Ordering::Relaxed);
 }
 
-/// Has blocks counted as what was asked for. For a global allocator that gets only some of its blocks from malloc.
+/// Has blocks counted by their requested size. For a global allocator that gets only some of its blocks from malloc.
 pub fn measure_as_asked() {
     GIVER.store(UNKNOWN, Ordering::Relaxed); // ORDER: Relaxed: one word
 }
 
-/// Usable bytes of a live block, of which `asked` were asked for; 0 for null.
+/// Returns the usable bytes of a live block; `asked` bytes were requested. 0 for null.
 ///
 /// # Safety
 /// `block` is null or a live block of the global allocator, at its start.
@@ -63,15 +64,15 @@ pub unsafe fn usable(block: *const u8, asked: usize) -> usize {
     bytes
 }
 
-/// The same, noted for nobody.
+/// Returns the usable bytes of a live block, and does not note it (V3).
 ///
 /// # Safety
-/// As of [`usable`]; not null.
+/// As for [`usable`]; `block` is not null.
 unsafe fn of(block: *const u8, asked: usize) -> usize {
     // ORDER: Relaxed: as in `measure_by`.
     let promised = PROMISED.load(Ordering::Relaxed);
     if !promised.is_null() {
-        // SAFETY: only `measure_by` writes there, and it wrote a function of this type.
+        // SAFETY: only `measure_by` writes there, and it writes a function of this type.
         let function = unsafe { std::mem::transmute::<*mut (), Usable>(promised) };
         // SAFETY: `measure_by`'s caller promised it for every block of the global allocator.
         return unsafe { function(block) };
@@ -87,7 +88,7 @@ unsafe fn of(block: *const u8, asked: usize) -> usize {
     }
 }
 
-/// Usable bytes of a live block of malloc's, whoever serves the program's Rust code; 0 for null.
+/// Returns the usable bytes of a live block of malloc's, whichever allocator serves Rust code; 0 for null.
 ///
 /// # Safety
 /// `block` is null or a live block of malloc's, at its start.
@@ -100,10 +101,11 @@ pub unsafe fn usable_of_malloc(block: *const u8) -> usize {
     bytes
 }
 
-/// Largest request that is tried: freeing a large block changes glibc's threshold for mappings, and so the program.
+/// The largest request that is tried: freeing a large block changes glibc's mmap threshold, and so the program.
 const LARGEST_TRIAL: usize = 64 << 10;
 
-/// By a trial, given back at once: no table of somebody's size classes is kept here. Large ones are whole pages, nearly.
+/// Returns the usable bytes that a request is given, found by taking a block and giving it back at once: no table of
+/// an allocator's size classes is kept here. Large blocks are taken to be whole pages, which is nearly right.
 fn given(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
@@ -118,14 +120,15 @@ fn given(bytes: usize) -> usize {
     unsafe { of(block.start, bytes) }
 }
 
-/// Usable bytes that a request is given, of a block whose address is hidden.
+/// Returns the usable bytes that a request is given, and notes them for a block whose address is hidden.
 pub fn request(bytes: usize) -> usize {
     let given = given(bytes);
     named::hidden(given);
     given
 }
 
-/// The same of a block in which this address lies; null is a hidden one.
+/// Returns the usable bytes that a request is given, and notes them for the block in which this address lies; null
+/// means that the address is hidden.
 pub fn request_at(inside: *const u8, bytes: usize) -> usize {
     if inside.is_null() {
         return request(bytes);
@@ -144,7 +147,7 @@ struct Taken {
 impl Taken {
     fn new(bytes: usize) -> Option<Taken> {
         let layout = Layout::from_size_align(bytes.max(1), 16).ok()?;
-        // SAFETY: not of zero bytes. `black_box`: a block of which nothing is used might else not be taken at all.
+        // SAFETY: not of zero bytes. `black_box`: else the compiler might not take a block that is never used.
         let start = black_box(unsafe { std::alloc::alloc(layout) });
         (!start.is_null()).then_some(Taken { start, layout })
     }
@@ -157,20 +160,20 @@ impl Drop for Taken {
     }
 }
 
-/// Sizes that are tried (V1): each allocator's small blocks, up to where they begin to be runs of pages.
+/// The sizes that are tried (V1): allocators' small blocks, up to where blocks begin to be runs of pages.
 const TRIED: [usize; 4] = [24, 200, 1000, 8000];
-/// Trials of each: another thread may take the block in between.
+/// The number of trials of each size: another thread may take the block in between.
 const TRIALS: usize = 4;
 
-/// Not known yet, nobody that could be asked, malloc.
+/// The states of `GIVER`: not tried yet, no allocator that can be asked, malloc.
 const UNTRIED: u8 = 0;
 const UNKNOWN: u8 = 1;
 const MALLOC: u8 = 2;
 static GIVER: AtomicU8 = AtomicU8::new(UNTRIED);
 
-/// Whether the program's blocks are malloc's (V1). Cost: one load, after the first time.
+/// Returns whether the program's blocks are malloc's (V1). Cost: one load, after the first time.
 fn is_malloc() -> bool {
-    // ORDER: Relaxed: one word; who finds it untried tries again, with the same result.
+    // ORDER: Relaxed: one word; a thread that finds it untried tries again, with the same result.
     match GIVER.load(Ordering::Relaxed) {
         UNTRIED => is_malloc_slow(),
         giver => giver == MALLOC,
@@ -189,8 +192,8 @@ fn is_malloc_slow() -> bool {
     said.map_or_else(|giver| giver == MALLOC, |_| found == MALLOC)
 }
 
-/// Whether malloc hands out a block that was given back to the global allocator. Some hand out first what lay on their
-/// list before: so many are taken, a page or two full of them.
+/// Returns whether malloc hands out a block that was given back to the global allocator. Some allocators first hand
+/// out blocks that were on their list before: so a page or two full of blocks are taken.
 fn comes_back(bytes: usize) -> bool {
     let Some(taken) = Taken::new(bytes) else {
         return false;
@@ -198,7 +201,7 @@ fn comes_back(bytes: usize) -> bool {
     let wanted = taken.start.addr();
     drop(taken);
     let mut found = false;
-    // A list of what was taken, through the blocks themselves: nothing else is asked of either allocator meanwhile.
+    // The blocks taken form a list through the blocks themselves: nothing else is asked of either allocator meanwhile.
     let mut list: *mut *mut u8 = std::ptr::null_mut();
     for _ in 0..8 + 16_384 / bytes {
         // SAFETY: any size may be asked for.

@@ -1,10 +1,10 @@
-//! Lines that name their blocks: noted where it is asked, shared out as lines say them, written and read again.
+//! Lines with their blocks: noted if asked for, given to the lines that add up to them, written and read again.
 //!
 //! ```text
 //!   reporter ─► Registry::measure_with_blocks ─► lines_with_blocks ─► file ─► read_with_blocks: the same addresses
 //! ```
 //!
-//! Not here: what becomes of them (faces/cli/tests/dark).
+//! Not here: the use of the blocks (faces/cli/tests/dark).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use skinflint_report::size::HeapBytes;
 use skinflint_report::tree::Presence;
 use skinflint_report::{Measurement, Registry, Sink};
 
-/// Addresses and bytes of a line's blocks.
+/// Returns the addresses and bytes of a line's blocks.
 #[track_caller]
 fn blocks(measured: &Measurement, path: &str) -> Vec<(u64, u64)> {
     let mut lines = measured.lines_with_blocks();
@@ -36,7 +36,8 @@ fn a_line_has_the_blocks_that_were_measured_for_it() {
     let held = (Arc::clone(&one), Arc::clone(&two));
     registry
         .add("both", move |out: &mut Sink<'_>| {
-            // Measured before either is said; in between what is counted elsewhere, and what is never said.
+            // Both are measured before either is reported; in between, one is counted elsewhere, and one is never
+            // reported.
             let of_one = (*held.0).heap_bytes();
             let elsewhere = held.1[0].heap_bytes();
             let of_two = (*held.1).heap_bytes();
@@ -65,11 +66,11 @@ fn a_line_has_the_blocks_that_were_measured_for_it() {
     let wanted = [(addr(two.as_ptr()), 56), inner[0], inner[1]];
     assert_eq!(blocks(&measured, "explicit/two"), wanted);
     assert_eq!(blocks(&measured, "elsewhere"), []);
-    // What the one before left over is not of the next one's line.
+    // What one reporter left over does not fall to the next one's line.
     assert_eq!(blocks(&measured, "explicit/no-blocks"), []);
     assert_eq!(blocks(&measured, "explicit/more"), [first]);
     assert_eq!(blocks(&measured, "explicit/part"), [(first.0, 10)]);
-    // Nobody asks: the same lines, and no block.
+    // The measurement does not ask: the same lines, and no block.
     let plain = registry.measure();
     assert!(plain.lines_with_blocks().all(|(_, notes)| notes.is_empty()));
     assert_eq!(plain.sum("explicit/two"), measured.sum("explicit/two"));
@@ -94,7 +95,7 @@ fn tables_are_named_by_an_address_within() {
         })
         .keep();
     let measured = registry.measure_with_blocks();
-    // 128 buckets of 32 bytes lie below the address of their entries' first one, or above.
+    // 128 buckets of 32 bytes lie below the address of the first entry, or above it.
     let table = blocks(&measured, "explicit/table");
     assert_eq!(table.len(), 101);
     let entry = addr(held.0.keys().next().expect("an entry"));
@@ -109,7 +110,7 @@ fn tables_are_named_by_an_address_within() {
         blocks(&measured, "explicit/queue")[0].0,
         addr(held.2.front().expect("one"))
     );
-    // No entry, no address: counted, and hidden.
+    // Without an entry there is no address: the table is counted, and hidden.
     for hidden in ["explicit/empty", "explicit/units"] {
         let found = blocks(&measured, hidden);
         assert!(
@@ -158,14 +159,14 @@ fn the_file_has_them_and_a_reader_that_does_not_know_them_passes_over() {
     let mut plain = 0;
     assert_eq!(read(&json[..], |_, _| plain += 1), lines);
     assert_eq!(lines, Ok(plain));
-    // Blocks that are none of ours are nobody's matter there, and an error here.
+    // Values in `blocks` that are not addresses are ignored by `read`, and an error here.
     let text = String::from_utf8(json)
         .expect("UTF-8")
         .replace("\"blocks\":[\"0x", "\"blocks\":[\"zx");
     assert!(read(text.as_bytes(), |_, _| {}).is_ok());
     let error = read_with_blocks(text.as_bytes(), |_, _, _| {}).expect_err("no address");
     assert!(error.to_string().contains("is no address"), "{error}");
-    // Without blocks nothing of this is in the file.
+    // Without blocks the file has none of this.
     let measured = registry.measure();
     let lines = measured.lines_with_blocks();
     let lines = lines.map(|(line, notes)| (line, Presence::Both, notes));

@@ -1,4 +1,4 @@
-//! The socket: who is answered, and with what; stale ones, slow ones, nonsense.
+//! The socket: which clients are answered, and with what; stale sockets, slow clients, nonsense.
 //!
 //! ```text
 //!   Desk::open_in(folder) ◄── ask │ garbage │ silence
@@ -6,7 +6,7 @@
 //!
 //! T1  Every wait has a bound, and a client that misbehaves does not keep the next one from its answer.
 //!
-//! `alone` is no test by itself: it is the process that others ask.
+//! `alone` is not a test by itself: it is the process that the others ask.
 //!
 //! Not here: the drop-in's socket and the command (faces/cli/tests/memory).
 
@@ -103,10 +103,10 @@ fn clients_that_misbehave() {
     let mut garbage = UnixStream::connect(desk.path()).expect("it");
     garbage.write_all(&[0xff; 4096]).expect("sent");
     let silent = UnixStream::connect(desk.path()).expect("it");
-    // Asks, and does not read the answer.
+    // This client asks, and does not read the answer.
     let mut deaf = UnixStream::connect(desk.path()).expect("it");
     deaf.write_all(b"measure\n").expect("sent");
-    // It is waited for with a bound, which one of the three that is waited for without one would exceed.
+    // The desk waits for it with a bound; without one, one of the three would exceed it.
     let answer = desk::ask(desk.path(), 0, "gc").expect("an answer");
     assert!(matches!(answer, Answer::Done(_)));
     drop((garbage, silent, deaf));
@@ -124,12 +124,12 @@ fn folders_and_sockets_that_were_there() {
     let link = open.path().join("link");
     std::os::unix::fs::symlink(real.path(), &link).expect("a link");
     assert!(Desk::open_in(&link, registry()).is_err());
-    // Stale: bound once, listened on by nobody.
+    // A stale socket: bound once, without a listener.
     let name = real.path().join(format!("{}.report", std::process::id()));
     drop(UnixListener::bind(&name).expect("a socket"));
     assert!(name.exists());
     let desk = Desk::open_in(real.path(), registry()).expect("in place of the stale one");
-    // And one that answers is not replaced.
+    // A socket that answers is not replaced.
     assert!(Desk::open_in(real.path(), registry()).is_err());
     assert!(desk::ask(desk.path(), 0, "gc").is_ok());
     let nobody = desk::ask(&real.path().join("none"), 0, "gc").expect_err("nobody");
@@ -156,8 +156,8 @@ fn an_answer_that_is_none() {
     fake.join().expect("it ends");
 }
 
-/// A process of its own with a desk in a folder: this test binary again, as `alone`. Its path, and the folder that it
-/// would take by itself.
+/// Starts a process with a desk in a folder: this test binary again, as `alone`. Returns it, the socket's path, and the
+/// folder that it would take by itself.
 fn other(mut command: Command, folder: &Path) -> (Child, PathBuf, PathBuf) {
     command
         .args(["--exact", "alone", "--nocapture", "--test-threads=1"])
@@ -169,7 +169,7 @@ fn other(mut command: Command, folder: &Path) -> (Child, PathBuf, PathBuf) {
     let mut said = || loop {
         let mut line = String::new();
         assert_ne!(output.read_line(&mut line).expect("text"), 0, "it ended");
-        // The harness writes its own words before it.
+        // The test harness writes its own words before the line.
         if let Some(at) = line.find("DESK ") {
             return PathBuf::from(line[at + 5..].trim_end());
         }
@@ -187,7 +187,7 @@ fn alone() {
     let desk = Desk::open_in(Path::new(&folder), registry()).expect("a desk");
     println!("DESK {}", desk.path().display());
     println!("DESK {}", desk::folder().display());
-    // Until the test has done with it, or is gone.
+    // Waits until the test is done with it, or gone.
     std::io::stdin()
         .read_to_end(&mut Vec::new())
         .expect("an end");
@@ -207,7 +207,7 @@ fn a_process_in_a_namespace_of_its_own_has_the_number_that_it_has_here() {
     command.args(["--pid", "--fork", "--kill-child", "--"]);
     command.arg(std::env::current_exe().expect("this test"));
     let (mut child, path, _) = other(command, folder.path());
-    // It is the first one there.
+    // It is the first process there.
     assert_eq!(path, folder.path().join("1.report"));
     let pid = desk::listening()
         .into_iter()
@@ -230,7 +230,7 @@ fn one_that_is_stopped_is_named_and_not_waited_for() {
     let pid = child.id();
     // SAFETY: no memory is involved.
     assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
-    // Who was waited for to the end is said to be late, not stopped.
+    // A process that was waited for to the end is said to be late, not stopped.
     let error = desk::ask(&path, pid, "measure").expect_err("it is stopped");
     let said = error.to_string();
     assert!(
@@ -262,7 +262,7 @@ fn a_runtime_folder_that_is_missing_is_none() {
         drop(child.stdin.take());
         child.wait().expect("it ends");
     }
-    // What cannot be made is named.
+    // The error names a folder that cannot be made.
     let missing = folder.path().join("none/skinflint");
     let error = Desk::open_in(&missing, registry())
         .err()
@@ -271,7 +271,7 @@ fn a_runtime_folder_that_is_missing_is_none() {
     assert!(said.contains(&missing.display().to_string()), "{said}");
 }
 
-/// Answers once, as told, and then waits until the client is gone.
+/// Answers one client with `answer`, and then waits until the client is gone.
 fn answers(
     folder: &Path,
     name: &str,
@@ -289,13 +289,13 @@ fn answers(
 #[test]
 fn an_answer_without_end() {
     let folder = folder();
-    // More than words ever are, and in a hurry.
+    // A fast answer, longer than words ever are.
     let flood = answers(folder.path(), "flood", |stream| {
         while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
     });
     let error = desk::ask(&flood, 0, "gc").expect_err("a flood");
     assert!(error.to_string().contains("more than 1 MiB"), "{error}");
-    // A little, again and again: each read succeeds, and the whole is never there.
+    // A few bytes, again and again: each read succeeds, and the answer never ends.
     let drip = answers(folder.path(), "drip", |stream| {
         while stream.write_all(b"x").is_ok() {
             std::thread::sleep(Duration::from_millis(10)); // CLOCK: how slowly it drips; nobody waits for it
@@ -316,7 +316,7 @@ fn who_closes_waits_for_the_answer_that_is_under_way() {
     let (began, ends) = (Mutex::new(began), Arc::clone(&ended));
     let slow = move |out: &mut Sink<'_>| {
         began.lock().expect("it").send(()).expect("the test");
-        // Closing takes the name away, and then waits.
+        // Closing removes the name, and then waits.
         let end = Instant::now() + Duration::from_secs(60);
         while socket.exists() && Instant::now() < end {
             std::thread::yield_now();

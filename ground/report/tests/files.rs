@@ -1,11 +1,11 @@
-//! Files of about:memory: what is written is read back; what is damaged is said, with its place.
+//! Files of about:memory: what is written is read back; damage is reported, with its place.
 //!
 //! ```text
 //!   lines ─► write ─► read ─► the same lines        cut at every byte │ other version │ nonsense ─► error, byte
 //!   a stream of 200 MB ─► read ─► memory stays what it was
 //! ```
 //!
-//! T1  No input panics, and none that is cut is taken for whole.
+//! T1  No input makes it panic, and no cut file is taken for whole.
 //!
 //! Not here: Firefox itself (faces/cli/tests/browsers).
 
@@ -83,7 +83,7 @@ fn what_is_written_is_read_back() {
         (Units::Percent, 1234, Presence::Balance)
     );
     assert_eq!(read(&packed(&written)).as_ref(), Ok(&lines));
-    // A crash dump wraps it; members in another order, and members that nobody knows.
+    // A crash dump wraps it; members in another order, and unknown members.
     let wrapped = [b"{\"memory_report\":", &written[..], b",\"other\":[1,{}]}"].concat();
     assert_eq!(read(&wrapped).as_ref(), Ok(&lines));
     let text = String::from_utf8(written).expect("UTF-8");
@@ -112,7 +112,7 @@ fn every_cut_is_noticed() {
     for at in 0..packed.len() {
         let mut damaged = packed.clone();
         damaged[at] ^= 0x55;
-        // The head has bytes that nobody reads (time, system); all else is covered by a checksum.
+        // The head has bytes that are not read (time, system); a checksum covers all the rest.
         if let Ok(lines) = read(&damaged) {
             assert!(at < 10, "{at}");
             assert_eq!(lines.len(), 4);
@@ -120,7 +120,7 @@ fn every_cut_is_noticed() {
     }
 }
 
-/// Whatever comes of bytes: read, drawn as trees, and compared with a sound file both ways. Nothing may panic.
+/// Reads bytes, draws them as trees, and compares them with a sound file both ways. Nothing may panic.
 fn swallow(bytes: &[u8], sound: &[u8]) -> bool {
     let mut builder = Builder::new();
     let result = file::read(bytes, |entry, presence| builder.add(entry, presence));
@@ -130,7 +130,7 @@ fn swallow(bytes: &[u8], sound: &[u8]) -> bool {
     for sides in [[Side::First, Side::Second], [Side::Second, Side::First]] {
         let mut diff = Diff::new();
         for (side, input) in sides.into_iter().zip([bytes, sound]) {
-            // What came before the fault is compared all the same.
+            // The lines before the fault are compared all the same.
             let _ = file::read(input, |entry, _| diff.add(side, entry));
         }
         diff.each(|entry, _| assert!(!entry.path.is_empty()));
@@ -141,7 +141,7 @@ fn swallow(bytes: &[u8], sound: &[u8]) -> bool {
     result.is_ok()
 }
 
-/// The fuzzer's little brother for the stable toolchain: the same steps on files that a seed has damaged.
+/// A small fuzzer for the stable toolchain: the fuzzer's steps on files that are damaged by a seed.
 #[test]
 fn thousands_of_damaged_files_are_read_or_refused() {
     let sound = sample();
@@ -186,7 +186,7 @@ fn thousands_of_damaged_files_are_read_or_refused() {
         }
         taken += usize::from(swallow(&bytes, &sound));
     }
-    // Damage that never is harmless, or always, damages nothing or everything.
+    // If damage is always harmless, or never, the test damages nothing, or everything.
     assert!(
         (FILES / 50..FILES * 9 / 10).contains(&taken),
         "{taken} of {FILES}"
@@ -249,7 +249,7 @@ fn files_of_another_kind() {
         assert!(error.what.contains(wanted), "{text}: {error}");
         assert!(!error.to_string().contains(" line "), "{error}");
     }
-    // The byte is that of the fault, not of the file's end.
+    // The byte is the fault's, not the file's end.
     let late = one(&format!(
         "{sound}}},{{{}",
         sound.replace("\"kind\":1", "\"kind\":3")
@@ -262,7 +262,7 @@ fn files_of_another_kind() {
     );
 }
 
-/// A report of so many lines that is made while it is read.
+/// A report of a given number of lines, made while it is read.
 struct Endless {
     left: u64,
     line: Vec<u8>,
@@ -292,7 +292,7 @@ impl Read for Endless {
     }
 }
 
-/// The most that was ever resident of this process.
+/// Returns the peak of this process's resident memory.
 fn peak() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").expect("it");
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -304,7 +304,7 @@ fn peak() -> u64 {
 fn a_file_of_two_hundred_megabytes_takes_no_memory() {
     let line = b"{\"process\":\"web (pid 7)\",\"path\":\"explicit/window-objects/top(https:\\\\example, id=3)/active\
         /dom/orphan-nodes\",\"kind\":1,\"units\":0,\"amount\":4096,\"description\":\"Memory used by a thing.\"},";
-    // Unoptimised it takes a minute for all; the length is no matter of principle.
+    // An unoptimised build takes a minute for all; a shorter stream shows the same.
     let bytes = if cfg!(debug_assertions) {
         40_000_000
     } else {
@@ -414,7 +414,7 @@ fn openmetrics_by_hand() {
     );
 }
 
-/// Writes one line there, and reads what a file holds then.
+/// Writes one line to the path; if it is a file then, reads it back.
 fn saved(path: &std::path::Path) -> std::io::Result<()> {
     file::save(
         path,
@@ -452,7 +452,7 @@ fn a_file_keeps_its_mode_and_its_links() {
     assert!(at("dangling.json").is_symlink() && at("new.json").is_file());
     let long = format!("{}.json", "x".repeat(250));
     saved(&at(&long)).expect("a name as long as names may be");
-    // Nothing is left beside them, also if it fails.
+    // Nothing is left beside them, even after a failure.
     assert!(saved(&at("none/a.json")).is_err());
     assert!(saved(folder.path()).is_err());
     let left = std::fs::read_dir(folder.path()).expect("it").count();
@@ -470,7 +470,7 @@ fn what_is_no_file_is_written_into_and_stays() {
         let pipe = pipe.clone();
         move || std::fs::read(pipe)
     });
-    // A pipe that was replaced leaves its reader waiting: what is there is looked at first.
+    // Replacing a pipe would leave its reader waiting: what is at the path is looked at first.
     saved(&pipe).expect("written");
     let kind = std::fs::symlink_metadata(&pipe).expect("it").file_type();
     assert!(kind.is_fifo());

@@ -1,7 +1,7 @@
-//! Sizes in programs whose blocks are not malloc's: nobody is asked about a block that he did not give.
+//! Sizes in programs whose blocks are not malloc's: no allocator is asked about a block that it did not give.
 //!
 //! ```text
-//!   vec ─► alloc ─► [ 64 bytes of somebody's own | the block ]      at its start glibc would look for a header
+//!   vec ─► alloc ─► [ 64 bytes of another owner | the block ]      at its start glibc would look for a header
 //! ```
 //!
 //! Not here: programs whose blocks are malloc's (`size`, `tables`), skinflint_alloc (`cache/tests/giver`).
@@ -14,7 +14,7 @@ use skinflint_report::size::{HeapBytes, measure_by, request};
 const FRONT: usize = 64;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts, with a header in front of each block. What lies before a block is, for glibc, a chunk without end.
+/// Counts, with a header in front of each block. To glibc, the word before a block is the size of an endless chunk.
 struct Counting;
 
 fn wider(layout: Layout) -> Layout {
@@ -64,7 +64,7 @@ fn blocks_of_another_allocator_count_what_was_asked_for() {
     assert_eq!(String::from("abc").heap_bytes(), 3);
     let shared: std::sync::Arc<[u8]> = vec![0u8; 100].into();
     assert_eq!(shared.heap_bytes(), 120);
-    // Said by the program: then it is asked.
+    // The program sets the function: then it is asked.
     // SAFETY: each of its blocks has a header.
     unsafe { measure_by(by_header) };
     assert_eq!(all.heap_bytes(), wanted);

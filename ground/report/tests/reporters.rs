@@ -5,7 +5,7 @@
 //!   ten thousand lines ─► under 10 ms of CPU, and heap-allocated stays what it was
 //! ```
 //!
-//! T1  Each fault is one reporter among sound ones before and behind it, and theirs are there to the byte.
+//! T1  Each fault is one reporter with sound ones before and after it, whose lines are complete to the byte.
 //!
 //! Not here: trees, files, the socket.
 
@@ -17,10 +17,11 @@ use skinflint_report::{
     Action, Clock, Entry, Kind, Measurement, Registration, Registry, Sink, Units,
 };
 
-/// Of a wait that ends in a failure.
+/// The longest wait; after it the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One whose reporters are given up by no test's machine: beneath callgrind, beside others, two seconds are short.
+/// Creates a registry that gives up no reporter on a slow machine: two seconds are short beneath callgrind, or beside
+/// other tests.
 fn patient() -> Registry {
     Registry::with_deadline(10 * PATIENCE)
 }
@@ -58,7 +59,7 @@ fn one_that_panics_is_named_and_left_out() {
     }
 }
 
-/// Waits for another thread's doing: no longer than a minute.
+/// Waits for something that another thread does, for a minute at most.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
@@ -71,7 +72,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 fn one_that_hangs_is_given_up_and_asked_again_when_it_is_back() {
     let clock = Clock::by_hand();
     let registry = Registry::with_clock(Duration::from_millis(100), clock.clone());
-    // It hangs, may come back, has come back, does not hang any more.
+    // The phases: it hangs, may return, has returned, does not hang any more.
     const HANGS: u64 = 0;
     const MAY: u64 = 1;
     const BACK: u64 = 2;
@@ -86,7 +87,7 @@ fn one_that_hangs_is_given_up_and_asked_again_when_it_is_back() {
         if is_in.load(Ordering::Acquire) == HANGS {
             clock.advance(Duration::from_millis(100));
             until("it may come back", || is_in.load(Ordering::Acquire) == MAY); // ORDER: as above
-            // T1 of turn.rs: heard by nobody.
+            // T1 of turn.rs: the line is ignored.
             assert!(!out.heap("explicit/slow", 7, "Too late."));
             is_in.store(BACK, Ordering::Release); // ORDER: as above
         }
@@ -99,7 +100,7 @@ fn one_that_hangs_is_given_up_and_asked_again_when_it_is_back() {
         (1000, 24)
     );
     assert_eq!(measured.sum("explicit/slow"), 0);
-    // Still in it: not asked again, so no second thread is lost.
+    // The thread is still inside: the reporter is not asked again, so no second thread is lost.
     faults(&registry.measure(), &[("slow", "has not come back")]);
     assert_eq!(calls.load(Ordering::Relaxed), 1); // ORDER: Relaxed; as above
     phase.store(MAY, Ordering::Release); // ORDER: as above
@@ -113,7 +114,7 @@ fn one_that_hangs_is_given_up_and_asked_again_when_it_is_back() {
 
 #[test]
 fn nonsense_of_every_kind() {
-    // A million lines take their time where others work.
+    // A million lines take their time on a busy machine.
     let registry = Registry::with_deadline(Duration::from_secs(60));
     let _a = sound(&registry, "first", "explicit/a", 1000);
     let _things = sound(&registry, "things", "things/bytes", 7);
@@ -219,7 +220,7 @@ fn rows_of_the_process_and_of_its_allocator_are_not_for_reporters() {
         kept.push(claims(String::new(), path, Kind::Nonheap));
     }
     let _sound = sound(&registry, "last", "explicit/a", 24);
-    // What a program says of another process is that process's.
+    // What a program reports about another process belongs to that process.
     let _of_a_child = claims("child (pid 1)".into(), "resident", Kind::Other);
     let measured = registry.measure();
     assert_eq!(
@@ -234,7 +235,7 @@ fn rows_of_the_process_and_of_its_allocator_are_not_for_reporters() {
         assert!(said, "{fault}");
     }
     assert_eq!(measured.sum("explicit/a"), 24);
-    // One line each: those of the kernel's and the allocator's.
+    // One line each: the kernel's and the allocator's.
     for path in reserved {
         let of = |measured: &Measurement| {
             let own = |line: &Entry<'_>| line.path == path && line.process.is_empty();
@@ -257,7 +258,7 @@ fn who_is_left_out_takes_no_other_along() {
     let mut measured = registry.measure();
     faults(&measured, &[("bad", "no luck")]);
     assert_eq!(measured.sum("things"), 3);
-    // The same of what is added afterwards.
+    // The same holds for lines that are added afterwards.
     measured.also("bad too", |out| {
         out.bytes("others/a", 5, "Bytes.");
         out.fail("not this time");
@@ -272,7 +273,7 @@ fn who_is_left_out_takes_no_other_along() {
     assert_eq!(measured.sum("others"), 4);
 }
 
-/// An action that says that it has begun, and ends when it is told to.
+/// Adds an action that reports that it has begun, and ends when it is told to.
 fn held_up(
     registry: &Registry,
     name: &str,
@@ -280,7 +281,7 @@ fn held_up(
     held_up_by(registry, name, || ())
 }
 
-/// The same, and does something before it waits.
+/// Adds such an action that does something before it waits.
 fn held_up_by(
     registry: &Registry,
     name: &str,
@@ -319,7 +320,7 @@ fn an_action_is_removed_when_it_has_ended() {
         assert_eq!(asked.join().expect("it ends")[0].said, "done");
     });
     assert!(registry.act(Action::Gc).is_empty());
-    // And one that ends meanwhile is waited for.
+    // An action that ends meanwhile is waited for.
     let (action, begins, end) = held_up(&registry, "slow");
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| registry.act(Action::Gc));
@@ -358,13 +359,13 @@ fn an_action_that_hangs_is_named_and_holds_nobody_up() {
     assert_eq!(first[0].0, "slow");
     assert!(first[0].1.contains("not come back"), "{first:?}");
     assert_eq!(first[1], ("quick".into(), "collected".into()));
-    // Not asked again, and said so.
+    // It is not asked again, and that is reported.
     let second = said(&registry);
     assert!(second[0].1.contains("still runs"), "{second:?}");
     assert_eq!(second[1].1, "collected");
     assert!(begins.try_recv().is_err(), "it was asked again");
     assert!(registry.measure().faults().is_empty());
-    // Twice: it may be asked again at once.
+    // Sent twice: it may be asked again at once.
     end.send(()).expect("it waits");
     end.send(()).expect("it waits");
     until("it comes back", || said(&registry)[0].1 == "done");
@@ -383,7 +384,7 @@ fn who_removes_himself_is_told_at_once() {
             said.lock().expect("it").extend(removed);
         }
     };
-    // Had it waited for itself, it would be past its deadline, and left out.
+    // If it had waited for itself, it would be past its deadline, and left out.
     let remove = removes();
     *own.lock().expect("it") = Some(registry.add("leaves", move |_: &mut Sink<'_>| remove()));
     assert!(registry.measure().faults().is_empty());
@@ -441,8 +442,8 @@ fn actions_run_in_order_and_one_that_panics_stops_nobody() {
     assert!(registry.act(Action::Cc).is_empty());
 }
 
-/// Runs `ten_thousand_lines_alone` with so many measurements, in a process of its own, so that no other test allocates
-/// meanwhile, beneath a command; what that says.
+/// Runs `ten_thousand_lines_alone` with this many measurements beneath a command, in a process of its own, so that no
+/// other test allocates meanwhile. Returns the command's output.
 fn lines_alone(mut beneath: std::process::Command, measurements: u32) -> String {
     let me = std::env::current_exe().expect("this test");
     beneath.arg(me).args([
@@ -460,7 +461,7 @@ fn lines_alone(mut beneath: std::process::Command, measurements: u32) -> String 
     said
 }
 
-/// Instructions that it took, counted by callgrind.
+/// Returns the instructions that these measurements took, counted by callgrind.
 fn counted(measurements: u32) -> u64 {
     let mut valgrind = std::process::Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
@@ -472,13 +473,13 @@ fn counted(measurements: u32) -> u64 {
     count.unwrap_or_else(|| panic!("no count: {said}"))
 }
 
-/// What the tests' clock would say depends on the machine and on what else it does; instructions do not.
+/// Instructions are counted: time would depend on the machine and on what else it does.
 #[test]
 fn ten_thousand_lines_cost_little_and_are_not_in_their_own_figures() {
     lines_alone(std::process::Command::new("env"), 17);
     let each = (counted(3) - counted(1)) / 2;
     println!("10,000 lines: {each} instructions");
-    // Unoptimised builds need more; the bar is for what ships.
+    // Unoptimised builds need more; the bar is for release builds.
     let bar = if cfg!(debug_assertions) { 240 } else { 40 };
     assert!(each < bar * 1_000_000, "{each}");
 }
@@ -507,7 +508,7 @@ fn ten_thousand_lines_alone() {
         assert_eq!(measured.sum("explicit/documents"), 640_000);
         measured.sum("heap-allocated")
     };
-    // The first finds out who the allocator is. glibc's cache of a thread holds seven blocks of a size: until it is
+    // The first measurement finds the allocator. glibc's cache of a thread holds seven blocks of a size: until it is
     // full, each thread that ends leaves its vector of modules behind, 272 bytes.
     let before = if is_counted { 0 } else { 10 };
     for _ in 0..before {
@@ -515,7 +516,7 @@ fn ten_thousand_lines_alone() {
     }
     let first = allocated();
     for _ in before + 1..measurements {
-        // Beneath callgrind threads end at other moments, and with them their blocks.
+        // Beneath callgrind, threads end at other moments, and their blocks are released then.
         let now = allocated();
         assert!(
             now == first || is_counted,

@@ -4,7 +4,7 @@
 //!   dlopen libsqlite3.so.0 ─► config ─► open, fill ─► report: usable beside its own ─► close ─► 0
 //! ```
 //!
-//! T1  One process, one library, one configuration: so this is one test.
+//! T1  A process has one library with one configuration: so this is one test.
 //!
 //! Not here: SQLite in a host (the example).
 
@@ -68,7 +68,7 @@ fn what_sqlite_says_and_what_it_has() {
     let blocks = measured.sum("sqlite-blocks");
     println!("SQLite: {own} bytes by its own account, {usable} given, in {blocks} blocks");
     assert!(own > 300_000 && blocks > 50, "{own} {blocks}");
-    // At least what was asked for and our 16 in front; at most an eighth more in all.
+    // At least the requested bytes and our 16 in front; at most an eighth more in all.
     assert!(
         usable >= own + blocks * 16 && usable < own + own / 8,
         "{usable} {own}"

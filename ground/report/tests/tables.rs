@@ -1,10 +1,10 @@
-//! Sizes of tables against the requests that they really make.
+//! Sizes of tables, compared with the requests that they really make.
 //!
 //! ```text
 //!   a global allocator that notes the last request of this thread ◄── HashMap::with_capacity
 //! ```
 //!
-//! Not here: everything whose address is known (size.rs).
+//! Not here: containers with known addresses (size.rs).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Fit profiles (`.fit`): what a program taught the allocator about itself, for its next start.
+//! Fit profiles (`.fit`): what traces of a program taught the allocator, for the program's next start.
 //!
 //! ```text
 //!   traces ─► skinflint fit ─► Profile ─encode─► app.fit ─parse─► FitView ─► the allocator at start
@@ -9,42 +9,42 @@
 //!     range, and every byte of the file is under the checksum.
 //! F2  No input makes it panic, loop, allocate or read outside of the slice. A file is at most
 //!     [`FILE_BYTES_MAX`] long.
-//! F3  What is accepted cannot harm: each earned class is a multiple of 16 from 272 to 32,752 that the
+//! F3  An accepted profile cannot harm: each earned class is a multiple of 16 from 272 to 32,752 that the
 //!     base scheme lacks, each span length belongs to a class that exists and may have it (`spans`, S1).
-//! F4  A fault has a variant of its own, so that its text can say what to do.
+//! F4  Each fault has a variant of its own, so that its text can say what to do.
 //!
-//! Every byte is written down in FIT.md beside this crate. Not here: learning (`analysis`), opening
+//! FIT.md beside this crate describes every byte. Not here: learning (`analysis`), opening
 //! files (`cli`, `alloc`).
 
 use core::fmt;
 
 use crate::spans::{SMALL_MAX, SPAN_PAGES_MAX, is_base_class, is_span};
 
-/// The first eight bytes: as those of a trace, they show what a text-mode transfer did.
+/// The first eight bytes: like those of a trace, they show damage by a text-mode transfer.
 pub const MAGIC: [u8; 8] = *b"\x89SFP\r\n\x1a\n";
-/// Version of the format. A reader takes no other: a profile is cheap to write again.
+/// The version of the format. A reader accepts no other: a profile is cheap to write again.
 pub const VERSION: u16 = 1;
-/// Number of the base scheme that earned classes stand between: 16 to 256 by 16, then 8 per doubling
-/// to 32 KiB. A profile for another one would earn classes that are there, or miss those that are not.
+/// The number of the base scheme, whose classes earned classes are added to: 16 to 256 by 16, then 8 per
+/// doubling to 32 KiB. A profile for another one would earn classes that exist, or miss some that do not.
 pub const BASE_SCHEME: u16 = 1;
-/// Most earned classes: with the base scheme's 72 a class number still fits a byte.
+/// The most earned classes: with the base scheme's 72, a class number still fits a byte.
 pub const EARNED_MAX: usize = 120;
-/// Most span lengths, one for each class.
+/// The most span lengths, one for each class.
 pub const SPANS_MAX: usize = 256;
-/// Longest program name.
+/// The longest program name, in bytes.
 pub const PROGRAM_BYTES_MAX: usize = 255;
-/// Longest build id.
+/// The longest build id, in bytes.
 pub const BUILD_ID_BYTES_MAX: usize = 64;
-/// Most pages to be retained: 512 GiB, as many as the allocator can ever map.
+/// The most pages to be retained: 512 GiB, which is the most that the allocator can ever map.
 pub const SPARE_PAGES_MAX: u32 = 1 << 27;
-/// Smallest class that can be earned: below, every multiple of 16 is a class.
+/// The smallest class that can be earned, in bytes: below it, every multiple of 16 is a class.
 pub const EARNED_BYTES_MIN: u16 = 272;
 
-/// Bytes before the lists.
+/// The bytes before the lists.
 const HEADER_BYTES: usize = 64;
-/// Bytes after them.
+/// The bytes of the checksum after the texts.
 const CRC_BYTES: usize = 4;
-/// Longest file, all lists full (F2).
+/// The longest file, with all lists full, in bytes (F2).
 pub const FILE_BYTES_MAX: usize = HEADER_BYTES
     + 2 * EARNED_MAX
     + 4 * SPANS_MAX
@@ -52,109 +52,109 @@ pub const FILE_BYTES_MAX: usize = HEADER_BYTES
     + BUILD_ID_BYTES_MAX
     + CRC_BYTES;
 
-/// A trace was cut, or had lost events: there may have been more than was seen.
+/// Flag: a trace was cut, or had lost events; the program may have done more than was seen.
 pub const FLAG_INCOMPLETE: u8 = 1;
-/// There was too little to see for the figures to mean much.
+/// Flag: the traces were too short for the figures to mean much.
 pub const FLAG_SHORT: u8 = 2;
 
-/// What is to be written.
+/// The content of a profile that is to be written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Profile<'a> {
     /// Earned classes in bytes, rising.
     pub earned: &'a [u16],
-    /// Class in bytes, and the length of its spans in pages; rising by class.
+    /// A class in bytes, and the length of its spans in pages; rising by class.
     pub spans: &'a [(u16, u8)],
-    /// Dirty pages worth keeping, since they are soon wanted again.
+    /// The dirty pages worth keeping, since they are soon wanted again.
     pub spare_pages: u32,
-    /// File name of the program.
+    /// The file name of the program.
     pub program: &'a str,
     /// Its build id, raw; empty if it has none.
     pub build_id: &'a [u8],
     /// `FLAG_…`
     pub flags: u8,
-    /// Traces learned from.
+    /// The number of traces that the profile was made from.
     pub traces: u32,
-    /// Events in them.
+    /// The number of events in these traces.
     pub events: u64,
     /// When the first of them was begun, nanoseconds since 1970.
     pub first_unix_ns: u64,
-    /// When the last one was.
+    /// When the last of them was begun, nanoseconds since 1970.
     pub last_unix_ns: u64,
 }
 
-/// Why bytes are not taken as a profile. Each says what is the matter (F4); what to do about it is
-/// nearly always to run `skinflint fit` again.
+/// Why bytes are not accepted as a profile. Each variant says what is wrong (F4); the remedy is nearly
+/// always to run `skinflint fit` again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FitError {
-    /// No bytes at all.
+    /// There are no bytes at all.
     Empty,
-    /// Something else than a profile.
+    /// The bytes are something else than a profile.
     NotAProfile,
-    /// Of another version.
+    /// The profile is of another version.
     Version(u16),
-    /// For another base scheme.
+    /// The profile is for another base scheme.
     Scheme(u16),
-    /// Shorter than it says, or than any profile is.
+    /// The profile is shorter than it says, or than any profile is.
     Cut {
-        /// Bytes there are.
+        /// The bytes that it has.
         bytes: usize,
-        /// Bytes there should be.
+        /// The bytes that it should have.
         needed: usize,
     },
-    /// Longer than it says.
+    /// The profile is longer than it says.
     TooLong {
-        /// Bytes there are.
+        /// The bytes that it has.
         bytes: usize,
-        /// Bytes there should be.
+        /// The bytes that it should have.
         needed: usize,
     },
-    /// Its length does not follow from its lists.
+    /// The length that it says does not follow from its lists.
     Length {
-        /// What it says.
+        /// The length that it says.
         said: usize,
-        /// What its lists need.
+        /// The length that its lists need.
         needed: usize,
     },
-    /// A byte has changed.
+    /// The checksum is wrong: a byte has changed.
     Checksum,
     /// More earned classes than [`EARNED_MAX`].
     EarnedCount(usize),
-    /// An earned class that is no multiple of 16.
+    /// An earned class that is not a multiple of 16.
     EarnedStep(u16),
     /// An earned class below 272 or above 32 KiB.
     EarnedRange(u16),
-    /// An earned class that every table has.
+    /// An earned class that the base scheme has already.
     EarnedIsBase(u16),
     /// An earned class not above the one before it.
     EarnedOrder(u16),
     /// More span lengths than [`SPANS_MAX`].
     SpanCount(usize),
-    /// A span length for a size that is no class.
+    /// A span length for a size that is not a class.
     SpanClass(u16),
     /// A span length out of range, too short for a block of its class, or for too many.
     SpanPages {
         /// The class.
         class: u16,
-        /// Its length.
+        /// The length of its spans, in pages.
         pages: u8,
     },
     /// A span length whose class is not above the one before it.
     SpanOrder(u16),
-    /// More retained pages than there can be.
+    /// More retained pages than the allocator can map.
     Spare(u32),
     /// A program name that is too long, or not UTF-8.
     Program,
     /// A build id that is too long.
     BuildId(usize),
-    /// A flag or a reserved byte that this version does not have.
+    /// A flag that this version does not know, or a reserved byte that is not 0.
     Reserved,
     /// The buffer is smaller than [`FILE_BYTES_MAX`] (only when writing).
     Buffer,
 }
 
 impl FitError {
-    /// The same without figures, for who cannot format.
+    /// Returns the text without figures, for code that cannot format.
     pub fn reason(&self) -> &'static str {
         match self {
             FitError::Empty => "it is empty",
@@ -215,7 +215,7 @@ impl fmt::Display for FitError {
 
 impl core::error::Error for FitError {}
 
-/// CRC-32 (IEEE), a bit at a time: a profile is read once, and a table would be 1 KiB of memory.
+/// Returns the CRC-32 (IEEE), computed a bit at a time: a profile is read once, and a table would take 1 KiB.
 pub fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -224,10 +224,10 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Writes a profile into `out`, which must have room for [`FILE_BYTES_MAX`]. Bytes written.
+/// Writes a profile into `out`, which must have room for [`FILE_BYTES_MAX`]. Returns the bytes written.
 ///
 /// # Errors
-/// Whatever `parse` would refuse (F1).
+/// If the buffer is too small, or `parse` would refuse the profile (F1).
 pub fn encode(profile: &Profile<'_>, out: &mut [u8]) -> Result<usize, FitError> {
     let Some(out) = out.get_mut(..FILE_BYTES_MAX) else {
         return Err(FitError::Buffer);
@@ -292,7 +292,7 @@ impl Pen<'_> {
     }
 }
 
-/// A profile that was found good (F3). Borrows the bytes and copies nothing.
+/// A profile that was checked (F3). Borrows the bytes and copies nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct FitView<'a> {
     header: &'a [u8],
@@ -347,7 +347,7 @@ pub fn parse(bytes: &[u8]) -> Result<FitView<'_>, FitError> {
     Ok(view)
 }
 
-/// What can be said before any field is believed: what it is, how long, and the checksum.
+/// Checks what can be checked before any field is believed: the magic bytes, the length, and the checksum.
 fn check_whole(bytes: &[u8]) -> Result<(), FitError> {
     let len = bytes.len();
     let cut = |needed| FitError::Cut { bytes: len, needed };
@@ -390,7 +390,7 @@ fn split(bytes: &[u8], at: usize) -> Result<(&[u8], &[u8]), FitError> {
     })
 }
 
-/// `N` bytes from `at`; noughts beyond the end, which `parse` rules out.
+/// Returns `N` bytes from `at`; zeros beyond the end, which `parse` rules out.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes
         .get(at..)
@@ -412,59 +412,59 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl<'a> FitView<'a> {
-    /// Earned classes in bytes, rising.
+    /// Returns the earned classes in bytes, rising.
     pub fn earned(&self) -> impl Iterator<Item = u16> + use<'a> {
         self.earned.chunks_exact(2).map(|two| u16_at(two, 0))
     }
 
-    /// Class in bytes and the length of its spans in pages, rising by class.
+    /// Returns each class in bytes with the length of its spans in pages, rising by class.
     pub fn spans(&self) -> impl Iterator<Item = (u16, u8)> + use<'a> {
         self.spans
             .chunks_exact(4)
             .map(|four| (u16_at(four, 0), four[2]))
     }
 
-    /// Dirty pages worth keeping.
+    /// Returns the dirty pages worth keeping.
     pub fn spare_pages(&self) -> u32 {
         u32_at(self.header, 24)
     }
 
-    /// File name of the program; empty if it was not known.
+    /// Returns the file name of the program; empty if it was not known.
     pub fn program(&self) -> &'a str {
         self.program
     }
 
-    /// Build id of the program; empty if it has none.
+    /// Returns the build id of the program; empty if it has none.
     pub fn build_id(&self) -> &'a [u8] {
         self.build_id
     }
 
-    /// `FLAG_…`
+    /// Returns the flags (`FLAG_…`).
     pub fn flags(&self) -> u8 {
         self.header[22]
     }
 
-    /// Traces learned from.
+    /// Returns the number of traces that the profile was made from.
     pub fn traces(&self) -> u32 {
         u32_at(self.header, 28)
     }
 
-    /// Events in them.
+    /// Returns the number of events in these traces.
     pub fn events(&self) -> u64 {
         u64_at(self.header, 32)
     }
 
-    /// When the first of them was begun, nanoseconds since 1970.
+    /// Returns when the first of them was begun, nanoseconds since 1970.
     pub fn first_unix_ns(&self) -> u64 {
         u64_at(self.header, 40)
     }
 
-    /// When the last of them was begun.
+    /// Returns when the last of them was begun, nanoseconds since 1970.
     pub fn last_unix_ns(&self) -> u64 {
         u64_at(self.header, 48)
     }
 
-    /// F3.
+    /// Checks the fields and lists (F3).
     fn check(&self) -> Result<(), FitError> {
         if self.flags() & !(FLAG_INCOMPLETE | FLAG_SHORT) != 0
             || self.header[23] != 0

@@ -1,4 +1,4 @@
-//! Tests of the profile format: a file written out by hand, each fault alone, and damage at random.
+//! Tests of the profile format: a file written by hand, each fault alone, and random damage.
 //!
 //! ```text
 //!   by hand ─► parse ─► fields        encode ─► the same bytes        damage ─► an error, never a panic
@@ -32,7 +32,7 @@ fn written(profile: &Profile<'_>) -> Result<Vec<u8>, FitError> {
     encode(profile, &mut out).map(|len| out[..len].to_vec())
 }
 
-/// T1.
+/// Returns the file that was written by hand (T1).
 fn by_hand() -> Vec<u8> {
     let mut bytes = vec![0x89, b'S', b'F', b'P', 13, 10, 26, 10, 1, 0, 1, 0];
     bytes.extend([93, 0, 0, 0]); // 64 + 4 + 12 + 7 + 2 + 4
@@ -50,7 +50,7 @@ fn by_hand() -> Vec<u8> {
     bytes
 }
 
-/// Sets the checksum right again, so that the fault behind it is reached.
+/// Corrects the checksum, so that the check of the fault is reached.
 fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.len() - 4;
     let crc = crc32fast::hash(&bytes[..end]).to_le_bytes();
@@ -120,7 +120,7 @@ fn the_emptiest_and_the_fullest() {
         .filter(|class| is_base_class(*class))
         .map(|class| (class as u16, crate::spans::pages_max(class) as u8))
         .collect();
-    // 72 base classes and 120 earned ones: there are no others to give a length to.
+    // 72 base classes and 120 earned ones: no other class could have a length.
     assert_eq!(spans.len(), 72);
     spans.extend(earned.iter().map(|class| (*class, 15)));
     spans.sort_unstable();
@@ -140,7 +140,7 @@ fn the_emptiest_and_the_fullest() {
     assert_eq!(view.spans().collect::<Vec<_>>(), spans);
 }
 
-/// The file by hand with other bytes at one place.
+/// Returns the file written by hand with other bytes at one place.
 fn with(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut file = by_hand();
     file[at..at + bytes.len()].copy_from_slice(bytes);
@@ -158,7 +158,7 @@ fn each_fault_of_the_whole_has_its_own_error() {
     faulty(&with(1, b"X"), FitError::NotAProfile);
     faulty(b"\x89SFT\r\n\x1a\n\x01", FitError::NotAProfile);
     faulty(&with(8, &[2]), FitError::Version(2));
-    // Another version may have another checksum somewhere else: it is not looked at.
+    // Another version may have another checksum elsewhere: the checksum is not looked at.
     faulty(&resealed(with(8, &[0, 1])), FitError::Version(256));
     faulty(&resealed(with(10, &[9])), FitError::Scheme(9));
     let cut = |bytes, needed| FitError::Cut { bytes, needed };
@@ -323,7 +323,7 @@ fn every_flipped_bit_and_every_cut_is_found() {
     }
 }
 
-/// F2, F3: whatever passes is within its ranges, also where the checksum was made right on purpose.
+/// F2, F3: what passes is within its ranges, even if the checksum was corrected on purpose.
 #[test]
 fn no_damage_makes_it_panic_or_believe() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! Size-class schemes as data: what an allocator gives for what is asked.
+//! Size-class schemes as data: what an allocator gives for a request.
 //!
 //! ```text
 //!   requested ──► Scheme::usable ──► usable          slop = usable - requested
@@ -6,15 +6,15 @@
 //! ```
 //!
 //! Z1  `usable(n) >= n`, `usable` never falls as `n` rises, and `usable(usable(n)) == usable(n)`,
-//!     for every scheme and every `n` (walked in the tests). One exception, which is the real
-//!     one's: a block that glibc maps reports 8 bytes more than its page count was chosen for, so
+//!     for every scheme and every `n` (walked in the tests). One exception, which the real glibc has
+//!     too: a block that glibc maps reports 8 bytes more than its page count was chosen for, so
 //!     asking for its whole usable size maps one page more.
 //! Z2  A size that no rounding can represent is returned as it is: nothing here overflows or panics.
 //! Z3  A scheme answers "what would this allocator give", never "what was given": a trace holds the
 //!     recorded usable sizes, and those win wherever both exist.
 //!
-//! Beside the schemes: the spans that classes are cut from (`spans`), and what is kept of a program's
-//! sizes from one run to the next (`fit`).
+//! Beside the schemes: the spans whose blocks are of one class (`spans`), and what is kept of a
+//! program's sizes from one run to the next (`fit`).
 //!
 //! Not here: alignment requests (`memalign` may cost more), headers kept outside the block, caches,
 //! whose cost is retained memory and not slop.
@@ -32,9 +32,9 @@ use core::fmt;
 pub struct Scheme {
     /// The name by which `--scheme` knows it.
     pub name: &'static str,
-    /// What it is, and what was simplified; one or two sentences.
+    /// What the scheme is, and what was simplified; one or two sentences.
     pub about: &'static str,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub source: &'static str,
     usable: fn(u64) -> u64,
     small_max: u64,
@@ -56,7 +56,7 @@ pub enum ClassKind {
     Small,
     /// A run of pages inside the allocator's own regions.
     Large,
-    /// Straight from the system, or a region of its own.
+    /// Memory straight from the system, or a region of its own.
     Huge,
 }
 
@@ -70,10 +70,10 @@ impl fmt::Display for ClassKind {
     }
 }
 
-/// No scheme has this name. Its text lists the names there are.
+/// The error that no scheme has this name. Its text lists the valid names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownScheme<'a> {
-    /// What was asked for.
+    /// The name that was asked for.
     pub asked: &'a str,
 }
 
@@ -94,12 +94,12 @@ impl fmt::Display for UnknownScheme<'_> {
 impl core::error::Error for UnknownScheme<'_> {}
 
 impl Scheme {
-    /// Every scheme, in the order in which help texts list them.
+    /// Returns every scheme, in the order in which help texts list them.
     pub fn all() -> &'static [Scheme] {
         schemes::ALL
     }
 
-    /// The scheme of that name.
+    /// Returns the scheme of this name.
     ///
     /// # Errors
     /// [`UnknownScheme`], whose text lists the valid names.
@@ -110,10 +110,10 @@ impl Scheme {
             .ok_or(UnknownScheme { asked: name })
     }
 
-    /// The scheme of a recorded allocator, by its name or the file that provides it
-    /// (`glibc 2.36`, `libjemalloc.so.2`). `None` where no scheme describes it.
+    /// Returns the scheme of a recorded allocator, by its name or the file that provides it
+    /// (`glibc 2.36`, `libjemalloc.so.2`). `None` if no scheme describes it.
     pub fn for_allocator(allocator: &str) -> Option<&'static Scheme> {
-        // mozjemalloc before jemalloc: the one name contains the other.
+        // mozjemalloc before jemalloc: its name contains the other.
         const KEYS: [(&str, &str); 8] = [
             ("mozjemalloc", "mozjemalloc"),
             ("jemalloc", "jemalloc5"),
@@ -134,14 +134,14 @@ impl Scheme {
         Self::by_name(name).ok()
     }
 
-    /// Usable bytes for a request of `size` bytes (Z1, Z2). Cost: some arithmetic, or a binary
+    /// Returns the usable bytes for a request of `size` bytes (Z1, Z2). Cost: some arithmetic, or a binary
     /// search of a table of at most 70 entries.
     #[inline]
     pub fn usable(&self, size: u64) -> u64 {
         (self.usable)(size)
     }
 
-    /// How the allocator serves blocks of `usable` bytes.
+    /// Returns how the allocator serves blocks of `usable` bytes.
     pub fn kind(&self, usable: u64) -> ClassKind {
         if usable <= self.small_max {
             ClassKind::Small
@@ -152,7 +152,7 @@ impl Scheme {
         }
     }
 
-    /// The classes from the smallest to `limit` bytes, both included.
+    /// Returns the classes from the smallest to `limit` bytes, both included.
     pub fn classes(&self, limit: u64) -> impl Iterator<Item = u64> + use<> {
         let usable = self.usable;
         let step = move |class: &u64| {
@@ -171,7 +171,7 @@ mod tests {
     fn every_size_to_the_limit_is_covered_monotone_and_idempotent() {
         for scheme in Scheme::all() {
             let mut last = 0;
-            // 64 KiB densely, then the neighbourhood of each class to 4 MiB (where the edges are).
+            // Every size to 64 KiB, then the sizes around each class to 4 MiB, where the edges are.
             let edges = scheme
                 .classes(4 << 20)
                 .filter(|class| *class > 65_536)
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Scheme, and what it is published to give: (asked, given).
+    /// A scheme, and what it is published to give: (asked, given).
     type Published = (&'static str, &'static [(u64, u64)]);
     const PUBLISHED: [Published; 8] = [
         (

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! S1  Each function keeps Z1 and Z2 of the crate.
-//! S2  What was measured says so: each size from 0 to 300,000 and the edges to 5 MiB were asked of the
-//!     named Debian 12 package with `malloc_usable_size` (2026-11-21); the rest is read from the
-//!     named source.
+//! S2  A scheme's source says whether it was measured: each size from 0 to 300,000 and the edges to
+//!     5 MiB were asked of the named Debian 12 package with `malloc_usable_size` (2026-11-21); the rest
+//!     is read from the named source.
 //!
 //! Not here: anything that depends on what was allocated before (caches, dynamic thresholds).
 
@@ -96,19 +96,20 @@ pub(crate) const ALL: &[Scheme] = &[
     },
 ];
 
-/// The next multiple of `step` (a power of two), or `size` itself where there is none (Z2).
+/// Returns the next multiple of `step` (a power of two), or `size` itself if there is none (Z2).
 fn round_up(size: u64, step: u64) -> u64 {
     size.checked_add(step - 1)
         .map_or(size, |sum| sum & !(step - 1))
 }
 
-/// `2^steps_log2` classes between one power of two and the next. `size` must be above 1.
+/// Rounds up to one of `2^steps_log2` classes between a power of two and the next. `size` must be above
+/// 1.
 fn geometric(size: u64, steps_log2: u32) -> u64 {
     let below = 1u64 << (size - 1).ilog2();
     round_up(size, (below >> steps_log2).max(1))
 }
 
-/// The next entry of a rising table; `None` above its last.
+/// Returns the first entry of a rising table that is not below `size`; `None` above its last.
 fn from_table(size: u64, table: &[u16]) -> Option<u64> {
     let at = table.partition_point(|class| u64::from(*class) < size);
     table.get(at).map(|class| u64::from(*class))

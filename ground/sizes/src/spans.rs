@@ -1,4 +1,4 @@
-//! Spans: how many pages a run of equal blocks should have, and what its tail wastes.
+//! Spans: the best number of pages for a run of equal blocks, and what its tail wastes.
 //!
 //! ```text
 //!   span of 9 pages, blocks of 4,368:   [ block | block | … 8 of them … | tail 1,920 ]   5.2 %
@@ -8,35 +8,35 @@
 //! S1  A span has 1 to [`SPAN_PAGES_MAX`] pages and holds 1 to [`SLOTS_MAX`] blocks. No function here
 //!     divides by zero or panics, whatever it is given.
 //! S2  Blocks lie side by side from the start of the span: no header, nothing between them.
-//! S3  Only pages that hold a part of a block are ever touched; a tail of whole pages costs
+//! S3  Only pages that hold a part of a block are ever touched; whole pages in a tail cost
 //!     addresses and no memory.
 //!
-//! Not here: when a span is taken or given back (the allocator), which sizes are classes (`fit`).
+//! Not here: when a span is taken or given back (the allocator), which classes are earned (`fit`).
 
 use crate::schemes::skinflint;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u32 = 4096;
-/// Longest span: 64 KiB. With longer ones most of what could be given back while survivors live is
-/// held by them.
+/// The longest span, in pages: 64 KiB. With longer ones, survivors hold most of what could be given
+/// back.
 pub const SPAN_PAGES_MAX: u32 = 16;
-/// Most blocks in a span: each costs two bits in its descriptor, which is not to grow with every length.
+/// The most blocks in a span: each costs two bits in its descriptor, whose size is fixed.
 pub const SLOTS_MAX: u32 = 1024;
-/// Largest block that lives in a span; larger ones are runs of pages of their own.
+/// The largest block that lives in a span, in bytes; larger blocks are runs of pages of their own.
 pub const SMALL_MAX: u32 = 32 << 10;
-/// One span is about this part of its class's live bytes: 32 spans let a class waste 3 % in one
-/// that is half empty.
+/// A class has about this many spans: with 32, one span that is half empty wastes less than 2 % of the
+/// class's bytes.
 pub const SPANS_PER_CLASS: u64 = 32;
-/// Live bytes that rounding must cost before anything is done about it: eight pages.
+/// The bytes that a tail or rounding must cost before anything is done about it: eight pages.
 pub const WORTH_BYTES: u64 = 32 << 10;
 
-/// A tail may be this part of a span (a sixteenth) …
+/// A tail may be this part of a span (one in sixteen) …
 const TAIL_SHARE: u32 = 16;
-/// … or this one (a sixty-fourth) where the class is earned, or so large that a sixteenth of it
-/// would be worth saving.
+/// … or this one (one in sixty-four) if the class is earned, or so large that a sixteenth of it would
+/// be worth saving.
 const TAIL_SHARE_HOT: u32 = 64;
 
-/// Blocks of `class` bytes in a span of `pages`.
+/// Returns the number of blocks of `class` bytes in a span of `pages`.
 pub const fn slots(class: u32, pages: u32) -> u32 {
     match class {
         0 => 0,
@@ -44,18 +44,18 @@ pub const fn slots(class: u32, pages: u32) -> u32 {
     }
 }
 
-/// Bytes behind the last block.
+/// Returns the bytes after the last block of a span.
 pub const fn tail_bytes(class: u32, pages: u32) -> u32 {
     pages.saturating_mul(PAGE_BYTES) - slots(class, pages) * class
 }
 
-/// Fewest pages that hold a block of `class` bytes.
+/// Returns the fewest pages that hold a block of `class` bytes.
 pub const fn pages_min(class: u32) -> u32 {
     let pages = class.div_ceil(PAGE_BYTES);
     if pages == 0 { 1 } else { pages }
 }
 
-/// Most pages that a span of `class` may have: small blocks fill [`SLOTS_MAX`] earlier.
+/// Returns the most pages that a span of `class` may have: with small blocks, [`SLOTS_MAX`] is the limit.
 pub const fn pages_max(class: u32) -> u32 {
     match class.saturating_mul(SLOTS_MAX) / PAGE_BYTES {
         0 => 1,
@@ -64,14 +64,14 @@ pub const fn pages_max(class: u32) -> u32 {
     }
 }
 
-/// Whether a span of `pages` is one that a class may have (S1).
+/// Returns whether a class may have a span of `pages` (S1).
 pub const fn is_span(class: u32, pages: u32) -> bool {
     class > 0 && pages >= pages_min(class) && pages <= pages_max(class)
 }
 
-/// The span length for a class of which `live_bytes` live at most: about a thirty-second of them,
-/// then the next length whose tail is small enough, or else the next shorter one, or else the one
-/// with the least tail. Cost: a few divisions; not for a fast path.
+/// Returns the span length, in pages, for a class with at most `live_bytes` live: about a thirty-second
+/// of them, then the next longer length with a small enough tail, or else the next shorter one, or else
+/// the length that wastes the least. Cost: a few divisions; not for a fast path.
 pub fn pages_for(class: u32, live_bytes: u64, earned: bool) -> u32 {
     let most = pages_max(class);
     let least = pages_min(class).min(most);
@@ -83,14 +83,14 @@ pub fn pages_for(class: u32, live_bytes: u64, earned: bool) -> u32 {
     let longer = (wanted..=most).find(small_tail);
     let shorter = || (least..wanted).rev().find(small_tail);
     longer.or_else(shorter).unwrap_or_else(|| {
-        // Compared as fractions; `min_by_key` takes the first, so the shortest, of equal ones.
+        // Compared as fractions; of equal ones `min_by_key` takes the first, which is the shortest.
         let waste =
             |pages: &u32| u64::from(tail_bytes(class, *pages)) * 720_720 / u64::from(*pages);
         (least..=most).min_by_key(waste).unwrap_or(least)
     })
 }
 
-/// Bytes of memory that a block of `class` bytes costs in the span that suits it best, times 65,536.
+/// Returns the bytes of memory that a block of `class` bytes costs in its best span, times 65,536.
 fn packed(class: u32) -> u64 {
     let cost = |pages: u32| {
         let slots = u64::from(slots(class, pages).max(1));
@@ -104,19 +104,19 @@ fn packed(class: u32) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// What the scheme `skinflint` gives for a request without earned classes; above 32 KiB whole pages.
+/// Returns what the scheme `skinflint` gives for a request without earned classes; above 32 KiB whole pages.
 pub fn base_class(size: u64) -> u64 {
     skinflint(size)
 }
 
-/// Whether `size` is a class of the scheme `skinflint` without being earned.
+/// Returns whether `size` is a class of the scheme `skinflint` without being earned.
 pub fn is_base_class(size: u32) -> bool {
     (1..=SMALL_MAX).contains(&size) && skinflint(u64::from(size)) == u64::from(size)
 }
 
-/// What `blocks` live blocks of `size` bytes save by having a class of their own, in bytes of
-/// memory: less than the slop, since the tails of odd spans cost something too. 0 for what cannot be
-/// earned, and where the tails eat it all (30,000 bytes, of which two fit where two of 30,720 fit).
+/// Returns the bytes of memory that `blocks` live blocks of `size` bytes save with a class of their own:
+/// less than the slop, since the tails of odd spans cost something too. 0 for a size that cannot be
+/// earned, and if the tails use up all of it (30,000 bytes: two fit where two of 30,720 fit).
 pub fn saved_by_earning(size: u32, blocks: u64) -> u64 {
     if size == 0 || size > SMALL_MAX || is_base_class(size) {
         return 0;
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(pages_for(16, 0, false), 1);
         assert_eq!(pages_for(16, 64 << 10, false), 1);
         assert_eq!(pages_for(16, (128 << 10) + 1, false), 2);
-        // 1,024 blocks of 16 fill 4 pages, and more is not allowed; 64 bytes may have 16.
+        // 1,024 blocks of 16 bytes fill 4 pages, and more is not allowed; a class of 64 bytes may have 16 pages.
         assert_eq!(pages_for(16, u64::MAX, false), 4);
         assert_eq!((pages_max(16), pages_max(48), pages_max(64)), (4, 12, 16));
         assert!(is_span(16, 4) && !is_span(16, 5));
@@ -163,9 +163,9 @@ mod tests {
     fn a_class_that_tails_eat_is_not_worth_earning() {
         assert_eq!(saved_by_earning(30_000, 1000), 0);
         assert_eq!(saved_by_earning(24_592, 1000), 0);
-        // 4,608 in 9 pages has no tail; 15 of 4,368 share 65,536: 4,369.07. 1,000 save 238,933.
+        // 4,608 in 9 pages has no tail; 15 of 4,368 share 65,536 bytes: 4,369.07. 1,000 save 238,933.
         assert_eq!(saved_by_earning(4368, 1000), 238_933);
-        // A class already, and no class of ours.
+        // Sizes that are classes already, and sizes that cannot be.
         for size in [0, 16, 256, 288, 4608, 32_768, 32_784, u32::MAX] {
             assert_eq!(saved_by_earning(size, 1000), 0, "{size}");
         }

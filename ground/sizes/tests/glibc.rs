@@ -1,4 +1,4 @@
-//! The `glibc` scheme against the libc that runs this test.
+//! The `glibc` scheme, compared with the libc that runs this test.
 //!
 //! G1  Every size to 64 KiB is asked; each block is released before the next is asked for, so that
 //!     it comes from the top of the heap or from a bin of exactly its chunk size.
@@ -22,7 +22,7 @@ fn usable_sizes_are_those_of_the_running_libc() {
             usable
         };
         let ours = scheme.usable(size);
-        // A remainder too small to be a chunk is given with the block: 16 bytes, once in a while.
+        // A remainder too small to be a chunk is given with the block: 16 bytes more, now and then.
         assert!(
             usable == ours || usable == ours + 16,
             "{size}: libc {usable}, scheme {ours}"

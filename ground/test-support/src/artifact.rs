@@ -6,15 +6,15 @@
 //!   made("tests/harden", …)           make -C tests/harden OUT=…    ──► target/harden-programs
 //! ```
 //!
-//! A1  What is returned is there and up to date; whatever hinders that is a panic that names the command.
-//! A2  Each artifact is built once a process, by one thread; others wait for it.
-//! A3  With `SKINFLINT_BUILT=1` nothing is built: whoever sets it (`make test`) has built all of it before.
+//! A1  A returned path exists and is up to date; any failure is a panic that names the command.
+//! A2  Each artifact is built once per process, by one thread; other threads wait for it.
+//! A3  With `SKINFLINT_BUILT=1` nothing is built: the command that sets it (`make test`) has built everything before.
 //! A4  No wait is longer than [`PATIENCE`].
 //!
-//! A build by `-p` has the features of a build of the workspace wherever it can (Cargo.toml says so at libc), so that
-//! one does not build anew what the other has built.
+//! A build with `-p` has the same features as a build of the workspace wherever possible (Cargo.toml says so at libc),
+//! so that one does not rebuild what the other has built.
 //!
-//! Not here: what a package of the test's own builds (`env!("CARGO_BIN_EXE_…")`).
+//! Not here: the binaries of the test's own package (`env!("CARGO_BIN_EXE_…")`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// The longest that one build may take.
 pub const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Packages that nothing links, and the file that each builds.
+/// The packages that nothing links, and the file that each builds.
 const ARTIFACTS: &[(&str, &str)] = &[
     ("skinflint-cli", "skinflint"),
     ("skinflint-malloc-so", "libskinflint.so"),
@@ -37,7 +37,7 @@ const ARTIFACTS: &[(&str, &str)] = &[
     ("skinflint-report-so", "libskinflint_report.so"),
 ];
 
-/// The root of the repository.
+/// Returns the root of the repository.
 ///
 /// # Panics
 /// If it was moved since this was compiled.
@@ -47,14 +47,14 @@ pub fn root() -> PathBuf {
     here.canonicalize().expect("the repository is there")
 }
 
-/// `target/PROFILE`, of the running test.
+/// Returns `target/PROFILE` of the running test.
 fn profile_folder() -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
     folder.to_path_buf()
 }
 
-/// Cargo's target folder.
+/// Returns cargo's target folder.
 ///
 /// # Panics
 /// If the test is not in one.
@@ -64,10 +64,10 @@ pub fn target() -> PathBuf {
     profile.parent().expect("target/PROFILE").to_path_buf()
 }
 
-/// What `package` builds, in the profile of this test. Cost: a run of cargo, once a process (A2, A3).
+/// Returns what `package` builds, in the profile of this test. Cost: a run of cargo, once per process (A2, A3).
 ///
 /// # Panics
-/// If it cannot be built, or `package` builds nothing that is known here.
+/// If it cannot be built, or `package` is not in the table of artifacts.
 #[must_use]
 #[track_caller]
 pub fn built(package: &str) -> PathBuf {
@@ -76,7 +76,7 @@ pub fn built(package: &str) -> PathBuf {
     artifact(package, &profile)
 }
 
-/// The same in the release profile: what is measured, or preloaded as users preload it.
+/// Returns what `package` builds in the release profile: for what is measured, or preloaded as users preload it.
 ///
 /// # Panics
 /// As [`built`].
@@ -92,7 +92,7 @@ fn artifact(package: &str, profile: &str) -> PathBuf {
     let known = ARTIFACTS.iter().find(|(name, _)| *name == package);
     let (_, file) = known.unwrap_or_else(|| panic!("{package}: not in the table of artifacts"));
     let path = target().join(profile).join(file);
-    // A test that failed while it held the lock leaves a whole map behind.
+    // A test that fails while it holds the lock leaves a consistent map behind.
     let mut built = match BUILT.lock() {
         Ok(built) => built,
         Err(poisoned) => poisoned.into_inner(),
@@ -133,7 +133,8 @@ fn cargo(package: &str, profile: &str) -> Command {
     command
 }
 
-/// Has make build a folder of programs, and returns where they are: `target/FOLDER`. Cost: a run of make, once a process.
+/// Has make build a folder of programs, and returns where they are: `target/FOLDER`. Cost: a run of make, once per
+/// process.
 ///
 /// # Panics
 /// If they cannot be built.
@@ -147,7 +148,7 @@ pub fn made(sources: &str, folder: &str) -> PathBuf {
         Err(poisoned) => poisoned.into_inner(),
     };
     let outcome = made.entry(out.clone()).or_insert_with(|| {
-        // Another test's process may be at it too.
+        // Another test's process may be building them too.
         let lock = File::create(target().join(format!("{folder}.lock")));
         let locked = lock.and_then(|file| file.lock().map(|()| file));
         let _locked = locked.map_err(|error| format!("{folder}.lock: {error}"))?;
@@ -165,7 +166,7 @@ pub fn made(sources: &str, folder: &str) -> PathBuf {
     out
 }
 
-/// Runs a command to its end (A4); its words, if it fails.
+/// Runs a command to its end (A4). The error has its output.
 fn run(mut command: Command) -> Result<(), String> {
     let shown = format!("{command:?}");
     command.stdin(std::process::Stdio::null());
@@ -185,7 +186,7 @@ fn run(mut command: Command) -> Result<(), String> {
         }
         Ok(Err(error)) => Err(format!("{shown}: {error}")),
         Err(_) => {
-            // SAFETY: A4: our own child; nobody has waited for it, since its thread has sent nothing.
+            // SAFETY: A4: our own child; no thread has waited for it, since its thread has sent nothing.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             Err(format!(
                 "{shown}: still at it after {} s",
@@ -195,7 +196,7 @@ fn run(mut command: Command) -> Result<(), String> {
     }
 }
 
-/// Where `target/skipped.txt` is: beside the profiles, whichever crate's tests run.
+/// Returns the path of `target/skipped.txt`: beside the profiles, whichever crate's tests run.
 pub(crate) fn skipped_file() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     FILE.get_or_init(|| match std::env::var_os("SKINFLINT_SKIPPED") {

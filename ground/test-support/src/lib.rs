@@ -1,4 +1,4 @@
-//! What tests take as given: artifacts of this workspace, and what the machine must have.
+//! What tests rely on: artifacts of this workspace, and what the machine must have.
 //!
 //! ```text
 //!   test ──► artifact::built("skinflint-malloc-so") ──► cargo build, once a process ──► target/PROFILE/libskinflint.so
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! E1  `cargo test -p X` needs nothing that another command has built ([`artifact`]).
-//! E2  A test that cannot run here says so in one form, and is counted ([`need`]); it is never silent.
+//! E2  A test that cannot run here says so in one fixed form, and is counted ([`need`]); it is never silent.
 //!
 //! Only tests depend on this crate. Not here: the tests' own programs, rounds and judges.
 

@@ -1,4 +1,4 @@
-//! What a test needs of the machine; without it, the test is skipped in the open.
+//! What a test needs of the machine; without it, the test is skipped, and says so.
 //!
 //! ```text
 //!   if !need::root("unshare") { return; }
@@ -7,11 +7,11 @@
 //!                                    └─► target/skipped.txt, which `cargo xtask skipped` counts
 //! ```
 //!
-//! N1  Each skipped test is one line of this form, in both places; nothing else returns early for what is missing.
-//! N2  With `SKINFLINT_NO_SKIPS=1` a test that would be skipped fails: where all is installed, nothing hides.
-//! N3  Nothing is installed here, and nobody is asked.
+//! N1  Each skipped test is one line of this form, in both places; no test returns early without it.
+//! N2  With `SKINFLINT_NO_SKIPS=1` a test that would be skipped fails: for machines where everything is installed.
+//! N3  Nothing is installed here, and the user is not asked.
 //!
-//! What every build needs (cc, make, git, and python3, gcc, g++ and sqlite3: HACKING.md) is not asked for.
+//! What every build needs (cc, make, git, and python3, gcc, g++ and sqlite3: HACKING.md) is not checked.
 //! Not here: artifacts of this workspace, which are built (`artifact`).
 
 use std::io::Write;
@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 
 use crate::artifact;
 
-/// Programs, libraries and files, and the Debian package of those that are not named as it.
+/// Programs, libraries and files with the Debian packages that have them, if the names differ.
 const PACKAGES: &[(&str, &str)] = &[
     ("/usr/libexec/valgrind/dh_view.js", "valgrind"),
     ("go", "golang-go"),
@@ -46,7 +46,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("rustc", "rustc"),
 ];
 
-/// Whether this runs as root; `what` names what for.
+/// Returns whether this runs as root; `what` names what needs it.
 #[must_use]
 #[track_caller]
 pub fn root(what: &str) -> bool {
@@ -55,14 +55,14 @@ pub fn root(what: &str) -> bool {
     that(is_root, &format!("root ({what})"), "run as root")
 }
 
-/// Whether there is a program of this name in PATH, or at this path.
+/// Returns whether there is a program of this name in PATH, or at this path.
 #[must_use]
 #[track_caller]
 pub fn program(name: &str) -> bool {
     that(has_program(name), name, &install(name))
 }
 
-/// Whether all of these are there; the first that is missing is named.
+/// Returns whether all of these programs are there; the first that is missing is named.
 #[must_use]
 #[track_caller]
 pub fn programs(names: &[&str]) -> bool {
@@ -70,21 +70,21 @@ pub fn programs(names: &[&str]) -> bool {
     missing.is_none_or(|name| program(name))
 }
 
-/// Whether the loader finds a shared library of this name.
+/// Returns whether a shared library of this name is in the loader's usual folders or LD_LIBRARY_PATH.
 #[must_use]
 #[track_caller]
 pub fn library(name: &str) -> bool {
     that(has_library(name), name, &install(name))
 }
 
-/// Whether a file or folder is there; `how` says what makes it.
+/// Returns whether a file or folder is there; `how` says what makes it.
 #[must_use]
 #[track_caller]
 pub fn file(path: &Path, how: &str) -> bool {
     that(path.exists(), &path.display().to_string(), how)
 }
 
-/// Whether this Python has this module; `how` says what installs it.
+/// Returns whether this Python has this module; `how` says what installs it.
 #[must_use]
 #[track_caller]
 pub fn python_module(python: &str, module: &str, how: &str) -> bool {
@@ -95,7 +95,7 @@ pub fn python_module(python: &str, module: &str, how: &str) -> bool {
     that(has, &format!("Python's {module}"), how)
 }
 
-/// `has`; and if it is `false`, the running test is counted as skipped (N1): it "needs `what`: `how`".
+/// Returns `has`. If it is `false`, the running test is counted as skipped (N1): it "needs `what`: `how`".
 ///
 /// # Panics
 /// Instead of returning `false`, with `SKINFLINT_NO_SKIPS` (N2).
@@ -111,7 +111,8 @@ pub fn that(has: bool, what: &str, how: &str) -> bool {
     has
 }
 
-/// CRATE::BINARY::TEST; where the test's thread has no name of its own (`--test-threads=1`), the line that asks.
+/// Returns CRATE::BINARY::TEST; if the test's thread has no name of its own (`--test-threads=1`), the asking line
+/// stands for TEST.
 #[track_caller]
 fn test() -> String {
     let binary = std::env::current_exe().ok();
@@ -131,7 +132,7 @@ fn test() -> String {
 }
 
 fn say(line: &str) {
-    // Not eprintln!, which libtest keeps to itself for tests that pass.
+    // Not eprintln!, whose output libtest hides for tests that pass.
     let _ = writeln!(std::io::stderr(), "{line}");
     let file = artifact::skipped_file();
     let opened = std::fs::File::options()
@@ -139,7 +140,7 @@ fn say(line: &str) {
         .append(true)
         .open(file);
     let written = opened.and_then(|mut out| out.write_all(format!("{line}\n").as_bytes()));
-    // What cannot be counted may not pass.
+    // A test that cannot be counted must not pass.
     written.unwrap_or_else(|error| panic!("{}: {error}: {line}", file.display()));
 }
 
@@ -155,7 +156,7 @@ fn has_program(name: &str) -> bool {
             .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     if name.contains('/') {
-        // A script that another program reads need not be executable.
+        // A path may be a script that another program reads: it need not be executable.
         return Path::new(name).exists();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A skipped test is said and counted, by itself in a process of its own; artifacts are built or told.
+//! A skipped test, in a process of its own, is reported and counted; artifacts are built, or the command is named.
 //!
 //! Not here: the count over all tests (`cargo xtask skipped`).
 
@@ -79,7 +79,7 @@ fn where_nothing_may_be_skipped_it_fails() {
 
 #[test]
 fn what_was_said_to_be_built_and_is_not_is_named_with_its_command() {
-    // A copy of this test where no target folder has ever been.
+    // A copy of this test in a folder that was never a target folder.
     let folder = tempfile::tempdir().expect("a folder");
     let deps = folder.path().join("debug/deps");
     std::fs::create_dir_all(&deps).expect("target/debug/deps");

@@ -1,37 +1,37 @@
-//! The frame around everything in a trace: a header of the file, then blocks with headers of their
-//! own, each checked by itself.
+//! The frame around everything in a trace: a file header, then blocks with headers of their own, each
+//! with its own checksum.
 //!
 //! ```text
 //!   [file header 24] [block header 64 | payload] [block header 64 | payload] … [ending]
 //! ```
 //!
-//! B1  All numbers are little-endian. Both headers end in a CRC-32 of what is before it in them, and
+//! B1  All numbers are little-endian. Both headers end in a CRC-32 of the header's bytes before it, and
 //!     a block header holds the CRC-32 of its payload.
-//! B2  A header whose checksum is right is still not believed about memory: lengths above the limits
-//!     below are refused before anything is allocated.
-//! B3  A block starts with four bytes that are no text, so a reader finds the next one after damage.
+//! B2  A header with a right checksum is still not trusted with memory: lengths above the limits below
+//!     are refused before anything is allocated.
+//! B3  A block starts with four bytes that are not text, so a reader finds the next block after damage.
 //!
 //! Not here: what is in the payloads (encode.rs, meta.rs).
 
 use crate::varint::Malformed;
 
-/// First bytes of a trace. As in PNG: a byte above 127, the name, CR LF, Ctrl-Z, LF, so that each
-/// usual mistake of a transfer in text mode changes them.
+/// The first bytes of a trace. As in PNG: a byte above 127, the name, CR LF, Ctrl-Z, LF, so that each of
+/// the usual mistakes of a transfer in text mode changes them.
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"\x89SFT\r\n\x1a\n";
-/// First bytes of a block.
+/// The first bytes of a block.
 pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSF\xba";
-/// A reader of another major version cannot read this one.
+/// The major version of the format. A reader of another major version cannot read this one.
 pub const MAJOR: u16 = 1;
-/// A reader of a lower minor version reads what it knows.
+/// The minor version of the format. A reader of a lower minor version reads what it knows.
 pub const MINOR: u16 = 3;
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
-/// Largest raw length of an event block.
+/// The largest raw length of an event block, in bytes.
 pub(crate) const MAX_EVENTS_RAW: u32 = 16 << 20;
-/// Largest raw length of any other block.
+/// The largest raw length of any other block, in bytes.
 pub(crate) const MAX_META_RAW: u32 = 64 << 20;
 
-/// What a block holds. Others are skipped.
+/// What a block holds. Blocks of unknown kinds are skipped.
 pub(crate) mod kind {
     pub(crate) const PROCESS: u8 = 1;
     pub(crate) const NODES: u8 = 2;
@@ -78,7 +78,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
-    /// The 64 bytes of FORMAT.md.
+    /// Returns the 64 bytes of FORMAT.md.
     pub(crate) fn to_bytes(self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut out = [0; BLOCK_HEADER_BYTES];
         out[0..4].copy_from_slice(&BLOCK_MAGIC);
@@ -98,7 +98,7 @@ impl Header {
         out
     }
 
-    /// Reads a header; `None` if this is none, or a damaged one.
+    /// Reads a header; `None` if the bytes are not a header, or a damaged one.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Header> {
         if bytes.len() < BLOCK_HEADER_BYTES || bytes[0..4] != BLOCK_MAGIC {
             return None;
@@ -121,7 +121,7 @@ impl Header {
         })
     }
 
-    /// Whether the lengths are within the limits (B2).
+    /// Checks that the lengths are within the limits (B2).
     pub(crate) fn check_lengths(&self) -> Result<(), Malformed> {
         let limit = if self.kind == kind::EVENTS {
             MAX_EVENTS_RAW
@@ -149,7 +149,7 @@ impl Header {
     }
 }
 
-/// The header of the file, as written by this version.
+/// Returns the header of the file, as this version writes it.
 pub(crate) fn file_header() -> [u8; FILE_HEADER_BYTES] {
     let mut out = [0; FILE_HEADER_BYTES];
     out[0..8].copy_from_slice(&FILE_MAGIC);
@@ -161,7 +161,7 @@ pub(crate) fn file_header() -> [u8; FILE_HEADER_BYTES] {
     out
 }
 
-/// What the first bytes of a file say.
+/// The header of a file, as it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileHeader {
     pub(crate) major: u16,
@@ -172,7 +172,7 @@ pub(crate) struct FileHeader {
     pub(crate) whole: bool,
 }
 
-/// Reads the header; `bytes` begins with [`FILE_MAGIC`] and has all of it.
+/// Reads the header of a file; `bytes` begins with [`FILE_MAGIC`].
 pub(crate) fn read_file_header(bytes: &[u8; FILE_HEADER_BYTES]) -> FileHeader {
     FileHeader {
         major: u16::from_le_bytes([bytes[8], bytes[9]]),

@@ -1,12 +1,12 @@
-//! The bytes of one block to events, one after the other, without a list of them.
+//! From the bytes of one block to its events, one after the other, without a list of them.
 //!
 //! ```text
 //!   raw ──► 8 streams ──► tag ──► model ──► Event
 //! ```
 //!
 //! D1  Nothing in `raw` can make it panic, loop or allocate: each event takes a tag, each number is
-//!     bounds-checked, each index is checked against the model, which grows by one entry a tag.
-//! D2  Events that were read before a fault stand; the fault ends the block.
+//!     bounds-checked, each index is checked against the model, which grows by one entry per tag.
+//! D2  Events that were read before a fault are kept; the fault ends the block.
 //!
 //! Not here: checksums (block.rs), threads (merge.rs).
 
@@ -32,7 +32,7 @@ pub(crate) struct Decoder {
     left: u32,
 }
 
-/// Where a block begins, from its header.
+/// The start of a block, from its header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub(crate) thread: ThreadId,
@@ -54,7 +54,7 @@ impl Decoder {
         }
     }
 
-    /// Begins a block; `raw` is as the encoder left it.
+    /// Begins a block; `raw` is what the encoder wrote.
     pub(crate) fn start(&mut self, raw: Vec<u8>, start: Start) -> Result<(), Malformed> {
         self.model.reset();
         self.raw = raw;
@@ -83,14 +83,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Lets go of the block and of large tables.
+    /// Releases the block and large tables.
     pub(crate) fn finish(&mut self) {
         self.left = 0;
         self.raw = Vec::new();
         self.model.shrink(4096);
     }
 
-    /// Events that the header promised and that were not read yet.
+    /// Returns the number of events that the header promised and that were not read yet.
     pub(crate) fn left(&self) -> u32 {
         self.left
     }
@@ -123,7 +123,7 @@ impl Decoder {
         Ok(byte)
     }
 
-    /// The next event; `None` when all that the header promised have been read.
+    /// Returns the next event; `None` when all that the header promised have been read.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Malformed> {
         if self.left == 0 {

@@ -1,4 +1,4 @@
-//! Events of one thread to the bytes of one block. Pure: no file, no clock, no thread.
+//! From the events of one thread to the bytes of one block. Pure: no file, no clock, no thread.
 //!
 //! ```text
 //!   push(event) ──► model: expected? ──► tag byte (+ numbers, each in its own stream)
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! N1  A block decodes by itself (P2 of model.rs).
-//! N2  Every event can be coded, whatever its numbers: what is not expected is said in full.
-//! N3  The two tables are hints: a lost entry costs bytes, never truth, because what they say is
+//! N2  Every event can be coded, whatever its numbers: what is not expected is written in full.
+//! N3  The two tables are hints: a lost entry costs bytes, never correctness, because what they say is
 //!     compared with the model before it is used.
 //!
 //! Not here: compression and checksums (write.rs), the order of threads (merge.rs).
@@ -16,13 +16,13 @@ use crate::event::{AllocFn, Event, EventKind, FreeFn, ThreadId};
 use crate::model::{Cell, Model, REALLOC_ACQUIRE, stream, tag};
 use crate::varint::{put, put_signed, zigzag};
 
-/// Events after which [`EventEncoder::is_full`] says so. Larger blocks know more addresses and
-/// compress better, and cost more memory for each thread that is being read. The same g++ run as at
-/// [`crate::DEFAULT_LEVEL`], bytes an event: 1.47 with 8,192 events a block, 1.34 with 16,384, 1.24 with
-/// 32,768, 1.17 with 65,536.
+/// The number of events after which [`EventEncoder::is_full`] returns true. Larger blocks know more
+/// addresses and compress better, but cost more memory for each thread that is being read. The same g++
+/// run as at [`crate::DEFAULT_LEVEL`], in bytes per event: 1.47 with 8,192 events a block, 1.34 with
+/// 16,384, 1.24 with 32,768, 1.17 with 65,536.
 pub const BLOCK_EVENTS: u32 = 1 << 16;
 
-/// Cells that are found again by hash.
+/// The number of slots in which cells are found again by hash.
 const CELL_SLOTS: usize = 8192;
 
 /// The events of one thread, coded, not yet compressed: what [`crate::Writer::events`] takes.
@@ -37,34 +37,35 @@ pub struct RawBlock {
 }
 
 impl RawBlock {
-    /// Whose events.
+    /// Returns the thread whose events these are.
     pub fn thread(&self) -> ThreadId {
         self.thread
     }
 
-    /// How many events.
+    /// Returns the number of events.
     pub fn events(&self) -> u32 {
         self.events
     }
 
-    /// Coded size in bytes before compression.
+    /// Returns the coded size in bytes, before compression.
     pub fn raw_bytes(&self) -> usize {
         self.raw.len()
     }
 
-    /// Ticket of the first event.
+    /// Returns the ticket of the first event.
     pub fn first_ticket(&self) -> u64 {
         self.first_ticket
     }
 
-    /// Ticket of the last event.
+    /// Returns the ticket of the last event.
     pub fn last_ticket(&self) -> u64 {
         self.last_ticket
     }
 }
 
 /// Codes the events of one thread. Keeps its buffers from block to block; memory is bounded by the
-/// events pushed since the last [`take`](Self::take): about 40 bytes an event, plus 75 KiB: let go of the encoder of a thread that has ended.
+/// events pushed since the last [`take`](Self::take): about 40 bytes per event, plus 75 KiB. Drop the
+/// encoder of a thread that has ended.
 pub struct EventEncoder {
     thread: ThreadId,
     model: Model,
@@ -91,7 +92,7 @@ fn cell_slot(cell: &Cell) -> usize {
 }
 
 impl EventEncoder {
-    /// An encoder for this thread's events.
+    /// Creates an encoder for this thread's events.
     pub fn new(thread: ThreadId) -> Self {
         EventEncoder {
             thread,
@@ -107,30 +108,30 @@ impl EventEncoder {
         }
     }
 
-    /// Whose events.
+    /// Returns the thread whose events these are.
     pub fn thread(&self) -> ThreadId {
         self.thread
     }
 
-    /// Events since the last [`take`](Self::take).
+    /// Returns the number of events since the last [`take`](Self::take).
     pub fn events(&self) -> u32 {
         self.events
     }
 
-    /// Coded bytes since the last [`take`](Self::take), before compression.
+    /// Returns the coded bytes since the last [`take`](Self::take), before compression.
     pub fn raw_bytes(&self) -> usize {
         self.streams.iter().map(Vec::len).sum()
     }
 
-    /// Whether it is time to [`take`](Self::take). Going on is possible, but a block of more than
+    /// Returns whether it is time to [`take`](Self::take). Going on is possible, but a block of more than
     /// 16 MiB is refused by [`crate::Writer::events`].
     #[inline]
     pub fn is_full(&self) -> bool {
         self.events >= BLOCK_EVENTS
     }
 
-    /// Adds an event. Its `thread` is not looked at: it is this encoder's. Tickets should rise;
-    /// one that does not is stored all the same.
+    /// Adds an event. Its `thread` is ignored: the encoder's own is used. Tickets should rise; one that does
+    /// not is stored all the same.
     #[inline]
     pub fn push(&mut self, event: &Event) {
         if self.events == 0 {
@@ -157,7 +158,7 @@ impl EventEncoder {
         self.streams[stream::TAGS].push(flag | code);
     }
 
-    /// Writes what the event takes from the streams; returns its tag.
+    /// Writes the event's numbers to the streams; returns its tag.
     #[inline]
     fn code(&mut self, kind: EventKind) -> u8 {
         match kind {
@@ -355,7 +356,7 @@ impl EventEncoder {
         }
     }
 
-    /// An event that is not of the malloc family: plain numbers, in the order of FORMAT.md.
+    /// Writes an event that is not of the malloc family: plain numbers, in the order of FORMAT.md.
     #[cold]
     #[inline(never)]
     fn rare(&mut self, code: u8, place: Option<u64>, numbers: &[u64]) -> u8 {
@@ -370,7 +371,7 @@ impl EventEncoder {
         code
     }
 
-    /// The block so far, and a fresh start; `None` if there is no event in it.
+    /// Returns the block so far, and begins a new one; `None` if there is no event in it.
     pub fn take(&mut self) -> Option<RawBlock> {
         if self.events == 0 {
             return None;
@@ -391,7 +392,7 @@ impl EventEncoder {
             last_ticket: self.ticket,
             first_time_ns: self.first_time_ns,
         };
-        // A thread that was busy once does not keep the tables of a busy one.
+        // A thread that was busy once does not keep large tables.
         let needed = (4 * self.model.held_count() as usize)
             .next_power_of_two()
             .max(1024);

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! E1  Tickets are unique within a trace and rise within a thread; only a mark that was made from outside
-//!     has the ticket of the event that it follows, and shares it with other such marks. A release (free, the first half of
-//!     a realloc, munmap) takes its ticket before the real call, an acquisition after it, so no
-//!     address is ever handed out twice without a release between.
+//!     has the ticket of the event that it follows, and shares it with other such marks. A release (free,
+//!     the first half of a realloc, munmap) takes its ticket before the real call, an acquisition after
+//!     it, so no address is ever handed out twice without a release between.
 //! E2  `ReallocRelease` is followed, in the same thread and before any other heap event of that
 //!     thread, by `ReallocAcquire` (success) or `ReallocCancel` (the old block lives on). Between the
 //!     two, other threads' events may appear, and may take the released address.
 //! E3  `time_ns` is the monotonic clock since the trace began, as of the thread's last time stamp:
-//!     it never falls within a thread, and is at most one stamp interval too early. It is no order.
+//!     it never falls within a thread, and is at most one stamp interval too early. It does not order events.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,9 +49,9 @@ pub enum AllocFn {
     Memalign = 3,
     /// `valloc`, `pvalloc`
     Valloc = 4,
-    /// `operator new` of an allocator that brings its own
+    /// `operator new` of an allocator that has its own
     New = 5,
-    /// `operator new[]` of an allocator that brings its own
+    /// `operator new[]` of an allocator that has its own
     NewArray = 6,
 }
 
@@ -75,7 +75,7 @@ pub enum FreeFn {
 /// One event, in its place in the order of the whole process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Position in the order of the process (E1).
+    /// The position in the order of the process (E1).
     pub ticket: u64,
     /// Nanoseconds since the trace began (E3).
     pub time_ns: u64,
@@ -90,21 +90,21 @@ pub struct Event {
 pub enum EventKind {
     /// A block was acquired.
     Alloc {
-        /// Through which function.
+        /// The function of the call.
         func: AllocFn,
         /// Its stack; the innermost frame is the caller of the function.
         node: NodeId,
         /// The block.
         addr: u64,
-        /// Bytes asked for.
+        /// The requested bytes.
         size: u64,
-        /// Bytes that the allocator says may be used (`malloc_usable_size`), never below `size`.
+        /// The bytes that may be used, as the allocator reports (`malloc_usable_size`); never below `size`.
         usable: u64,
     },
     /// A block was released. The address may be unknown (acquired before recording, or inherited
     /// over `fork`).
     Free {
-        /// Through which function.
+        /// The function of the call.
         func: FreeFn,
         /// The block.
         addr: u64,
@@ -118,9 +118,9 @@ pub enum EventKind {
     ReallocAcquire {
         /// The stack of the call.
         node: NodeId,
-        /// The block, often the same address.
+        /// The new block, often at the same address.
         addr: u64,
-        /// Bytes asked for.
+        /// The requested bytes.
         size: u64,
         /// Usable bytes.
         usable: u64,
@@ -158,11 +158,11 @@ pub enum EventKind {
     Remap {
         /// The stack of the call.
         node: NodeId,
-        /// Where it was.
+        /// The old address.
         old_addr: u64,
         /// Its old length in bytes.
         old_len: u64,
-        /// Where it is.
+        /// The new address.
         new_addr: u64,
         /// Its new length in bytes.
         new_len: u64,
@@ -181,9 +181,9 @@ pub enum EventKind {
         /// `MADV_…` as passed.
         advice: u32,
     },
-    /// A named moment: index into [`crate::Trace::marks`].
+    /// A named moment.
     Mark {
-        /// Index.
+        /// The index into [`crate::Trace::marks`].
         mark: u32,
     },
     /// This process forked; the child has a trace of its own if it touched its heap.

@@ -1,15 +1,15 @@
-//! A trace that is being written: what has come since the last look.
+//! A trace that is being written: the blocks that have come since the last call.
 //!
 //! ```text
 //!   file, growing:  [ block | block | block | half a blo…          advance() reads whole blocks and stops before the
 //!                     read so far ──────────►│                      rest; each byte is read once
 //! ```
 //!
-//! F1  A block is read when it is there in full; a half one is no damage, it is not there yet.
-//! F2  Events of one look come in the order of tickets. A thread's later block may hold earlier tickets than another
-//!     thread's block that came with the look before: whoever needs the order over looks waits (the collector writes
-//!     every thread's events at least once a second).
-//! F3  Memory: as of an opened trace; samples and snapshots may be taken out.
+//! F1  A block is read when all of it is in the file; an incomplete block is not damage.
+//! F2  The events of one call come in the order of tickets. A thread's later block may hold earlier tickets than
+//!     another thread's block that came with the call before: a caller that needs the order over several calls must
+//!     wait (the collector writes every thread's events at least once a second).
+//! F3  Memory: that of an opened trace; samples and snapshots may be taken out.
 //!
 //! Not here: what a block holds (read.rs).
 
@@ -21,24 +21,24 @@ use crate::info::{RssSample, Snapshot};
 use crate::merge::Events;
 use crate::read::{OpenError, Scan, Trace};
 
-/// A trace under way.
+/// A trace that is being written, and how far it was read.
 pub struct Follower {
     scan: Scan,
     at: u64,
 }
 
 impl Follower {
-    /// Opens a trace; nothing of it is read yet beyond its header.
+    /// Opens a trace; only its header is read yet.
     ///
     /// # Errors
-    /// As [`Trace::open`]; a file whose header is not there yet is an error, too.
+    /// As [`Trace::open`]; a file whose header is not complete yet is an error, too.
     pub fn open(path: impl AsRef<Path>) -> Result<Follower, OpenError> {
         let (mut scan, at) = Trace::begin(path.as_ref())?;
         scan.is_growing = true;
         Ok(Follower { scan, at })
     }
 
-    /// Reads the blocks that have come since the last look. The events among them, in the order of tickets (F2).
+    /// Reads the blocks that have come since the last call. Returns their events, in the order of tickets (F2).
     ///
     /// # Errors
     /// If the file can no longer be read.
@@ -50,12 +50,12 @@ impl Follower {
         Ok(self.scan.trace.events_of(Arc::new(index)))
     }
 
-    /// What was read so far. Its own `events()` are none, and threads have no names.
+    /// Returns what was read so far. Its own `events()` has no events, and its threads have no names.
     pub fn trace(&self) -> &Trace {
         &self.scan.trace
     }
 
-    /// Takes out the samples and snapshots read since they were last taken out (F3).
+    /// Takes out the samples and snapshots that were read since they were last taken out (F3).
     pub fn take_samples(&mut self) -> (Vec<RssSample>, Vec<Snapshot>) {
         let trace = &mut self.scan.trace;
         (
@@ -64,7 +64,7 @@ impl Follower {
         )
     }
 
-    /// Bytes of the file that were read.
+    /// Returns the bytes of the file that were read.
     pub fn bytes_read(&self) -> u64 {
         self.at
     }

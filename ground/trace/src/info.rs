@@ -1,11 +1,11 @@
-//! What a trace knows beside its events: the process, its threads, modules, marks, and the samples
+//! What a trace holds beside its events: the process, its threads, modules, marks, and the samples
 //! that were read from `/proc` while it ran.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::ThreadId;
 
-/// Who was recorded, by what, where. Written once, at the start of the trace.
+/// The recorded process, its recorder and its machine. Written once, at the start of the trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessInfo {
@@ -25,9 +25,9 @@ pub struct ProcessInfo {
     pub cwd: String,
     /// Wall-clock start, nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// Version of Skinflint that recorded.
+    /// The version of Skinflint that recorded it.
     pub recorder_version: String,
-    /// Kernel release and machine, as `uname` says.
+    /// The kernel's release and the machine, as `uname` reports them.
     pub system: String,
     /// The allocator beneath the recorder: `glibc 2.36`, `libjemalloc.so.2`, …
     pub allocator: String,
@@ -42,13 +42,13 @@ pub struct ProcessInfo {
 /// The recorded process that this one came from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Origin {
-    /// How.
+    /// How this process came from it.
     pub how: OriginKind,
     /// [`ProcessInfo::uid`] of that trace.
     pub uid: String,
     /// Its process id.
     pub pid: u32,
-    /// For `Fork`: events of the parent with a ticket below this one had happened; its live blocks
+    /// For `Fork`: the parent's events with a ticket below this one had happened; its live blocks
     /// at that point are inherited.
     pub fork_ticket: u64,
 }
@@ -65,20 +65,20 @@ pub enum OriginKind {
     Exec,
 }
 
-/// A loaded object, or one that was.
+/// A loaded object, or one that was loaded earlier.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Module {
     /// First address.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
-    /// What is added to an address of the file to get one in memory.
+    /// The load bias: an address in the file plus this is the address in memory.
     pub bias: u64,
-    /// Path as the loader knows it; `[vdso]` for the kernel's.
+    /// The path as the loader knows it; `[vdso]` for the kernel's object.
     pub path: String,
     /// GNU build id, lower-case hex; empty if the object has none.
     pub build_id: String,
-    /// The first stack node that may lie in it: nodes below belong to what was mapped there before.
+    /// The first stack node that may lie in it: nodes with lower ids belong to what was mapped there before.
     pub first_node: u32,
 }
 
@@ -92,7 +92,7 @@ pub struct Thread {
     pub name: String,
     /// When its first event was recorded, nanoseconds since the trace began.
     pub started_ns: u64,
-    /// When it was seen to have ended.
+    /// When it was seen to have ended, nanoseconds since the trace began; `None` if it was not.
     pub ended_ns: Option<u64>,
 }
 
@@ -125,7 +125,7 @@ pub struct RssSample {
     pub file_bytes: u64,
     /// Shared-memory part; the recorder's own buffers are in here.
     pub shmem_bytes: u64,
-    /// Proportional set size, where it was read.
+    /// The proportional set size, if it was read.
     pub pss_bytes: Option<u64>,
 }
 
@@ -137,9 +137,9 @@ pub enum SnapshotCause {
     Peak,
     /// Taken at regular intervals.
     Periodic,
-    /// At a mark; index into [`crate::Trace::marks`].
+    /// A mark was made; index into [`crate::Trace::marks`].
     Mark(u32),
-    /// At exit, while the program waited: exact.
+    /// The program exits, and waited meanwhile: exact.
     Exit,
 }
 
@@ -150,12 +150,12 @@ pub struct Snapshot {
     pub time_ns: u64,
     /// As in [`RssSample::ticket`].
     pub ticket: u64,
-    /// Why.
+    /// Why it was taken.
     pub cause: SnapshotCause,
-    /// How long it took to read, nanoseconds: the program may have gone on meanwhile.
+    /// How long the reading took, nanoseconds: the program may have gone on meanwhile.
     pub took_ns: u64,
-    /// Live bytes given, as the recorder itself counted them: to some 16 KiB a thread, and from a start that is below 0
-    /// where blocks are older than the recording. `None` where it could not, and in traces of before 1.3.
+    /// Live usable bytes as the recorder itself counted them: to about 16 KiB per thread; may be below 0 if blocks are
+    /// older than the recording. `None` if it could not count them, and in traces of versions before 1.3.
     pub counted_bytes: Option<i64>,
     /// The mappings, by address.
     pub mappings: Vec<Mapping>,
@@ -173,7 +173,7 @@ pub struct Mapping {
     pub perms: String,
     /// As in `smaps`: a path, `[heap]`, `[stack]`, `[anon:…]`, or empty.
     pub name: String,
-    /// What it is; decided when it was sampled.
+    /// What the mapping is; decided when it was sampled.
     pub kind: MappingKind,
     /// `Rss`.
     pub rss_bytes: u64,
@@ -185,10 +185,10 @@ pub struct Mapping {
     pub anon_bytes: u64,
     /// `Swap`.
     pub swap_bytes: u64,
-    /// In huge pages: `AnonHugePages` + `ShmemPmdMapped` + `FilePmdMapped`; `None` where it was not read
+    /// In huge pages: `AnonHugePages` + `ShmemPmdMapped` + `FilePmdMapped`; `None` if it was not read
     /// (a trace before version 1.2, a kernel without them).
     pub huge_bytes: Option<u64>,
-    /// Resident pages as runs (first address, bytes), for writable anonymous mappings; empty where
+    /// Resident pages as runs (first address, bytes), for writable anonymous mappings; empty if
     /// `pagemap` could not be read, and then [`Mapping::runs_known`] is false.
     pub runs: Vec<(u64, u64)>,
     /// Whether `runs` was read.
@@ -199,7 +199,7 @@ pub struct Mapping {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MappingKind {
-    /// A file, or what was a private copy of one.
+    /// A file, or a private copy of one.
     File,
     /// `[heap]`: the data segment that `brk` moves.
     Heap,
@@ -209,7 +209,7 @@ pub enum MappingKind {
     Anon,
     /// Shared memory (`memfd`, `/dev/shm`, `SysV`, shared anonymous).
     Shared,
-    /// The recorder's own.
+    /// The recorder's own memory.
     Recorder,
     /// `[vdso]`, `[vvar]`, `[vsyscall]` and anything else.
     #[default]
@@ -220,11 +220,11 @@ pub enum MappingKind {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LostProcess {
-    /// What it is to the recorded one.
+    /// Its relation to the recorded process.
     pub what: LostKind,
-    /// Kernel process id, as the collector saw it; 0 if that could not be told.
+    /// The kernel's process id, as the collector saw it; 0 if it could not be known.
     pub pid: u32,
-    /// What it is called; empty if not known.
+    /// Its name; empty if not known.
     pub name: String,
     /// The executable's path; empty if not known.
     pub exe: String,
@@ -232,21 +232,21 @@ pub struct LostProcess {
     pub time_ns: u64,
     /// Why there is no trace.
     pub why: LostWhy,
-    /// Greatest resident memory seen of it, bytes.
+    /// The largest resident memory that was seen of it, bytes.
     pub max_rss_bytes: Option<u64>,
 }
 
-/// What a lost process is to the recorded one.
+/// The relation of a lost process to the recorded one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LostKind {
-    /// A copy (`fork`) that runs the same program: it inherited live blocks, and what it did is not known.
+    /// A copy (`fork`) that runs the same program: it inherited live blocks, and what it did with them is not known.
     Copy,
     /// A child that runs another program.
     #[default]
     Program,
-    /// The recorded process itself, as another program (`exec`): all that came after is not known, and what was
-    /// sampled of its memory later is the other program's.
+    /// The recorded process itself, as another program (`exec`): nothing after the `exec` is known, and later samples
+    /// of its memory are the other program's.
     Exec,
 }
 
@@ -261,7 +261,7 @@ pub enum LostWhy {
     Unreachable,
     /// Its program has no dynamic loader.
     Static,
-    /// Its loader keeps preloaded libraries out: set-user-id, set-group-id, capabilities.
+    /// The loader keeps preloaded libraries out of it: set-user-id, set-group-id, capabilities.
     Privileged,
     /// It was started without the recorder in its environment.
     Environment,
@@ -271,7 +271,7 @@ pub enum LostWhy {
     Refused,
 }
 
-/// How the recording ended, and what is missing. The last block of a whole trace.
+/// How the recording ended, and what is missing: the last block of a whole trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ending {
@@ -279,21 +279,21 @@ pub struct Ending {
     pub exit: Exit,
     /// Nanoseconds since the trace began.
     pub time_ns: u64,
-    /// Events recorded.
+    /// The events that were recorded.
     pub events: u64,
     /// Events that could not be recorded, counted by the recorder and the collector.
     pub lost_events: u64,
     /// Stacks whose outermost frames are missing (unwinding stopped early).
     pub truncated_stacks: u64,
-    /// What else the reader should know, a sentence each: `disk full after 12 MB: …`.
+    /// What else the reader should know, one sentence each: `disk full after 12 MB: …`.
     pub notes: Vec<String>,
     /// Bytes of memory that the recorder held inside the program at the end: buffers, tables, state.
     pub recorder_bytes: u64,
     /// CPU time of the program (user and system), nanoseconds, as the kernel counted it.
     pub cpu_ns: Option<u64>,
-    /// Kernel's high-water mark of resident memory, bytes, where it could be read.
+    /// The kernel's high-water mark of resident memory, bytes, if it could be read.
     pub max_rss_bytes: Option<u64>,
-    /// Bytes in use as the allocator itself counted them, right before and right after the snapshot at exit.
+    /// Bytes in use by the allocator's own count, right before and right after the snapshot at exit.
     pub in_use_bytes: Option<(u64, u64)>,
 }
 
@@ -304,9 +304,9 @@ pub enum Exit {
     /// Not known: recording stopped first.
     #[default]
     Unknown,
-    /// With this status.
+    /// It exited with this status.
     Exited(i32),
-    /// By this signal.
+    /// This signal ended it.
     Signal(i32),
     /// It became another program.
     Exec,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! L1  What was written is what is read, event for event, in the order of tickets over all threads.
-//! L2  A cut or damaged file is read up to, and past, the damage; what is missing is said.
+//! L2  A cut or damaged file is read up to, and past, the damage; what is missing is reported.
 //! L3  No input makes this crate panic, loop, or allocate more than a small multiple of the file.
 //!
 //! Format: FORMAT.md beside this crate. Not here: recording, analysis, names of functions.

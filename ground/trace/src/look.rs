@@ -1,11 +1,11 @@
-//! Looks: what pointed where in a stopped process, at a moment.
+//! Looks: the words of a stopped process that may be pointers, at one moment.
 //!
 //! ```text
-//!   pointers 0 · pointers 0 · look 0 · …        the look comes last, and says how many words there must be
-//!   word = (where it lies, what it holds)       by address; only those that may point into anonymous memory
+//!   pointers 0 · pointers 0 · look 0 · …        the look comes last, and has the number of words
+//!   word = (where it lies, what it holds)       by address; only words that may point into anonymous memory
 //! ```
 //!
-//! V1  A look without all of its words is not used: what is missing might have been what held a block.
+//! V1  A look without all of its words is not used: a missing word might be the one that held a block.
 //! V2  Words come by ascending address, from one block of pointers to the next.
 //!
 //! Not here: which word is a root, and what that means (analysis `reach`); stopping and reading (collect `look`).
@@ -23,13 +23,13 @@ type Read<T> = Result<T, Malformed>;
 pub struct Look {
     /// Its number, dense from 0.
     pub number: u32,
-    /// When its threads had stopped, nanoseconds since the trace began.
+    /// When all threads had stopped, nanoseconds since the trace began.
     pub time_ns: u64,
     /// No event with a ticket above this one had been published then.
     pub ticket: u64,
     /// Why it was taken.
     pub cause: LookCause,
-    /// For how long the threads stood still, nanoseconds.
+    /// How long the threads were stopped, nanoseconds.
     pub stopped_ns: u64,
     /// Threads that were stopped.
     pub threads: u32,
@@ -37,9 +37,9 @@ pub struct Look {
     pub scanned_bytes: u64,
     /// Words in its blocks of pointers.
     pub words: u64,
-    /// Why it does not show everything; empty if it does.
+    /// What the look does not show, and why; empty if it shows everything.
     pub missing: String,
-    /// What was read, by address; a stack begins where its thread's stack pointer was.
+    /// The memory that was read, by address; a stack begins where its thread's stack pointer was.
     pub regions: Vec<LookRegion>,
     /// Registers that may be pointers.
     pub registers: Vec<LookRegister>,
@@ -76,16 +76,16 @@ pub struct LookRegion {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegionKind {
-    /// Anonymous memory, whoever mapped it.
+    /// Anonymous memory, mapped by the program or by its allocator.
     #[default]
     Anon,
-    /// Data of a module, zeroed data included.
+    /// The data of a module, zeroed data included.
     Data,
     /// The data segment that `brk` moves.
     Heap,
     /// The stack of a thread, from its stack pointer on.
     Stack,
-    /// Thread-local storage that lies in no stack; within a region of another kind.
+    /// Thread-local storage that does not lie in a stack; it lies within a region of another kind.
     Tls,
     /// Shared memory.
     Shared,
@@ -121,11 +121,11 @@ pub const REGISTERS: [&str; 17] = [
     "r13",
     "r14",
     "r15",
-    // No register: where the kernel puts the frames of signal handlers.
+    // Not a register: the address at which the kernel puts the frames of signal handlers.
     "sigaltstack",
 ];
 
-/// Raw bytes after which a block of pointers is full.
+/// The raw bytes after which a block of pointers is full.
 const BLOCK_BYTES: usize = 16 << 20;
 
 /// A block of pointers, to be written.
@@ -150,7 +150,7 @@ pub struct PointerEncoder {
 }
 
 impl PointerEncoder {
-    /// Of a look with this number.
+    /// Creates an encoder for the look with this number.
     pub fn new(look: u32) -> PointerEncoder {
         PointerEncoder {
             look,
@@ -158,7 +158,7 @@ impl PointerEncoder {
         }
     }
 
-    /// Adds a word: its address, a multiple of 8 and above all before it (V2), and what it holds.
+    /// Adds a word: its address, a multiple of 8 above all addresses before it (V2), and what it holds.
     #[inline]
     pub fn push(&mut self, address: u64, value: u64) {
         put(&mut self.raw, (address - self.last.0) / 8);
@@ -182,12 +182,12 @@ impl PointerEncoder {
         self.last = (0, 0);
     }
 
-    /// Bytes so far.
+    /// Returns the bytes so far.
     pub fn bytes(&self) -> usize {
         self.bytes + self.raw.len()
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     pub fn finish(mut self) -> Vec<Pointers> {
         if self.words > 0 {
             self.cut();
@@ -196,7 +196,7 @@ impl PointerEncoder {
     }
 }
 
-/// Hands on the words of a block of pointers.
+/// Passes the words of a block of pointers to `each`.
 pub(crate) fn each_pointer(raw: &[u8], each: &mut dyn FnMut(u64, u64)) -> Read<u64> {
     let mut from = Cursor::new(raw);
     let (mut address, mut value, mut words) = (0u64, 0u64, 0);

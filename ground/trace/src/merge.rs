@@ -1,4 +1,4 @@
-//! Events of all threads in the order of tickets.
+//! The events of all threads, in the order of tickets.
 //!
 //! ```text
 //!   index (by first ticket) ─► feeder thread: read, check, unpack ─► channel (2 blocks) ─┐
@@ -6,11 +6,11 @@
 //!   heap: lanes that wait, by next ticket;  current lane runs until its ticket passes `limit`
 //! ```
 //!
-//! G1  A block is begun when its first ticket is the lowest of all that is left, so blocks are needed
+//! G1  A block is begun when its first ticket is the lowest of all that are left, so blocks are needed
 //!     exactly in the order of first tickets, and a thread that starts late is not loaded early.
 //! G2  `limit` is the lowest ticket that waits elsewhere, in the heap or in a block not yet begun. A
-//!     run of one thread costs one comparison an event; the heap is touched once a run.
-//! G3  Memory: the blocks that are begun (at most one per thread in a trace by our writer), two in
+//!     run of one thread costs one comparison per event; the heap is touched once per run.
+//! G3  Memory: the blocks that are begun (at most one per thread in a trace of our writer), two in
 //!     the channel, one with the feeder.
 //! G4  A block that cannot be read is noted in `damage` and skipped; each event comes at most once.
 //!
@@ -28,30 +28,30 @@ use crate::event::{Event, ThreadId};
 use crate::read::{Damage, Entry, Source, add_damage, load};
 use crate::varint::Malformed;
 
-/// Blocks unpacked ahead.
+/// The number of blocks that are unpacked ahead.
 const AHEAD: usize = 2;
 
 type Loaded = Result<(Start, Vec<u8>), Malformed>;
 
-/// Where unpacked blocks come from.
+/// The source of unpacked blocks.
 enum Feed {
     /// A thread that works ahead; both are `None` only while dropping.
     Ahead(Option<Receiver<Loaded>>, Option<JoinHandle<()>>),
-    /// No thread: few blocks, or none could be started.
+    /// No thread: there are few blocks, or no thread could be started.
     Here,
 }
 
 /// A block that is begun.
 struct Lane {
     decoder: Decoder,
-    /// Read already, but its turn has not come.
+    /// An event that was read already, but whose turn has not come.
     head: Option<Event>,
     entry: Entry,
 }
 
 /// The events of a trace, one after the other: see [`crate::Trace::events`].
 ///
-/// No `Iterator`: its `for_each` would hide the faster one below.
+/// Not an `Iterator`: its `for_each` would hide the faster one below.
 pub struct Events {
     source: Arc<Source>,
     index: Arc<Vec<Entry>>,
@@ -88,7 +88,7 @@ impl Events {
             let work = move || {
                 let mut unpacker = Unpacker::default();
                 for entry in index.iter() {
-                    // The other end is gone when nobody wants more.
+                    // The other end is gone when no more blocks are wanted.
                     if send
                         .send(load_entry(&source, entry, &mut unpacker))
                         .is_err()
@@ -118,13 +118,13 @@ impl Events {
         }
     }
 
-    /// What could not be read so far; complete when the events have come to their end. Damage found
-    /// when the trace was opened is in [`crate::Trace::damage`].
+    /// Returns what could not be read so far; complete after the last event. Damage found when the trace
+    /// was opened is in [`crate::Trace::damage`].
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// The next event; `None` at the end.
+    /// Returns the next event; `None` at the end.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
@@ -175,7 +175,7 @@ impl Events {
         }
     }
 
-    /// The current lane has no more: notes why if it should have.
+    /// Ends the current lane, which has no more events; notes the fault if it should have more.
     #[cold]
     #[inline(never)]
     fn end_lane(&mut self, current: usize, fault: Option<Malformed>) {
@@ -229,7 +229,7 @@ impl Events {
         true
     }
 
-    /// Begins the next block of the index as the current lane; if it cannot be read, there is none.
+    /// Begins the next block of the index as the current lane; if it cannot be read, there is no current lane.
     fn begin_block(&mut self) {
         let entry = self.index[self.next];
         self.next += 1;

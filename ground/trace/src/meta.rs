@@ -1,4 +1,4 @@
-//! Everything in a trace that is not an event, to bytes and back.
+//! From everything in a trace that is not an event to bytes, and back.
 //!
 //! ```text
 //!   list   = count, record*            record = length, field*
@@ -8,7 +8,7 @@
 //! T1  A record carries its length, so that a later minor version may add fields at its end; a field
 //!     that is missing there takes its default where FORMAT.md says so.
 //! T2  Counts are checked against the bytes that are left before anything is allocated.
-//! T3  Text that is not UTF-8 is replaced, not refused: paths are what the kernel says they are.
+//! T3  Bytes that are not UTF-8 are replaced, not refused: paths are what the kernel reports.
 //!
 //! Not here: stack nodes (nodes.rs), blocks (block.rs).
 
@@ -163,7 +163,7 @@ pub(crate) fn get_modules(from: &mut Cursor<'_>) -> Read<Vec<Module>> {
     Ok(modules)
 }
 
-/// One record of a threads block, which has no count: records up to the end.
+/// Writes one record of a threads block, which has no count: records follow up to its end.
 pub(crate) fn put_thread(out: &mut Vec<u8>, id: ThreadId, thread: &Thread) {
     put_record(out, |out| {
         put(out, u64::from(id.0));
@@ -227,7 +227,7 @@ fn get_delta(from: &mut Cursor<'_>, last: &mut u64) -> Read<u64> {
     Ok(*last)
 }
 
-/// Samples as differences from the sample before, without record lengths: there are many.
+/// Writes samples as differences from the sample before, without record lengths: there are many.
 pub(crate) fn put_rss(out: &mut Vec<u8>, samples: &[RssSample]) {
     put(out, samples.len() as u64);
     let mut last = [0; 7];
@@ -290,7 +290,7 @@ fn kind_of(number: u64) -> MappingKind {
     }
 }
 
-/// `with_runs: false` leaves the resident runs out, for a process so large that they do not fit.
+/// Writes a snapshot. `with_runs: false` leaves the resident runs out, for a process too large for them to fit.
 pub(crate) fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot, with_runs: bool) {
     put_record(out, |out| {
         put(out, snapshot.time_ns);
@@ -454,7 +454,7 @@ pub(crate) fn get_ending(from: &mut Cursor<'_>) -> Read<Ending> {
     Ok(ending)
 }
 
-/// One record of a block of lost processes, which has no count: records up to the end.
+/// Writes one record of a block of lost processes, which has no count: records follow up to its end.
 pub(crate) fn put_lost(out: &mut Vec<u8>, lost: &LostProcess) {
     put_record(out, |out| {
         let what = match lost.what {

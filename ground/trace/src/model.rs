@@ -1,4 +1,4 @@
-//! What the encoder and the decoder of an event block both believe at the same place in it.
+//! The state that the encoder and the decoder of an event block share at each place in it.
 //!
 //! ```text
 //!   cells    (function, stack, size, usable), in order of first use   ◄── "again cell 17", or the one
@@ -7,28 +7,28 @@
 //!   classes  by usable size: what was released, last first            ◄── "acquired: the top one"
 //! ```
 //!
-//! Allocators hand out what was released last in its size class, or the next address of a run; and
-//! programs repeat themselves. An event that does what is expected costs its tag alone.
+//! Allocators hand out the block that was released last in its size class, or the next address of a run;
+//! and programs repeat themselves. An event that does what is expected costs its tag alone.
 //!
 //! P1  Encoder and decoder call the same functions of `Model` in the same order with the same
 //!     arguments, so their models are equal after each event. FORMAT.md describes each step.
 //! P2  A model is reset at each block: a damaged block costs only itself.
-//! P3  Every index that comes out of a file is checked before use; links inside the model only ever
+//! P3  Every index that comes from a file is checked before use; links inside the model only
 //!     point at entries that exist, and walks along them are at most `LIFO_DEPTH` long.
 //! P4  Memory is bounded by the acquisitions of one block.
 //!
-//! Not here: how it is written down (encode.rs), what is expected by whom (FORMAT.md).
+//! Not here: how events are written (encode.rs), the rules of what is expected (FORMAT.md).
 
-/// Links followed from the newest released block of a class.
+/// The most links that are followed from the newest released block of a class.
 pub(crate) const LIFO_DEPTH: u32 = 8;
-/// Size classes told apart, by hash of the usable size.
+/// The number of size classes told apart, by hash of the usable size.
 const CLASSES: usize = 1024;
-/// Contexts of two cells told apart, by hash.
+/// The number of contexts of two cells told apart, by hash.
 const FOLLOW: usize = 4096;
-/// Sizes whose usable size is remembered, by hash.
+/// The number of sizes whose usable size is remembered, by hash.
 const SIZES: usize = 256;
 
-/// How an event is told apart in the tag byte. FORMAT.md has the table.
+/// The values of the tag byte, which tell events apart. FORMAT.md has the table.
 pub(crate) mod tag {
     pub(crate) const JUMP: u8 = 0x80;
 
@@ -69,7 +69,7 @@ pub(crate) mod tag {
     pub(crate) const FORK: u8 = OTHER + 8;
 }
 
-/// The streams of an event block: like numbers beside like numbers compress better.
+/// The streams of an event block: similar numbers side by side compress better.
 pub(crate) mod stream {
     pub(crate) const TAGS: usize = 0;
     pub(crate) const CELLS: usize = 1;
@@ -97,20 +97,20 @@ pub(crate) const REALLOC_ACQUIRE: u8 = 7;
 #[derive(Clone, Copy, Default)]
 struct Held {
     addr: u64,
-    /// Next older released block of the class, as ordinal + 1; 0: none.
+    /// The next older released block of the class, as ordinal + 1; 0: none.
     older: u32,
     class: u16,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Class {
-    /// Last address of this class that was not a reused one.
+    /// The last address of this class that was not a reused one.
     fresh: u64,
-    /// Newest released block, as ordinal + 1; 0: none.
+    /// The newest released block, as ordinal + 1; 0: none.
     top: u32,
 }
 
-/// See the head of the file.
+/// The model: see the head of the file.
 pub(crate) struct Model {
     cells: Vec<Cell>,
     follow: Box<[u32; FOLLOW]>,
@@ -156,8 +156,8 @@ impl Model {
         model
     }
 
-    /// As at the start of every block (P2). Cell 0 is a cell of noughts, so that there always is one
-    /// to expect.
+    /// Resets the model to its state at the start of every block (P2). Cell 0 is a cell of zeros, so that
+    /// there is always one to expect.
     pub(crate) fn reset(&mut self) {
         self.cells.clear();
         self.cells.push(Cell::default());
@@ -174,7 +174,7 @@ impl Model {
         self.last_place = 0;
     }
 
-    /// Gives back what a large block needed, keeps what a small one does.
+    /// Releases the memory that a large block needed, and keeps what a small one needs.
     pub(crate) fn shrink(&mut self, entries: usize) {
         self.held.clear();
         self.cells.clear();
@@ -188,7 +188,7 @@ impl Model {
         (hash(u64::from(before) << 32 | u64::from(last)) >> 52) as usize
     }
 
-    /// The cell that came after the last two the last time they came.
+    /// Returns the cell that came after the last two cells when they came last.
     #[inline]
     pub(crate) fn expected_cell(&self) -> u32 {
         self.follow[self.follow_slot()]
@@ -207,7 +207,7 @@ impl Model {
         self.context = [self.context[1], index];
     }
 
-    /// Adds a cell, even one that is there already; returns its index.
+    /// Adds a cell, even if it is there already; returns its index.
     pub(crate) fn add_cell(&mut self, cell: Cell) -> u32 {
         let slop = cell.usable.wrapping_sub(cell.size);
         self.usable_of[(hash(cell.size) >> 56) as usize] = (cell.size, cell.usable);
@@ -216,7 +216,7 @@ impl Model {
         self.cells.len() as u32 - 1
     }
 
-    /// What `size` was given last time, or else what its last bits were given on top.
+    /// Returns the usable size that `size` had last time, or else `size` and the last slop of its low bits.
     #[inline]
     pub(crate) fn expected_usable(&self, size: u64) -> u64 {
         let (known, usable) = self.usable_of[(hash(size) >> 56) as usize];
@@ -227,13 +227,13 @@ impl Model {
         }
     }
 
-    /// Addresses acquired in this block so far.
+    /// Returns the number of addresses acquired in this block so far.
     #[inline]
     pub(crate) fn held_count(&self) -> u32 {
         self.held.len() as u32
     }
 
-    /// The address of an ordinal.
+    /// Returns the address of an ordinal.
     #[inline]
     pub(crate) fn held_addr(&self, ordinal: u32) -> Option<u64> {
         self.held.get(ordinal as usize).map(|held| held.addr)
@@ -244,8 +244,8 @@ impl Model {
         self.last_ordinal
     }
 
-    /// How `addr` is best said, for a block of this usable size: a form of the tag, and the number
-    /// that goes with the two delta forms.
+    /// Returns the best way to write `addr` for a block of this usable size: a form of the tag, and the
+    /// number that goes with the two delta forms.
     #[inline]
     pub(crate) fn place_form(&self, usable: u64, addr: u64) -> (u8, u64) {
         let class = self.classes[class_of(usable)];
@@ -296,8 +296,8 @@ impl Model {
         }
     }
 
-    /// The address of a form; `None` for a form that does not exist, or a block that was not
-    /// released. `number` is called for the two forms that need one.
+    /// Returns the address of a form; `None` for a form that does not exist, or a block that was not
+    /// released. `number` is called for the two forms that need a number.
     #[inline]
     pub(crate) fn place_of<E>(
         &self,
@@ -337,7 +337,7 @@ impl Model {
         })
     }
 
-    /// Learns that a block was acquired at `addr`, said by `form`; returns its ordinal.
+    /// Learns that a block was acquired at `addr`, written by `form`; returns its ordinal.
     #[inline]
     pub(crate) fn acquired(&mut self, form: u8, usable: u64, addr: u64) -> u32 {
         let number = class_of(usable);
@@ -346,7 +346,7 @@ impl Model {
             if form == 0 {
                 class.top = self.held[class.top as usize - 1].older;
             } else {
-                // Out of the middle: the one above it now points past it.
+                // Taken out of the middle: the block above it now points past it.
                 let mut above = class.top as usize - 1;
                 for _ in 1..form {
                     above = self.held[above].older as usize - 1;
@@ -379,7 +379,7 @@ impl Model {
         class.top = ordinal + 1;
     }
 
-    /// Learns that a block of before this file block was released.
+    /// Learns that a block that is older than this file block was released.
     #[inline]
     pub(crate) fn released_unknown(&mut self, addr: u64) {
         self.last_release = addr;

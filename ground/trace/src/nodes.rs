@@ -5,7 +5,7 @@
 //!   pc    = 0 and the signed difference from the last new pc │ k: the k-th new pc of this block
 //! ```
 //!
-//! K1  `parent < id` for every node but 0, which is its own parent; what breaks this is refused.
+//! K1  `parent < id` for every node but 0, which is its own parent; a block that breaks this is refused.
 //! K2  The table grows by what was read, never by what an id claims (`append` refuses far ids).
 //!
 //! Not here: what an address is called (crate `symbols`).
@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::varint::{Cursor, Malformed, put, put_signed};
 
-/// Most nodes in one block; more are cut into several.
+/// The most nodes in one block; more are split into several blocks.
 pub(crate) const NODES_PER_BLOCK: usize = 1 << 16;
 
 /// Codes nodes `first_id …`; at most [`NODES_PER_BLOCK`].
@@ -39,7 +39,7 @@ pub(crate) fn put_nodes(out: &mut Vec<u8>, first_id: u32, nodes: &[(u32, u64)]) 
     }
 }
 
-/// Node id → (parent, pc). Node 0, the empty stack, is always there.
+/// The table from node id to (parent, pc). Node 0, the empty stack, is always there.
 pub(crate) struct NodeTable {
     parents: Vec<u32>,
     pcs: Vec<u64>,
@@ -62,8 +62,8 @@ impl NodeTable {
         Some((*self.parents.get(index)?, *self.pcs.get(index)?))
     }
 
-    /// Reads a block of nodes. `may_skip`: how many nodes may be missing before it because blocks
-    /// were lost; they become children of the root at address 0. Returns how many were missing.
+    /// Reads a block of nodes. `may_skip`: the number of nodes that may be missing before it because blocks
+    /// were lost; they become children of the root at address 0. Returns the number missing.
     pub(crate) fn append(
         &mut self,
         from: &mut Cursor<'_>,
@@ -79,7 +79,7 @@ impl NodeTable {
         let mut parents = Vec::with_capacity(count);
         for id in first..end as u32 {
             let up = from.get()?;
-            // Node 0 is its own parent; every other has one before it (K1).
+            // Node 0 is its own parent; every other node has a parent before it (K1).
             if up > u64::from(id) || (up == 0 && id != 0) {
                 return Err(Malformed("a stack whose caller is not before it"));
             }

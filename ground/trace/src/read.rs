@@ -1,4 +1,4 @@
-//! Opening a trace: headers are scanned, everything but the events is loaded, events are indexed.
+//! Opening a trace: headers are scanned, everything but the events is loaded, and the events are indexed.
 //!
 //! ```text
 //!   header ─► block ─► block ─► (no block here) ─ search ─► block ─► … ─► ending, or the cut
@@ -8,8 +8,8 @@
 //! R1  The scan goes forward at each step, so it ends; it reads each byte at most a few times.
 //! R2  Nothing is allocated for what a header claims beyond what the file holds (a payload is there
 //!     in full before it is read) and the limits of block.rs.
-//! R3  Memory: what is not events, and 32 bytes for each block of events.
-//! R4  Positioned reads only, no mapping: a file that is cut while it is read gives a short read,
+//! R3  Memory: everything that is not events, and 32 bytes for each block of events.
+//! R4  There are only positioned reads, no mapping: a file that is cut while it is read gives a short read,
 //!     never a SIGBUS.
 //!
 //! Not here: events (merge.rs).
@@ -36,7 +36,7 @@ use crate::nodes::NodeTable;
 use crate::search::Window;
 use crate::varint::{Cursor, Malformed};
 
-/// Damages told one by one; the rest are added up in the last.
+/// The most damages that are listed one by one; the rest are added up in the last.
 pub(crate) const MAX_DAMAGES: usize = 1000;
 
 /// A part of a trace that could not be read.
@@ -48,7 +48,7 @@ pub struct Damage {
     pub bytes: u64,
     /// Events known to have been in them (a damaged header cannot tell: then 0).
     pub events: u64,
-    /// What is the matter.
+    /// What is wrong.
     pub what: String,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Adds to a list of bounded length.
+/// Adds a damage to the list, whose length is bounded.
 pub(crate) fn add_damage(list: &mut Vec<Damage>, damage: Damage) {
     if list.len() < MAX_DAMAGES {
         list.push(damage);
@@ -77,15 +77,15 @@ pub(crate) fn add_damage(list: &mut Vec<Damage>, damage: Damage) {
     }
 }
 
-/// Why a file is not read as a trace. Each says what to do next.
+/// Why a file cannot be read as a trace. Each message says what to do next.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The system refused.
+    /// The system refused to read it.
     Read {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is a pipe, a socket or a device.
@@ -163,17 +163,17 @@ impl fmt::Display for OpenError {
     }
 }
 
-/// Without a source: the sentence holds it already, and who prints the chain would say it twice.
+/// Has no source: the message holds it already, and code that prints the chain would print it twice.
 impl std::error::Error for OpenError {}
 
-/// Where the bytes come from.
+/// The source of the bytes.
 pub(crate) enum Source {
     File(File),
     Bytes(Vec<u8>),
 }
 
 impl Source {
-    /// Reads up to `buffer.len()` bytes at `offset`; less only at the end.
+    /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
             Source::Bytes(bytes) => {
@@ -218,7 +218,7 @@ struct PointerEntry {
     look: u32,
 }
 
-/// Reads a block whose header was seen at the scan, checks it again, unpacks it into `raw`.
+/// Reads a block whose header was seen by the scan, checks it again, and unpacks it into `raw`.
 pub(crate) fn load(
     source: &Source,
     offset: u64,
@@ -242,25 +242,25 @@ pub(crate) fn load(
     Ok(header)
 }
 
-/// An opened trace. Fields are what was read; see [`Trace::damage`] for what was not.
+/// An opened trace. The fields hold what was read; see [`Trace::damage`] for what was not.
 pub struct Trace {
-    /// Who was recorded.
+    /// The recorded process.
     pub process: ProcessInfo,
-    /// By [`crate::ThreadId`]; long enough for every thread that has events.
+    /// The threads, by [`crate::ThreadId`]; long enough for every thread that has events.
     pub threads: Vec<Thread>,
-    /// In the order they were written.
+    /// The modules, in the order in which they were written.
     pub modules: Vec<Module>,
-    /// By index.
+    /// The marks, by index.
     pub marks: Vec<Mark>,
-    /// In the order they were taken.
+    /// In the order in which they were taken.
     pub rss: Vec<RssSample>,
-    /// In the order they were taken.
+    /// In the order in which they were taken.
     pub snapshots: Vec<Snapshot>,
-    /// Processes that came out of this one and have no trace, in the order in which they were missed.
+    /// The processes that came out of this one and have no trace, in the order in which they were missed.
     pub lost: Vec<LostProcess>,
-    /// What pointed where at a moment, in the order in which the looks were taken.
+    /// The looks at the program's pointers, in the order in which they were taken.
     pub looks: Vec<Look>,
-    /// How it ended; `None` if the recording was cut, as a crash leaves it.
+    /// How the recording ended; `None` if it was cut, as a crash leaves it.
     pub ending: Option<Ending>,
     /// What could not be read, found when opening. Damage inside event blocks shows when they are
     /// read: [`Events::damage`].
@@ -278,7 +278,7 @@ pub struct Trace {
 impl Trace {
     /// Opens a trace: reads all headers and everything that is not an event.
     ///
-    /// A file without an ending, cut, or damaged opens all the same; [`Trace::damage`] says what is
+    /// A file that has no ending, is cut, or is damaged opens all the same; [`Trace::damage`] says what is
     /// missing.
     ///
     /// # Errors
@@ -289,13 +289,13 @@ impl Trace {
         Ok(scan.finish())
     }
 
-    /// Opens the file and reads its header: the scan, and where it begins.
+    /// Opens the file and reads its header. Returns the scan, and the offset at which it begins.
     pub(crate) fn begin(path: &Path) -> Result<(Scan, u64), OpenError> {
         let refused = |source| OpenError::Read {
             path: path.to_owned(),
             source,
         };
-        // Before it is opened: a pipe without a writer would be waited for.
+        // Checked before it is opened: opening a pipe waits for a writer.
         let about = std::fs::metadata(path).map_err(refused)?;
         if about.is_dir() {
             return Err(refused(io::Error::from(io::ErrorKind::IsADirectory)));
@@ -310,7 +310,7 @@ impl Trace {
         Self::read(Source::File(file), about.len(), path)
     }
 
-    /// The same for a trace in memory; `path` is for messages.
+    /// Opens a trace in memory; `path` is for messages.
     ///
     /// # Errors
     /// As [`Trace::open`].
@@ -321,7 +321,7 @@ impl Trace {
         Ok(scan.finish())
     }
 
-    /// Length of the file now.
+    /// Returns the present length of the file.
     pub(crate) fn source_bytes(&self) -> io::Result<u64> {
         match &*self.source {
             Source::File(file) => Ok(file.metadata()?.len()),
@@ -329,7 +329,7 @@ impl Trace {
         }
     }
 
-    /// Events of some blocks, by first ticket.
+    /// Returns the events of some blocks, which are sorted by first ticket.
     pub(crate) fn events_of(&self, index: Arc<Vec<Entry>>) -> Events {
         Events::new(Arc::clone(&self.source), index)
     }
@@ -395,7 +395,7 @@ impl Trace {
         Ok((scan, start))
     }
 
-    /// A node of the stack tree: its caller's node and its return address. `None` if it is not in
+    /// Returns a node of the stack tree: its caller's node and its return address. `None` if it is not in
     /// the trace. Node 0 is the empty stack.
     #[inline]
     pub fn node(&self, id: NodeId) -> Option<(NodeId, u64)> {
@@ -404,28 +404,28 @@ impl Trace {
             .map(|(parent, pc)| (NodeId(parent), pc))
     }
 
-    /// Nodes in the tree, the root included: ids are below this.
+    /// Returns the number of nodes in the tree, the root included: ids are below this.
     pub fn node_count(&self) -> u32 {
         self.nodes.len()
     }
 
-    /// Events in the file, as the headers say.
+    /// Returns the number of events in the file, by the headers.
     pub fn event_count(&self) -> u64 {
         self.events
     }
 
-    /// Length of the file when it was opened.
+    /// Returns the length of the file when it was opened.
     pub fn file_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Blocks of events in the file.
+    /// Returns the number of blocks of events in the file.
     pub fn event_blocks(&self) -> usize {
         self.index.len()
     }
 
-    /// Hands on the words of a look, by ascending address: where one lies, and what it holds. Memory: one block.
-    /// Says whether that were all (V1 of look.rs).
+    /// Passes the words of a look to `each`, by ascending address: where a word lies, and what it holds. Memory: one
+    /// block. Returns whether these were all of its words (V1 of look.rs).
     pub fn pointers(&self, look: &Look, each: &mut dyn FnMut(u64, u64)) -> bool {
         let (mut unpacker, mut raw, mut words) = (Unpacker::default(), Vec::new(), 0);
         for entry in self.pointers.iter().filter(|one| one.look == look.number) {
@@ -444,7 +444,7 @@ impl Trace {
         words == look.words
     }
 
-    /// All events, in the order of tickets. Memory: one block for each thread that is in the middle
+    /// Returns all events, in the order of tickets. Memory: one block for each thread that is in the middle
     /// of one. Each call starts from the beginning.
     pub fn events(&self) -> Events {
         Events::new(Arc::clone(&self.source), Arc::clone(&self.index))
@@ -502,11 +502,11 @@ fn check_magic(first: &[u8; FILE_HEADER_BYTES], got: usize, path: &Path) -> Resu
 
 /// The scan of a file, from block to block.
 pub(crate) struct Scan {
-    /// Stop before a block that is not there in full, instead of calling it damage.
+    /// Whether to stop before an incomplete block, instead of calling it damage.
     pub(crate) is_growing: bool,
     pub(crate) bytes: u64,
     expected_sequence: u32,
-    /// Last ticket of the latest block of events, by thread.
+    /// The last ticket of the latest block of events, by thread.
     last_tickets: FxHashMap<u32, u64>,
     pub(crate) index: Vec<Entry>,
     threads: Vec<(u32, Thread)>,
@@ -518,7 +518,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// Scans from `start` on. Returns where it stopped.
+    /// Scans from the offset `start` on. Returns the offset at which it stopped.
     pub(crate) fn run(&mut self, start: u64) -> u64 {
         let mut at = start;
         while at < self.bytes {
@@ -592,7 +592,7 @@ impl Scan {
         );
     }
 
-    /// Finds the next whole header after `at`, and notes what is skipped. Returns where to go on.
+    /// Finds the next whole header after `at`, and notes what is skipped. Returns the offset at which to go on.
     fn search(&mut self, at: u64, got: usize) -> u64 {
         let found = self.window.next_header(&self.trace.source, at + 1);
         let next = found.unwrap_or(self.bytes);
@@ -619,7 +619,7 @@ impl Scan {
             "a block that belongs before this place".into()
         };
         match self.trace.damage.last_mut() {
-            // The gap was seen already; now it is known how many blocks it was.
+            // The gap was seen already; now the number of missing blocks is known.
             Some(last) if last.offset + last.bytes == at => {
                 last.what = format!("{} ({what})", last.what);
             }
@@ -627,9 +627,9 @@ impl Scan {
         }
     }
 
-    /// Tickets rise within a thread; marks from outside of a program that does nothing between them have one
-    /// (event.rs E1), and a block may end between two of those. A block that belongs to another trace shows here, if its
-    /// checksums and its sequence are right.
+    /// Checks that tickets rise within a thread. Marks from outside share one ticket if the program does nothing
+    /// between them (event.rs E1), and a block may end between two of those. A block of another trace is found here,
+    /// if its checksums and its sequence are right.
     fn check_order(&mut self, at: u64, header: &Header) {
         let last = self.last_tickets.insert(header.stream, header.last_ticket);
         if last.is_some_and(|last| header.first_ticket < last) {
@@ -764,7 +764,7 @@ impl Scan {
             }
             known
         });
-        // The order in which a merge needs them; stable, so that a thread's blocks stay in order.
+        // The order that a merge needs; the sort is stable, so that a thread's blocks stay in order.
         self.index.sort_by_key(|entry| entry.first_ticket);
         self.index.shrink_to_fit();
         trace.index = Arc::new(self.index);

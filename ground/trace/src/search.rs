@@ -1,23 +1,23 @@
-//! The search for the next whole header of a block, behind bytes that are none.
+//! The search for the next whole header of a block, after bytes that are not one.
 //!
 //! ```text
 //!   … block | ??? | block | ??? | block …
-//!            └─ one window of the file is kept: what was read for one gap serves those behind it ─┘
+//!            └─ one window of the file is kept: what was read for one gap serves the next ones ─┘
 //! ```
 //!
-//! V1  Each byte is read once, but for the length of a header at the end of each window, however many gaps
-//!     there are: the scan goes forward only.
+//! V1  Each byte is read once, except for the length of a header at the end of each window, however many
+//!     gaps there are: the scan goes forward only.
 //! V2  A window is at most [`WINDOW_BYTES`] long.
 //!
-//! Not here: what is said of the gap (read.rs).
+//! Not here: what is reported about the gap (read.rs).
 
 use crate::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, Header};
 use crate::read::Source;
 
-/// Bytes read at a time (V2).
+/// The bytes that are read at a time (V2).
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// A part of the file.
+/// A part of the file that is kept in memory.
 #[derive(Default)]
 pub(crate) struct Window {
     /// Where it begins, bytes from the start of the file.
@@ -29,7 +29,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Where the first whole header at or behind `from` begins. Cost: one comparison a byte.
+    /// Returns where the first whole header at or after `from` begins. Cost: one comparison per byte.
     pub(crate) fn next_header(&mut self, source: &Source, mut from: u64) -> Option<u64> {
         loop {
             let bytes = self.at(source, from);
@@ -46,7 +46,7 @@ impl Window {
         }
     }
 
-    /// The bytes from `from` on: a header at least, unless the file ends.
+    /// Returns the bytes from `from` on: at least the length of a header, unless the file ends.
     fn at(&mut self, source: &Source, from: u64) -> &[u8] {
         let kept = from.checked_sub(self.start).map(|skip| skip as usize);
         let kept = kept.filter(|skip| self.bytes.len() >= skip + BLOCK_HEADER_BYTES);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::block::kind;
 
-    /// An empty block of a kind that no reader knows.
+    /// Returns an empty block of a kind that no reader knows.
     fn block() -> [u8; BLOCK_HEADER_BYTES] {
         let header = Header {
             kind: 200,

@@ -1,4 +1,4 @@
-//! Numbers of varying length, and the only code that reads bytes of a trace one by one.
+//! Numbers of variable length, and the only code that reads the bytes of a trace one by one.
 //!
 //! ```text
 //!   value  ──► 7 bits a byte, lowest first, top bit = more follows     1 … 10 bytes
@@ -37,13 +37,13 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Small magnitudes become small numbers.
+/// Maps signed numbers to unsigned ones, so that small magnitudes become small numbers.
 #[inline]
 pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The other way.
+/// Returns the signed number of a zigzag code: the inverse of [`zigzag`].
 #[inline]
 pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
@@ -90,14 +90,14 @@ impl<'a> Cursor<'a> {
         Ok(&self.bytes[start..self.at])
     }
 
-    /// A length and that many bytes.
+    /// Reads a length and that many bytes.
     pub(crate) fn get_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.get()?;
         self.get_slice(len)
     }
 
-    /// A count of things of at least `least` bytes each, so that nothing is allocated for what
-    /// cannot be there.
+    /// Reads a count of things of at least `least` bytes each, and refuses one that cannot be there, so
+    /// that nothing is allocated for it.
     pub(crate) fn get_count(&mut self, least: u64) -> Result<usize, Malformed> {
         let count = self.get()?;
         if count > self.remaining() as u64 / least.max(1) {

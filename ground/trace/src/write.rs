@@ -8,15 +8,15 @@
 //!
 //! W1  After every call, successful or not, the file ends after a whole block, as far as the sink can
 //!     be truncated; `end` is that length.
-//! W2  After the first block that could not be written nothing but the ending is written: what is in
+//! W2  After the first block that could not be written, only the ending is written: what is in
 //!     the file stays a prefix of the recording, with every stack that its events name.
 //! W3  Events that are not in the file are counted, and the ending says how many and why. To make
 //!     room for it, blocks are given back from the end.
 //! W4  Memory is bounded: one buffer, the starts of the last `GIVE_BACK` blocks, and thread records
 //!     up to `THREADS_BYTES`.
 //!
-//! Not here: who calls it (the collector), SIGXFSZ (whoever owns the process must ignore it, or a
-//! limit on file size ends the collector before an error is seen).
+//! Not here: the caller (the collector), SIGXFSZ (the process must ignore it, or a limit on file size
+//! ends the collector before an error is seen).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,21 +31,21 @@ use crate::look::{Look, Pointers, put_look};
 use crate::meta;
 use crate::nodes::{NODES_PER_BLOCK, put_nodes};
 
-/// Blocks that can be given back to make room for the ending.
+/// The most blocks that can be given back to make room for the ending.
 const GIVE_BACK: usize = 64;
 /// Thread records are gathered up to this many bytes, or until the next events.
 const THREADS_BYTES: usize = 16 << 10;
-/// zstd level used by [`Writer::create`]. Level 3 saves about 5 % of the file (g++ compiling <regex>,
-/// 3.4 million events: 1.17 to 1.11 bytes an event) for 4 ns more an event; measured 2026-11-21 on
+/// The zstd level that [`Writer::create`] uses. Level 3 saves about 5 % of the file (g++ compiling <regex>,
+/// 3.4 million events: 1.17 to 1.11 bytes per event) for 4 ns more per event; measured 2026-11-21 on
 /// a shared two-core EPYC.
 pub const DEFAULT_LEVEL: i32 = 1;
 
-/// Where a trace goes: something that can be appended to and cut.
+/// The destination of a trace: something that can be appended to and cut.
 pub trait Sink: Write {
-    /// Makes it `len` bytes long and continues there.
+    /// Cuts the content to `len` bytes, and continues there.
     ///
     /// # Errors
-    /// As the medium says.
+    /// Those of the medium.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
@@ -71,7 +71,7 @@ struct Full {
 pub struct Writer<S: Sink = File> {
     sink: S,
     packer: zstd::bulk::Compressor<'static>,
-    /// Header and payload of the block being written.
+    /// The header and payload of the block that is being written.
     buffer: Vec<u8>,
     raw: Vec<u8>,
     threads: Vec<u8>,
@@ -79,21 +79,21 @@ pub struct Writer<S: Sink = File> {
     sequence: u32,
     events: u64,
     lost_events: u64,
-    /// (start, events) of the last blocks.
+    /// The start and the number of events of each of the last blocks.
     recent: VecDeque<(u64, u32)>,
     full: Option<Full>,
 }
 
 impl Writer<File> {
-    /// Creates the file, which must not be a trace that anybody still reads: it is emptied.
+    /// Creates the file. If it exists, it is emptied: no program must be reading it.
     ///
     /// # Errors
-    /// If it cannot be created or the first block not be written; the error names the path.
+    /// If the file cannot be created, or the first block cannot be written; the error names the path.
     pub fn create(path: &Path, process: &ProcessInfo) -> io::Result<Self> {
         Self::create_with(path, process, DEFAULT_LEVEL)
     }
 
-    /// [`create`](Self::create) with a zstd level (1 fast … 19 small; beyond is cut to the range).
+    /// Does what [`create`](Self::create) does, with a zstd level (1 fast … 19 small; others are cut to the range).
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -136,30 +136,30 @@ impl<S: Sink> Writer<S> {
         Ok(writer)
     }
 
-    /// Bytes in the file: whole blocks.
+    /// Returns the bytes in the file, which are whole blocks.
     pub fn bytes_written(&self) -> u64 {
         self.end
     }
 
-    /// Events in the file.
+    /// Returns the number of events in the file.
     pub fn events_written(&self) -> u64 {
         self.events
     }
 
-    /// Events that were given to [`events`](Self::events) and are not in the file.
+    /// Returns the number of events that were given to [`events`](Self::events) and are not in the file.
     pub fn events_lost(&self) -> u64 {
         self.lost_events
     }
 
-    /// Whether the medium refused a block, after which only the ending is written.
+    /// Returns whether the medium refused a block, after which only the ending is written.
     pub fn is_full(&self) -> bool {
         self.full.is_some()
     }
 
-    /// Appends a block of events. Stacks that they name must have been written before.
+    /// Appends a block of events. The stacks that they name must have been written before.
     ///
     /// # Errors
-    /// The first time that the medium refuses; the events are counted as lost.
+    /// If the medium refuses a block for the first time; the events are counted as lost.
     pub fn events(&mut self, block: RawBlock) -> io::Result<()> {
         let flushed = self.flush_threads();
         if block.raw.len() > MAX_EVENTS_RAW as usize {
@@ -188,7 +188,7 @@ impl<S: Sink> Writer<S> {
     /// exactly once and in order, before the first event that names it. Node 0 needs no writing.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn nodes(&mut self, first_id: u32, nodes: &[(u32, u64)]) -> io::Result<()> {
         let mut id = first_id;
         for part in nodes.chunks(NODES_PER_BLOCK) {
@@ -201,7 +201,7 @@ impl<S: Sink> Writer<S> {
     /// Appends modules: those that are new since the last call.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn modules(&mut self, modules: &[Module]) -> io::Result<()> {
         if modules.is_empty() {
             return Ok(());
@@ -209,10 +209,10 @@ impl<S: Sink> Writer<S> {
         self.meta(kind::MODULES, |out| meta::put_modules(out, modules))
     }
 
-    /// What is known of a thread; the latest record of an id wins. Written with the next events.
+    /// Adds what is known about a thread; the latest record of an id counts. Written with the next events.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn thread(&mut self, id: ThreadId, thread: &Thread) -> io::Result<()> {
         meta::put_thread(&mut self.threads, id, thread);
         if self.threads.len() >= THREADS_BYTES {
@@ -225,7 +225,7 @@ impl<S: Sink> Writer<S> {
     /// Appends a mark. Indices are dense from 0.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn mark(&mut self, index: u32, mark: &Mark) -> io::Result<()> {
         self.meta(kind::MARK, |out| meta::put_mark(out, index, mark))
     }
@@ -233,7 +233,7 @@ impl<S: Sink> Writer<S> {
     /// Appends samples, oldest first.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn rss(&mut self, samples: &[RssSample]) -> io::Result<()> {
         if samples.is_empty() {
             return Ok(());
@@ -244,9 +244,9 @@ impl<S: Sink> Writer<S> {
     /// Appends a snapshot. Resident runs are left out if they exceed what a block may hold.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        // At most ten bytes a number; names are counted by the check in `meta`.
+        // At most ten bytes per number; the check in `meta` counts the names.
         let runs: usize = snapshot
             .mappings
             .iter()
@@ -261,7 +261,7 @@ impl<S: Sink> Writer<S> {
     /// Appends processes that came out of this one and have no trace; each once.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn lost(&mut self, lost: &[LostProcess]) -> io::Result<()> {
         if lost.is_empty() {
             return Ok(());
@@ -276,7 +276,7 @@ impl<S: Sink> Writer<S> {
     /// Appends a piece of what a look has read; before the look itself.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn pointers(&mut self, pointers: &Pointers) -> io::Result<()> {
         let header = Header {
             kind: kind::POINTERS,
@@ -289,14 +289,14 @@ impl<S: Sink> Writer<S> {
     /// Appends a look, after all of its pointers. Numbers are dense from 0.
     ///
     /// # Errors
-    /// The first time that the medium refuses.
+    /// If the medium refuses a block for the first time.
     pub fn look(&mut self, look: &Look) -> io::Result<()> {
         self.meta(kind::LOOK, |out| put_look(out, look))
     }
 
     /// Appends the end mark; nothing may be written after it. What the writer lost is added to
-    /// `ending.lost_events` and explained in its notes; if there is no room, blocks before it are
-    /// given back, and counted too.
+    /// `ending.lost_events` and explained in its notes; if there is no room, blocks before it are given
+    /// back, and their events are counted too.
     ///
     /// # Errors
     /// If even that does not make room; the file then is a cut trace, which can be read.

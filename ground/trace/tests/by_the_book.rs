@@ -1,5 +1,5 @@
-//! A second reader of event blocks, slow and plain, written from FORMAT.md alone: it is the judge of
-//! both the document and the fast one.
+//! A second reader of event blocks, slow and plain, written from FORMAT.md alone: it checks both the
+//! document and the fast reader.
 //!
 //! Not here: damage; the blocks are whole.
 
@@ -272,7 +272,7 @@ impl Book {
     }
 }
 
-/// All events of a block.
+/// Reads all events of a block.
 fn read_block(head: &[u8], raw: &[u8]) -> Vec<Event> {
     let u32_at = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().unwrap());
     let u64_at = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap());

@@ -1,5 +1,5 @@
-//! Cut and damaged traces: read to the cut and past the damage, with what is lost said; never a
-//! panic, a loop or an absurd allocation.
+//! Cut and damaged traces: they are read to the cut and past the damage, and what is lost is reported;
+//! never a panic, a loop or an absurd allocation.
 //!
 //! Not here: faults while writing (full_disk.rs).
 
@@ -50,8 +50,8 @@ fn sample() -> (Vec<u8>, Vec<Event>) {
     (disk.bytes, events)
 }
 
-/// Reads everything there is; checks that what comes is a subset of the truth in order, and that
-/// what does not come is said. Returns how many events came.
+/// Reads everything; checks that the events that come are a subset of the truth in order, and that
+/// missing ones are reported. Returns the number of events that came.
 fn read(bytes: Vec<u8>, truth: &[Event]) -> Option<usize> {
     let trace = Trace::from_bytes(bytes, "damaged.sft").ok()?;
     let mut reader = trace.events();
@@ -78,7 +78,7 @@ fn read(bytes: Vec<u8>, truth: &[Event]) -> Option<usize> {
     Some(came)
 }
 
-/// Where each block begins, and the end.
+/// Returns the offset of each block, and of the end.
 fn starts(bytes: &[u8]) -> Vec<usize> {
     let mut starts = vec![24];
     while let Some(&at) = starts.last()
@@ -124,7 +124,7 @@ fn cut_at_every_byte() {
         last = came;
         let trace = Trace::from_bytes(cut, "cut.sft").unwrap();
         assert!(trace.ending.is_none());
-        // The process's block is missing below the second block: that is said apart.
+        // The process's block is missing below the second block: that is reported apart.
         let cut_bytes: u64 = trace.damage.iter().map(|damage| damage.bytes).sum();
         let last_start = starts.iter().rfind(|&&start| start <= len).unwrap();
         assert_eq!(
@@ -177,7 +177,7 @@ fn blocks_removed_doubled_and_overwritten() {
     }
 }
 
-/// Mutations whose checksums are right: what a hostile or future writer could leave.
+/// Mutations with right checksums: what a hostile or future writer could write.
 #[test]
 fn wrong_content_with_right_checksums() {
     let (bytes, _) = sample();
@@ -189,7 +189,7 @@ fn wrong_content_with_right_checksums() {
             let payload = u32::from_le_bytes(bad[at + 12..at + 16].try_into().unwrap()) as usize;
             let end = at + 64 + payload;
             if rng.below(6) == 0 {
-                // Stored raw, so that the content itself changes, not the compression of it.
+                // Stored raw, so that the content itself changes, not its compressed form.
                 let packed = bad[at + 64..end].to_vec();
                 let raw_len = u32::from_le_bytes(bad[at + 16..at + 20].try_into().unwrap());
                 let mut raw = if bad[at + 5] == 1 {

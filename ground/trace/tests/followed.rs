@@ -1,4 +1,4 @@
-//! A trace that grows byte by byte: what a follower has read is at each length what is there in full.
+//! A trace that grows byte by byte: at each length a follower has read the blocks that are complete.
 //!
 //! ```text
 //!   whole file ─ copied a piece at a time ─► advance() … advance() ─► the same events, samples and ending
@@ -26,7 +26,7 @@ fn event(ticket: u64, thread: u32) -> Event {
     }
 }
 
-/// Three looks' worth of blocks of two threads, samples between them, and the end.
+/// Writes blocks of two threads for three calls, with samples between them, and the end.
 fn write(path: &std::path::Path) {
     let mut writer = Writer::create(
         path,

@@ -69,7 +69,7 @@ fn without_an_ending_too_there_are_only_whole_blocks() {
     }
 }
 
-/// (events written, events lost), or nothing if the writer could not begin or end.
+/// Returns (events written, events lost), or `None` if the writer could not begin or end.
 fn record(disk: &mut Disk, events: &[Event]) -> Option<(u64, u64)> {
     let process = ProcessInfo {
         name: "made-up".into(),

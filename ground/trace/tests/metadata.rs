@@ -106,7 +106,7 @@ fn sample(rss_bytes: u64, pss_bytes: Option<u64>) -> RssSample {
     }
 }
 
-/// Optional fields are there in turn.
+/// Returns an ending with its optional fields present in turn.
 fn ending(n: usize, exit: Exit) -> Ending {
     Ending {
         exit,
@@ -217,7 +217,7 @@ fn every_field_comes_back() {
     }
 }
 
-/// One of each kind and each reason.
+/// Returns one lost process of each kind and each reason.
 fn lost() -> Vec<LostProcess> {
     let kinds = [LostKind::Copy, LostKind::Program, LostKind::Exec];
     let reasons = [

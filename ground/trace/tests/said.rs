@@ -1,6 +1,6 @@
-//! What a reader says of what it could not read, and what a writer writes when.
+//! What a reader reports about what it could not read, and when a writer writes what.
 //!
-//! Not here: that damage ends nothing (damage.rs).
+//! Not here: that reading goes on after damage (damage.rs).
 
 mod program;
 
@@ -101,7 +101,7 @@ fn what_is_no_trace_is_told_by_its_first_bytes_and_by_no_fewer() {
     ];
     for (first, word) in kinds {
         assert!(looks_like(first).contains(word), "{first:?}");
-        // Any one of those bytes changed, and it is something else.
+        // If any one of those bytes changes, it is something else.
         for at in 0..first.len() {
             let mut near = first.to_vec();
             near[at] ^= 0x40;
@@ -158,7 +158,7 @@ fn marks_behind_a_damaged_one_keep_their_numbers() {
             assert_eq!(*found, expected, "{damaged}");
         }
     }
-    // One that is far beyond is not believed: it would have any number of gaps allocated for it.
+    // An index that is far too large is not believed: the gap before it would be allocated.
     let far = written(|writer| writer.mark(u32::MAX - 1, &mark(1)).expect("a disk"));
     let trace = Trace::from_bytes(far, "far.sft").expect("read");
     assert!(trace.marks.is_empty() && !trace.damage.is_empty());

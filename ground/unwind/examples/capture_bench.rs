@@ -1,4 +1,4 @@
-//! What a capture costs: `cargo run --release -p skinflint-unwind --example capture_bench`.
+//! Measures the cost of a capture: `cargo run --release -p skinflint-unwind --example capture_bench`.
 //!
 //! ```text
 //!   walk(depth) ──► random up and down in a call tree ──► probe: nothing | capture | backtrace()
@@ -88,7 +88,7 @@ fn cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// (ns, frames, fresh frames) a probe.
+/// Runs a round. Returns (ns, frames, fresh frames) per probe.
 fn round(mode: u32, depth: u32, trees: u64) -> (f64, f64, f64) {
     // ORDER: Relaxed: one thread.
     MODE.store(mode, Ordering::Relaxed);
@@ -169,7 +169,7 @@ fn main() {
     }
 }
 
-/// Median, least and most ns, without the first round, which fills the caches.
+/// Returns the median, least and most ns, without the first round, which fills the caches.
 fn median(rounds: &[(f64, f64, f64)]) -> (f64, f64, f64) {
     let mut ns: Vec<f64> = rounds.iter().skip(1).map(|r| r.0).collect();
     ns.sort_by(f64::total_cmp);

@@ -14,15 +14,15 @@
 //! (2026-11). Verifying before walking was rejected: its loop ends at an unforeseeable frame, which
 //! costs a mispredicted branch in most captures; after the walk its length is known.
 //!
-//! Whether rbp is the same matters only where the way out depends on it: a frame whose CFA is taken
-//! from rsp, and that finds its caller's rbp in memory or in nobody's use, does not. So most frames
-//! of code without frame pointers have one word to verify.
+//! Whether rbp is the same matters only where the way out depends on it. It does not for a frame whose
+//! CFA is taken from rsp, if the caller's rbp is in memory or no frame further out uses it. So most
+//! frames of code without frame pointers have one word to verify.
 //!
-//! V1  `frames[..len]` have falling slots. `words` lists all that what is further out was
+//! V1  `frames[..len]` have falling slots. `words` lists all words that the frames further out were
 //!     derived from, frame by frame, each word above the slots of all frames further in.
 //! V2  A walk joins only at a plain frame on both sides: elsewhere `sp` is not `slot + 8`.
-//! V3  A frame whose words could not all be listed is not within `len`, nor is any within it.
-//! V4  Own stack use is small; everything large is in the state, touched as deep as stacks go.
+//! V3  A frame whose words could not all be listed is not within `len`, nor is any frame further in.
+//! V4  The stack use of a capture is small; everything large is in the state, touched as deep as stacks go.
 //! Not here: the step itself for rare frames (step.rs, lazy.rs), foreign stacks (foreign.rs, foreign_walk.rs).
 
 use crate::find::Finder;
@@ -32,13 +32,13 @@ use crate::lazy;
 use crate::rule::{Rule, RuleCache, kind};
 use crate::step::{Extra, LOWEST_CODE, Link, Own, Stepped, rule_slow, shape, step};
 
-/// The most frames that are remembered and reported. Deeper: the outermost are missing.
+/// The most frames that are remembered and reported. Of deeper stacks the outermost are missing.
 pub const MAX_FRAMES: usize = 8192;
-/// What is left of a stack that is too deep: half, so that the next cut is as far away.
+/// The frames that are left of a stack that is too deep: half, so that the next cut is as far away.
 pub(crate) const CUT_FRAMES: usize = MAX_FRAMES / 2;
-/// Frames with more than a link (signal frames, realigned stacks) that one walk can note.
+/// The most frames with more than a link (signal frames, realigned stacks) that one walk can note.
 const MAX_EXTRAS: usize = 512;
-/// Words remembered beside the return addresses: one for each frame, and two for each with more.
+/// The most words remembered beside the return addresses: one for each frame, and two more for rare ones.
 const MAX_WORDS: usize = MAX_FRAMES + 2 * MAX_EXTRAS;
 
 /// The thread's own stack, `[lo, hi)`.
@@ -46,14 +46,14 @@ const MAX_WORDS: usize = MAX_FRAMES + 2 * MAX_EXTRAS;
 pub struct StackBounds {
     /// The lowest address. May be below what is mapped so far.
     pub lo: u64,
-    /// The address after the highest byte; all from the current `sp` to here must be mapped.
+    /// The address after the highest byte; everything from the current `sp` to here must be mapped.
     pub hi: u64,
 }
 
-/// Registers on entry to the recorder's exported function.
+/// The registers on entry to the recorder's exported function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
-    /// Points at the return address.
+    /// The stack pointer, which points at the return address.
     pub sp: u64,
     /// `rbp`.
     pub bp: u64,
@@ -77,7 +77,7 @@ pub enum End {
     Unreadable = 5,
 }
 
-/// Totals of one thread, for the statistics of a trace.
+/// The totals of one thread, for the statistics of a trace.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -102,7 +102,7 @@ struct Word {
 }
 
 impl Word {
-    /// Whether the word is still the same: all bits of the result are 0.
+    /// Compares the word with what it was: the result is 0 if it is unchanged.
     ///
     /// # Safety
     /// `at` must be readable.
@@ -121,9 +121,9 @@ pub(crate) struct Frame {
     slot: u64,
     ra: u64,
     bp_slot: u64,
-    /// What the caller has in `rbp`; if it was loaded, from `bp_slot`.
+    /// The value of the caller's `rbp`; if it was loaded, from `bp_slot`.
     bp: u64,
-    /// Of a remembered frame `Info`, else shape and rule.
+    /// For a remembered frame its `needs_bp`, shape and words, for one just left its shape and rule.
     rest: u64,
 }
 
@@ -143,25 +143,25 @@ impl Frame {
         }
     }
 
-    /// In either case the upper half.
+    /// Returns the shape, which is in the upper half in either case.
     #[inline(always)]
     fn shape(&self) -> u32 {
         (self.rest >> 32) as u32 & shape::ALL
     }
 
-    /// Of one just left: what leads further out from there.
+    /// Returns the rule that leads further out, of a frame just left.
     #[inline(always)]
     fn rule(&self) -> Rule {
         Rule::from_bits(self.rest as u32)
     }
 
-    /// Of a remembered one: whether what lies further out depends on `bp`.
+    /// Returns whether frames further out depend on `bp`, of a remembered frame.
     #[inline(always)]
     fn needs_bp(&self) -> bool {
         self.rest >> 63 != 0
     }
 
-    /// Of a remembered one: where its words end in `words`.
+    /// Returns where its words end in `words`, of a remembered frame.
     #[inline(always)]
     fn words(&self) -> usize {
         self.rest as u32 as usize
@@ -191,19 +191,19 @@ pub struct Fresh<'a> {
 }
 
 impl<'a> Fresh<'a> {
-    /// How many.
+    /// Returns the number of frames.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// True if the stack is the kept frames alone.
+    /// Returns true if the stack is the kept frames alone.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Return addresses, outermost first. An address less one lies in the calling instruction, for
-    /// code that a signal interrupted too: there the address is the interrupted pc plus one.
+    /// Returns the return addresses, outermost first. An address less one lies in the calling
+    /// instruction; for code that a signal interrupted, the address is the interrupted pc plus one.
     #[inline(always)]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + 'a {
         self.frames.iter().map(|frame| {
@@ -213,25 +213,25 @@ impl<'a> Fresh<'a> {
     }
 }
 
-/// A captured stack, as a change of the one before.
+/// A captured stack, as a change to the one before.
 pub struct Capture<'a> {
-    /// How many outermost frames of the previous capture are also the outermost of this one.
+    /// The number of outermost frames of the previous capture that are also the outermost of this one.
     pub keep: usize,
     /// The frames that follow inwards from there.
     pub fresh: Fresh<'a>,
-    /// `keep` plus the fresh ones.
+    /// The number of all frames: `keep` and the fresh ones.
     pub total: usize,
     /// Why the outermost frame is the last.
     pub end: End,
-    /// On a stack that is not the thread's own (signal stack, fibre): nothing was kept, and the
+    /// Whether the stack is not the thread's own (signal stack, fibre): nothing was kept, and the
     /// next capture will keep nothing.
     pub foreign: bool,
 }
 
 /// Captures the stack of the running thread. `state` then remembers it, and `keep` of the next
-/// capture counts from it. Cost: about 0.6 ns a kept and 7 ns a fresh frame, and 10 ns for branches
-/// that nobody could foresee (capture_bench, 2026-11-21); 0.2 to 2 µs for a pc never seen; on a
-/// foreign stack about 1 µs for each 4 KiB.
+/// capture counts from it. Cost: about 0.6 ns per kept and 7 ns per fresh frame, and 10 ns for branches
+/// that cannot be predicted (capture_bench, 2026-11-21); 0.2 to 2 µs for a pc never seen; on a foreign
+/// stack about 1 µs for each 4 KiB.
 ///
 /// # Safety
 /// `start` holds this thread's registers at a call, whose frame is still live; memory from
@@ -269,12 +269,13 @@ pub unsafe fn capture<'a>(
     state.commit(walked)
 }
 
-/// What it means that no code can lie at a return address: 0 is pushed below the outermost frame.
+/// Returns the end of a stack at a return address where no code can lie: 0 is pushed below the
+/// outermost frame.
 fn no_code(ra: u64) -> End {
     if ra == 0 { End::Complete } else { End::NoInfo }
 }
 
-/// What a walk found: so many fresh frames in the scratch, behind so many kept ones.
+/// What a walk found: `fresh` frames in the scratch, which follow `keep` kept ones.
 struct Walked {
     fresh: usize,
     keep: usize,
@@ -347,14 +348,14 @@ fn walk(
     }
 }
 
-/// What is known of the remembered frames: the words of the first `good` hold, of the one at `bad`
-/// one does not.
+/// What is known of the remembered frames: the words of the first `good` hold; a word of the frame at
+/// `bad` does not.
 struct Trusted {
     good: usize,
     bad: usize,
 }
 
-/// The common step, on the own stack: two loads at most. `None` if it does not lead outwards
+/// Makes the common step, on the own stack: two loads at most. `None` if it does not lead outwards
 /// within the stack, whose last word is at `last`.
 #[inline(always)]
 fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Plain> {
@@ -394,8 +395,8 @@ fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Plain> {
     })
 }
 
-/// Steps outwards from the newest fresh frame in any way, and over frames that are not plain, to the
-/// next plain one: rules to be made, rare ones, and common ones that led nowhere.
+/// Steps outwards from the newest fresh frame, and over frames that are not plain, to the next plain one.
+/// For rules that are still to be made, rare ones, and common ones that led nowhere.
 #[cold]
 #[inline(never)]
 fn rare(
@@ -409,7 +410,7 @@ fn rare(
     newest.rest = 0;
     let (mut pc, mut sp, mut bp) = (newest.ra - 1, newest.slot + 8, newest.bp);
     loop {
-        // The stack ends here: the loader's first frame, which has no table, has nothing beyond.
+        // The stack ends here: nothing is beyond the loader's first frame, which has no table.
         if sp >= memory.hi {
             return Err(End::Complete);
         }
@@ -427,7 +428,7 @@ fn rare(
             out => out,
         }?;
         let link = out.link;
-        // S2, and the walk stays on this stack: a handler runs below what it interrupted.
+        // S2; and the walk stays on this stack, since a handler runs below what it interrupted.
         if out.sp <= link.slot || out.sp > memory.hi || link.slot < sp {
             return Err(End::BadFrame);
         }
@@ -453,7 +454,7 @@ fn rare(
     }
 }
 
-/// The rule for `pc`, made if there is none.
+/// Returns the rule for `pc`, and makes it if there is none.
 #[cold]
 #[inline(never)]
 fn any_rule(rules: &RuleCache, find: &Finder, stats: &mut Stats, pc: u64, exact: bool) -> Rule {
@@ -465,7 +466,7 @@ fn any_rule(rules: &RuleCache, find: &Finder, stats: &mut Stats, pc: u64, exact:
     rule_slow(rules, find, pc, exact)
 }
 
-/// Leaves a frame whose CFA is in rbx, as far as plain frames within it say what was in there.
+/// Leaves a frame whose CFA is in rbx, if plain frames further in say what rbx held.
 fn lazy(
     state: &StackState,
     find: &Finder,
@@ -491,8 +492,8 @@ fn lazy(
     })
 }
 
-/// Whether no return address has changed. Eight at a time, the last eight in part for the second
-/// time, so that the number of branches seldom changes from capture to capture.
+/// Returns whether no return address has changed. Compares eight at a time, the last eight partly for
+/// the second time, so that the number of branches seldom changes from capture to capture.
 ///
 /// # Safety
 /// All slots must be readable.
@@ -523,8 +524,8 @@ impl StackState {
         self.len = 0;
     }
 
-    /// Whether the frame just left looks like a remembered one (V2), which is then `keep - 1`;
-    /// passes by remembered frames further in.
+    /// Returns whether the frame just left looks like a remembered one (V2), which is then `keep - 1`;
+    /// skips remembered frames further in.
     #[inline(always)]
     fn joins(&self, left: &Plain, keep: &mut usize) -> bool {
         while let Some(frame) = self.frames.get(keep.wrapping_sub(1)) {
@@ -542,7 +543,7 @@ impl StackState {
         false
     }
 
-    /// Whether all words outside of frame `keep - 1` are unchanged. Its own were just read.
+    /// Returns whether all words outside of frame `keep - 1` are unchanged. Its own were just read.
     #[inline(always)]
     fn holds_outside(&self, keep: usize, trusted: &mut Trusted) -> bool {
         let end = keep - 1;
@@ -563,7 +564,7 @@ impl StackState {
         false
     }
 
-    /// The words of frames `from..end` beside their return addresses.
+    /// Returns the words of frames `from..end` beside their return addresses.
     #[inline(always)]
     fn words_of(&self, from: usize, end: usize) -> &[Word] {
         let before = |index: usize| {
@@ -591,7 +592,8 @@ impl StackState {
         }
     }
 
-    /// Notes the further words that a step from `sp` read; says with what shape bit if it cannot.
+    /// Notes the further words that a step from `sp` read. Returns the shape bit for words that it could
+    /// not note, else 0.
     #[cold]
     #[inline(never)]
     fn note_extra(&mut self, extra: &Extra, noted: &mut usize, sp: u64) -> u32 {
@@ -635,8 +637,9 @@ impl StackState {
         self.store::<true>(keep, fresh, noted);
     }
 
-    /// Copies the fresh frames, innermost first, behind the kept ones, outermost first, and lists
-    /// their words behind those of the kept ones. What cannot be listed ends what is remembered.
+    /// Copies the fresh frames, which come innermost first, after the kept ones, which are outermost first,
+    /// and lists their words after those of the kept ones. Words that cannot be listed end what is
+    /// remembered.
     #[inline(always)]
     fn store<const NOTED: bool>(&mut self, keep: usize, fresh: usize, mut noted: usize) {
         let total = keep + fresh;
@@ -713,8 +716,8 @@ impl StackState {
         }
     }
 
-    /// Too deep: leaves the innermost `CUT_FRAMES`, all of them as fresh ones, so that a recursion
-    /// that goes on pays for a cut once in as many frames.
+    /// Cuts a stack that is too deep to the innermost `CUT_FRAMES`, all of them fresh ones, so that a
+    /// recursion that goes on pays for one cut in this many frames.
     #[cold]
     #[inline(never)]
     fn cut(&mut self, keep: usize, fresh: usize) -> (usize, usize) {
@@ -730,7 +733,7 @@ impl StackState {
             }
             have += 1;
         }
-        // Further words would have to be noted anew: rather distrust their frames.
+        // Further words would have to be noted anew: their frames are distrusted instead.
         for left in self.fresh.get_mut(..have).unwrap_or(&mut []) {
             if left.shape() != shape::PLAIN {
                 left.rest |= u64::from(shape::UNLISTED) << 32;

@@ -12,9 +12,9 @@
 //!
 //! C1  Every read is bounded by the module's mapping; a read beyond it yields `None`.
 //! C2  Every loop consumes input, or is bounded by the table's count.
-//! C3  What is not understood yields `None` or a `Bad` rule, never a guessed row.
-//! C4  A row follows one register beside `rsp`: `rbp`, or if asked another, which then stands in its
-//!     place (`Base::Bp`, `Row::bp`).
+//! C3  Information that is not understood yields `None` or a `Bad` rule, never a guessed row.
+//! C4  A row follows one register beside `rsp`: `rbp`, or another one if asked to, which then stands in
+//!     `rbp`'s place (`Base::Bp`, `Row::bp`).
 //! Not here: `.debug_frame`.
 
 use crate::expr::{Base, Value, evaluate};
@@ -28,7 +28,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A cursor over `[at, end)`.
+    /// Creates a cursor over `[at, end)`.
     ///
     /// # Safety
     /// The range must be readable for as long as the reader or a copy of it is used.
@@ -114,20 +114,20 @@ impl Reader {
         Some(())
     }
 
-    /// The next `count` bytes as a reader of their own.
+    /// Returns the next `count` bytes as a reader of their own.
     fn split(&mut self, count: u64) -> Option<Reader> {
         let at = self.at;
         self.skip(count)?;
         Some(Reader { at, end: self.at })
     }
 
-    /// The same bounds, at another place; `None` outside of them.
+    /// Returns a reader at another place of the same bounds; `None` outside of them.
     fn moved(&self, low: u64, to: u64) -> Option<Reader> {
         let at = usize::try_from(to).ok()?;
         (to >= low && at < self.end).then_some(Reader { at, end: self.end })
     }
 
-    /// A pointer in the `DW_EH_PE` encoding `enc`; an indirect one is not followed.
+    /// Reads a pointer in the `DW_EH_PE` encoding `enc`; an indirect one is not followed.
     fn pointer(&mut self, enc: u8, data_base: u64) -> Option<u64> {
         let at = self.at as u64;
         let value = match enc & 0x0f {
@@ -154,7 +154,7 @@ impl Reader {
 pub(crate) enum Cfa {
     /// A register and an offset.
     Reg(Base, i64),
-    /// `*(base + offset) + add`, as functions that realign their stack have it.
+    /// `*(base + offset) + add`, for functions that realign their stack.
     Load { base: Base, offset: i64, add: i64 },
     /// Another register, or an expression that we do not know.
     Bad,
@@ -165,7 +165,7 @@ pub(crate) enum Cfa {
 pub(crate) enum Saved {
     /// Unchanged.
     Same,
-    /// There is none. For the return address: the outermost frame.
+    /// There is none. For the return address, this means the outermost frame.
     Undefined,
     /// In memory at `base + offset`.
     At(Base, i64),
@@ -181,11 +181,11 @@ pub(crate) struct Row {
     pub(crate) cfa: Cfa,
     pub(crate) bp: Saved,
     pub(crate) ra: Saved,
-    /// The frame of a signal handler's return: everything is in the `ucontext` at `rsp`.
+    /// Whether this is the frame of a signal handler's return: all registers are in the `ucontext` at `rsp`.
     pub(crate) signal: bool,
 }
 
-/// A rule as the instructions state it; expressions are evaluated only in the row that is wanted.
+/// A rule as the instructions state it; expressions are evaluated only for the row that is wanted.
 #[derive(Clone, Copy)]
 enum Raw {
     Unset,
@@ -227,7 +227,7 @@ struct Fde {
     instructions: Reader,
 }
 
-/// The row for `pc` in `module`, following `register` (C4); `None` if the module says nothing
+/// Returns the row for `pc` in `module`, following `register` (C4); `None` if the module says nothing
 /// (usable) about it.
 ///
 /// # Safety
@@ -259,7 +259,7 @@ fn find_fde(hdr: Reader, module: &Module, pc: u64) -> Option<Fde> {
     scan(hdr.moved(module.tables.0, frame)?, module, pc)
 }
 
-/// Binary search of the table at `table`: the FDE with the largest start that is at most `pc`.
+/// Searches the table for the FDE with the largest start that is at most `pc` (binary search).
 fn search(table: Reader, count: u64, base: u64, pc: u64) -> Option<u64> {
     let fits = ((table.end - table.at) / 8) as u64;
     let entry = |i: u64| -> Option<(u64, u64)> {
@@ -281,7 +281,7 @@ fn search(table: Reader, count: u64, base: u64, pc: u64) -> Option<u64> {
     entry(low.checked_sub(1)?).map(|e| e.1)
 }
 
-/// Without a table: every entry of `.eh_frame` in turn, up to its zero terminator.
+/// Searches without a table: every entry of `.eh_frame` in turn, up to its zero terminator.
 fn scan(mut frames: Reader, module: &Module, pc: u64) -> Option<Fde> {
     loop {
         let here = frames;
@@ -394,7 +394,7 @@ fn parse_cie(mut r: Reader, data_base: u64) -> Option<Cie> {
     }
 }
 
-/// Saved states of `DW_CFA_remember_state`. Compilers nest one deep; eight is generous.
+/// The saved states of `DW_CFA_remember_state`. Compilers nest one deep; eight is generous.
 struct Saves {
     rows: [RawRow; 8],
     len: usize,
@@ -466,7 +466,7 @@ impl Machine<'_> {
         Some(())
     }
 
-    /// Moves the location on; true once it has passed `pc`.
+    /// Moves the location on. Returns true once it has passed `pc`.
     fn advance(&mut self, by: u64) -> bool {
         let next = self.loc.wrapping_add(by.wrapping_mul(self.cie.code_align));
         if next > self.pc {
@@ -498,7 +498,7 @@ impl Machine<'_> {
         self.row.cfa_expression = None;
     }
 
-    /// The instructions with a whole opcode byte. True once the location has passed `pc`.
+    /// Runs an instruction with a whole opcode byte. Returns true once the location has passed `pc`.
     fn extended(&mut self, op: u8, code: &mut Reader, saves: &mut Saves) -> Option<bool> {
         let align = self.cie.data_align;
         match op {
@@ -542,7 +542,7 @@ impl Machine<'_> {
         Some(false)
     }
 
-    /// The instructions that give one register a rule.
+    /// Runs an instruction that gives one register a rule.
     fn register_rule(&mut self, op: u8, code: &mut Reader) -> Option<()> {
         let align = self.cie.data_align;
         let register = code.uleb()?;

@@ -1,12 +1,12 @@
-//! The interpreter against `gimli`, which reads the same tables by other code: every address of
-//! every module of this test, the vdso included.
+//! The interpreter, compared with `gimli`, which reads the same tables with other code: at every address
+//! of every module of this test, the vdso included.
 
 use gimli::{CfaRule, EhFrameHdr, NativeEndian, RegisterRule, UnwindSection, X86_64};
 
 use super::*;
 use crate::find::Finder;
 
-/// A row in the words of both: `None` where either form is beyond us.
+/// Returns gimli's row in our form; `None` if it needs an expression.
 fn judge(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Option<Row> {
     let reg = |r: gimli::Register| match r {
         X86_64::RSP => Some(Base::Sp),
@@ -43,7 +43,7 @@ fn judge(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Option<Row> {
     })
 }
 
-/// Compares the rows of all entries of the module at `pc`: (rows compared, rows left out).
+/// Compares the rows of all entries of the module at `pc`. Returns (rows compared, rows left out).
 fn compare_module(pc: u64) -> (usize, usize) {
     let module = Finder::resolve().module(pc).unwrap();
     let (hdr, end) = (module.hdr, module.tables.1);

@@ -7,18 +7,18 @@
 //! The evaluation is symbolic in the registers and concrete in the pc: the linker's expression for
 //! a PLT entry, `rsp + 8 + ((rip & 15) >= 11) * 8`, becomes `rsp + 8` or `rsp + 16`.
 //!
-//! E1  Reads nothing but the expression's own bytes.
+//! E1  The evaluation reads nothing but the expression's own bytes.
 //! E2  Any operation or shape that is not listed yields `None`, never a guess.
 //! Not here: loads from the stack (step.rs).
 
 use crate::cfi::Reader;
 
-/// What an address in unwind information is relative to.
+/// The base that an address in unwind information is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// The stack pointer of the frame.
+    /// The frame's stack pointer.
     Sp,
-    /// `rbp` in the frame.
+    /// The frame's `rbp`, or the register in its place (cfi.rs, C4).
     Bp,
     /// The canonical frame address: `rsp` before the return address was pushed.
     Cfa,

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! F1  We hold no lock of our own when the loader is called.
-//! F2  The bounds handed out are those of the module's mapping; of a program whose segments have holes between them,
-//!     `_dl_find_object` tells the segment of the pc alone, and the table lies in another: that is looked up by the
-//!     program headers.
+//! F2  The bounds handed out are those of the module's mapping. For a program whose segments have holes between them,
+//!     `_dl_find_object` reports only the segment of the pc, and the table lies in another one, which is looked up by
+//!     the program headers.
 //! Not here: reading the table (cfi.rs); noticing that modules came or went (the caller).
 
 use core::ffi::{c_int, c_void};
@@ -27,8 +27,8 @@ pub struct DlFindObject {
 /// The type of glibc's `_dl_find_object`.
 pub type FindObjectFn = unsafe extern "C" fn(*mut c_void, *mut DlFindObject) -> c_int;
 
-/// A mapped module, or the segment of the pc, `[start, end)`; where its `.eh_frame_hdr` lies (0 if it has none), and
-/// the bounds within which tables are read.
+/// A mapped module, or the segment of the pc, `[start, end)`; the address of its `.eh_frame_hdr` (0 if it has none),
+/// and the bounds within which tables are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Module {
     pub(crate) start: u64,
@@ -44,7 +44,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// A finder on `_dl_find_object`, or on `dl_iterate_phdr` if the C library has none.
+    /// Creates a finder that uses `_dl_find_object`, or `dl_iterate_phdr` if the C library has no such function.
     ///
     /// # Safety
     /// The function must be glibc's.
@@ -52,7 +52,7 @@ impl Finder {
         Finder { find_object }
     }
 
-    /// As `new`, with the function looked up by `dlsym`. For start-up: `dlsym` may allocate.
+    /// Creates a finder with the function looked up by `dlsym`. For start-up only: `dlsym` may allocate.
     pub fn resolve() -> Finder {
         // SAFETY: the name is terminated, and RTLD_DEFAULT needs no handle.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
@@ -62,7 +62,7 @@ impl Finder {
         Finder { find_object }
     }
 
-    /// The module at `pc`.
+    /// Returns the module at `pc`.
     pub(crate) fn module(&self, pc: u64) -> Option<Module> {
         let Some(find_object) = self.find_object else {
             return by_phdr(pc);

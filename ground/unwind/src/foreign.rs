@@ -1,4 +1,4 @@
-//! Reading a stack that may end anywhere: our own memory, by a system call.
+//! Reads of a stack that may end anywhere: our own memory, by a system call.
 //!
 //! ```text
 //!   load(addr) ──► in the window? ──► the copy
@@ -6,7 +6,7 @@
 //!                      └──► process_vm_readv(ourselves, 4 KiB from addr) ──► the window
 //! ```
 //!
-//! W1  Never a direct load, so an unmapped address is an answer and not a fault.
+//! W1  There is never a direct load, so an unmapped address is an answer and not a fault.
 //! W2  At most `MAX_REFILLS` system calls in one capture.
 //! W3  `errno` stays as it is: the system calls are our own instructions.
 //! Not here: deciding which stack is foreign (capture.rs).
@@ -25,7 +25,7 @@ pub(crate) struct Window {
     at: u64,
     len: u64,
     refills: u32,
-    /// The kernel refused the system call itself (seccomp): not tried again.
+    /// Not 0 if the kernel refused the system call itself (seccomp): it is not tried again.
     refused: u32,
     bytes: [u8; WINDOW_BYTES],
 }
@@ -38,13 +38,13 @@ struct Piece {
 }
 
 impl Window {
-    /// Forgets the copy, which is stale as soon as the program runs on.
+    /// Forgets the copy, which is stale as soon as the program has run on.
     pub(crate) fn start(&mut self) {
         self.len = 0;
         self.refills = 0;
     }
 
-    /// The word at `addr`; `None` if it cannot be read, or after too many windows (W2).
+    /// Returns the word at `addr`; `None` if it cannot be read, or after too many refills (W2).
     pub(crate) fn load(&mut self, addr: u64) -> Option<u64> {
         if let Some(word) = self.peek(addr) {
             return Some(word);
@@ -94,7 +94,7 @@ impl Window {
         };
         if got < 0 {
             let error = -got as i32;
-            // Anything but EFAULT and ENOMEM says that the call will never work.
+            // Any error but EFAULT and ENOMEM means that the call will never work.
             self.refused = u32::from(error != libc::EFAULT && error != libc::ENOMEM);
             return None;
         }
@@ -104,7 +104,7 @@ impl Window {
     }
 }
 
-/// A system call that leaves `errno` alone (W3): number and six arguments.
+/// Makes a system call that leaves `errno` alone (W3): `a` is the number and six arguments.
 ///
 /// # Safety
 /// As the system call demands.

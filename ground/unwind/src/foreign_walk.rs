@@ -1,10 +1,10 @@
-//! Walking a stack that is not the thread's own: a signal stack, a fibre.
+//! Walks of a stack that is not the thread's own: a signal stack, a fibre.
 //!
 //! ```text
 //!   sp, through the window ──► … ──► a signal frame that leads to the own stack ──► direct loads
 //! ```
 //!
-//! X1  Nothing is kept, before or after: such a stack may be another one at the next capture.
+//! X1  Nothing is kept, before or after: there may be another stack at the next capture.
 //! Not here: reading it (foreign.rs), the own stack (capture.rs).
 
 use crate::capture::{CUT_FRAMES, Capture, End, Frame, Registers, StackBounds, StackState};
@@ -12,8 +12,8 @@ use crate::find::Finder;
 use crate::rule::{Rule, RuleCache};
 use crate::step::{Link, Own, rule_slow, shape, step};
 
-/// A stack that is not the thread's own: every word through the window, nothing kept, and once a
-/// signal frame leads to the own stack, direct loads from there.
+/// Captures a stack that is not the thread's own: every word is read through the window, and nothing is
+/// kept; once a signal frame leads to the own stack, words are loaded directly from there.
 #[cold]
 #[inline(never)]
 pub(crate) fn capture_foreign<'a>(

@@ -6,14 +6,15 @@
 //!                             └ the return address
 //! ```
 //!
-//! G1  Bytes are read only where the kernel has just said that they can be: `rt_sigprocmask` with a set at that
-//!     address and a meaning that does not exist says `EFAULT` or `EINVAL`, and changes nothing. Every sandbox lets it
+//! G1  Bytes are read only after the kernel has shown that they can be: `rt_sigprocmask` with a set at that address
+//!     and a `how` that does not exist returns `EFAULT` or `EINVAL`, and changes nothing. Every sandbox lets it
 //!     through, since the C library needs it.
-//! G2  They are asked for only at a return address that exact rules led to, never at one that was guessed: code that a
-//!     frame returns to stays mapped, so nothing can happen between asking and reading.
-//! G3  All of the instructions must be there, before the call and after it: other code that a runtime made has no rule.
+//! G2  Bytes are read only at a return address that exact rules led to, never at one that was guessed: code that a
+//!     frame returns to stays mapped, so nothing can change between asking and reading.
+//! G3  All of the instructions must be there, before the call and after it: other code that a runtime makes has no
+//!     rule.
 //!
-//! Idea of asking the kernel so: Abseil's `AddressIsReadable`.
+//! The idea of asking the kernel in this way: Abseil's `AddressIsReadable`.
 //! Not here: forgetting the rules when the code goes (rule.rs).
 
 use core::arch::asm;
@@ -23,10 +24,10 @@ use crate::expr::Base;
 use crate::step::LOWEST_CODE;
 
 const SYS_RT_SIGPROCMASK: u64 = 14;
-/// No way to change a mask.
+/// A `how` that is not a way to change a mask.
 const NO_SUCH_WAY: u64 = 0x7fff_ffff;
 
-/// What lies before the return address, what lies from there on, and where the caller's `rbp` is, from the CFA.
+/// The bytes before the return address, the bytes from there on, and the offset of the caller's `rbp` from the CFA.
 type Known = ([u8; 6], &'static [u8], Option<i64>);
 const KNOWN: [Known; 2] = [
     (
@@ -41,7 +42,7 @@ const KNOWN: [Known; 2] = [
     ),
 ];
 
-/// The row of the code that returns to `ra`, which exact rules led to (G2).
+/// Returns the row of the code around the return address `ra`, which exact rules led to (G2).
 pub(crate) fn row_of(ra: u64) -> Option<Row> {
     // No further back: the first trampoline begins where its mapping does.
     let before = ra.checked_sub(6).filter(|at| *at >= LOWEST_CODE)?;
@@ -62,7 +63,7 @@ pub(crate) fn row_of(ra: u64) -> Option<Row> {
     })
 }
 
-/// Whether the word at `at` can be read (G1). `errno` stays as it is.
+/// Returns whether the word at `at` can be read (G1). `errno` stays as it is.
 fn is_readable(at: u64) -> bool {
     let result: i64;
     // SAFETY: G1: the kernel copies eight bytes from `at` if it can, finds no such way, and does nothing.
@@ -77,7 +78,7 @@ fn is_readable(at: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// A page, and one behind it that cannot be read.
+    /// Maps a page, and one after it that cannot be read.
     fn page() -> *mut u8 {
         // SAFETY: a fresh mapping of two pages, of which the second is closed.
         unsafe {

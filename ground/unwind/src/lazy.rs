@@ -1,4 +1,4 @@
-//! Out of the dynamic linker's lazy binding, whose CFA is in `rbx`.
+//! The way out of the dynamic linker's lazy binding, whose CFA is in `rbx`.
 //!
 //! ```text
 //!   malloc ◄ _dl_… ◄ _dl_fixup ◄ _dl_runtime_resolve (CFA = rbx + n) ◄ the program
@@ -6,12 +6,12 @@
 //!              └─ if not, further in
 //! ```
 //!
-//! Only rbp is followed from frame to frame. What rbx was in a frame is looked up here when it is
-//! asked for: it is callee-saved, so it is what the nearest frame further in that saved it saved, or
-//! still in the register, which nobody has kept. One table look-up for each frame passed.
+//! Only rbp is followed from frame to frame. The rbx of a frame is looked up here when it is needed: it
+//! is callee-saved, so the nearest frame further in that saved it has it, or it is still in the
+//! register, whose value was not kept. Cost: one table look-up for each frame passed.
 //!
-//! L1  Nothing is returned but what the tables say; a frame without a table ends the search.
-//! L2  The caller does not list what was read here, and so keeps no such frame.
+//! L1  The result is what the tables say and nothing else; a frame without a table ends the search.
+//! L2  The caller does not list the words that were read here, and so does not keep the frame.
 //! Not here: CFAs in other registers (r10 at the start of realigned functions).
 
 use crate::cfi::{Cfa, RBP, RBX, Row, Saved, row_at};
@@ -19,10 +19,10 @@ use crate::expr::Base;
 use crate::find::Finder;
 use crate::step::{LOWEST_CODE, Memory, Own};
 
-/// How far in the value is looked for.
+/// The most frames further in that are searched for the value.
 const MAX_INNER: usize = 16;
 
-/// A caller, as found by `leave`.
+/// A caller that `leave` found.
 pub(crate) struct Caller {
     pub(crate) slot: u64,
     pub(crate) ra: u64,

@@ -12,14 +12,14 @@
 //!     without `_dl_find_object` (glibc before 2.35) a rule miss calls `dl_iterate_phdr`.
 //! U2  Loads from the thread's own stack lie within `[sp, hi)` of that capture, which is mapped by
 //!     definition; any other stack is read by a system call that fails instead of faulting, and code outside of
-//!     modules only after the kernel was asked whether it can be.
+//!     modules is read only after the kernel was asked whether it can be.
 //! U3  Nothing is written to the program's stack.
 //! U4  All-zero memory is a valid `RuleCache` and a valid `StackState`.
 //! U5  A frame is reported as kept only if every word that it and the frames outside of it depend on
 //!     still holds the same value, and the walk reached it with the same registers, `rbp` included
 //!     where anything outside depends on it.
 //!
-//! Not here: symbols, the stack tree, when modules change (the caller tells us), reentry (the
+//! Not here: symbols, the stack tree, when modules change (the caller reports it), reentry (the
 //! caller owns the `&mut StackState`; a signal handler that interrupts a capture must not capture).
 
 #![cfg_attr(not(test), no_std)]

@@ -6,14 +6,14 @@
 //!   rule              =  [ b: 14 bits | kind: 4 bits | a: 14 bits ]
 //! ```
 //!
-//! The next return address waits for the rule of the last, so what lies between counts in latency:
-//! pc + 1 is the return address as it stands, its low bits are the index as they stand, and `a` is
-//! one `and` away. A multiplicative hash took 4 cycles more a frame, and gave every call site a
-//! cache line of its own; call sites that meet in one entry are no more frequent without it.
+//! The next return address waits for the rule of the last, so each step between adds latency: pc + 1 is
+//! the return address as it is, its low bits are the index as they are, and `a` is one `and` away. A
+//! multiplicative hash took 4 cycles more per frame, and gave every call site a cache line of its own;
+//! collisions of call sites are no more frequent without it.
 //!
 //! R1  A rule is never 0, so an all-zero entry matches no pc.
 //! R2  Index and tag together determine the pc: a hit is never another pc's rule.
-//! R3  An entry is one word, read and written whole: threads see an old or a new rule, not a mix.
+//! R3  An entry is one word, read and written whole: threads see an old or a new rule, never a mix.
 //! Not here: what a rule means for registers (step.rs), making rows (cfi.rs).
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const FIELD_BITS: u32 = 14;
 const FIELD_MASK: u32 = (1 << FIELD_BITS) - 1;
 const B_SHIFT: u32 = 32 - FIELD_BITS;
 
-/// What a frame is, in four bits. Zero is no kind (R1).
+/// The kind of a frame, in four bits. Zero is not a kind (R1).
 pub(crate) mod kind {
     /// CFA = `rsp + 8a`; `rbp` at `CFA - 8b`, or unchanged if `b` is 0.
     pub(crate) const SP: u32 = 1;
@@ -42,7 +42,7 @@ pub(crate) mod kind {
     pub(crate) const END: u32 = 5;
     /// No unwind information (JIT, hand-written): try the frame pointer.
     pub(crate) const NO_INFO: u32 = 6;
-    /// Known, but does not fit: find and run the row each time.
+    /// The row is known, but does not fit: it is looked up and run each time.
     pub(crate) const WIDE: u32 = 7;
     /// Unwind information that we do not understand.
     pub(crate) const BAD: u32 = 8;
@@ -53,23 +53,23 @@ pub(crate) mod kind {
 pub(crate) struct Rule(u32);
 
 impl Rule {
-    /// No rule is known (R1).
+    /// The value that means that no rule is known (R1).
     pub(crate) const NONE: Rule = Rule(0);
     pub(crate) const NO_INFO: Rule = Rule::of(kind::NO_INFO);
     pub(crate) const SIGNAL: Rule = Rule::of(kind::SIGNAL);
 
-    /// A rule without fields.
+    /// Returns a rule without fields.
     const fn of(kind: u32) -> Rule {
         Rule(kind << FIELD_BITS)
     }
 
-    /// The rule as it is stored.
+    /// Returns the rule as it is stored.
     #[inline(always)]
     pub(crate) fn bits(self) -> u32 {
         self.0
     }
 
-    /// The inverse of `bits`.
+    /// Returns the rule that was stored as `bits`: the inverse of [`Rule::bits`].
     #[inline(always)]
     pub(crate) fn from_bits(bits: u32) -> Rule {
         Rule(bits)
@@ -80,43 +80,43 @@ impl Rule {
         self.0 >> FIELD_BITS & 15
     }
 
-    /// Whether what lies beyond a frame with this rule depends on `rbp` in it, if what lies beyond
-    /// its caller `further` depends on `rbp` there.
+    /// Returns whether the frames outside of a frame with this rule depend on `rbp` in it. `further`:
+    /// whether the frames outside of its caller depend on `rbp` there.
     #[inline(always)]
     pub(crate) fn needs_bp(self, further: bool) -> bool {
-        // All of it bits, no branches: kinds vary from frame to frame.
+        // Computed with bits, without branches: kinds vary from frame to frame.
         let (by_sp, kept) = (self.kind() == kind::SP, self.b() == 0);
         (by_sp & kept & further) | (!by_sp & (self.kind() != kind::END))
     }
 
-    /// A rule of which `needs_bp` says this.
+    /// Returns a rule whose `needs_bp` returns `needs`.
     pub(crate) fn that_needs_bp(needs: bool) -> Rule {
         Rule::of(if needs { kind::BP } else { kind::END })
     }
 
-    /// Field `a`, in bytes, unsigned.
+    /// Returns field `a`, in bytes, unsigned.
     #[inline(always)]
     pub(crate) fn a(self) -> u64 {
         u64::from(self.0 & FIELD_MASK) * 8
     }
 
-    /// Field `b`, in bytes, unsigned.
+    /// Returns field `b`, in bytes, unsigned.
     #[inline(always)]
     pub(crate) fn b(self) -> u64 {
         u64::from(self.0 >> B_SHIFT) * 8
     }
 
-    /// Field `a`, in bytes, signed.
+    /// Returns field `a`, in bytes, signed.
     pub(crate) fn signed_a(self) -> i64 {
         i64::from((self.0 << B_SHIFT) as i32 >> B_SHIFT) * 8
     }
 
-    /// Field `b`, in bytes, signed.
+    /// Returns field `b`, in bytes, signed.
     pub(crate) fn signed_b(self) -> i64 {
         i64::from(self.0 as i32 >> B_SHIFT) * 8
     }
 
-    /// Packs a row; what does not fit becomes `WIDE`, what cannot be followed `BAD`.
+    /// Packs a row; one that does not fit becomes `WIDE`, one that cannot be followed `BAD`.
     pub(crate) fn pack(row: &Row) -> Rule {
         if row.signal {
             return Rule::SIGNAL;
@@ -163,13 +163,13 @@ impl Rule {
     }
 }
 
-/// A byte offset as an unsigned count of words that fits a field.
+/// Returns a byte offset as an unsigned count of words, if it fits a field.
 fn unsigned(offset: i64) -> Option<u32> {
     let words = u32::try_from(offset / 8).ok()?;
     (offset % 8 == 0 && words <= FIELD_MASK).then_some(words)
 }
 
-/// A byte offset as a signed count of words that fits a field, in the field's bits.
+/// Returns a byte offset as a signed count of words in a field's bits, if it fits a field.
 fn signed(offset: i64) -> Option<u32> {
     let words = i32::try_from(offset / 8).ok()?;
     let half = 1 << (FIELD_BITS - 1);
@@ -181,13 +181,13 @@ fn signed(offset: i64) -> Option<u32> {
 #[repr(C)]
 pub struct RuleCache {
     entries: [AtomicU64; 1 << INDEX_BITS],
-    /// Where code outside of modules has rules: the lowest pc, inverted, so that zero is none, and one past the
-    /// highest.
+    /// The range of code outside of modules that has rules: the lowest pc, inverted, so that zero means none, and one
+    /// past the highest.
     generated: [AtomicU64; 2],
 }
 
 impl RuleCache {
-    /// An empty cache, for a static.
+    /// Creates an empty cache, for a static.
     pub const fn new() -> RuleCache {
         RuleCache {
             entries: [const { AtomicU64::new(0) }; 1 << INDEX_BITS],
@@ -195,7 +195,7 @@ impl RuleCache {
         }
     }
 
-    /// Code outside of modules gets a rule.
+    /// Notes that code outside of modules gets a rule.
     pub(crate) fn note_generated(&self, pc: u64) {
         // ORDER: Relaxed: a thread that unmaps this code does so after the last that ran in it, by the program's own
         // order; that one noted it. Test: `rules_of_generated_code_go_with_it`.
@@ -204,8 +204,8 @@ impl RuleCache {
         self.generated[1].fetch_max(pc.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// To be called before `munmap`: forgets every rule if code outside of modules had some there. Cost: two loads
-    /// and a comparison where there are none.
+    /// Forgets every rule if code outside of modules has some in this range. To be called before `munmap`. Cost: two
+    /// loads and a comparison if there are none.
     #[inline]
     pub fn unmapping(&self, start: u64, len: u64) {
         // ORDER: Relaxed, the partners of the additions in `note_generated`.
@@ -227,14 +227,14 @@ impl RuleCache {
         }
     }
 
-    /// Index and tag of `pc + 1`; `None` if it is no user address.
+    /// Returns the index and tag of `pc + 1`; `None` if it is not a user address.
     #[inline(always)]
     fn split(next: u64) -> Option<(usize, u32)> {
         let index = next & ((1 << INDEX_BITS) - 1);
         (next >> PC_BITS == 0).then_some((index as usize, (next >> INDEX_BITS) as u32))
     }
 
-    /// The rule remembered for `pc`, or `NONE`. Cost: one load.
+    /// Returns the rule remembered for `pc`, or `NONE`. Cost: one load.
     pub(crate) fn get(&self, pc: u64) -> Rule {
         let Some((index, tag)) = RuleCache::split(pc.wrapping_add(1)) else {
             return Rule::NONE;
@@ -252,7 +252,7 @@ impl RuleCache {
         }
     }
 
-    /// The rule for the code that returns to `next` (its pc plus one), if it is one of the two kinds
+    /// Returns the rule for the return address `next` (its pc plus one), if it is one of the two kinds
     /// that nearly all frames have.
     #[inline(always)]
     pub(crate) fn common(&self, next: u64) -> Option<Rule> {
@@ -264,7 +264,7 @@ impl RuleCache {
         ((word >> 32) as u32 == tag && common).then_some(rule)
     }
 
-    /// Remembers a rule, in place of whatever had its entry.
+    /// Remembers a rule, in place of the one that had its entry.
     pub(crate) fn put(&self, pc: u64, rule: Rule) {
         if let Some((index, tag)) = RuleCache::split(pc.wrapping_add(1))
             && let Some(entry) = self.entries.get(index)
@@ -372,8 +372,8 @@ mod tests {
         assert_eq!((cache.get(a), cache.get(b)), (Rule::NONE, Rule::SIGNAL));
     }
 
-    /// By hand: an rsp frame passes the question on unless it loads its caller's rbp; an rbp frame
-    /// asks for it whatever lies beyond; the outermost asks for nothing; all others might.
+    /// Predicted by hand: an rsp frame passes the question on unless it loads its caller's rbp; an rbp
+    /// frame needs it whatever lies beyond; the outermost needs nothing; all others might.
     #[test]
     fn who_needs_rbp() {
         let sp = Cfa::Reg(Base::Sp, 32);
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn threads_share_it() {
         let cache = Box::new(RuleCache::new());
-        // Each pc has one rule for ever; whoever reads it must see that rule or none.
+        // Each pc has one rule for ever; a reader must see that rule or none.
         let rule_of = |pc: u64| Rule(kind::SP << FIELD_BITS | (pc as u32) & FIELD_MASK);
         std::thread::scope(|scope| {
             for offset in 0..3u64 {

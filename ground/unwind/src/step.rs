@@ -6,7 +6,7 @@
 //!
 //! S1  A step lists every word it read: two in the link, up to two more in `extra`.
 //! S2  Outside signal frames the stack pointer only grows, so a walk ends.
-//! S3  All reads go through a `Memory`, which knows what may be read (U2).
+//! S3  All reads of a stack go through a `Memory`, which knows what may be read (U2).
 //! Not here: the two common kinds on the thread's own stack, which capture.rs does inline.
 
 use crate::capture::End;
@@ -17,9 +17,9 @@ use crate::foreign::Window;
 use crate::generated;
 use crate::rule::{Rule, RuleCache, kind};
 
-/// Where a step may read.
+/// The memory that a step may read.
 pub(crate) trait Memory {
-    /// The word at `addr`, if it may be read.
+    /// Returns the word at `addr`, if it may be read.
     fn load(&mut self, addr: u64) -> Option<u64>;
 }
 
@@ -49,16 +49,16 @@ impl Memory for &mut Window {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// Where the return address is.
+    /// The address of the return address.
     pub(crate) slot: u64,
     pub(crate) ra: u64,
-    /// Where the caller's `rbp` is; `slot` again if it is still in the register.
+    /// The address of the caller's `rbp`; `slot` again if it is still in the register.
     pub(crate) bp_slot: u64,
     pub(crate) bp_value: u64,
 }
 
 impl Link {
-    /// A link that reads the return address only.
+    /// Creates a link that reads the return address only.
     pub(crate) fn bare(slot: u64, ra: u64) -> Link {
         Link {
             slot,
@@ -69,7 +69,7 @@ impl Link {
     }
 }
 
-/// Two more words that a step read, (address, value) each.
+/// Two more words that a step read, each as (address, value).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extra {
@@ -82,10 +82,10 @@ pub(crate) mod shape {
     pub(crate) const PLAIN: u32 = 0;
     /// With more words (`Extra`).
     pub(crate) const WIDE: u32 = 1;
-    /// Out of a signal handler: `ra` is the interrupted pc itself.
+    /// By the return from a signal handler: `ra` is the interrupted pc itself.
     pub(crate) const SIGNAL: u32 = 1 << SIGNAL_BIT;
     pub(crate) const SIGNAL_BIT: u32 = 1;
-    /// Beside one of the two above: not all words that were read are listed.
+    /// A flag beside the shapes above: not all words that were read are listed.
     pub(crate) const UNLISTED: u32 = 4;
     /// All bits.
     pub(crate) const ALL: u32 = 7;
@@ -100,12 +100,12 @@ pub(crate) struct Stepped {
     pub(crate) extra: Option<Extra>,
 }
 
-/// Offsets in the `ucontext` of x86-64 Linux, which is kernel interface.
+/// Offsets in the `ucontext` of x86-64 Linux, which is a fixed interface of the kernel.
 const UC_RBP: u64 = 120;
 const UC_RSP: u64 = 160;
 const UC_RIP: u64 = 168;
 
-/// The rule for `pc`, made now. `exact`: it was come to by rules, not by a guess. Cost: 0.2 to 2 µs; outside of
+/// Makes the rule for `pc`. `exact`: the walk reached it by rules, not by a guess. Cost: 0.2 to 2 µs; outside of
 /// modules two system calls.
 pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64, exact: bool) -> Rule {
     let rule = match find.module(pc) {
@@ -130,8 +130,8 @@ pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64, exact: bool) 
     rule
 }
 
-/// `mov $15, %rax; syscall` at or just after `pc`, where a return address less one points: the
-/// restorer of a C library that gives it no unwind information.
+/// Returns whether `mov $15, %rax; syscall` is at or just after `pc`, where a return address less one
+/// points: the restorer of a C library that gives it no unwind information.
 fn is_sigreturn(pc: u64, start: u64, end: u64) -> bool {
     const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
     if pc < start || end.saturating_sub(pc) < 10 {
@@ -200,15 +200,15 @@ fn plain<M: Memory>(
     })
 }
 
-/// No unwind information: a frame pointer, if there is one that could be. JIT compilers of
-/// JavaScript keep them.
+/// Steps without unwind information, by the frame pointer, if it is a plausible one. JIT compilers of
+/// JavaScript keep frame pointers.
 fn step_frame_pointer<M: Memory>(memory: &mut M, sp: u64, bp: u64) -> Result<Stepped, End> {
     if bp < sp || bp - sp > LARGEST_GUESS || !bp.is_multiple_of(8) {
         return Err(End::NoInfo);
     }
     let cfa = bp.checked_add(16).ok_or(End::NoInfo)?;
     let stepped = plain(memory, cfa, Some(bp), sp, bp).map_err(|_| End::NoInfo)?;
-    // The caller's frame lies further out, or its rbp is no frame pointer and 0 by convention.
+    // The caller's frame lies further out, or its rbp is not a frame pointer but 0 by convention.
     let plausible = stepped.bp > bp || stepped.bp == 0;
     if plausible && stepped.link.ra >= LOWEST_CODE {
         Ok(stepped)
@@ -217,8 +217,8 @@ fn step_frame_pointer<M: Memory>(memory: &mut M, sp: u64, bp: u64) -> Result<Ste
     }
 }
 
-/// A frame without unwind information that is larger than this is no frame: `rbp` left over from
-/// another stack, as at the end of a fibre, would lead there.
+/// The largest frame without unwind information, in bytes: a larger one comes from an `rbp` left over
+/// from another stack, as at the end of a fibre.
 const LARGEST_GUESS: u64 = 256 << 10;
 
 /// No code lies in the first page.
@@ -270,7 +270,7 @@ fn step_signal<M: Memory>(memory: &mut M, sp: u64) -> Result<Stepped, End> {
     })
 }
 
-/// A row that does not fit a rule: look it up and run it as it stands.
+/// Leaves a frame whose row does not fit a rule: the row is looked up and run as it is.
 #[cold]
 #[inline(never)]
 fn step_wide<M: Memory>(
@@ -283,7 +283,7 @@ fn step_wide<M: Memory>(
     let module = find.module(pc).ok_or(End::NoInfo)?;
     // SAFETY: as in `rule_slow`: code that is being executed stays mapped.
     let row: Row = unsafe { row_at(&module, pc, RBP) }.ok_or(End::NoInfo)?;
-    // A word that was not read is listed as the first one, so that it verifies with it.
+    // A word that was not read is listed as the first word, so that it is verified together with it.
     let mut words = [[0u64; 2]; 2];
     let base = |b: Base, cfa: u64| match b {
         Base::Sp => sp,

@@ -70,7 +70,7 @@ fn handlers_on_the_own_stack() {
     assert!(h.kept > 2 * h.state.stats.fresh_frames as usize);
 }
 
-/// The cut moves remembered frames, the signal's among them, whose further words are then not listed.
+/// A cut moves remembered frames, the signal's among them, whose further words are then not listed.
 #[test]
 fn a_handler_where_the_stack_is_cut() {
     #[inline(never)]
@@ -131,7 +131,7 @@ fn handlers_on_an_alternate_stack() {
     .unwrap();
 }
 
-/// Off where the test's own assembly moves the stack pointer without saying so.
+/// Off while the test's own assembly moves the stack pointer without unwind information.
 static CHECKING: AtomicBool = AtomicBool::new(false);
 
 /// The calls that single-stepping saw and that have not returned: (slot, return address).
@@ -172,7 +172,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucont
     });
 }
 
-/// The frames outside of the restorer must be: the pc (plus one), the calls, what was there before.
+/// Checks that the frames outside of the restorer are: the pc (plus one), the calls, and the frames before.
 fn judge_step(h: &mut Harness, s: &mut Shadow, pc: u64) {
     let ours: Vec<u64> = h.mirror.iter().rev().copied().collect();
     let Some(at) = ours.iter().position(|&a| is_restorer(a)) else {
@@ -261,9 +261,9 @@ fn at_every_instruction() {
         }
     });
     h.expect_right();
-    // In the first pass the dynamic linker binds symbols, below a frame with its CFA in rbx: where
-    // nobody within has saved that yet, it is not followed. In the second only the CFA in r10 at the
-    // start of realigned functions is not.
+    // In the first pass the dynamic linker binds symbols, below a frame with its CFA in rbx: it is not
+    // followed while no frame further in has saved rbx yet. In the second pass only the CFA in r10 at the
+    // start of realigned functions is not followed.
     assert!(h.captures > 300, "{}", h.captures);
     assert!(
         h.truncated * 10 < h.captures,
@@ -304,8 +304,8 @@ fn a_fibre_is_foreign_and_its_end_is_found() {
     assert_eq!(h.ends, [End::Complete, End::NoInfo]);
 }
 
-/// What is kept depends on every word: change one that holds a return address, and nothing within
-/// its frame may be kept.
+/// What is kept depends on every word: if a word that holds a return address changes, nothing further
+/// in than its frame may be kept.
 #[test]
 fn a_changed_word_is_noticed() {
     #[inline(never)]

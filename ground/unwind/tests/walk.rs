@@ -89,10 +89,10 @@ fn through_qsort_and_after_longjmp() {
 }
 
 type Evaluator = extern "C" fn() -> i32;
-/// As CPython calls its trampolines: what evaluates comes fourth.
+/// The type of CPython's trampolines: the evaluator is the fourth argument.
 type Trampoline = extern "C" fn(u64, u64, u64, Evaluator) -> i32;
 
-/// Calls the probe as it is, or through trampolines, one in the other's frame.
+/// Calls the probe directly, or through nested trampolines.
 #[inline(never)]
 fn evaluate(through: &[Trampoline]) -> i32 {
     thread_local! {
@@ -110,7 +110,7 @@ fn evaluate(through: &[Trampoline]) -> i32 {
     }
 }
 
-/// Code without unwind information that is known byte by byte is stepped over, and nothing is missing behind it.
+/// Code without unwind information that is known byte by byte is stepped over, and no frame beyond it is missing.
 #[test]
 fn through_the_trampolines_of_an_interpreter() {
     const CODES: [&[u8]; 2] = [
@@ -159,7 +159,7 @@ fn through_the_trampolines_of_an_interpreter() {
                 "{deep:x?}"
             );
         }
-        // A walk that meets what is remembered says the same as one that does not.
+        // A walk that meets remembered frames gives the same stack as one that does not.
         assert_eq!(stacks[1].1, stacks[3].1);
         assert_eq!(stacks[1].1, stacks[5].1);
     }

@@ -1,4 +1,4 @@
-//! The control socket: a running session is told to start, stop, mark, take a snapshot, or say how it is.
+//! The control socket: a running session is told to start, stop, mark, take a snapshot, or report its status.
 //!
 //! ```text
 //!   skinflint ctl ── {"do":"mark","name":"x"}\n ──► <folder of the session>/ctl     (0600: its owner alone)
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! E1  One line each way, JSON; a request is [`REQUEST_BYTES`] long at most and comes within [`PATIENCE`].
-//! E2  Only the user who started the session, and root, can connect: the kernel checks the socket's mode.
-//! E3  An answer comes when the thing is done, not when it was asked for.
-//! E4  Nobody is disturbed: no signal, no ptrace, and a connection that says nothing holds up only others like it.
+//! E2  Only the session's own user, and root, can connect: the kernel checks the socket's mode.
+//! E3  An answer comes when the request has been done, not when it was received.
+//! E4  The program is not disturbed: no signal, no ptrace; and a silent connection holds up only other connections.
 //!
 //! Not here: what the words do (session.rs).
 
@@ -22,18 +22,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::server;
 
-/// Name of the socket in the session's folder.
+/// The name of the socket in the session's folder.
 const NAME: &str = "ctl";
-/// Longest request, bytes.
+/// The longest request, in bytes.
 pub const REQUEST_BYTES: usize = 4096;
-/// Longest answer, bytes: a build has thousands of processes.
+/// The longest answer, in bytes: a build has thousands of processes.
 const REPLY_BYTES: u64 = 16 << 20;
-/// Longest wait for a request.
+/// The longest wait for a request.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest wait for an answer: a snapshot of a large program takes seconds.
+/// The longest wait for an answer: a snapshot of a large program takes seconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a session can be told.
+/// What a session can be told to do.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
@@ -43,54 +43,54 @@ pub enum Request {
     Stop,
     /// Name this moment, in all processes.
     Mark {
-        /// How it is to be called.
+        /// The name of the mark.
         name: String,
     },
     /// Read all memory now, as a mark `snapshot N`.
     Snapshot,
-    /// Say how it is.
+    /// Report the status.
     Status,
-    /// Leave a program alone that was running before.
+    /// Leave a program that was running before the session.
     Detach,
 }
 
-/// Whether events are recorded.
+/// Which events are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// All.
+    /// All events.
     Recording,
-    /// Releases only.
+    /// Only releases.
     Stopped,
-    /// Not yet.
+    /// None yet.
     NotBegun,
     /// The program ran before, and not all of its modules lead to the recorder yet.
     Attaching,
 }
 
-/// How a session is.
+/// The status of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Process id of skinflint.
+    /// The process id of skinflint.
     pub collector: u32,
-    /// Whether it records.
+    /// Which events it records.
     pub state: State,
-    /// Whether the program ran before.
+    /// Whether the program ran before the session.
     pub attached: bool,
-    /// Processes met so far.
+    /// The number of processes that said hello so far.
     pub met: usize,
-    /// Those that live.
+    /// The processes that are being recorded.
     pub processes: Vec<Process>,
 }
 
 /// A living process of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Process {
-    /// Kernel id.
+    /// The kernel's process id.
     pub pid: u32,
-    /// Name.
+    /// The name of the process.
     pub name: String,
-    /// Its trace.
+    /// The file of its trace.
     pub trace: PathBuf,
     /// Resident memory at the newest sample, bytes.
     pub rss_bytes: u64,
@@ -101,13 +101,13 @@ pub struct Process {
 pub struct Reply {
     /// Whether it was done.
     pub ok: bool,
-    /// Why not.
+    /// Why it was not done; empty if it was.
     #[serde(default)]
     pub error: String,
     /// The name of the mark that was set, if one was.
     #[serde(default)]
     pub mark: String,
-    /// How the session is now.
+    /// The present status of the session.
     pub status: Option<Status>,
 }
 
@@ -131,9 +131,9 @@ impl Reply {
     }
 }
 
-/// Who does what is asked.
+/// What answers requests.
 pub(crate) trait Answer {
-    /// Does it; `number` counts requests.
+    /// Does what is asked, and returns the answer; `number` counts requests.
     fn answer(&self, request: &Request, number: u64) -> Reply;
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct Desk(UnixListener);
 impl Desk {
     /// Listens in the session's folder, for its owner alone (E2).
     pub(crate) fn open(folder: &Path) -> io::Result<Desk> {
-        // Made under another name in a folder of our own: nobody can connect before the mode is right.
+        // Made under another name in a folder of our own: no process can connect before the mode is right.
         let (fresh, path) = (folder.join(".ctl"), folder.join(NAME));
         let listener = UnixListener::bind(&fresh)?;
         std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
@@ -151,7 +151,7 @@ impl Desk {
         Ok(Desk(listener))
     }
 
-    /// Answers, one after the other, until it is over.
+    /// Answers requests, one after the other, until `is_over` returns true.
     pub(crate) fn serve(&self, who: &impl Answer, is_over: impl Fn() -> bool) {
         use std::os::fd::AsRawFd;
         let mut number = 0;
@@ -168,7 +168,7 @@ impl Desk {
                 Ok(request) => who.answer(&request, number),
                 Err(error) => Reply::refused(error),
             };
-            // Who does not listen to the answer has no need of it.
+            // A client that does not read the answer does not need it.
             let _ = stream.set_write_timeout(Some(PATIENCE));
             let _ = say(&mut stream, &reply);
         }
@@ -212,7 +212,7 @@ fn hear(stream: &mut UnixStream) -> Result<Request, String> {
 /// Asks the session behind a socket.
 ///
 /// # Errors
-/// If nobody answers, or in words that are none.
+/// If no session answers, or the answer is not JSON of this form.
 pub fn ask(socket: &Path, request: &Request) -> io::Result<Reply> {
     if serde_json::to_vec(request)?.len() >= REQUEST_BYTES {
         let text = format!("a request may have {REQUEST_BYTES} bytes: give a shorter name");
@@ -227,7 +227,7 @@ pub fn ask(socket: &Path, request: &Request) -> io::Result<Reply> {
     serde_json::from_slice(line.trim_ascii()).map_err(io::Error::other)
 }
 
-/// Control sockets of all sessions on this machine, of whatever user, by the kernel's list.
+/// Returns the control sockets of all sessions on this machine, of any user, from the kernel's list.
 pub fn sockets() -> Vec<PathBuf> {
     let list = std::fs::read("/proc/net/unix").unwrap_or_default();
     sockets_in(&String::from_utf8_lossy(&list))
@@ -237,7 +237,7 @@ fn sockets_in(list: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = list
         .lines()
         .filter_map(|line| line.split_once(" /").map(|(_, path)| format!("/{path}")))
-        // The kernel knows the name under which it was made.
+        // The kernel has the name under which the socket was made.
         .filter_map(|path| Some(PathBuf::from(path.strip_suffix("/.ctl")?)))
         .filter(|folder| {
             let name = folder.file_name().unwrap_or_default();

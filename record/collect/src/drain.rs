@@ -1,9 +1,9 @@
 //! The drain thread: empties the rings, decodes, builds the stack tree, encodes.
 //!
-//! U1  A ring is copied out and given back before it is decoded: the program waits for copying at
-//!     most.
+//! U1  A ring is copied out and given back before it is decoded: the program waits at most for the
+//!     copy.
 //! U2  A process is finished only after it has ended and its rings were drained once more.
-//! U3  While much comes in, it sleeps for about a third of the time in which a ring fills, without
+//! U3  While much comes in, it sleeps for less than a tick, the shorter the fuller the rings, without
 //!     asking to be woken; the recorder need not make system calls.
 
 use std::collections::HashMap;
@@ -32,33 +32,33 @@ use crate::tree::Tree;
 
 mod ending;
 
-/// How often the tick is raised, and an idle collector looks around.
+/// The time between two ticks, and between two looks of an idle collector.
 const TICK: Duration = Duration::from_millis(4);
-/// How often half-full blocks are written, so that a killed collector loses little.
+/// The time after which half-full blocks are written, so that a killed collector loses little.
 const FLUSH: Duration = Duration::from_secs(1);
-/// How long a process that has ended is kept open for its status. On a busy machine the waiting thread
-/// may come late: 40 ms were too few on two loaded cores, and the program's own status was "unknown".
+/// How long the trace of a process that has ended is kept open for its status. On a busy machine the waiting
+/// thread may be late: 40 ms were too few on two loaded cores, and the program's own status was "unknown".
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a trace is kept open for children that are being loaded.
 const KIN_PATIENCE: Duration = Duration::from_secs(10);
-/// How often threads and processes are looked at for having ended.
+/// The time between two checks whether threads and processes have ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What others tell the drain.
+/// What other threads tell the drain.
 pub enum Tell {
     /// A process said hello.
     Process {
         /// It.
         process: Arc<Process>,
-        /// The process with its pid became another program: this one.
+        /// Whether a recorded process with its pid became another program: this one.
         became: bool,
     },
     /// A process got another region.
     Region(usize, Arc<Region>),
     /// A mark from outside, for all processes; the sender is dropped when all snapshots are taken.
     Mark(String, Option<Sender<()>>),
-    /// The recording is about to end, and the programs go on: what points where is looked at now. The sender is
-    /// dropped when that is done.
+    /// The recording is about to end, and the programs go on: their pointers are looked at now. The sender is dropped
+    /// when that is done.
     Look(Sender<()>),
     /// How a child of ours ended.
     Child(ChildEnd),
@@ -74,7 +74,7 @@ struct Slot {
     broken: bool,
 }
 
-/// What only the drain knows of a process.
+/// What only the drain knows about a process.
 struct Draining {
     process: Arc<Process>,
     slots: Vec<Slot>,
@@ -84,9 +84,9 @@ struct Draining {
     marks_from_outside: Vec<(u32, String)>,
     snapshots_asked: u32,
     turns_asked: u32,
-    /// The program said that it was about to end.
+    /// Whether the program reported that it was about to end.
     exit_asked: bool,
-    /// The newest mark of its own that has been decoded: number and name.
+    /// The newest of the program's own marks that has been decoded: number and name.
     newest_mark: Option<(u32, String)>,
     outside: Option<Stream>,
     events: u64,
@@ -104,7 +104,7 @@ pub struct Drain {
     session: Arc<SessionMemory>,
     bell: Arc<BellMemory>,
     kin: Kin,
-    /// Notices of processes that are not known yet.
+    /// The notices of processes that are not known yet.
     unplaced: Vec<Told>,
     output: Output,
     sampler: Sender<Ask>,
@@ -118,7 +118,7 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Ready to run.
+    /// Creates a drain that is ready to run.
     pub fn new(
         session: Arc<SessionMemory>,
         bell: Arc<BellMemory>,
@@ -144,7 +144,7 @@ impl Drain {
         }
     }
 
-    /// Runs until told to stop, or until nobody can tell it anything any more.
+    /// Runs until told to stop, or until every sender is gone.
     pub fn run(mut self, tells: &Receiver<Tell>, count: impl Fn(usize)) {
         let mut stop = false;
         while !stop {
@@ -162,7 +162,8 @@ impl Drain {
                 break;
             }
             self.hear_the_bell();
-            // All that was told before the notices were left is known: who is meant by one of these never was.
+            // All processes that said hello before the notices were left are known: the rest of the notices are about
+            // processes that never did.
             self.unplaced.clear();
             let begun = Instant::now();
             let fullest = self.pass();
@@ -178,15 +179,15 @@ impl Drain {
         }
     }
 
-    /// Sleeps as long as is good for the rings (U3). `fullest`: words of the fullest ring.
+    /// Sleeps for a time that suits the rings (U3). `fullest`: the words of the fullest ring.
     fn rest(&self, seen: u32, fullest: usize, took: Duration) {
         let page = self.session.page();
         if fullest > RING_WORDS / 2 {
             return;
         }
         if fullest > RING_WORDS / 64 {
-            // At this rate: the ring was filled so far since the last pass, which is `took` and one
-            // sleep ago; half of what would fill a third of it.
+            // The fuller the ring, the shorter the pause: a tenth of a tick for a quarter of a ring, the
+            // pass itself included.
             let pause = TICK.mul_f64(0.1 * (RING_WORDS / 4) as f64 / fullest as f64);
             let pause = pause
                 .clamp(Duration::from_micros(60), TICK)
@@ -287,7 +288,7 @@ impl Drain {
         }
     }
 
-    /// Drains every ring once. Returns the words of the fullest.
+    /// Drains every ring once. Returns the words of the fullest ring.
     fn pass(&mut self) -> usize {
         let mut fullest = 0;
         for draining in self.living.values_mut() {
@@ -339,22 +340,22 @@ impl Drain {
                 continue;
             }
             let Some(since) = draining.ended_at else {
-                // What it said last may have come since tells were heard: it is closed at the next look.
+                // Its last hello may have come since the tells were read: it is closed at the next look.
                 draining.ended_at = Some(Instant::now());
                 continue;
             };
-            // How it ended is known when somebody has waited for it: if we are its parent, whoever
-            // waits is about to tell; else the kernel tells once it is no zombie any more.
+            // How it ended is known when it was waited for: if we are its parent, the thread that
+            // waits is about to tell; else the kernel tells once it is not a zombie any more.
             let ours = draining.process.info.ppid == std::process::id();
             let waited_for = proc::stat(draining.process.pid).is_none();
             if !ours && !waited_for {
-                // Nobody may ever wait for it (a daemon whose new parent does not): a zombie tells too.
+                // It may never be waited for (a daemon whose new parent does not): a zombie's status is readable too.
                 draining.zombie_status = proc::zombie_status(draining.process.pid);
             }
             let told = waited_for || draining.zombie_status.is_some();
             let known = draining.child.is_some() || told && !ours;
             let may_close = known || since.elapsed() > STATUS_PATIENCE;
-            // A child that is being loaded has not had its turn to speak.
+            // A child that is being loaded has had no chance to say hello yet.
             if may_close && (since.elapsed() > KIN_PATIENCE || !self.kin.awaits(index)) {
                 self.finish(index);
             }
@@ -379,13 +380,13 @@ impl Drain {
         }
         let mut kin = std::mem::take(&mut self.kin);
         let living = self.known_living();
-        // The hello of whoever left it may wait to be heard.
+        // The hello of the process that left the notice may still wait to be read.
         all.retain(|told| !kin.told(told, &living));
         self.unplaced = all;
         self.kin = kin;
     }
 
-    /// Looks for processes that came out of recorded ones and do not speak; what is known of them is written.
+    /// Looks for processes that came out of recorded ones and never said hello; writes what is known about them.
     fn look_for_kin(&mut self) {
         let mut kin = std::mem::take(&mut self.kin);
         kin.look(&self.known_living());
@@ -398,7 +399,7 @@ impl Drain {
         self.kin = kin;
     }
 
-    /// The process has ended, or recording stops: writes the rest and the ending.
+    /// Finishes a process that has ended, or whose recording stops: writes the rest and the ending.
     fn finish(&mut self, index: usize) {
         self.hear_the_bell();
         let mut kin = std::mem::take(&mut self.kin);
@@ -443,7 +444,7 @@ impl Draining {
         let mut fullest = 0;
         for at in 0..self.slots.len() {
             let mut words = 0;
-            // Twice: what lies behind the end of the lap comes with the second.
+            // Twice: words after the end of the lap come with the second.
             for _ in 0..2 {
                 let slot = &mut self.slots[at];
                 if slot.broken {
@@ -483,7 +484,7 @@ impl Draining {
                     stream.record(rest, &mut self.tree, known, &mut notes)
                 }
                 None => {
-                    // Only a THREAD record makes sense here; a scratch stream finds it.
+                    // Only a THREAD record makes sense here; a scratch stream reads it.
                     let mut scratch = Stream::new(ThreadId(0), self.process.start_ns);
                     scratch.record(rest, &mut self.tree, |_| true, &mut notes)
                 }
@@ -598,7 +599,7 @@ impl Draining {
         self.slots[at].stream = Some(stream);
     }
 
-    /// The thread of a slot has ended: writes what is left of it.
+    /// Writes what is left of the thread of a slot, which has ended.
     fn end_thread(&mut self, at: usize, output: &Output) {
         self.flush_stream(at, output);
         let Some(stream) = self.slots[at].stream.take() else {
@@ -615,8 +616,8 @@ impl Draining {
         );
     }
 
-    /// Modules go out before the events whose stacks run through them: of a trace that is cut, what
-    /// can be read has names.
+    /// Writes modules before the events whose stacks run through them, so that the readable part of a cut
+    /// trace has names.
     fn flush_modules(&mut self, output: &Output) {
         let modules = self.modules.take_fresh();
         if !modules.is_empty() {
@@ -634,14 +635,14 @@ impl Draining {
         }
     }
 
-    /// Names and ends of threads.
+    /// Reads the names and ends of threads.
     fn name_threads(&mut self) {
         for slot in &self.slots {
             let Some(stream) = &slot.stream else { continue };
             let header = slot.region.slot(slot.index);
             let thread = &mut self.threads[stream.thread.0 as usize];
             // ORDER: Acquire; pairs with the recorder's Release when a thread ends: its name is in the
-            // ring then, and what the kernel says of a slot's next thread is not this one's.
+            // ring then, and the kernel's name of the slot's next thread is not this thread's.
             let active = header.owner.load(Ordering::Acquire) >> 32 == u64::from(SLOT_ACTIVE);
             if active && let Some(name) = proc::thread_name(self.process.pid, thread.tid) {
                 thread.name = name;
@@ -675,7 +676,7 @@ impl Draining {
         watched: Option<&(Watched, Sender<Held>)>,
     ) {
         let header = self.process.first.header();
-        // ORDER: Acquire; pairs with the recorder's AcqRel: what the heap was is older.
+        // ORDER: Acquire; pairs with the recorder's AcqRel: the heap's greatest size came before it.
         let turns = header.turn_asked.load(Ordering::Acquire);
         if turns != self.turns_asked {
             self.turns_asked = turns;
@@ -699,7 +700,7 @@ impl Draining {
             Some((Watched::Mark(name), held)) if cause != SNAPSHOT_EXIT => match newest {
                 Some((index, newest)) if *index == cause => (newest == name).then_some(held),
                 Some((index, _)) if *index > cause => None,
-                // Its name is in the ring still, and comes with the next pass.
+                // The mark's name is still in the ring, and comes with the next pass.
                 _ => return,
             },
             _ => None,
@@ -712,7 +713,7 @@ impl Draining {
         };
         let ask = Ask::Snapshot(Arc::clone(&self.process), cause, asked, None);
         let _ = match held {
-            // Whoever does not receive it drops it, and the ask goes on (H2 of `held`).
+            // If it is not received, it is dropped, and the request goes on (H2 of `held`).
             Some(held) => {
                 drop(held.send(Held::waiting(self.process.pid, sampler.clone(), ask)));
                 Ok(())

@@ -1,12 +1,12 @@
-//! The folder of a session's sockets: nobody else's, gone with the session.
+//! The folder of a session's sockets: only its user can open it, and it is removed with the session.
 //!
 //! ```text
 //!   /tmp/skinflint-0123456789abcdef   0700
 //!     s    recorded programs      ctl    `skinflint ctl`
 //! ```
 //!
-//! F1  A collector that was killed leaves its folder behind. The next one takes it away, if it is of the same user and
-//!     nobody listens in it any more; what is in it beside the sockets stays, and so does the folder then.
+//! F1  A collector that was killed leaves its folder behind. The next one removes it, if it belongs to the same user
+//!     and no process listens in it any more; other files than the sockets stay, and so does the folder then.
 //!
 //! Not here: the sockets (server.rs, control.rs).
 
@@ -20,7 +20,7 @@ use crate::{server, session};
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// Makes one, and takes those of dead collectors away.
+    /// Makes a folder, and removes those of dead collectors.
     pub fn make() -> io::Result<Folder> {
         let base = std::env::temp_dir();
         sweep(&base);
@@ -45,7 +45,7 @@ impl Drop for Folder {
     }
 }
 
-/// Takes folders of dead collectors away (F1).
+/// Removes the folders of dead collectors (F1).
 fn sweep(base: &Path) {
     let Ok(entries) = std::fs::read_dir(base) else {
         return;

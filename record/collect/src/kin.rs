@@ -6,13 +6,13 @@
 //!   bell: lost ─────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! J1  Who said hello after its notice is recorded, and not lost. A hello is told to the drain before it is answered, so
-//!     a process that has ended has been heard by now, if it spoke at all.
-//! J2  A process that lives is judged when its origin's trace is closed, and then by what it has mapped: one into which
-//!     the recorder was loaded will speak, and one that has nothing but its program and its loader is waited for.
-//! J3  Nothing here is believed that a program could forge to harm us: a notice can only add to a list that is bounded.
+//! J1  A process that says hello after its notice is recorded, and not lost. A hello reaches the drain before it is
+//!     answered, so the hello of a process that has ended has been read by now, if there was one.
+//! J2  A living process is judged when its origin's trace is closed, and then by what it has mapped: one with the
+//!     recorder loaded will say hello, and one that has only its program and its loader mapped is waited for.
+//! J3  A forged notice cannot harm us: a notice can only add to a list, which is bounded.
 //!
-//! Not here: how notices are left (recorder), what a report makes of them.
+//! Not here: how notices are left (recorder), how a report shows lost processes.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -31,16 +31,16 @@ use crate::proc::{self, MapLine};
 use crate::process::Process;
 use crate::server;
 
-/// Processes that are missed at a time, at most (J3).
+/// The most processes that are missed at a time (J3).
 const MOST_MISSED: usize = 4096;
-/// How often `/proc` is searched for children that left no notice: a program that calls the kernel by itself.
+/// The time between two searches of `/proc` for children without a notice, as of programs that make raw system calls.
 const SEARCH: Duration = Duration::from_secs(1);
-/// For how long who is missed is looked at often.
+/// How long a missed process is looked at often.
 const OFTEN: Duration = Duration::from_millis(500);
-/// Age below which a child that was found by searching may still be on its way to us.
+/// The age below which a child that was found by searching may still be about to say hello.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
-/// A notice, read.
+/// A notice that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     kind: u32,
@@ -50,7 +50,7 @@ pub struct Told {
     path: String,
 }
 
-/// Takes all whole notices out of the bell, and how many found no room.
+/// Takes all whole notices out of the bell. Returns them, and the number of notices that found no room.
 pub fn take_notices(bell: &BellPage) -> (Vec<Told>, u32) {
     let mut told = Vec::new();
     for notice in &bell.notices {
@@ -82,14 +82,14 @@ pub fn take_notices(bell: &BellPage) -> (Vec<Told>, u32) {
 
 /// A process that has not said hello.
 struct Missed {
-    /// Index of the process whose trace will say so.
+    /// The index of the process whose trace will report it.
     origin: usize,
     what: LostKind,
     time_ns: u64,
     path: String,
     without_us: bool,
     pidfd: Option<OwnedFd>,
-    /// It was gone at the last look already.
+    /// Whether it was gone already at the last look.
     gone: bool,
     exe: String,
     why: LostWhy,
@@ -98,27 +98,27 @@ struct Missed {
     next_look: Instant,
 }
 
-/// All that is known of them.
+/// All that is known about missed and lost processes.
 #[derive(Default)]
 pub struct Kin {
     missed: HashMap<u32, Missed>,
-    /// Newest hello of a pid, monotonic nanoseconds.
+    /// The newest hello of each pid, in monotonic nanoseconds.
     heard: HashMap<u32, u64>,
     searched: Option<Instant>,
-    /// Verdicts: whose trace, and who.
+    /// The verdicts: the index of the process whose trace gets one, and the lost process.
     lost: Vec<(usize, LostProcess)>,
 }
 
-/// A recorded process that lives, for those who look for kin.
+/// A recorded process that lives.
 pub struct Living<'a> {
     /// Its token.
     pub token: u64,
-    /// Itself.
+    /// The process.
     pub process: &'a Process,
 }
 
 impl Kin {
-    /// A process said hello.
+    /// Notes that a process said hello.
     pub fn heard(&mut self, pid: u32, time_ns: u64) {
         self.heard.insert(pid, time_ns);
         if self
@@ -130,7 +130,7 @@ impl Kin {
         }
     }
 
-    /// Hears a notice. `living`: the processes that are being recorded. Returns whether it is of one of them.
+    /// Takes in a notice. `living`: the processes that are being recorded. Returns whether one of them left it.
     pub fn told(&mut self, told: &Told, living: &[Living<'_>]) -> bool {
         let origin = living.iter().find(|living| living.token == told.token);
         if let Some(origin) = origin {
@@ -159,12 +159,12 @@ impl Kin {
             }
             kind @ (NOTICE_EXEC | NOTICE_SPAWN) => {
                 let pid = match kind {
-                    // A process of another number space says its own.
+                    // A process in another PID namespace gives the id that it sees itself.
                     NOTICE_EXEC if told.pid == process.own_pid() => process.pid,
                     _ => as_we_see_it(told.pid, process.pid),
                 };
                 let itself = kind == NOTICE_EXEC && pid == process.pid;
-                // What an attached program starts was not asked for.
+                // Children of an attached program were not asked for.
                 if process.attached && !itself {
                     return;
                 }
@@ -217,7 +217,7 @@ impl Kin {
         self.missed.insert(pid, missed);
     }
 
-    /// Looks at who is missed, and now and then for others. To be called every 20 ms or so, after all hellos.
+    /// Looks at missed processes, and now and then searches for others. Called about every 20 ms, after all hellos.
     pub fn look(&mut self, living: &[Living<'_>]) {
         let now = Instant::now();
         if self.searched.is_none_or(|last| now - last > SEARCH) {
@@ -241,7 +241,7 @@ impl Kin {
         }
     }
 
-    /// The process became another program, which goes on as its children's parent.
+    /// Notes that a process became another program, which goes on as its children's parent.
     pub fn moves(&mut self, from: usize, to: usize) {
         let of_it = self.missed.values_mut();
         for missed in of_it.filter(|missed| missed.origin == from) {
@@ -249,7 +249,7 @@ impl Kin {
         }
     }
 
-    /// Whether one that is missed from it is being loaded, and may yet speak. Cost: the mappings of each.
+    /// Returns whether a process missed from this one is being loaded, and may yet say hello. Cost: their mappings.
     pub fn awaits(&self, index: usize) -> bool {
         let mut of_it = self
             .missed
@@ -260,7 +260,7 @@ impl Kin {
         })
     }
 
-    /// The trace of a process will be closed: whoever is missed from it is judged now (J2).
+    /// Judges the processes missed from one whose trace will be closed (J2). Returns the lost ones.
     pub fn origin_ends(&mut self, index: usize, living: &[Living<'_>]) -> Vec<LostProcess> {
         let of_it = self
             .missed
@@ -280,7 +280,7 @@ impl Kin {
         self.take(index)
     }
 
-    /// Verdicts that belong into the trace of a process.
+    /// Takes out the verdicts that belong in the trace of a process.
     pub fn take(&mut self, index: usize) -> Vec<LostProcess> {
         let (of_it, others) = std::mem::take(&mut self.lost)
             .into_iter()
@@ -290,7 +290,7 @@ impl Kin {
         of_it.into_iter().map(|(_, lost)| lost).collect()
     }
 
-    /// Whose traces have verdicts to come.
+    /// Returns the indices of processes whose traces have verdicts to come.
     pub fn have_verdicts(&self) -> Vec<usize> {
         self.lost.iter().map(|&(index, _)| index).collect()
     }
@@ -328,7 +328,7 @@ impl Kin {
         self.lost.push((missed.origin, lost));
     }
 
-    /// Looks through `/proc` for children, and for programs in the place of recorded ones, that left no notice.
+    /// Searches `/proc` for children, and for programs in the place of recorded ones, that left no notice.
     fn search(&mut self, living: &[Living<'_>]) {
         for Living { process, .. } in living.iter().filter(|living| !living.process.attached) {
             let exe = proc::link(process.pid, "exe");
@@ -370,10 +370,10 @@ impl Kin {
 }
 
 impl Missed {
-    /// Takes down what will not be there any more when it is judged.
+    /// Reads what will be gone when the process is judged.
     fn look_at(&mut self, pid: u32) {
-        // Often at first, for those that do not live long; later a look now and then is enough, since the high-water
-        // mark is the kernel's.
+        // Often at first, for processes that do not live long; later a look now and then is enough, since the kernel
+        // keeps the high-water mark.
         let now = Instant::now();
         if self.gone || now < self.next_look {
             return;
@@ -381,7 +381,7 @@ impl Missed {
         if now - self.since > OFTEN {
             self.next_look = now + SEARCH;
         }
-        // The old program's, as long as it has not become the new one.
+        // These are the old program's figures, as long as the process has not become the new one.
         if has_recorder(pid) {
             return;
         }
@@ -403,8 +403,8 @@ fn has_recorder(pid: u32) -> bool {
         .any(|line| proc::is_recorder(&line.name))
 }
 
-/// Whether a process has nothing but its program and its loader yet: what is preloaded comes right after these, and
-/// all other libraries behind it (J2).
+/// Returns whether a process has only its program and its loader mapped yet: preloaded libraries come right after
+/// these, and all other libraries after them (J2).
 fn is_being_loaded(exe: &str, maps: &[MapLine]) -> bool {
     let mut files: Vec<&str> = maps.iter().map(|line| line.name.as_str()).collect();
     files.retain(|name| name.starts_with('/') && *name != exe && !name.ends_with("/ld.so.cache"));
@@ -416,7 +416,7 @@ fn is_being_loaded(exe: &str, maps: &[MapLine]) -> bool {
     !exe.is_empty() && !files.is_empty() && files.iter().all(is_loader)
 }
 
-/// Whether a process has a program of its own, without the recorder, and had time to load it.
+/// Returns whether a process runs a program without the recorder, and had time to load it.
 fn is_dark(pid: u32) -> bool {
     let maps = proc::maps(pid);
     !maps.is_empty()
@@ -425,10 +425,10 @@ fn is_dark(pid: u32) -> bool {
         && proc::age(pid).is_some_and(|age| age > ON_ITS_WAY)
 }
 
-/// Our number of a process that calls itself `pid`, a child of `parent` or that itself; 0 if there is none.
+/// Returns our id of a process that sees its own id as `pid`, and is `parent` or a child of it; 0 if there is none.
 fn as_we_see_it(pid: u32, parent: u32) -> u32 {
     match proc::numbers(pid) {
-        // It has ended, or is one of ours.
+        // It has ended, or the id is in our namespace.
         None => pid,
         Some(numbers) if numbers.len() == 1 && numbers[0] == pid => pid,
         Some(_) => proc::all_pids()
@@ -442,7 +442,7 @@ fn as_we_see_it(pid: u32, parent: u32) -> u32 {
     }
 }
 
-/// The path of a program that was asked for by its name alone; the name itself if it is nowhere.
+/// Returns the path of a program that was asked for by its name alone; the name itself if it is not found.
 fn found_in_path(asked: &str) -> String {
     if asked.is_empty() || asked.starts_with('/') {
         return asked.to_owned();
@@ -457,7 +457,7 @@ fn found_in_path(asked: &str) -> String {
         .map_or_else(String::new, |path| path.to_string_lossy().into_owned())
 }
 
-/// Why a living process has no recorder.
+/// Returns why a living process has no recorder.
 fn why_by_process(pid: u32) -> LostWhy {
     match why_by_file(Path::new(&format!("/proc/{pid}/exe"))) {
         LostWhy::Unknown => {}
@@ -480,7 +480,7 @@ fn has_preload(environment: &[u8]) -> bool {
         .any(|entry| entry.starts_with(b"LD_PRELOAD="))
 }
 
-/// Why no library can be preloaded into the program of a file, if none can.
+/// Returns why no library can be preloaded into a program file; `None` if one can be.
 fn why_by_file(path: &Path) -> LostWhy {
     let Ok(file) = std::fs::File::open(path) else {
         return LostWhy::Unknown;
@@ -510,7 +510,7 @@ fn has_capabilities(file: &std::fs::File) -> bool {
     bytes > 0
 }
 
-/// Whether an ELF program names no loader; `None` if this is no such program, or its table lies further on.
+/// Returns whether an ELF program names no loader; `None` if it is not ELF, or its table lies further on.
 fn is_static(head: &[u8]) -> Option<bool> {
     const PT_INTERP: u32 = 3;
     if !head.starts_with(b"\x7fELF\x02\x01") {
@@ -592,7 +592,7 @@ mod tests {
         assert!(kin.missed.contains_key(&7), "an older program's hello");
         kin.heard(7, 150);
         assert!(kin.missed.is_empty());
-        // The notice of a program that has spoken already comes late.
+        // A late notice, of a program that has already said hello.
         kin.miss(7, 0, LostKind::Program, 140, "/bin/x".into(), false);
         assert!(kin.missed.is_empty());
         kin.miss(7, 0, LostKind::Program, 160, "/bin/x".into(), false);

@@ -14,8 +14,8 @@
 //!     loses nothing that it had published.
 //! C2  What comes from the program's memory is never trusted: it is copied first, and every length
 //!     is checked.
-//! C3  The program never waits for a disk that fails: events are counted instead. For one that is slow it
-//!     does wait, once the queue and its rings are full, and gives up when nothing moves for seconds.
+//! C3  The program never waits for a disk that fails: events are counted instead. It does wait for a slow
+//!     disk, once the queue and its rings are full, and gives up when nothing moves for seconds.
 //! C4  Threads meet only through the queues drawn above and through [`process::Process`].
 //!
 //! Not here: the recorder (record-so), the file format (trace), starting the program (cli).

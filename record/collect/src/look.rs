@@ -1,4 +1,4 @@
-//! Looks at what points where: the program is stopped, its registers and memory are read, and it goes on.
+//! Looks at a program's pointers: it is stopped, its registers and memory are read, and it goes on.
 //!
 //! ```text
 //!   every thread: seize, interrupt ─► stopped ─► registers (stop.rs)
@@ -7,13 +7,13 @@
 //!   every thread: detach, with the signal that it was about to get
 //! ```
 //!
-//! O1  A look is made by a thread of its own. When that ends, the kernel lets go of all that it had stopped, whatever
-//!     happened in between.
-//! O2  The stop is bounded: [`STOP_PATIENCE`] until all threads stand, [`READ_PATIENCE`] to read. A look that is not
-//!     done by then says so (`missing`), and nothing is concluded from it.
-//! O3  Reading brings no page in: only pages that are present or swapped out, and of private mappings only those that
-//!     are the process's own.
-//! O4  Nothing of it is done, or prepared, unless it was asked for.
+//! O1  A look is made on a thread of its own. When that thread ends, the kernel lets go all threads that it had
+//!     stopped, whatever happened in between.
+//! O2  The stop is bounded: [`STOP_PATIENCE`] until all threads are stopped, [`READ_PATIENCE`] to read. A look that is
+//!     not done by then says so (`missing`), and nothing is concluded from it.
+//! O3  Reading makes no new pages: only pages that are present or swapped out are read, and of private mappings only
+//!     those that are the process's own.
+//! O4  Nothing of this is done, or prepared, unless it was asked for.
 //!
 //! Not here: which words are roots, and what they hold (analysis `reach`).
 
@@ -27,14 +27,14 @@ use skinflint_trace::{Look, LookCause, PointerEncoder, Pointers};
 
 use crate::process::Process;
 
-/// Longest wait for all threads to stand still.
+/// The longest wait until all threads are stopped.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
-/// Longest time that reading takes while they do.
+/// The longest time for reading while they are stopped.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
-/// Most bytes of pointers, before they are compressed.
+/// The most bytes of pointers, before they are compressed.
 const MOST_BYTES: usize = 1 << 30;
 
-/// Looks at a process: what was seen, and the words.
+/// Looks at a process. Returns the look and its words.
 pub(crate) fn take(process: &Arc<Process>, number: u32, cause: LookCause) -> (Look, Vec<Pointers>) {
     let process = Arc::clone(process);
     let look = std::thread::Builder::new()

@@ -1,6 +1,6 @@
-//! Shared memory, from the collector's side.
+//! The shared memory, on the collector's side.
 //!
-//! Y1  A region is mapped as long as its `Region` lives; references into it do not outlive it.
+//! Y1  A region is mapped while its `Region` lives; references into it do not outlive it.
 //! Y2  Only atomics and [`skinflint_base::ring::Text`] are read in place. Words of a ring are copied
 //!     out before anything looks at them: the program may change them at any time.
 
@@ -26,7 +26,7 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// Seals of everything that is shared: the size stays, and so do the seals.
+/// The seals of all shared memory: its size cannot change.
 const SIZE_SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
 impl Shared {
@@ -38,7 +38,7 @@ impl Shared {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor that has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let file = File::from(fd.try_clone()?);
         file.set_len(bytes as u64)?;
@@ -66,7 +66,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Takes rights from everybody who gets the descriptor, ourselves included.
+    /// Takes rights from every process that has the descriptor, ourselves included.
     fn seal(&self, seals: i32) -> io::Result<()> {
         // SAFETY: no memory is involved.
         match unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// The descriptor that is sent to the program.
+    /// Returns the descriptor that is sent to the program.
     pub fn fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
@@ -83,7 +83,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: Y1: nobody refers to it any more.
+        // SAFETY: Y1: nothing refers to it any more.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
@@ -92,45 +92,45 @@ impl Drop for Shared {
 pub struct SessionMemory(Shared);
 
 impl SessionMemory {
-    /// Makes one.
+    /// Creates the memory, zeroed, sealed and mapped.
     pub fn create() -> io::Result<SessionMemory> {
         let shared = Shared::create(c"skinflint-session", SESSION_BYTES)?;
-        // Our mapping stays writable. Linux 5.1 and later; before, programs are only asked to map it for reading.
+        // Our mapping stays writable. From Linux 5.1 on; before that, programs are only asked to map it for reading.
         let _ = shared.seal(libc::F_SEAL_FUTURE_WRITE);
         shared.seal(libc::F_SEAL_SEAL)?;
         Ok(SessionMemory(shared))
     }
 
-    /// Its contents.
+    /// Returns its contents.
     pub fn page(&self) -> &SessionPage {
         // SAFETY: Y1; a zeroed page is a valid SessionPage, all of whose fields are atomics.
         unsafe { &*self.0.start.cast() }
     }
 
-    /// The descriptor that is sent to the program.
+    /// Returns the descriptor that is sent to the program.
     pub fn fd(&self) -> i32 {
         self.0.fd()
     }
 }
 
-/// What all processes of a session write: the bell.
+/// The bell, which all processes of a session write.
 pub struct BellMemory(Shared);
 
 impl BellMemory {
-    /// Makes one.
+    /// Creates the memory, zeroed, sealed and mapped.
     pub fn create() -> io::Result<BellMemory> {
         let shared = Shared::create(c"skinflint-bell", BELL_BYTES)?;
         shared.seal(libc::F_SEAL_SEAL)?;
         Ok(BellMemory(shared))
     }
 
-    /// Its contents.
+    /// Returns its contents.
     pub fn page(&self) -> &BellPage {
         // SAFETY: Y1; zeroed memory is a valid BellPage, all of whose fields are atomics.
         unsafe { &*self.0.start.cast() }
     }
 
-    /// The descriptor that is sent to the program.
+    /// Returns the descriptor that is sent to the program.
     pub fn fd(&self) -> i32 {
         self.0.fd()
     }
@@ -140,25 +140,25 @@ impl BellMemory {
 pub struct Region(Shared);
 
 impl Region {
-    /// Makes one.
+    /// Creates the memory, zeroed, sealed and mapped.
     pub fn create() -> io::Result<Region> {
         let shared = Shared::create(c"skinflint-region", REGION_BYTES)?;
         shared.seal(libc::F_SEAL_SEAL)?;
         Ok(Region(shared))
     }
 
-    /// The descriptor that is sent to the program.
+    /// Returns the descriptor that is sent to the program.
     pub fn fd(&self) -> i32 {
         self.0.fd()
     }
 
-    /// The header of the process, in its first region.
+    /// Returns the header of the process, in its first region.
     pub fn header(&self) -> &ProcessHeader {
         // SAFETY: Y1; zeroed memory is valid, all fields are atomics or `Text`.
         unsafe { &*self.0.start.cast() }
     }
 
-    /// The header of slot `index`, below [`SLOTS`].
+    /// Returns the header of slot `index`, which is below [`SLOTS`].
     pub fn slot(&self, index: usize) -> &SlotHeader {
         assert!(index < SLOTS);
         // SAFETY: Y1; inside the region by the layout, fields as above.
@@ -172,8 +172,8 @@ impl Region {
         }
     }
 
-    /// Copies what is unread in ring `index` behind `buffer`, up to the end of the lap, and gives
-    /// its room back. Returns whether anything was copied, or `Err` if the positions make no sense.
+    /// Appends what is unread in ring `index` to `buffer`, up to the end of the lap, and gives its room
+    /// back. Returns whether anything was copied, or `Err` if the positions make no sense.
     pub fn take(&self, index: usize, buffer: &mut Vec<u64>) -> Result<bool, Nonsense> {
         let slot = self.slot(index);
         let Some(unread) = ring::unread(slot, FIRST_CAPACITY, RING_WORDS as u64)? else {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
 
-    /// What `fcntl` says of a descriptor's seals.
+    /// Returns a descriptor's seals, by `fcntl`.
     fn seals(fd: i32) -> i32 {
         // SAFETY: no memory is involved.
         unsafe { libc::fcntl(fd, libc::F_GET_SEALS) }

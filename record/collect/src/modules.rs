@@ -1,8 +1,8 @@
-//! Which code is where: objects as the recorder reports them, completed from `/proc/PID/maps`.
+//! The loaded objects, as the recorder reports them, completed from `/proc/PID/maps`.
 //!
 //! J1  `current` is sorted by address and its ranges do not overlap.
 //! J2  A module's `first_node` is 0 unless its range was used by another one before: then nodes
-//!     below it belong to that one.
+//!     below it belong to the earlier one.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -14,14 +14,14 @@ use skinflint_trace::{Mapping, MappingKind, Module};
 
 use crate::proc::{self, MapLine};
 
-/// How often `maps` is read at most for code that nobody reported; doubles when it tells nothing.
+/// The least time between two readings of `maps` for unreported code; doubles when one finds nothing new.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The modules of one process.
 pub struct Modules {
     current: Vec<(u64, u64)>,
-    /// Ranges that were unloaded, and the first node after that.
+    /// The ranges that were unloaded, and the first node after that.
     gone: Vec<(u64, u64, u32)>,
     fresh: Vec<Module>,
     seen: HashSet<(u64, String)>,
@@ -31,7 +31,7 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// None yet.
+    /// Creates an empty list of modules.
     pub fn new() -> Modules {
         Modules {
             current: Vec::new(),
@@ -44,13 +44,13 @@ impl Modules {
         }
     }
 
-    /// Whether code at this address belongs to a known module. One binary search.
+    /// Returns whether code at this address belongs to a known module. Cost: one binary search.
     pub fn knows(&self, pc: u64) -> bool {
         let after = self.current.partition_point(|&(start, _)| start <= pc);
         after > 0 && pc < self.current[after - 1].1
     }
 
-    /// Adds a module; one that is known already is left as it is.
+    /// Adds a module; one that is known already stays as it is.
     pub fn add(&mut self, mut module: Module) {
         if module.start >= module.end || !self.seen.insert((module.start, module.path.clone())) {
             return;
@@ -71,7 +71,7 @@ impl Modules {
         self.fresh.push(module);
     }
 
-    /// The module that began here was unloaded; `next_node` is the next node's id. Returns its range.
+    /// Removes the module that began here and was unloaded; `next_node` is the next node's id. Returns its range.
     pub fn remove(&mut self, start: u64, next_node: u32) -> Option<(u64, u64)> {
         let at = self.current.iter().position(|&(first, _)| first == start)?;
         let (start, end) = self.current.remove(at);
@@ -82,13 +82,13 @@ impl Modules {
         Some((start, end))
     }
 
-    /// A frame lies in no known module.
+    /// Notes that a frame lies in no known module.
     pub fn note_unknown(&mut self) {
         self.unknown = true;
     }
 
-    /// Looks into `/proc/PID/maps` if there is code that nobody reported and it is time to, or if
-    /// `now_or_never`.
+    /// Reads `/proc/PID/maps` if there is unreported code, and either it is time to or `now_or_never` is
+    /// set.
     pub fn complete(&mut self, pid: u32, now_or_never: bool) {
         if !self.unknown || (!now_or_never && Instant::now() < self.next_look) {
             return;
@@ -108,13 +108,13 @@ impl Modules {
         self.next_look = Instant::now() + self.pause;
     }
 
-    /// Modules that are new since the last call.
+    /// Returns the modules that are new since the last call.
     pub fn take_fresh(&mut self) -> Vec<Module> {
         std::mem::take(&mut self.fresh)
     }
 }
 
-/// The objects that `maps` shows, with what their files say of themselves.
+/// Returns the objects that `maps` shows, with the facts in their files.
 fn modules_of(pid: u32) -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     for line in proc::maps(pid) {
@@ -155,12 +155,11 @@ fn begin(pid: u32, line: &MapLine) -> Module {
     module
 }
 
-/// Anonymous memory behind a file's data is its bss only as far as its headers say; the kernel joins
-/// what was mapped behind it, an allocator's heap for one. Leaves as bss what begins and ends within the
-/// object, and calls the rest what it is.
+/// Corrects the kind of mappings that were taken for bss. Anonymous memory after a file's data is its bss
+/// only as far as its headers say; the kernel merges what was mapped after it, such as an allocator's heap.
 ///
-/// The two cannot be told apart within one line of `smaps`, so a mapping that reaches beyond the object
-/// by more than it has inside counts as plain anonymous memory.
+/// The two cannot be told apart within one line of `smaps`, so a mapping that lies more outside of the
+/// object than inside counts as plain anonymous memory.
 pub fn cut_bss(pid: u32, mappings: &mut [Mapping], ends: &mut HashMap<String, Option<u64>>) {
     for index in 0..mappings.len() {
         let Some(path) = mappings[index]
@@ -180,7 +179,7 @@ pub fn cut_bss(pid: u32, mappings: &mut [Mapping], ends: &mut HashMap<String, Op
         let span = *ends.entry(path.clone()).or_insert_with(|| {
             let file = format!("/proc/{pid}/root{path}");
             let file = Path::new(&file);
-            // A file that is there and no object has no bss.
+            // A file that exists and is not an object has no bss.
             let none = file.is_file().then_some(0);
             ElfFacts::read(file).map(|facts| facts.span).or(none)
         });
@@ -196,10 +195,10 @@ pub fn cut_bss(pid: u32, mappings: &mut [Mapping], ends: &mut HashMap<String, Op
     }
 }
 
-/// What is needed of an ELF file's headers.
+/// The facts that are needed from an ELF file's headers.
 struct ElfFacts {
     first_vaddr: u64,
-    /// From the first loaded address to one past the last, whole pages.
+    /// The bytes from the first loaded address to one past the last, in whole pages.
     span: u64,
     build_id: String,
 }

@@ -1,10 +1,11 @@
-//! Where a bss ends: by the object's headers, not where the kernel's line does.
+//! The end of a bss comes from the object's headers, not from the kernel's line.
 
 use super::*;
 
 const PAGE: u64 = 4096;
 
-/// An object of `span` pages from 0x10000 on, data up to its eighth page, and what follows as one mapping.
+/// Returns the kind and name that `cut_bss` gives to one mapping after the data of an object of `span_pages` pages,
+/// which begins at 0x10000 and has data up to its eighth page.
 fn cut(span_pages: u64, joined_pages: u64) -> (MappingKind, String) {
     let mapping = |start: u64, end: u64, name: &str| Mapping {
         start,

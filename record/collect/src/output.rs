@@ -1,8 +1,8 @@
-//! The writer thread: compresses and writes what the others hand it.
+//! The writer thread: compresses and writes what the other threads send it.
 //!
 //! Q1  Jobs of one process are written in the order in which they were sent: nodes before the events
 //!     that name them.
-//! Q2  A file that cannot be written costs only itself: its jobs are taken and counted (C3).
+//! Q2  A file that cannot be written affects only itself: its jobs are taken and counted (C3).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use skinflint_trace::{
     ThreadId, Writer,
 };
 
-/// Jobs that may wait; then the drain thread waits, and in the end the program.
+/// The most jobs that may wait; beyond it the drain thread waits, and in the end the program.
 const QUEUE: usize = 256;
 
 /// Something to write.
 pub enum Job {
     /// A process begins; its file is made.
     Begin(Box<ProcessInfo>, PathBuf),
-    /// The file shall have another name.
+    /// The file gets another name.
     Rename(PathBuf),
     /// Stack nodes from this id on.
     Nodes(u32, Vec<(u32, u64)>),
@@ -38,7 +38,7 @@ pub enum Job {
     Rss(Vec<RssSample>),
     /// A snapshot.
     Snapshot(Box<Snapshot>),
-    /// What pointed where, and the words.
+    /// A look at the program's pointers, and its words.
     Look(Box<Look>, Vec<Pointers>),
     /// Processes that came out of this one and were not recorded.
     Lost(Vec<LostProcess>),
@@ -51,21 +51,21 @@ pub enum Job {
 pub struct Recorded {
     /// Its file.
     pub path: PathBuf,
-    /// Whose it is.
+    /// The process that was recorded.
     pub process: ProcessInfo,
-    /// How it ended; `None` if recording was stopped first.
+    /// How the recording ended; `None` if the trace was cut.
     pub ending: Option<Ending>,
     /// Size of the file, bytes.
     pub bytes: u64,
     /// Processes that came out of it and were not recorded.
     pub lost: Vec<LostProcess>,
-    /// What pointed where, at its moments.
+    /// The looks at the program's pointers.
     pub looks: Vec<Look>,
-    /// What went wrong with the file, if something did.
+    /// What went wrong with the file, if anything did.
     pub error: Option<String>,
 }
 
-/// Where the other threads put their jobs.
+/// The queue to which the other threads send their jobs.
 #[derive(Clone)]
 pub struct Output(SyncSender<(usize, Job)>);
 
@@ -79,7 +79,7 @@ impl Output {
         Ok((Output(sender), thread))
     }
 
-    /// Hands over a job for process `index`; waits while too many are waiting.
+    /// Sends a job for process `index`; blocks while too many jobs are waiting.
     pub fn send(&self, index: usize, job: Job) {
         // The receiver lives until the last sender is gone, unless it panicked; then the events are
         // lost, and `Session::finish` says so.
@@ -90,7 +90,7 @@ impl Output {
 struct Trace {
     writer: Option<Writer>,
     recorded: Recorded,
-    /// A name on another file system: the file is copied there when it is whole.
+    /// A name on another file system: the file is copied there when it is complete.
     move_to: Option<PathBuf>,
 }
 
@@ -193,7 +193,7 @@ fn not_named(path: &Path, to: &Path, error: &std::io::Error) -> std::io::Error {
 /// Copies a whole trace to its name on another file system.
 fn move_over(path: &mut PathBuf, to: PathBuf) -> std::io::Result<()> {
     if let Err(error) = std::fs::copy(&*path, &to) {
-        // What is there is no whole trace.
+        // The copy is not a whole trace.
         let _ = std::fs::remove_file(&to);
         return Err(not_named(path, &to, &error));
     }
@@ -202,7 +202,7 @@ fn move_over(path: &mut PathBuf, to: PathBuf) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A trace whose end was never told.
+/// Closes a trace whose end was never sent.
 fn cut(trace: Trace) -> Recorded {
     let mut recorded = trace.recorded;
     drop(trace.writer);
@@ -225,7 +225,7 @@ fn end(trace: Trace, ending: Ending) -> Recorded {
     }
     ending.lost_events += writer.events_lost();
     let bytes = writer.bytes_written();
-    // Whatever is buffered goes into the file before it is copied.
+    // What is buffered is written to the file before it is copied.
     drop(writer);
     if let Some(to) = trace.move_to
         && let Err(error) = move_over(&mut recorded.path, to)
@@ -240,18 +240,18 @@ fn end(trace: Trace, ending: Ending) -> Recorded {
     recorded
 }
 
-/// Largest map of generated code that is kept.
+/// The largest map of generated code that is kept, in bytes.
 const PERF_MAP_BYTES: u64 = 512 << 20;
 
-/// Copies the map of generated code that a runtime wrote for perf, if it did so in this process's life, beside the
-/// trace: another process may have the number tomorrow.
+/// Copies the map of generated code that a runtime wrote for perf to a file beside the trace, if it was written
+/// during this process's life: another process may have the same id later.
 fn keep_perf_map(process: &ProcessInfo, trace: &Path) -> std::io::Result<()> {
     use std::io::Read;
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     let source = PathBuf::from(format!("/tmp/perf-{}.map", process.pid));
     let opened = std::fs::OpenOptions::new()
         .read(true)
-        // Anybody may put anything there: no link, nothing that could be waited for.
+        // Any user can put anything there: links are not followed, and nothing is waited for.
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(source);
     let Ok(file) = opened else { return Ok(()) };
@@ -261,7 +261,7 @@ fn keep_perf_map(process: &ProcessInfo, trace: &Path) -> std::io::Result<()> {
     // SAFETY: no memory is involved.
     let user = unsafe { libc::geteuid() };
     let ours = about.uid() == user || user == 0;
-    // The kernel stamps files with a clock that stands still for up to 10 ms.
+    // The kernel stamps files with a clock that advances in steps of up to 10 ms.
     let is_older = written_ns + 10_000_000 < process.started_unix_ns;
     if !about.is_file() || !ours || is_older {
         return Ok(());
@@ -271,7 +271,7 @@ fn keep_perf_map(process: &ProcessInfo, trace: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A name for a trace: `skinflint.NAME.PID.sft`, with a number if there is such a file or `is_given` knows it.
+/// Returns a name for a trace: `skinflint.NAME.PID.sft`, with a number if there is such a file or `is_given` has it.
 pub fn trace_path(
     folder: &Path,
     name: &str,
@@ -315,7 +315,7 @@ mod tests {
         assert!(name(second_is_given).ends_with("skinflint.a_b_c.7.3.sft"));
     }
 
-    /// `/dev/shm` is another file system than the folder of temporary files here, or there is nothing to see.
+    /// Tests only where `/dev/shm` is another file system than the folder of temporary files.
     #[test]
     fn a_trace_comes_to_its_name_over_file_systems() {
         let (here, there) = (tempfile::tempdir(), tempfile::tempdir_in("/dev/shm"));

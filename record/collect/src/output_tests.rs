@@ -1,10 +1,10 @@
-//! Perf maps: whose they may be, and from when.
+//! Perf maps: which owner they may have, and how old they may be.
 //!
-//! The files lie where runtimes write them, under numbers that no process can have.
+//! The files lie where runtimes write them, with process ids that no process can have.
 
 use super::*;
 
-/// Greater than the kernel's greatest process number.
+/// A number above the kernel's largest process id.
 const BEYOND: u32 = 4_200_000;
 
 struct Map(PathBuf);
@@ -24,7 +24,8 @@ impl Drop for Map {
     }
 }
 
-/// What is kept for a process of this number that began so long before (or, negative, after) the map was written.
+/// Returns what is kept for a process with this id that began this many nanoseconds before (negative: after) the map
+/// was written.
 fn kept(number: u32, began_before_ns: i64) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! What `/proc` says of a process. Everything may vanish at any time; then there is less to say.
+//! What `/proc` reports about a process. Everything may vanish at any time; then less is returned.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,7 +16,7 @@ pub struct MapLine {
     pub end: u64,
     /// `rw-p`
     pub perms: String,
-    /// Offset in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// Inode, 0 for none.
     pub inode: u64,
@@ -47,12 +47,12 @@ impl MapLine {
     }
 }
 
-/// Whether a mapping is one of the recorder's.
+/// Returns whether a mapping is one of the recorder's.
 pub fn is_recorder(name: &str) -> bool {
     name.starts_with("/memfd:skinflint-") || name.ends_with("/libskinflint_record.so")
 }
 
-/// All mappings.
+/// Reads all mappings.
 pub fn maps(pid: u32) -> Vec<MapLine> {
     let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     String::from_utf8_lossy(&text)
@@ -61,14 +61,14 @@ pub fn maps(pid: u32) -> Vec<MapLine> {
         .collect()
 }
 
-/// Reads a file of `/proc`, whole.
+/// Reads a whole file of `/proc`.
 fn read_text(file: &mut File) -> Option<String> {
     let mut bytes = Vec::with_capacity(64 << 10);
     file.read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The arguments, and other facts, of a process that has just begun.
+/// Reads the arguments of a process.
 pub fn arguments(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
@@ -81,29 +81,29 @@ pub fn arguments(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// A link of `/proc/PID`: `exe`, `cwd`.
+/// Reads a link of `/proc/PID`: `exe`, `cwd`.
 pub fn link(pid: u32, name: &str) -> String {
     let target = fs::read_link(format!("/proc/{pid}/{name}")).unwrap_or_default();
     target.to_string_lossy().into_owned()
 }
 
-/// The name of a process or thread.
+/// Reads the name of a process or thread.
 pub fn thread_name(pid: u32, tid: u32) -> Option<String> {
     let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
 }
 
-/// Whether a thread exists.
+/// Returns whether a thread exists.
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
     PathBuf::from(format!("/proc/{pid}/task/{tid}")).exists()
 }
 
-/// The environment that a process was started with.
+/// Reads the environment that a process was started with.
 pub fn environment(pid: u32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ")).ok()
 }
 
-/// All process ids.
+/// Returns all process ids.
 pub fn all_pids() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -114,7 +114,7 @@ pub fn all_pids() -> Vec<u32> {
         .collect()
 }
 
-/// A value of `/proc/PID/status`.
+/// Reads a value of `/proc/PID/status`.
 fn status_value(pid: u32, name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let mut lines = text.lines();
@@ -128,14 +128,14 @@ fn status_value(pid: u32, name: &str) -> Option<String> {
     })
 }
 
-/// Greatest resident memory of a process so far, bytes.
+/// Reads the largest resident memory of a process so far, in bytes.
 pub fn high_water_bytes(pid: u32) -> Option<u64> {
     let value = status_value(pid, "VmHWM")?;
     let kib: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
 
-/// The numbers of a process, ours first, its own last; `None` if it is gone.
+/// Reads the ids of a process in its PID namespaces, ours first, its own last; `None` if it is gone.
 pub fn numbers(pid: u32) -> Option<Vec<u32>> {
     let value = status_value(pid, "NSpid")?;
     value
@@ -144,7 +144,7 @@ pub fn numbers(pid: u32) -> Option<Vec<u32>> {
         .collect()
 }
 
-/// How long ago a process was started, in steps of 10 ms.
+/// Returns how long ago a process was started, in steps of 10 ms.
 pub fn age(pid: u32) -> Option<std::time::Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let started: u64 = text[text.rfind(')')? + 1..]
@@ -161,10 +161,10 @@ pub fn age(pid: u32) -> Option<std::time::Duration> {
     std::time::Duration::try_from_secs_f64(up - started as f64 / 100.0).ok()
 }
 
-/// Fields of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` that are used here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stat {
-    /// Parent.
+    /// The parent's process id.
     pub ppid: u32,
     /// User and system time of this process alone, nanoseconds, in steps of a clock tick (10 ms).
     pub cpu_ns: u64,
@@ -179,7 +179,7 @@ pub fn stat(pid: u32) -> Option<Stat> {
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may hold anything.
     let rest = &text[text.rfind(')')? + 1..];
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -191,8 +191,8 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Wait status of a process that has ended and was not waited for; `None` if it is none, or not ours
-/// to know.
+/// Reads the wait status of a process that has ended and was not waited for; `None` if it has not ended,
+/// or if we may not read it.
 pub fn zombie_status(pid: u32) -> Option<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse_zombie(&text)
@@ -205,25 +205,25 @@ fn parse_zombie(text: &str) -> Option<i32> {
     (*fields.first()? == "Z").then(|| fields.get(EXIT_CODE)?.parse().ok())?
 }
 
-/// `/proc/PID/status`, kept open: about 15 µs a reading.
+/// `/proc/PID/status`, kept open. Cost of a reading: about 15 µs.
 pub struct Status(File);
 
-/// What a reading of `status` says of memory.
+/// The memory figures of a reading of `status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// Resident parts.
+    /// The resident memory and its parts.
     pub sample: RssSample,
     /// `VmHWM`, bytes.
     pub high_water_bytes: Option<u64>,
 }
 
 impl Status {
-    /// Opens it.
+    /// Opens the file of a process.
     pub fn open(pid: u32) -> Option<Status> {
         File::open(format!("/proc/{pid}/status")).ok().map(Status)
     }
 
-    /// Reads it; `None` once the process has given up its memory.
+    /// Reads the file; `None` once the process has released its memory.
     pub fn read(&self) -> Option<Memory> {
         let mut buffer = [0u8; 4096];
         let len = self.0.read_at(&mut buffer, 0).ok()?;
@@ -265,27 +265,27 @@ fn parse_status(text: &str) -> Option<Memory> {
     any.then_some(memory)
 }
 
-/// `Pss` of the whole process, from `smaps_rollup`.
+/// Reads `Pss` of the whole process from `smaps_rollup`, in bytes.
 pub fn pss(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     kib(line)
 }
 
-/// All mappings with their resident memory, without runs; `None` if `smaps` cannot be read.
+/// Reads all mappings with their resident memory, without runs; `None` if `smaps` cannot be read.
 pub fn smaps(pid: u32) -> Option<Vec<Mapping>> {
     let mut file = File::open(format!("/proc/{pid}/smaps")).ok()?;
     let mappings = parse_smaps(&read_text(&mut file)?);
     (!mappings.is_empty()).then_some(mappings)
 }
 
-/// All mappings, without figures.
+/// Reads all mappings, without figures.
 pub fn mappings(pid: u32) -> Vec<Mapping> {
     let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     parse_smaps(&String::from_utf8_lossy(&text))
 }
 
-/// The process that traces it, if one does.
+/// Returns the process that traces this one, if one does.
 pub fn tracer(pid: u32) -> Option<u32> {
     let tracer = status_value(pid, "TracerPid")?.trim().parse().ok()?;
     (tracer != 0).then_some(tracer)
@@ -322,8 +322,8 @@ fn parse_smaps(text: &str) -> Vec<Mapping> {
     mappings
 }
 
-/// `last_file`: end and path of the last writable mapping of a file, whose zeroed data (bss) follows
-/// it as anonymous memory.
+/// Begins a mapping. `last_file`: the end and path of the last writable mapping of a file, whose zeroed
+/// data (bss) follows it as anonymous memory.
 fn begin_mapping(head: MapLine, last_file: &mut Option<(u64, String)>) -> Mapping {
     let MapLine {
         start,
@@ -359,8 +359,8 @@ fn begin_mapping(head: MapLine, last_file: &mut Option<(u64, String)>) -> Mappin
             *last_file = None;
         }
         _ => {
-            // An object's data is private to the process; what is shared (a file, /dev/zero for memory that is shared
-            // with children) has no bss, whatever lies behind it.
+            // An object's data is private to the process; a shared mapping (a file, /dev/zero for memory that is shared
+            // with children) has no bss, whatever lies after it.
             let is_file = inode != 0 && name.starts_with('/') && perms.starts_with("rw");
             let is_data = is_file && !shared && kind != MappingKind::Shared;
             *last_file = is_data.then(|| (end, name.clone()));
@@ -376,16 +376,16 @@ fn begin_mapping(head: MapLine, last_file: &mut Option<(u64, String)>) -> Mappin
     }
 }
 
-/// Reads which pages are resident.
+/// `/proc/PID/pagemap`, which shows the resident pages.
 pub struct PageMap(File);
 
 impl PageMap {
-    /// Opens it; `None` without permission.
+    /// Opens the file of a process; `None` without permission.
     pub fn open(pid: u32) -> Option<PageMap> {
         File::open(format!("/proc/{pid}/pagemap")).ok().map(PageMap)
     }
 
-    /// Resident runs of `start..end` as (address, bytes); `None` if they cannot be read.
+    /// Reads the resident runs of `start..end` as (address, bytes); `None` if they cannot be read.
     pub fn runs(&self, start: u64, end: u64, page: u64) -> Option<Vec<(u64, u64)>> {
         const PRESENT: u64 = 1 << 63;
         let mut runs: Vec<(u64, u64)> = Vec::new();

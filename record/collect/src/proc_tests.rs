@@ -1,4 +1,4 @@
-//! What is a file's bss and what merely lies near it.
+//! Tells a file's bss from mappings that merely lie near it.
 
 use super::*;
 

@@ -2,12 +2,12 @@
 //!
 //! P1  Snapshots that the program waits for come first: marks, its exit, and the turn of its live heap
 //!     (`record-so/turn.rs`).
-//! P2  Reading takes at most about a tenth of the time while memory rises: the pause after a snapshot is that many times
-//!     what it cost.
-//! P3  Of a rising peak only the newest snapshot is kept; it is written once a second, when memory
+//! P2  Reading takes at most about a tenth of the time, and more only while memory rises fast: the pause after a
+//!     snapshot is a multiple of its cost.
+//! P3  Of a rising peak only the newest snapshot is held back; it is written once a second, when memory
 //!     has fallen, and at the end.
 //! P4  Proportional sizes are read in roll calls: all living processes one after another, with one time stamp, so
-//!     that their sum is of one moment. A call may take a tenth of the time as well.
+//!     that their sum is of one moment. A roll call may take a tenth of the time as well.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,34 +26,34 @@ use crate::process::{Process, lock};
 
 /// How often resident memory is read.
 const RSS_INTERVAL: Duration = Duration::from_millis(10);
-/// How often the proportional set size is read, at most, of a process that is alone.
+/// The least time between two readings of the proportional set size of a process that is alone.
 const PSS_INTERVAL: Duration = Duration::from_millis(500);
-/// The same while there are several: compilers live for tens of milliseconds.
+/// The least time between two roll calls of several processes: compilers live for tens of milliseconds.
 const ROLL_CALL_INTERVAL: Duration = Duration::from_millis(20);
-/// How often all mappings are read, at most, when nothing else asks for it.
+/// The time after which all mappings are read when nothing else asks for it.
 const PERIOD: Duration = Duration::from_secs(2);
 /// The pause after a snapshot is this many times its cost (P2).
 const PAUSE_FACTOR: u32 = 10;
-/// The same while memory rises by a tenth and more: a peak may be short.
+/// The factor while memory rises by a tenth and more: a peak may be short.
 const HASTE_FACTOR: u32 = 3;
-/// Larger mappings are not looked at page by page.
+/// The largest mapping whose pages are read one by one, in bytes.
 const RUNS_LIMIT: u64 = 64 << 30;
-/// How long samples are gathered before they are written, after the first.
+/// How long samples are gathered after the first before they are written.
 const RSS_BATCH: Duration = Duration::from_millis(500);
 
-/// What others ask of the sampler.
+/// What other threads ask of the sampler.
 pub enum Ask {
     /// A process begins.
     Begin(Arc<Process>),
-    /// The program waits for a snapshot: the number to answer with. Whoever else waits holds the other end of the
-    /// last, and learns of it by the sender's end.
+    /// The program waits for a snapshot: its cause, the number to answer with, and a sender. Another thread that waits
+    /// has the receiver, and sees the snapshot's end when the sender is dropped.
     Snapshot(Arc<Process>, SnapshotCause, u32, Option<Sender<()>>),
-    /// Its live heap is about to fall from its greatest, and it waits: the number to answer with.
+    /// The live heap of a process is about to fall from its greatest, and it waits: the number to answer with.
     Turn(Arc<Process>, u32),
-    /// Its end begins, and it waits: what points where is looked at, and the number is answered with. Whoever else
-    /// waits holds the other end.
+    /// The end of a process begins, and it waits: its pointers are looked at, and the number is answered with. Another
+    /// thread that waits has the receiver.
     Look(Arc<Process>, u32, Option<Sender<()>>),
-    /// A process has ended: writes what is still held back, then tells the sender.
+    /// A process has ended: the sampler writes what is still held back, then sends.
     End(Arc<Process>, std::sync::mpsc::SyncSender<()>),
 }
 
@@ -68,10 +68,10 @@ struct Watched {
     next_hasty: Instant,
     next_period: Instant,
     next_write: Instant,
-    /// Looks taken so far, and whether one was of the end.
+    /// The number of looks taken so far, and whether one was of the end.
     looks: u32,
     end_seen: bool,
-    /// Where the objects of its bss mappings end, by path.
+    /// The ends of the objects of its bss mappings, by path.
     ends: HashMap<String, Option<u64>>,
 }
 
@@ -104,7 +104,7 @@ impl Watched {
         self.let_go(output);
     }
 
-    /// Keeps a sample until enough have come together to be written.
+    /// Keeps a sample until enough are gathered to be written.
     fn keep(&mut self, sample: RssSample, output: &Output) {
         self.samples.push(sample);
         let now = Instant::now();
@@ -199,10 +199,10 @@ fn let_go_on(answered: &AtomicU32, number: u32) {
     sys::futex_wake(answered);
 }
 
-/// Looks at marks of one process, at most; the end has one more.
+/// The most looks at marks of one process; the end has one more.
 const MOST_LOOKS: u32 = 64;
 
-/// Looks at what points where; at the end once, as early as it was told of.
+/// Looks at a process's pointers; at the end only once, at the first request.
 fn take_look(watched: &mut Watched, cause: LookCause, output: &Output) {
     let is_end = cause == LookCause::End;
     if watched.end_seen || (!is_end && watched.looks >= MOST_LOOKS) {
@@ -225,7 +225,7 @@ fn sample(watched: &mut Watched, output: &Output) -> Option<RssSample> {
     Some(memory.sample)
 }
 
-/// Reads the proportional size of everybody (P4).
+/// Reads the proportional sizes of all processes (P4).
 fn roll_call(watched: &mut HashMap<usize, Watched>, output: &Output) {
     let stamp_ns = sys::monotonic_ns();
     for watched in watched.values_mut() {
@@ -236,7 +236,7 @@ fn roll_call(watched: &mut HashMap<usize, Watched>, output: &Output) {
             continue;
         };
         let Some(time_ns) = stamp_ns.checked_sub(process.start_ns) else {
-            // It began during the call; the next one finds it.
+            // The process began during the roll call; the next one finds it.
             continue;
         };
         memory.sample.time_ns = time_ns;
@@ -294,7 +294,7 @@ fn tick(watched: &mut Watched, output: &Output) {
         }
         watched.held_back = Some(Box::new(snapshot));
         if first {
-            // Should the collector be killed, there is one at least.
+            // If the collector is killed, there is at least one snapshot.
             watched.let_go(output);
         }
     } else {
@@ -318,7 +318,7 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
     }
 }
 
-/// A snapshot of the greatest live heap. What was held back shows less of the same rise.
+/// Takes a snapshot of the greatest live heap. The one held back shows less of the same rise.
 fn turned(watched: &mut Watched, output: &Output) {
     let now = Instant::now();
     let Some(sample) = sample(watched, output) else {
@@ -333,13 +333,13 @@ fn turned(watched: &mut Watched, output: &Output) {
     }
 }
 
-/// Readings of a process whose memory changes between the sizes of its mappings and their pages.
+/// The most readings of a process whose memory changes between the reading of sizes and that of pages.
 const TRIES: u32 = 3;
-/// A reading is of one moment if its pages lack no more than this part of the sizes.
+/// A reading is of one moment if its pages lack no more than one in this many bytes of its sizes.
 const TORN_PART: u64 = 50;
 
-/// Reads all mappings, and the resident pages of those that may hold blocks: again, if the two are of different
-/// moments. If they still are the last time, the sizes stay as they were read, and the books show the difference.
+/// Reads all mappings, and the resident pages of those that may hold blocks; reads again if the two are of different
+/// moments. If they still are after the last try, the sizes stay as they were read, and the books show the difference.
 fn snapshot(
     process: &Process,
     cause: SnapshotCause,
@@ -359,9 +359,9 @@ fn pages_bytes(mapping: &Mapping) -> u64 {
     mapping.runs.iter().map(|&(_, bytes)| bytes).sum()
 }
 
-/// What mappings lost between the reading of their sizes and that of their pages; if it is little, the sizes become
-/// those of the pages, so that both are of one reading. Whether it is much. More pages than size are none of it:
-/// where a program only read, the kernel shows a page of noughts that it does not count.
+/// Makes sizes and pages agree: if mappings lost little between the two readings, their sizes become those of their
+/// pages. Returns false, and changes nothing, if they lost much. More pages than size are not a loss: where a program
+/// only reads, the kernel shows a page of zeros that it does not count.
 fn agree(mappings: &mut [Mapping]) -> bool {
     let (mut torn, mut resident) = (0, 0);
     for mapping in mappings.iter() {
@@ -381,7 +381,7 @@ fn agree(mappings: &mut [Mapping]) -> bool {
     true
 }
 
-/// A snapshot, and whether its sizes and its pages are of different moments.
+/// Reads a snapshot. Returns it, and whether its sizes and its pages are of different moments.
 fn read_snapshot(
     process: &Process,
     cause: SnapshotCause,
@@ -443,8 +443,8 @@ fn read_snapshot(
     Some((snapshot, is_torn))
 }
 
-/// The kernel joins neighbouring anonymous mappings, so the recorder's own may be part of one of the
-/// program's: takes them out as mappings of their own.
+/// Splits the recorder's own mappings off one of the program's: the kernel merges neighbouring anonymous
+/// mappings.
 fn split_off_own(mapping: Mapping, own: &[(u64, u64)], done: &mut Vec<Mapping>) {
     let mut rest = mapping;
     if rest.kind != MappingKind::Anon || !rest.runs_known {
@@ -473,7 +473,7 @@ fn split_off_own(mapping: Mapping, own: &[(u64, u64)], done: &mut Vec<Mapping>) 
     }
 }
 
-/// A part of an anonymous mapping; its resident bytes are those of its runs.
+/// Returns a part of an anonymous mapping; its resident bytes are those of its runs.
 fn part(mapping: &Mapping, start: u64, end: u64) -> Mapping {
     let runs: Vec<(u64, u64)> = mapping
         .runs
@@ -526,7 +526,7 @@ mod tests {
             (few[0].rss_bytes, few[0].private_bytes),
             (192 << 10, 192 << 10)
         );
-        // Pages of noughts.
+        // Pages of zeros.
         assert_eq!(few[1].rss_bytes, 200 << 10);
         let mut much = [mapping(200 << 10, 188 << 10), mapping(200 << 10, 200 << 10)];
         assert!(!agree(&mut much));

@@ -1,17 +1,17 @@
-//! The door: meets processes over Unix sockets, and knows from the kernel who stands there.
+//! The server: meets processes over Unix sockets, and learns from the kernel which process connects.
 //!
 //! ```text
 //!   /tmp/skinflint-0123456789abcdef/s      0600 in a folder 0700: this user, and root
-//!   the same text, in no folder            whoever has given up its user, or its root folder, since
+//!   the same text, as an abstract name     for processes that have given up their user, or their root folder
 //!        └─► Arrival: pid, uid ─ hear ─► Caller: hello ─ welcome or refuse
 //! ```
 //!
 //! Z1  The reply goes out only after the process (or its new region) is in the drain's queue, so that
 //!     nothing it writes is missed.
-//! Z2  Who calls is known from the kernel (`SO_PEERCRED`), not from the message.
-//! Z3  Nobody is waited for: an arrival that says nothing holds up no other.
+//! Z2  The caller's identity comes from the kernel (`SO_PEERCRED`), not from the message.
+//! Z3  There is no wait for a single process: a silent arrival holds up no other.
 //!
-//! Not here: who is served (session.rs).
+//! Not here: which callers are served (session.rs).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -21,26 +21,26 @@ use std::time::Instant;
 
 use skinflint_base::ring::{HELLO_MAGIC, Hello, Welcome};
 
-/// The listening sockets: by path, and by the name of the same text.
+/// The listening sockets: by path, and by the abstract name of the same text.
 pub struct Listener([OwnedFd; 2]);
 
-/// Somebody who has connected.
+/// A process that has connected, and said nothing yet.
 pub struct Arrival {
     fd: OwnedFd,
     /// Its process id, as we see it.
     pub pid: u32,
-    /// Its effective user when it connected.
+    /// The effective user that it had when it connected.
     pub uid: u32,
-    /// When it was let in.
+    /// The time of its acceptance.
     pub since: Instant,
 }
 
-/// A caller, waiting for an answer.
+/// A process that has said hello, and waits for an answer.
 pub struct Caller {
     fd: OwnedFd,
     /// Its process id, as we see it.
     pub pid: u32,
-    /// What it said.
+    /// Its hello.
     pub hello: Hello,
 }
 
@@ -48,11 +48,11 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A socket's address: a path, or with `by_name` a name of the same text that lies in no folder.
+/// Returns a socket's address: a path, or with `by_name` the abstract name of the same text.
 fn address(path: &Path, by_name: bool) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     let bytes = path.as_os_str().as_bytes();
     // SAFETY: all-zero is a valid sockaddr_un.
@@ -92,7 +92,7 @@ fn listen(path: &Path, by_name: bool) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether a socket's path is there and nobody listens behind it any more.
+/// Returns whether a socket's path exists and no process listens at it any more.
 pub fn is_dead(path: &Path) -> bool {
     let Ok((address, len)) = address(path, false) else {
         return false;
@@ -109,7 +109,7 @@ pub fn is_dead(path: &Path) -> bool {
 }
 
 impl Listener {
-    /// Listens at `path`, in a folder that is the user's alone, and by its name.
+    /// Listens at `path`, in a folder that only the user can open, and at the abstract name.
     pub fn bind(path: &Path) -> io::Result<Listener> {
         use std::os::unix::fs::PermissionsExt;
         let by_path = listen(path, false)?;
@@ -117,12 +117,12 @@ impl Listener {
         Ok(Listener([by_path, listen(path, true)?]))
     }
 
-    /// The descriptors, to wait on.
+    /// Returns the descriptors, to wait on.
     pub fn fds(&self) -> [RawFd; 2] {
         [self.0[0].as_raw_fd(), self.0[1].as_raw_fd()]
     }
 
-    /// Lets somebody in who stands at one of the two; `None` if nobody does, or the kernel does not say who.
+    /// Accepts a connection at one of the two; `None` if there is none, or the kernel does not say whose it is.
     pub fn accept(&self, which: usize) -> io::Result<Option<Arrival>> {
         // SAFETY: plain calls; every pointer is to a variable of ours of the length given.
         unsafe {
@@ -156,23 +156,23 @@ impl Listener {
     }
 }
 
-/// What an arrival has said.
+/// What an arrival has sent.
 pub enum Heard {
     /// Nothing yet.
     Nothing(Arrival),
-    /// Nothing sensible.
+    /// Something that is not a hello.
     Nonsense,
     /// Its hello.
     Hello(Box<Caller>),
 }
 
 impl Arrival {
-    /// The descriptor, to wait on.
+    /// Returns the descriptor, to wait on.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    /// Hears its hello, if it has come (Z3).
+    /// Reads its hello, if it has come (Z3).
     pub fn hear(self) -> Heard {
         // SAFETY: all-zero is a valid Hello; the call writes at most its size.
         unsafe {
@@ -200,7 +200,7 @@ struct Control {
     fds: [RawFd; 3],
 }
 
-/// What of it the kernel may read: without the padding behind, which it would take for a fourth descriptor.
+/// The bytes of `Control` that the kernel reads: without the final padding, which it would take for a descriptor.
 const CONTROL_BYTES: usize = std::mem::offset_of!(Control, fds) + size_of::<[RawFd; 3]>();
 
 impl Caller {
@@ -238,7 +238,7 @@ impl Caller {
             fds: fds.unwrap_or([-1; 3]),
         };
         // SAFETY: the message leads only to variables of ours, with their true lengths. A caller
-        // that has gone is no error of ours.
+        // that has gone is not our error.
         unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = &raw mut vector;
@@ -256,14 +256,14 @@ impl Caller {
     }
 }
 
-/// A descriptor that becomes readable when the process ends; `None` before Linux 5.3.
+/// Returns a descriptor that becomes readable when the process ends; `None` before Linux 5.3.
 pub fn pidfd(pid: u32) -> Option<OwnedFd> {
     // SAFETY: no memory is involved.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     owned(fd as RawFd).ok()
 }
 
-/// How the process of a pidfd ended, as Linux 6.15 and later tell anybody who asks: its wait status.
+/// Returns the wait status of the process of a pidfd, which Linux 6.15 and later tell any process that asks.
 pub fn exit_status(pidfd: RawFd) -> Option<i32> {
     #[repr(C)]
     #[derive(Default)]
@@ -284,7 +284,7 @@ pub fn exit_status(pidfd: RawFd) -> Option<i32> {
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// Waits until one of the descriptors is readable, or the time is over. Says which are.
+/// Waits until one of the descriptors is readable, or the time is over. Returns which are readable.
 pub fn poll(fds: &[RawFd], timeout_ms: i32) -> Vec<bool> {
     let mut polled: Vec<libc::pollfd> = fds
         .iter()

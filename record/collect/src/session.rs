@@ -30,38 +30,38 @@ use crate::server::{self, Arrival, Caller, Heard, Listener};
 /// How to record.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where traces go.
+    /// The folder of the traces.
     pub folder: PathBuf,
-    /// Name of the trace of the program itself (its last `exec`); others get names of their own.
+    /// The name of the trace of the program itself (its last `exec`); others get names of their own.
     pub file: Option<PathBuf>,
-    /// zstd level.
+    /// The zstd level.
     pub level: i32,
-    /// Signal that marks inside the program.
+    /// The number of the signal that makes a mark inside the program.
     pub mark_signal: Option<i32>,
-    /// Record nothing until somebody says start.
+    /// Whether nothing is recorded until `start` is requested.
     pub paused: bool,
     /// Whether the program ran before the session and can be left alone again.
     pub attached: bool,
-    /// A moment at which somebody wants to look at the program: [`Session::held`].
+    /// A moment at which the caller wants to look at the program: [`Session::held`].
     pub watched: Option<Watched>,
-    /// At marks and at the end the program is stopped, and what points where is read.
+    /// Whether the program is stopped at marks and at the end, and its pointers are read.
     pub looks: bool,
 }
 
-/// Longest that a program waits while its pointers are read: a look takes up to twelve seconds, and others may be
-/// looked at before it.
+/// The longest time, in milliseconds, that a program waits while its pointers are read: a look takes up to twelve
+/// seconds, and other programs may be looked at before it.
 const LOOK_PATIENCE_MS: u32 = 30_000;
 
-/// How a child of the caller ended, as `wait4` says.
+/// How a child of the caller ended, as `wait4` reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildEnd {
-    /// Who.
+    /// The child's process id.
     pub pid: u32,
-    /// Wait status.
+    /// The wait status.
     pub status: i32,
-    /// CPU time of it alone, nanoseconds, if known.
+    /// The CPU time of the child alone, in nanoseconds, if known.
     pub cpu_ns: Option<u64>,
-    /// High-water mark of its resident memory, bytes, if known.
+    /// The high-water mark of its resident memory, in bytes, if known.
     pub max_rss_bytes: Option<u64>,
 }
 
@@ -74,9 +74,9 @@ struct Meeting {
     tells: Sender<Tell>,
     known: Mutex<Known>,
     stop: AtomicBool,
-    /// Somebody said detach.
+    /// Whether a detach was requested.
     leave: AtomicBool,
-    /// The program that is attached to does not lead to the recorder everywhere yet ([`Session::joined`]).
+    /// Whether some modules of the program that is attached to do not lead to the recorder yet ([`Session::joined`]).
     joining: AtomicBool,
     /// Nanoseconds since 1970 less monotonic ones, the same for all traces: their times can be compared.
     unix_offset_ns: u64,
@@ -86,18 +86,18 @@ struct Meeting {
 struct Known {
     processes: Vec<Met>,
     by_token: HashMap<u64, usize>,
-    /// Process id of the program that was started; its trace gets the given name.
+    /// The process id of the program that was started; its trace gets the given name.
     main_pid: Option<u32>,
-    /// Index of the process that has the given name now.
+    /// The index of the process whose trace has the given name now.
     named: Option<usize>,
-    /// Why a caller got no rings, the last time that one got none.
+    /// Why the last caller that got no rings got none.
     refused: Option<String>,
-    /// Names of traces, each given once: a file is made later, by another thread, and may have had two names.
+    /// The names of traces, each given once: another thread makes the file later, and it may have had two names.
     names: HashSet<PathBuf>,
 }
 
 impl Known {
-    /// A name that no trace of this session has or had, and no file.
+    /// Returns a name that no trace of this session has or had, and no file has.
     fn fresh_name(&mut self, folder: &Path, name: &str, pid: u32) -> PathBuf {
         let path = trace_path(folder, name, pid, |path| self.names.contains(path));
         self.names.insert(path.clone());
@@ -105,8 +105,8 @@ impl Known {
     }
 }
 
-/// A process that said hello, for as long as the session lasts: its rings are not among it, they go
-/// when it has ended. A build has thousands.
+/// What is kept, for as long as the session lasts, about a process that said hello. Its rings are not
+/// part of it, and are released when it has ended: a build has thousands of processes.
 struct Met {
     index: usize,
     pid: u32,
@@ -115,12 +115,12 @@ struct Met {
     process: Weak<Process>,
     /// Its trace.
     path: PathBuf,
-    /// The name that its trace was given first, which no other trace gets.
+    /// The name that its trace had first, which no other trace gets.
     own_path: PathBuf,
 }
 
 impl Met {
-    /// Whether it is still being recorded.
+    /// Returns whether it is still being recorded.
     fn is_living(&self) -> bool {
         // ORDER: Relaxed; a flag.
         self.process
@@ -129,7 +129,7 @@ impl Met {
     }
 }
 
-/// A session.
+/// A recording session.
 pub struct Session {
     meeting: Arc<Meeting>,
     folder: folder::Folder,
@@ -147,7 +147,7 @@ fn unix_ns() -> u64 {
     since.unwrap_or_default().as_nanos() as u64
 }
 
-/// 64 random bits from the kernel.
+/// Returns 64 random bits from the kernel.
 pub(crate) fn random() -> u64 {
     let mut bits = 0u64;
     // SAFETY: eight bytes of ours.
@@ -160,16 +160,16 @@ pub(crate) fn random() -> u64 {
 }
 
 impl Session {
-    /// Starts the threads.
+    /// Starts a session and its threads.
     ///
     /// # Errors
-    /// If there is no folder for the socket, or no shared memory.
+    /// If the folder for the socket, or the shared memory, cannot be made.
     pub fn start(options: Options) -> io::Result<Session> {
         let folder = folder::Folder::make()?;
         let listener = Listener::bind(&folder.0.join("s"))?;
         let session = Arc::new(SessionMemory::create()?);
         let bell = Arc::new(BellMemory::create()?);
-        // ORDER: Relaxed; nobody else has the page yet.
+        // ORDER: Relaxed; no other thread or process has the page yet.
         session
             .page()
             .collector_pid
@@ -224,7 +224,7 @@ impl Session {
         };
         let drain = Drain::new(session, bell, output, asks, watched);
         let count = Arc::clone(&living);
-        // ORDER: Relaxed; a figure for whoever waits.
+        // ORDER: Relaxed; a figure for a caller that waits.
         let drain = spawn("drain", move || {
             drain.run(&told, |n| count.store(n, Ordering::Relaxed))
         })?;
@@ -248,7 +248,7 @@ impl Session {
         })
     }
 
-    /// Variables that the program must have in its environment, beside `LD_PRELOAD`.
+    /// Returns the variables that the program must have in its environment, beside `LD_PRELOAD`.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![(env::SOCKET.name(), self.folder.0.join("s").into_os_string())];
         if let Some(signal) = self.meeting.options.mark_signal {
@@ -257,7 +257,7 @@ impl Session {
         variables
     }
 
-    /// The program has been started: its trace gets the name in [`Options::file`].
+    /// Notes that the program has been started: its trace gets the name in [`Options::file`].
     pub fn child_started(&self, pid: u32) {
         let mut known = lock(&self.meeting.known);
         known.main_pid = Some(pid);
@@ -273,7 +273,7 @@ impl Session {
         }
     }
 
-    /// A child has been waited for.
+    /// Notes that a child has been waited for.
     pub fn child_ended(&self, end: ChildEnd) {
         let _ = self.meeting.tells.send(Tell::Child(end));
         self.wake();
@@ -287,27 +287,27 @@ impl Session {
     /// Marks this moment in every process, and waits until the marks are set and memory has been read.
     ///
     /// # Errors
-    /// It takes longer than can be waited for, in words.
+    /// If it takes longer than the patience for it, in words for the user.
     pub fn mark_now(&self, name: &str) -> Result<(), String> {
         let reply = self.meeting.mark(name);
         if reply.ok { Ok(()) } else { Err(reply.error) }
     }
 
-    /// Looks at what points where, as at the end, and waits for it: the programs go on and are about to be left.
+    /// Looks at the programs' pointers, as at the end, and waits for it: the programs go on and are about to be left.
     pub fn look_now(&self) {
         let (waiting, done) = channel();
         self.meeting.tell(Tell::Look(waiting));
-        // Whether by the end of all senders or of patience: what is not read by then is missing from the trace.
+        // It ends when all senders are dropped, or with patience: what is not read by then is missing from the trace.
         let _ = done.recv_timeout(Duration::from_millis(u64::from(LOOK_PATIENCE_MS)));
     }
 
-    /// The next moment that was watched for, if one has come. Its process waits for as long as that is kept, within
-    /// bounds.
+    /// Returns the next moment that was watched for, if one has come. Its process waits while the result is kept,
+    /// within bounds.
     pub fn held(&self) -> Option<Held> {
         self.held.as_ref()?.try_recv().ok()
     }
 
-    /// Kernel ids of the processes that are being recorded, oldest first.
+    /// Returns the ids of the processes that are being recorded, oldest first.
     pub fn pids(&self) -> Vec<u32> {
         let known = lock(&self.meeting.known);
         let living = known.processes.iter().filter(|met| met.is_living());
@@ -318,33 +318,33 @@ impl Session {
         self.meeting.wake();
     }
 
-    /// The folder of the session's sockets: who is to be attached finds the collector there.
+    /// Returns the path of the session's socket: a program that is attached to finds the collector there.
     pub fn socket(&self) -> PathBuf {
         self.folder.0.join("s")
     }
 
-    /// The program that was attached to leads to the recorder everywhere now: until this is called, the session
-    /// says that it is attaching.
+    /// Notes that all modules of the program that was attached to lead to the recorder: until this is called, the
+    /// status says that the session is attaching.
     pub fn joined(&self) {
         self.meeting.joining.store(false, Ordering::Relaxed); // ORDER: Relaxed; a flag.
     }
 
-    /// Whether somebody has said detach.
+    /// Returns whether a detach was requested.
     pub fn is_to_leave(&self) -> bool {
         self.meeting.leave.load(Ordering::Relaxed) // ORDER: Relaxed; a flag.
     }
 
-    /// Processes that are still being recorded.
+    /// Returns the number of processes that are still being recorded.
     pub fn living(&self) -> usize {
         self.living.load(Ordering::Relaxed) // ORDER: Relaxed; a figure.
     }
 
-    /// Why a process, or a thread of one, was turned away, if any was.
+    /// Returns why a process, or a thread of one, was turned away last, if any was.
     pub fn refused(&self) -> Option<String> {
         lock(&self.meeting.known).refused.clone()
     }
 
-    /// Processes that said hello so far.
+    /// Returns the number of processes that said hello so far.
     pub fn met(&self) -> usize {
         lock(&self.meeting.known).processes.len()
     }
@@ -366,7 +366,7 @@ impl Session {
             writer,
             ..
         } = self;
-        // What nobody has taken holds a sender to the sampler.
+        // A moment that was not received holds a sender to the sampler.
         drop(held);
         let _ = acceptor.join();
         let _ = controller.join();
@@ -378,7 +378,7 @@ impl Session {
     }
 }
 
-/// Longest wait for the snapshots of a mark.
+/// The longest wait for the snapshots of a mark.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Meeting {
@@ -389,7 +389,7 @@ impl Meeting {
 
     fn wake(&self) {
         let page = self.bell.page();
-        // ORDER: Release; pairs with the drain's Acquire: it finds what was told.
+        // ORDER: Release; pairs with the drain's Acquire: it finds what was sent.
         page.wake.fetch_add(1, Ordering::Release);
         sys::futex_wake(&page.wake);
     }
@@ -408,7 +408,7 @@ impl Meeting {
         self.session.page().recording.store(to, Ordering::Relaxed);
     }
 
-    /// Marks, and waits until the snapshots have been taken.
+    /// Makes a mark, and waits until the snapshots have been taken.
     fn mark(&self, name: &str) -> Reply {
         let (waiting, done) = channel();
         self.tell(Tell::Mark(name.to_owned(), Some(waiting)));
@@ -457,7 +457,7 @@ impl control::Answer for Meeting {
                 self.mark("recording started")
             }
             (Request::Stop, State::Recording) => {
-                // What is on its way is recorded still; the mark comes behind it.
+                // Events on their way are still recorded; the mark comes after them.
                 self.set_state(RECORD_RELEASES);
                 self.mark("recording stopped")
             }
@@ -484,10 +484,10 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
         .spawn(body)
 }
 
-/// Arrivals that have said nothing yet, at most: a stranger who opens connections keeps nobody out for longer than a
-/// hello takes.
+/// The most arrivals that have said nothing yet: a foreign process that opens connections keeps no other out for
+/// longer than a hello takes.
 const MOST_ARRIVALS: usize = 256;
-/// Longest wait for a hello: it is sent right after connecting.
+/// The longest wait for a hello, which is sent right after connecting.
 const HELLO_PATIENCE: Duration = Duration::from_secs(1);
 
 fn accept(meeting: &Meeting, listener: &Listener) {
@@ -501,7 +501,7 @@ fn accept(meeting: &Meeting, listener: &Listener) {
             match listener.accept(which) {
                 Ok(Some(arrival)) if arrivals.len() < MOST_ARRIVALS => arrivals.push(arrival),
                 Ok(_) => {}
-                // Out of descriptors, say: the callers wait meanwhile, and give up after 5 s.
+                // For example, no descriptors are left: the callers wait meanwhile, and give up after 5 s.
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
@@ -520,11 +520,12 @@ fn accept(meeting: &Meeting, listener: &Listener) {
     }
 }
 
-/// Processes from a caller up to the first whose descent is known, at most.
+/// The most processes from a caller up to the first one with a known descent.
 const MOST_GENERATIONS: usize = 64;
 
-/// Whether a caller gets rings: this user and root do, and whoever descends from a process of this recording, whatever
-/// user it has become. A copy shows that by the token that only its parent had; another program by its ancestors.
+/// Returns whether a caller gets rings: processes of this user and of root do, and all that descend from a process of
+/// this recording, whichever user they have become. A copy shows that by the token that only its parent had; another
+/// program by its ancestors.
 fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
     // SAFETY: no memory is involved.
     let own = unsafe { libc::geteuid() };
@@ -630,8 +631,8 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     token
 }
 
-/// Gives the trace of process `index` the name that the user asked for; one that had it before (a
-/// program that became another) gets its own back.
+/// Gives the trace of process `index` the name that the user asked for; a trace that had it before (of
+/// a program that became another) gets its own name back.
 fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
     let Some(file) = &meeting.options.file else {
         return;
@@ -647,8 +648,8 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
     meeting.output.send(index, Job::Rename(file.clone()));
 }
 
-/// Facts about a process that has just said hello and waits for the answer; and whether it was
-/// another program before.
+/// Reads the facts about a process that has just said hello and waits for the answer. Returns them, and
+/// whether it was another program before.
 fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (ProcessInfo, bool) {
     let ppid = proc::stat(pid).map_or(0, |stat| stat.ppid);
     let before = known
@@ -672,7 +673,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         fork_ticket,
     };
     let was_it = before.filter(|process| forked.is_none_or(|parent| parent.pid != process.pid));
-    // A pid that was used again belonged to a process that has ended.
+    // If the pid was reused, it belonged to a process that has ended.
     let became = was_it.filter(|process| process.is_living());
     let origin = match (forked, became, spawned) {
         (Some(parent), ..) => Some(origin(OriginKind::Fork, parent, fork_ticket)),
@@ -701,8 +702,8 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
     (info, became.is_some())
 }
 
-/// What a process is called: `comm`, which is the name that was executed (a link's, a script's), not
-/// the file's that it led to; cut at 15 bytes by the kernel and completed where that is possible.
+/// Returns the name of a process: `comm`, which is the name that was executed (of a link, of a script),
+/// not of the file that it led to; the kernel cuts it at 15 bytes, and it is completed if possible.
 fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
     let file = |path: &str| {
         Path::new(path)
@@ -711,7 +712,7 @@ fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
     };
     let called = argv.first().and_then(|first| file(first));
     let exe = file(exe);
-    // A program that runs itself again by /proc/self/exe is called so; its file says more.
+    // A program that runs itself again by /proc/self/exe is named `exe`; the name of its file says more.
     let comm = proc::thread_name(pid, pid).filter(|name| !name.is_empty() && name != "exe");
     match comm {
         Some(comm) => {
@@ -725,7 +726,7 @@ fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
     }
 }
 
-/// A zero-terminated text.
+/// Returns a zero-terminated text.
 fn text(bytes: &[u8]) -> String {
     let len = bytes
         .iter()
@@ -734,8 +735,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
-/// `glibc 2.36` for libc's own, else the file's name with its links followed:
-/// `libjemalloc.so.2`.
+/// Returns the allocator's name: `glibc 2.36` for libc's own, else the file's name with its links
+/// followed: `libjemalloc.so.2`.
 fn allocator_name(path: &str, libc_version: &str) -> String {
     let file = Path::new(path);
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
@@ -754,7 +755,7 @@ fn page_bytes() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as u64
 }
 
-/// Kernel and machine.
+/// Returns the kernel's release and the machine.
 fn system() -> String {
     // SAFETY: all-zero is valid; `uname` fills it with zero-terminated texts.
     unsafe {

@@ -1,7 +1,7 @@
 //! From the words of one ring to events of one thread.
 //!
-//! X1  A stream begins with a `THREAD` record; the words of a slot that several threads used one
-//!     after the other are several streams.
+//! X1  A stream begins with a `THREAD` record; if several threads use a slot one after the other, its
+//!     words are several streams.
 //! X2  `stack[i]` is the node of the i-th outermost frame.
 
 use skinflint_base::ring::{ADDRESS, LONG, STACK_TRUNCATED, WIDE, record_words, tag};
@@ -13,16 +13,16 @@ use crate::tree::Tree;
 /// The address that stands for frames that are missing at the outer end of a stack.
 pub const TRUNCATED_PC: u64 = 1;
 
-/// What a ring says beside events.
+/// What a ring holds beside events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
     /// Another thread writes from here on.
     Thread {
         /// Kernel id.
         tid: u32,
-        /// Its own stack.
+        /// The bounds of its own stack.
         stack: (u64, u64),
-        /// When, monotonic nanoseconds.
+        /// When, in monotonic nanoseconds.
         time_ns: u64,
     },
     /// The thread's last name.
@@ -33,12 +33,12 @@ pub enum Note {
         index: u32,
         /// Name.
         name: String,
-        /// Place in the order.
+        /// The ticket: its place in the order of events.
         ticket: u64,
         /// Nanoseconds since the start.
         time_ns: u64,
     },
-    /// An object was met.
+    /// A loaded object was met.
     Module {
         /// First address.
         start: u64,
@@ -46,9 +46,9 @@ pub enum Note {
         end: u64,
         /// Load bias.
         bias: u64,
-        /// Hex.
+        /// The build id in hex.
         build_id: String,
-        /// As the loader knows it.
+        /// The path as the loader knows it.
         path: String,
     },
     /// The object that began here is gone.
@@ -59,21 +59,21 @@ pub enum Note {
     UnknownCode(u64),
 }
 
-/// Decoder of one thread's words.
+/// The decoder of one thread's words.
 pub struct Stream {
-    /// Which thread of the trace this is.
+    /// The thread's index in the trace.
     pub thread: ThreadId,
-    /// Where its events go.
+    /// The encoder of its events.
     pub encoder: EventEncoder,
-    /// Newest ticket.
+    /// The newest ticket.
     pub ticket: u64,
-    /// Newest time, nanoseconds since the start.
+    /// The newest time, in nanoseconds since the start.
     pub time_ns: u64,
     /// Acquisitions and mappings whose stack was cut at the outer end.
     pub truncated: u64,
-    /// Events decoded.
+    /// The number of events decoded.
     pub events: u64,
-    /// Events that the recorder says it lost here.
+    /// The number of events that the recorder reported lost here.
     pub lost: u64,
     stack: Vec<u32>,
     /// 1 if `stack[0]` stands for missing frames.
@@ -83,7 +83,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// For a thread of a process that began at `start_ns` (monotonic).
+    /// Creates a decoder for a thread of a process that began at `start_ns` (monotonic).
     pub fn new(thread: ThreadId, start_ns: u64) -> Stream {
         Stream {
             thread,
@@ -100,8 +100,7 @@ impl Stream {
         }
     }
 
-    /// Decodes one record at the start of `words`. Returns its length in words, 0 if it makes no
-    /// sense.
+    /// Decodes the record at the start of `words`. Returns its length in words, 0 if it makes no sense.
     #[inline]
     pub fn record(
         &mut self,
@@ -170,14 +169,14 @@ impl Stream {
         self.encoder.push(&event);
     }
 
-    /// A mark that was made from outside: the event of the collector's own stream.
+    /// Adds a mark that was made from outside, as an event of the collector's own stream.
     pub fn outside_mark(&mut self, mark: u32, ticket: u64) {
         self.next_ticket = Some(ticket);
         self.event(EventKind::Mark { mark });
     }
 
-    /// The stack of the event at hand. Each event counts whose stack is cut: one record of a cut stack
-    /// may serve thousands of events, and thousands of deeper stacks that keep its outer frames.
+    /// Returns the stack of the present event, and counts the event if its stack is cut: one record of a
+    /// cut stack may serve thousands of events, and thousands of deeper stacks that keep its outer frames.
     #[inline]
     fn node(&mut self) -> NodeId {
         self.truncated += self.base as u64;
@@ -214,7 +213,7 @@ impl Stream {
         }
     }
 
-    /// Records that are no plain heap event; `None` if it is no event at all.
+    /// Decodes a record that is not a plain heap event; `None` if it is not an event at all.
     #[cold]
     fn rare(&mut self, first: u64, words: &[u64], notes: &mut Vec<Note>) -> Option<EventKind> {
         let byte = (first >> 48) as u8;

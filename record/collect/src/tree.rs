@@ -1,4 +1,4 @@
-//! The stack tree: every stack that was seen, once.
+//! The stack tree: each stack that was seen is in it once.
 //!
 //! ```text
 //!   root 0 ── main ── parse ── malloc'd here = node 3       (parent, return address) ► id
@@ -23,12 +23,12 @@ pub struct Tree {
     table: Vec<Entry>,
     used: usize,
     next_id: u32,
-    /// Nodes not yet handed to the writer, in order of id.
+    /// The nodes that are not yet sent to the writer, in order of id.
     fresh: Vec<(u32, u64)>,
 }
 
 impl Tree {
-    /// With the root alone.
+    /// Creates a tree with the root alone.
     pub fn new() -> Tree {
         Tree {
             table: vec![Entry::default(); FIRST_SLOTS],
@@ -38,7 +38,7 @@ impl Tree {
         }
     }
 
-    /// The id that the next new node will get.
+    /// Returns the id that the next new node will get.
     pub fn next_id(&self) -> u32 {
         self.next_id
     }
@@ -49,7 +49,7 @@ impl Tree {
         (mixed >> 32) as usize & (self.table.len() - 1)
     }
 
-    /// The node of a frame, and whether it is new. About 10 ns, or a cache miss.
+    /// Returns the node of a frame, and whether it is new. Cost: about 10 ns, or a cache miss.
     #[inline]
     pub fn child(&mut self, parent: u32, pc: u64) -> (u32, bool) {
         let mut at = self.place(parent, pc);
@@ -97,7 +97,7 @@ impl Tree {
         self.rebuild(self.table.len(), |entry| !(start..end).contains(&entry.pc));
     }
 
-    /// The nodes that are new since the last call, and the id of the first.
+    /// Returns the nodes that are new since the last call, and the id of the first.
     pub fn take_fresh(&mut self) -> Option<(u32, Vec<(u32, u64)>)> {
         if self.fresh.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! `libskinflint_probe.so`: proof that a preloaded allocator serves a program. It counts and passes on.
+//! `libskinflint_probe.so`: shows whether a preloaded allocator serves a program. It counts calls and passes them on.
 //!
 //! ```text
 //!   LD_PRELOAD=libskinflint_probe.so:liballocator.so
@@ -8,15 +8,15 @@
 //!                                    └──► slot of this process in the file that SKINFLINT_PROBE names
 //! ```
 //!
-//! Q1  Only what acquires is counted; blocks are the next allocator's own, so `free` need not be known here.
-//!     Counted is the outermost call alone: an `operator new` of the C++ library asks malloc, and that is counted;
-//!     one of the allocator's is counted itself, and what the allocator asks of its own names is not.
-//! Q2  Calls before the constructor are not counted: they are the loader's, and the loader calls a preloaded
-//!     `malloc` in programs too that never do.
-//! Q3  A name that cannot be resolved yet, because `dlsym` itself asks for memory, is answered with null: glibc then
-//!     takes a static buffer.
-//! Q4  `operator new` may throw: its hooks are no longer on the stack then, they leave by a jump.
-//! Q5  Memory beneath is what the next function gives, unchanged; `errno` is what it leaves.
+//! Q1  Only calls that acquire are counted; blocks are the next allocator's own, so `free` need not be known here.
+//!     Only the outermost call is counted: an `operator new` of the C++ library calls malloc, and that call is
+//!     counted; one of the allocator is counted itself, and the allocator's calls of its own functions are not.
+//! Q2  Calls before the constructor are not counted: they are the loader's, which calls a preloaded `malloc` even in
+//!     programs that never do.
+//! Q3  A call of a function that cannot be resolved yet, because `dlsym` itself asks for memory, gets null: glibc then
+//!     uses a static buffer.
+//! Q4  `operator new` may throw: its hooks are no longer on the stack then, since they leave by a jump.
+//! Q5  A result is what the next function returns, unchanged; `errno` is what it leaves.
 //!
 //! Not here: what follows from the counts (`compare`). Nothing is measured while this library is loaded.
 #![no_std]
@@ -26,7 +26,7 @@ mod slot;
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// A panic has no way out of someone's `malloc`: stop.
+/// Aborts: a panic has no way out of a program's `malloc`.
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     skinflint_base::sys::stderr(b"skinflint probe: internal error; please report it\n");
@@ -34,13 +34,13 @@ fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     unsafe { libc::abort() }
 }
 
-/// Threads that are resolving a name (Q3). `dlsym` is called a few times in a process's life.
+/// The number of threads that are resolving a name (Q3). `dlsym` is called a few times in a process's life.
 static RESOLVING: AtomicU32 = AtomicU32::new(0);
 
-/// The next function of a name, or null. `name` ends with a zero byte.
+/// Returns the next function of a name, or null. `name` ends with a zero byte.
 #[inline]
 fn next(cache: &AtomicPtr<c_void>, name: &'static [u8]) -> *mut c_void {
-    // ORDER: Relaxed; the pointer is all there is, it points to code.
+    // ORDER: Relaxed; the pointer leads to code, and publishes nothing else.
     let found = cache.load(Ordering::Relaxed);
     if found.is_null() {
         next_slow(cache, name)
@@ -51,8 +51,8 @@ fn next(cache: &AtomicPtr<c_void>, name: &'static [u8]) -> *mut c_void {
 
 #[cold]
 fn next_slow(cache: &AtomicPtr<c_void>, name: &'static [u8]) -> *mut c_void {
-    // ORDER: Relaxed; a thread sees its own addition. That another thread's look-up makes this one say null can only
-    // be if both make the first call of a name at once, long after the constructor resolved the common names.
+    // ORDER: Relaxed; a thread sees its own addition. Another thread's look-up makes this one return null only if
+    // many threads make the first call of a name at once, long after the constructor resolved the common names.
     if RESOLVING.fetch_add(1, Ordering::Relaxed) > 8 {
         // ORDER: Relaxed; as above.
         RESOLVING.fetch_sub(1, Ordering::Relaxed);
@@ -67,8 +67,8 @@ fn next_slow(cache: &AtomicPtr<c_void>, name: &'static [u8]) -> *mut c_void {
     found
 }
 
-/// Counts, then calls the next function of the same name. None takes more than three words, so that the fourth
-/// register of the ABI can say where the call came from (Q1).
+/// Defines functions that count, then call the next function of the same name. None takes more than three words, so
+/// the fourth register of the ABI can hold the address that the call came from (Q1).
 macro_rules! counted {
     ($($name:ident by $real:ident, or $failed:expr;)*) => {
         $(
@@ -79,8 +79,8 @@ macro_rules! counted {
                 if function.is_null() {
                     return $failed;
                 }
-                // SAFETY: what the loader found by this name takes words and gives one; those that it does not take
-                // are in registers that it need not look at, and the rest are the caller's (Q5).
+                // SAFETY: the function that the loader found by this name takes words and returns one; words that it
+                // does not take are in registers that it does not read, and the rest are the caller's (Q5).
                 unsafe {
                     let function: unsafe extern "C" fn(usize, usize, usize) -> usize =
                         core::mem::transmute(function);
@@ -88,7 +88,7 @@ macro_rules! counted {
                 }
             }
 
-            /// Counted and passed on.
+            /// Counts the call and passes it on.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             extern "C" fn $name() {
@@ -107,12 +107,12 @@ counted! {
     posix_memalign by posix_memalign_from, or libc::ENOMEM as usize;
 }
 
-/// An `operator new` with three arguments at most: counted if it is the allocator's own (Q1), then left by a
-/// jump (Q4).
+/// Defines an `operator new` with three arguments at most: it is counted if it is the allocator's own (Q1), then left
+/// by a jump (Q4).
 macro_rules! counted_new {
     ($($name:ident by $find:ident;)*) => {
         $(
-            /// The next function of this name, `malloc` if there is none.
+            /// Returns the next function of this name, or `malloc` if there is none.
             extern "C" fn $find(from: usize) -> *mut c_void {
                 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
                 let function = next(&NEXT, concat!(stringify!($name), "\0").as_bytes());
@@ -127,7 +127,7 @@ macro_rules! counted_new {
                 function
             }
 
-            /// Counted and passed on.
+            /// Counts the call and passes it on.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             extern "C" fn $name() {

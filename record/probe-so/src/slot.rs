@@ -4,12 +4,13 @@
 //!   constructor ─► open, map, close ─► claim a slot ─► pid, path of the next malloc ─► count() adds from now on
 //! ```
 //!
-//! T1  The mapping is made once, before `main`, and stays until the process ends: killed or not, what was counted
-//!     is in the file.
-//! T2  If anything is missing (no variable, no file, wrong size) the library counts nothing and says nothing.
+//! T1  The mapping is made once, before `main`, and stays until the process ends: the counts are in the file even if
+//!     the process is killed.
+//! T2  If anything is missing (no variable, no file, wrong size), the library counts nothing and reports nothing.
 //! T3  No descriptor stays open.
-//! T4  The server's code is a range of addresses, known before anything is counted: a call from inside it is a part
-//!     of one that was counted. The C library's own calls are the program's, whoever serves them.
+//! T4  The code of the server, the file that serves `malloc`, is a range of addresses that is known before anything is
+//!     counted: a call from inside it is a part of one that was counted. The C library's own calls count as the
+//!     program's, even if it serves them itself.
 //!
 //! Not here: the layout (`base::probe`).
 
@@ -21,7 +22,7 @@ use skinflint_base::{env, sys};
 
 static SLOT: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
 
-/// One call more. Cost: a load, a branch, a locked addition.
+/// Counts a call. Cost: a load, a branch, a locked addition.
 #[inline]
 fn count() {
     // ORDER: Relaxed; set once before there are threads.
@@ -32,23 +33,23 @@ fn count() {
     }
 }
 
-/// First and one past the last address of the file that serves `malloc` (T4); empty if not known.
+/// The first and one past the last address of the file that serves `malloc` (T4); empty if not known.
 static SERVER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-/// Whether calls from there are inner ones: not if it is the C library.
+/// Whether calls from there are inner calls: 0 if it is the C library.
 static INNER: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether an address is in the file that serves `malloc`.
+/// Returns whether an address is in the file that serves `malloc`.
 #[inline]
 pub fn is_of_the_server(at: usize) -> bool {
     // ORDER: Relaxed; set once before there are threads, and so below.
     (SERVER[0].load(Ordering::Relaxed)..SERVER[1].load(Ordering::Relaxed)).contains(&at)
 }
 
-/// Whether a function is no more than a jump through a pointer that leads out of the server, as an `operator new[]` is
-/// that the loader bound to our `operator new`: there it is counted.
+/// Returns whether a function is only a jump through a pointer that leads out of the server. An `operator new[]` may
+/// be one that the loader bound to our `operator new`, which counts the call.
 ///
 /// # Safety
-/// `function` is one that the loader found.
+/// `function` is a function that the loader found.
 #[inline]
 pub unsafe fn leads_elsewhere(function: usize) -> bool {
     // SAFETY: code of a function, which is mapped; no function ends its mapping within its first six bytes.
@@ -64,7 +65,7 @@ pub unsafe fn leads_elsewhere(function: usize) -> bool {
     !is_of_the_server(target)
 }
 
-/// One call more, unless it came from inside the server (T4). Cost: `count`, three loads and two branches.
+/// Counts a call, unless it came from inside the server (T4). Cost: that of `count`, three loads and two branches.
 #[inline]
 pub fn count_from(from: usize) {
     // ORDER: Relaxed; as above.
@@ -73,7 +74,7 @@ pub fn count_from(from: usize) {
     }
 }
 
-/// Called by the loader, once.
+/// Begins to count; the loader calls this once.
 ///
 /// # Safety
 /// `envp` is the environment, closed by a null pointer.
@@ -95,7 +96,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
     SLOT.store(core::ptr::from_ref(slot).cast_mut(), Ordering::Relaxed);
 }
 
-/// The shared file; `None` if it is not as it must be (T2).
+/// Maps the shared file; `None` if it is not as it must be (T2).
 fn map(path: &CStr) -> Option<*const Page> {
     // SAFETY: plain calls with a path that ends with a zero byte; the structure is ours.
     let fd = unsafe {
@@ -115,7 +116,7 @@ fn map(path: &CStr) -> Option<*const Page> {
     (!page.is_null()).then_some(page.cast::<Page>().cast_const())
 }
 
-/// Writes which file the next `malloc` is in.
+/// Writes the path of the file that the next `malloc` is in.
 fn remember_server(slot: &Slot) {
     // SAFETY: look-ups of the loader; the structure is ours, its strings live as long as the library they name.
     let name = unsafe {
@@ -131,7 +132,7 @@ fn remember_server(slot: &Slot) {
         CStr::from_ptr(info.dli_fname).to_bytes()
     };
     let bytes = name.len().min(PATH_BYTES);
-    // SAFETY: the slot was claimed by this process alone (P1), or is the shared last one, whose text is anybody's.
+    // SAFETY: the slot was claimed by this process alone (P1), or is the shared last one, which any process may write.
     unsafe {
         core::ptr::copy_nonoverlapping(name.as_ptr(), slot.path.get().cast::<u8>(), bytes);
     }
@@ -139,7 +140,7 @@ fn remember_server(slot: &Slot) {
     slot.path_bytes.store(bytes as u32, Ordering::Relaxed);
 }
 
-/// Keeps where the file with this function lies (T4).
+/// Keeps the range of addresses of the file with this function (T4).
 fn remember_range(function: usize) {
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,
@@ -177,7 +178,7 @@ fn remember_range(function: usize) {
     };
     // SAFETY: the callback has the type that the loader wants, and `range` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut range).cast::<c_void>()) };
-    // A function that is the C library's, whatever is preloaded.
+    // This function is the C library's, whatever is preloaded.
     let libc_itself = libc::dl_iterate_phdr as *const () as usize;
     let inner = !(range.low..range.high).contains(&libc_itself);
     // ORDER: Relaxed; there are no threads yet.
@@ -188,7 +189,7 @@ fn remember_range(function: usize) {
     INNER.store(usize::from(inner), Ordering::Relaxed);
 }
 
-/// The value of a variable. By hand: libc's own list may not be set yet.
+/// Returns the value of a variable. By hand: libc's own list may not be set yet.
 ///
 /// # Safety
 /// `envp` is the environment, closed by a null pointer.

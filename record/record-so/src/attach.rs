@@ -1,30 +1,30 @@
-//! Recording a program that is running already: the recorder is loaded into it, and takes the place of the
+//! Recording of a program that is running already: the recorder is loaded into it, and takes the place of the
 //! allocator in the tables through which modules call each other.
 //!
 //! ```text
-//!   debugger ─ dlopen ─► us (behind everybody: nothing is interposed)
+//!   debugger ─ dlopen ─► us (behind all modules: nothing is interposed)
 //!            ─ skinflint_attach ─► link ─► in every module:  GOT[malloc] = ours      (where it was the real one)
 //!            ─ skinflint_detach ─► in every module:          GOT[malloc] = real      (where it is ours)
 //! ```
 //!
-//! A1  An entry is changed only if it held the very function that the program's modules have for the name, or had
+//! A1  An entry is changed only if it holds the very function that the program's modules have for the name, or has
 //!     not been bound yet; a module with an allocator of its own keeps it.
-//! A2  Detaching needs no list: every entry that holds a function of ours gets the real one. So modules that came
-//!     and went meanwhile are no matter.
-//! A3  Modules that are loaded later are found at the next `dlsym`, `dlopen` or `dlclose` of anybody, which leave
-//!     their caller's frame as it is: the loader looks at who calls.
-//! A4  One thread changes entries at a time, under the loader's own lock; each is one aligned store, so that others
-//!     call the one or the other.
+//! A2  Detaching needs no list: every entry that holds a function of ours gets the real one. So modules that come
+//!     and go meanwhile do not matter.
+//! A3  Modules that are loaded later are found at the next `dlsym`, `dlopen` or `dlclose` of any module; our versions
+//!     leave their caller's frame as it is, since the loader looks at the caller.
+//! A4  One thread changes entries at a time, under the loader's own lock; each change is one aligned store, so that
+//!     other threads call one function or the other.
 //! A5  We stay mapped after detaching: a thread may be in a hook still. Another attach is another generation, and
 //!     each thread registers anew (thread.rs).
-//! A6  A preloaded recorder uses the same for modules that the program opens with `RTLD_DEEPBIND`: they are bound past
-//!     us, to the function that we stand in front of. Only modules that were not there at the start are touched, the
-//!     flag stays as the program passed it, and what a constructor of theirs does before is not seen.
+//! A6  A preloaded recorder does the same for modules that the program opens with `RTLD_DEEPBIND`: they are bound past
+//!     us, to the functions that we stand in front of. Only modules that were not loaded at the start are changed; the
+//!     flag stays as the program passed it, and calls of their constructors before that are not seen.
 //!
-//! A7  The same is done where jemalloc is loaded with the program, for the functions of its own (`hooks/extended.rs`),
-//!     in every module: we do not export them.
+//! A7  If jemalloc is loaded with the program, the same is done for jemalloc's own functions (`hooks/extended.rs`), in
+//!     every module: we do not export them.
 //!
-//! Not here: how the debugger does it (the tool's `attach`).
+//! Not here: the debugger's part (the tool's `attach`).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -34,17 +34,17 @@ use skinflint_base::loader::{self, Module, Startup};
 use crate::hooks::{self, exports, extended};
 use crate::{link, process, real, thread};
 
-/// A function that we stand in for.
+/// A function that a hook of ours replaces.
 struct Hook {
     name: &'static CStr,
-    /// We export the name, so that who is loaded with us finds it by itself.
+    /// Whether we export the name, so that modules loaded with us find it by themselves.
     is_exported: bool,
     ours: unsafe extern "C" fn(),
     real: AtomicPtr<c_void>,
 }
 
 impl Hook {
-    /// What we stand in for, looked up at its first use.
+    /// Returns the real function, looked up at its first use.
     fn real(&self) -> *mut c_void {
         // ORDER: Relaxed; two threads that look it up find the same.
         let mut real = self.real.load(Ordering::Relaxed);
@@ -62,7 +62,7 @@ macro_rules! hooks {
         static HOOKS: [Hook; COUNT] = [$(Hook {
             name: $name,
             is_exported: $is_exported,
-            // SAFETY: only the address is used; it is called under its own type by whoever calls the name.
+            // SAFETY: only the address is used; the callers of the name call it with its own type.
             ours: unsafe { core::mem::transmute::<*const (), unsafe extern "C" fn()>($path as *const ()) },
             real: AtomicPtr::new(core::ptr::null_mut()),
         },)*];
@@ -107,31 +107,31 @@ hooks! {
     c"sdallocx": exports::sdallocx, false;
 }
 
-/// Recording was begun by [`skinflint_attach`] and not ended since.
+/// Whether recording was begun by [`skinflint_attach`] and not ended since.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
-/// Modules that the loader had added when tables were last gone through.
+/// The number of modules that the loader had added when tables were last gone through.
 static SEEN_ADDED: AtomicU64 = AtomicU64::new(0);
-/// Modules have been opened past us (A6).
+/// Whether modules have been opened past us (A6).
 static DEEP: AtomicBool = AtomicBool::new(false);
-/// `dlsym`, `dlopen` and `dlclose` are to look for new modules first.
+/// Whether `dlsym`, `dlopen` and `dlclose` are to look for new modules first.
 pub static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// We were preloaded, not loaded later.
+/// Error: we were preloaded, not loaded later.
 const IN_FRONT: c_int = -1;
-/// The socket's path is too long, or there was one before.
+/// Error: the socket's path is too long, or empty.
 const BAD_PATH: c_int = -2;
-/// The collector does not answer, or there is no memory.
+/// Error: the collector does not answer, or there is no memory.
 const NO_COLLECTOR: c_int = -3;
-/// Attached too often.
+/// Error: attached too often.
 const TOO_OFTEN: c_int = -4;
-/// Attached now.
+/// Error: attached already.
 const ALREADY: c_int = -5;
-/// Not attached.
+/// Error: not attached.
 const NOT_ATTACHED: c_int = -6;
 
-/// Begins to record a running program; called by a debugger, on a thread that is neither in the allocator nor in
-/// the loader, while others run. `socket`: the collector's. Returns how many table entries were changed, or
-/// one of the negative numbers above.
+/// Begins to record a running program; a debugger calls it on a thread that is neither in the allocator nor in the
+/// loader, while other threads run. `socket`: the path of the collector's socket. Returns the number of table
+/// entries that were changed, or one of the negative numbers above.
 ///
 /// # Safety
 /// `socket` is a C string.
@@ -156,20 +156,20 @@ pub unsafe extern "C" fn skinflint_attach(socket: *const c_char) -> c_int {
         return NO_COLLECTOR;
     }
     hooks::process_begins();
-    // Whether there are other threads is not known: tickets are shared from the first on.
+    // It is not known whether there are other threads: tickets are shared from the first on.
     thread::before_second_thread();
     // ORDER: Release; pairs with the Acquire in `look_for_new_modules`: the hooks are complete.
     ATTACHED.store(true, Ordering::Release);
     WATCHED.store(true, Ordering::Relaxed); // ORDER: Relaxed; a hint.
-    // Twice: a thread that was binding an entry for the first time may have put the real function over ours.
+    // Twice: a thread that was binding an entry for the first time may have replaced our function with the real one.
     let changed = change_all(Whom::All, true);
     (changed + change_all(Whom::All, true)) as c_int
 }
 
-/// Ends the recording and puts all entries back. Returns how many, or a negative number.
+/// Ends the recording and restores all entries. Returns their number, or a negative number.
 #[unsafe(no_mangle)]
 pub extern "C" fn skinflint_detach() -> c_int {
-    // ORDER: AcqRel; what was done under it is complete.
+    // ORDER: AcqRel; what was done while attached is complete.
     if !ATTACHED.swap(false, Ordering::AcqRel) {
         return NOT_ATTACHED;
     }
@@ -181,8 +181,8 @@ pub extern "C" fn skinflint_detach() -> c_int {
     changed as c_int
 }
 
-/// Whether we were preloaded: then we stand before the C library in the loader's list. Who was loaded later stands
-/// at its end.
+/// Returns whether we were preloaded: then we stand before the C library in the loader's list. A library that was
+/// loaded later stands at its end.
 pub fn is_in_front() -> bool {
     let ours = is_in_front as *const () as u64;
     let library = libc::gnu_get_libc_version as *const () as u64;
@@ -194,7 +194,7 @@ pub fn is_in_front() -> bool {
     first
 }
 
-/// Goes through the tables of modules. Returns how many entries were changed.
+/// Goes through the tables of modules. Returns the number of entries that were changed.
 fn change_all(whom: Whom, to_ours: bool) -> usize {
     let mut changed = 0;
     // The loader's lock is held while a module is shown, so no two threads change entries (A4).
@@ -210,25 +210,25 @@ fn change_all(whom: Whom, to_ours: bool) -> usize {
     changed
 }
 
-/// Whose tables are changed.
+/// The modules whose tables are changed.
 #[derive(Clone, Copy)]
 enum Whom {
-    /// Everybody's: we came later than they.
+    /// All modules: we were loaded after them.
     All,
-    /// Theirs who were not there when the program was started, and looked past us (A6); of the others what we do not
-    /// export (A7).
+    /// Modules that were not loaded at the program's start, and were bound past us (A6); in all others only the
+    /// functions that we do not export (A7).
     Late(Startup),
 }
 
 impl Whom {
-    /// Whether an entry of this name in a module of theirs is to be changed.
+    /// Returns whether an entry of this name in one of these modules is to be changed.
     fn means(&self, hook: &Hook, is_late: bool) -> bool {
-        // Where one of jemalloc's functions is not there, none of them can be called from ours.
+        // If one of jemalloc's functions is missing, none of them can be called from ours.
         let can_be_called = hook.is_exported || extended::are_there();
         can_be_called && (matches!(self, Whom::All) || is_late || !hook.is_exported)
     }
 
-    /// Whether a module was not there when the program was started.
+    /// Returns whether a module was not loaded at the program's start.
     fn is_late(&self, module: &Module) -> bool {
         matches!(self, Whom::Late(startup) if !startup.has(module.dynamic))
     }
@@ -265,21 +265,22 @@ fn change_tables(module: &Module, to_ours: bool, whom: Whom) -> usize {
 }
 
 impl Whom {
-    /// Whether the module brings a function of that name itself: what is not bound yet may be bound to it.
+    /// Returns whether the module defines a function of this name: an entry that is not bound yet may be bound to it.
     fn has_another(&self, name: &CStr, module: &Module) -> bool {
         // SAFETY: the module stays loaded while it is shown.
         matches!(self, Whom::Late(_)) && !unsafe { module.function(name) }.is_null()
     }
 }
 
-/// A module is, or was, opened past us (`RTLD_DEEPBIND`) in a program that we stand in front of: from now on new
-/// modules are looked for (A6).
+/// Notes that a module is, or was, opened past us (`RTLD_DEEPBIND`) in a program that we were preloaded into: from
+/// now on new modules are looked for (A6).
 pub fn opened_deep() {
     DEEP.store(true, Ordering::Relaxed); // ORDER: Relaxed; a flag that is never taken back.
     WATCHED.store(true, Ordering::Relaxed); // ORDER: as above.
 }
 
-/// Where jemalloc was loaded with the program: its own functions are recorded from now on, in modules of later, too (A7).
+/// Records jemalloc's own functions from now on, in modules loaded later, too, if jemalloc was loaded with the
+/// program (A7).
 pub fn stand_in_for_extended() {
     if extended::are_there()
         && let Some(startup) = real::startup()
@@ -289,7 +290,7 @@ pub fn stand_in_for_extended() {
     }
 }
 
-/// Whether modules were loaded since the last look: then their tables are changed too (A3, A6).
+/// Changes the tables of modules that were loaded since the last look, if there are any (A3, A6).
 pub extern "C" fn look_for_new_modules() {
     // ORDER: Acquire; pairs with the Release in `skinflint_attach`.
     let whom = if ATTACHED.load(Ordering::Acquire) {
@@ -303,11 +304,11 @@ pub extern "C" fn look_for_new_modules() {
         return;
     };
     let added = loader::each_module(&mut |_, _| false);
-    // ORDER: Relaxed; a number that is compared. Who comes second finds the first at work, or done.
+    // ORDER: Relaxed; a number that is compared. A second thread finds the first at work, or done.
     if added != SEEN_ADDED.load(Ordering::Relaxed) {
         change_all(whom, true);
     }
 }
 
-/// Attaches so far; thread.rs keeps states of different ones apart.
+/// The number of attaches so far; thread.rs keeps the states of different attaches apart.
 pub static GENERATION: AtomicUsize = AtomicUsize::new(0);

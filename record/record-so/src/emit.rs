@@ -1,7 +1,7 @@
 //! Writing events into the thread's ring.
 //!
-//! W1, W2  See `skinflint_base::ring::writer`, which owns the positions: what is written lies in room
-//!     that was made for it, and `tail` is published after each event, behind whole records.
+//! W1, W2  See `skinflint_base::ring::writer`, which owns the positions: words are written to room that
+//!     was made for them, and `tail` is published after each event, behind whole records.
 //! W3  Every event takes exactly one ticket; a `TICKET` record stands before it when that is not its
 //!     predecessor's plus one.
 
@@ -17,14 +17,14 @@ use skinflint_unwind::{Capture, End, Registers, StackBounds};
 use crate::thread::ThreadState;
 use crate::{modules, process, thread};
 
-/// The writer's end of a thread's ring. What it does is in `ring::writer`, where two threads and a
-/// model checker test it; change it there.
+/// The writer's end of a thread's ring. Its code is in `ring::writer`, where two threads and a model
+/// checker test it; change it there.
 pub type Ring = Writer<Recorder>;
 
 /// What the writer needs from the recorder.
 pub struct Recorder;
 
-/// How long a thread has waited for a sign of life.
+/// How long a thread has waited for a sign of life of the collector.
 pub struct Patience {
     session: &'static SessionPage,
     tick: u32,
@@ -53,7 +53,7 @@ impl Outside for Recorder {
     }
 
     fn wait(&self, slot: &SlotHeader, seen: u32, patience: &mut Patience) -> bool {
-        // Without a heartbeat: so long if the collector is gone, so long if it may only be stopped.
+        // The longest waits without a heartbeat: if the collector is gone, and if it may only be stopped.
         const GONE_NS: u64 = 300_000_000;
         const PATIENCE_NS: u64 = 5_000_000_000;
         let session = patience.session;
@@ -78,13 +78,13 @@ impl Outside for Recorder {
     }
 }
 
-/// Words that `before_event` may write.
+/// The most words that `before_event` writes.
 const BEFORE_EVENT: usize = 2;
-/// Words of the longest acquisition.
+/// The words of the longest acquisition.
 const ACQUISITION: usize = 3;
 const _: () = assert!(1 + STACK_CHUNK + BEFORE_EVENT + ACQUISITION <= RECORD_WORDS);
 
-/// Words after which a time stamp is due even if the tick stands still.
+/// The words after which a time stamp is due even if the tick stands still.
 const WORDS_PER_STAMP: u64 = 8192;
 
 /// Makes room for an event of `words`, and writes what stands before it.
@@ -165,7 +165,7 @@ unsafe fn stamp_slow(state: *mut ThreadState, cursor: &mut Cursor, tick: u32) {
 /// Publishes the event.
 ///
 /// # Safety
-/// H1; the cursor is of `begin_event`.
+/// H1; the cursor comes from `begin_event`.
 #[inline(always)]
 unsafe fn end_event(state: *mut ThreadState, cursor: Cursor) {
     // SAFETY: H1.
@@ -195,19 +195,19 @@ pub unsafe fn unseen(state: *mut ThreadState) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Where a call came from: the registers at the entry of the exported function.
+/// The origin of a call: the registers at the entry of the exported function.
 #[derive(Clone, Copy)]
 pub struct Caller {
-    /// Stack pointer: where the return address is.
+    /// The stack pointer, which points at the return address.
     pub sp: u64,
-    /// Frame pointer register.
+    /// The frame pointer register.
     pub bp: u64,
 }
 
 /// Captures the stack.
 ///
 /// # Safety
-/// Between `enter` and `leave`, RECORDING; `caller` is of a call that has not returned.
+/// Between `enter` and `leave`, RECORDING; `caller` is that of a call that has not returned.
 #[inline(always)]
 unsafe fn capture<'a>(state: *mut ThreadState, caller: Caller) -> Capture<'a> {
     // SAFETY: H1; the stack above `caller.sp` belongs to the calls that led here.
@@ -226,7 +226,7 @@ unsafe fn capture<'a>(state: *mut ThreadState, caller: Caller) -> Capture<'a> {
     }
 }
 
-/// First word of a `STACK` record of `count` frames behind `keep`.
+/// Returns the first word of a `STACK` record of `count` frames after `keep`.
 #[inline(always)]
 fn stack_word(count: usize, keep: usize, end: End) -> u64 {
     let flags = if end == End::Complete {
@@ -237,7 +237,7 @@ fn stack_word(count: usize, keep: usize, end: End) -> u64 {
     word(tag::STACK, 0, (count as u64) << 24 | keep as u64) | flags
 }
 
-/// Captures the stack and writes what is new of it.
+/// Captures the stack and writes its new frames.
 ///
 /// # Safety
 /// As for `capture`.
@@ -249,10 +249,10 @@ pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
     }
 }
 
-/// Writes what is new of a stack, in pieces if need be, and modules that it is the first to meet.
+/// Writes the new frames of a stack, in pieces if need be, and the modules that it is the first to meet.
 ///
 /// # Safety
-/// H1, RECORDING; `captured` is this thread's newest.
+/// H1, RECORDING; `captured` is this thread's newest capture.
 #[cold]
 #[inline(never)]
 unsafe fn write_stack(state: *mut ThreadState, captured: &Capture<'_>) -> bool {
@@ -359,7 +359,7 @@ pub unsafe fn short(state: *mut ThreadState, kind: u8, byte: u8, low: u64) {
 /// Writes an event of several words.
 ///
 /// # Safety
-/// As for `short`; `rest` has less than `RECORD_WORDS - BEFORE_EVENT` words.
+/// As for `short`; `rest` has fewer than `RECORD_WORDS - BEFORE_EVENT` words.
 pub unsafe fn long(state: *mut ThreadState, first: u64, rest: &[u64]) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -373,7 +373,7 @@ pub unsafe fn long(state: *mut ThreadState, first: u64, rest: &[u64]) {
     }
 }
 
-/// Writes a record that is no event.
+/// Writes a record that is not an event.
 ///
 /// # Safety
 /// As for `long`.
@@ -390,13 +390,13 @@ pub unsafe fn note(state: *mut ThreadState, first: u64, rest: &[u64]) {
     }
 }
 
-/// Where this thread's alternate signal stack begins, if it has one and pointers are looked at; else 0.
+/// Returns the start of this thread's alternate signal stack, if it has one and pointers are looked at; else 0.
 fn alternate_stack() -> u64 {
     // ORDER: Relaxed; set before the program began.
     if process::session().is_none_or(|page| page.looks.load(Ordering::Relaxed) == 0) {
         return 0;
     }
-    // SAFETY: the kernel writes what there is now, and changes nothing.
+    // SAFETY: the kernel writes the present setting to `now`, and changes nothing.
     unsafe {
         let mut now: libc::stack_t = core::mem::zeroed();
         let none = core::ptr::null::<libc::stack_t>();
@@ -406,7 +406,7 @@ fn alternate_stack() -> u64 {
     }
 }
 
-/// Says who writes to this ring from here on.
+/// Writes which thread writes to this ring from here on.
 ///
 /// # Safety
 /// H1.
@@ -414,7 +414,7 @@ pub unsafe fn thread_begins(state: *mut ThreadState) {
     let now = sys::monotonic_ns();
     // SAFETY: H1.
     unsafe {
-        // ORDER: Relaxed; read while the thread stands.
+        // ORDER: Relaxed; read while the thread is stopped.
         let known = &(*state).ring.header().alternate_stack;
         known.store(alternate_stack(), Ordering::Relaxed);
         let (low, high) = (*state).stack_bounds;
@@ -451,20 +451,20 @@ pub unsafe fn mark(state: *mut ThreadState, name: &[u8]) {
     // SAFETY: as the caller promises.
     unsafe {
         thread::set_busy(state, thread::RECORDING);
-        // The time of a mark shall be its own.
+        // A mark gets a time stamp of its own.
         (*state).time_due = 0;
         let first = word(tag::MARK, name.len() as u8, u64::from(index));
         long(state, first, &words[..name.len().div_ceil(8)]);
         thread::set_busy(state, thread::INSIDE);
     }
-    // Waiting for each of very many marks would change what is measured.
+    // To wait for each of very many marks would change what is measured.
     const MARKS_WAITED_FOR: u32 = 256;
     if index < MARKS_WAITED_FOR {
         process::snapshot(index);
     }
 }
 
-/// A mark made by a signal: `signal 1`, `signal 2` …
+/// Writes a mark made by a signal: `signal 1`, `signal 2` …
 ///
 /// # Safety
 /// As for `mark`.

@@ -1,5 +1,5 @@
-//! The recorder: it stands in front of the allocator of a running program, and says what happens to
-//! the collector.
+//! The recorder: it stands in front of the allocator of a running program, and reports to the collector
+//! what happens.
 //!
 //! ```text
 //!   program ──malloc──► hooks ──────────────────────► real malloc (glibc, jemalloc, …)
@@ -15,19 +15,19 @@
 //! O3  What cannot be recorded is counted, in the header that the collector reads.
 //! O4  A call that comes while this thread is already in the recorder or in the allocator (a signal
 //!     handler, an allocator that calls itself) passes straight through.
-//! O5  A child of `fork` knows itself by a page that the kernel wipes in it ([`process::live`]), so
-//!     every kind of fork is noticed, whatever function made it.
+//! O5  A child of `fork` knows itself by a page that the kernel wipes in it ([`process::LivePage`]), so
+//!     every kind of fork is noticed, whichever function made it.
 //!
-//! What it needs of the caller's stack, beyond what the real functions need themselves (painted
-//! stacks, 2026-11-21, glibc 2.36): `free` 50 bytes, and more only on the thread's own stack ([`turn`]); `malloc` 400 on the thread's own stack and 720 on
-//! any other (signal stack, fibre); the first pass through a call site, whose unwind table is then
-//! read, up to 2,200. A signal stack of `MINSIGSTKSZ` (2,048) whose handler allocates must leave that
-//! much; one of `SIGSTKSZ` does.
+//! What it needs of the caller's stack, in bytes, beyond what the real functions need themselves (painted
+//! stacks, 2026-11-21, glibc 2.36): `free` 50, and more only on the thread's own stack ([`turn`]);
+//! `malloc` 400 on the thread's own stack and 720 on any other (signal stack, fibre); the first pass
+//! through a call site, whose unwind table is then read, up to 2,200. A signal stack of `MINSIGSTKSZ`
+//! (2,048) whose handler allocates must leave that much; one of `SIGSTKSZ` does.
 //!
 //! A `seccomp` filter that kills at `futex`, or strict mode, kills the recorded program too: the
 //! recorder wakes the collector, and waits for it, by `futex`. Filters that allow it, as those of
-//! threaded programs must, do no harm, unless the program allocates on a stack that is not a
-//! thread's own: that is read by `process_vm_readv`.
+//! threaded programs must, do no harm, unless the program allocates on a stack that is not a thread's
+//! own, which is read by `process_vm_readv`.
 //!
 //! Not here: names of functions, compression, files (the collector's work).
 #![no_std]
@@ -45,7 +45,7 @@ mod tls;
 mod totals;
 mod turn;
 
-/// A panic has no way out of someone's `malloc`: say where, and stop.
+/// Reports where a panic happened, and aborts: a panic has no way out of a program's `malloc`.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     skinflint_base::sys::stderr(b"skinflint recorder: internal error");
@@ -58,7 +58,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     unsafe { libc::abort() }
 }
 
-// Never called, since nothing unwinds; the prebuilt `core` names it where it is not optimised away (debug builds).
+// Never called, since nothing unwinds; the prebuilt `core` names it if it is not optimised away (debug builds).
 // Hidden: a program that unwinds must find its own, not ours, which would come first.
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality,\"ax\",@progbits",

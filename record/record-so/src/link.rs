@@ -1,7 +1,7 @@
 //! Meeting the collector: one message each way over its socket, then only shared memory.
 //!
-//! K1  No descriptor stays open: a program that closes all of them loses nothing, and one that
-//!     counts on their numbers finds them unchanged.
+//! K1  No descriptor stays open: a program that closes all of them loses nothing, and one that relies
+//!     on their numbers finds them unchanged.
 //! K2  Every wait has a time-out; a collector that does not answer means no recording.
 //! K3  Only raw system calls are used, so a child of a threaded program may link itself.
 
@@ -28,10 +28,10 @@ static ADDRESS: Address = Address(core::cell::UnsafeCell::new(libc::sockaddr_un 
 }));
 static READ: AtomicBool = AtomicBool::new(false);
 static KNOWN: AtomicBool = AtomicBool::new(false);
-/// The signal that marks, or 0.
+/// The number of the signal that makes a mark, or 0.
 pub static MARK_SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// Longest environment that is searched, bytes.
+/// The longest environment that is searched, in bytes.
 const ENVIRONMENT_BYTES: usize = 4 << 20;
 
 /// Reads our variables from the kernel's copy of the environment: libc's may not be set up yet when
@@ -103,12 +103,12 @@ fn take_variable(entry: &[u8]) {
     }
 }
 
-/// Sets the collector's address, instead of what the environment says. False: too long, or empty.
+/// Sets the collector's address, in place of the environment's. Returns false if it is too long, or empty.
 pub fn set_address(path: &[u8]) -> bool {
     if path.is_empty() || path.len() >= 108 {
         return false;
     }
-    // SAFETY: see `Address`; whoever attaches is the only one who links.
+    // SAFETY: see `Address`; the thread that attaches is the only one that links.
     let address = unsafe { &mut *ADDRESS.0.get() };
     address.sun_path = [0; 108];
     for (to, from) in address.sun_path.iter_mut().zip(path) {
@@ -126,7 +126,7 @@ fn value_of<'a>(entry: &'a [u8], variable: &env::Variable) -> Option<&'a [u8]> {
         .strip_prefix(b"=")
 }
 
-/// A connection, closed when dropped.
+/// A connection; it is closed when dropped.
 struct Socket(i32);
 
 impl Drop for Socket {
@@ -171,8 +171,8 @@ fn connect() -> Option<Socket> {
     (reach(fd as i32, false) || reach(fd as i32, true)).then_some(socket)
 }
 
-/// Connects to the collector: by its path, or by the name of the same text that lies in no folder. A process that has
-/// given up its user, or its root, does not come by the path any more.
+/// Connects to the collector: by its path, or by the abstract name of the same text. A process that has given up its
+/// user, or its root, cannot connect by the path any more.
 fn reach(fd: i32, by_name: bool) -> bool {
     // SAFETY: see `Address`; a copy.
     let mut address = unsafe { *ADDRESS.0.get() };
@@ -190,7 +190,7 @@ fn reach(fd: i32, by_name: bool) -> bool {
     !sys::is_error(result)
 }
 
-/// Room for the three descriptors of a welcome, laid out as `cmsghdr` wants it.
+/// Room for the three descriptors of a welcome, in the layout of `cmsghdr`.
 #[repr(C, align(8))]
 struct Control {
     header: libc::cmsghdr,
@@ -248,13 +248,13 @@ fn exchange(socket: &Socket, hello: &Hello) -> Option<(Welcome, [c_int; 3])> {
 fn map_for_us_alone(fd: c_int, bytes: usize) -> *mut u8 {
     let at = sys::map_shared(fd, bytes);
     if !at.is_null() {
-        // SAFETY: the mapping is ours and fresh; a child shall not have it (it links itself).
+        // SAFETY: the mapping is ours and fresh; a child must not have it (it links itself).
         unsafe { sys::advise(at, bytes, libc::MADV_DONTFORK) };
     }
     at
 }
 
-/// What a meeting brings.
+/// What a meeting with the collector yields.
 struct Met {
     token: u64,
     session: *mut u8,
@@ -281,8 +281,8 @@ fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<Met> {
     let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     copy_text(&mut hello.libc_version, version.to_bytes());
     let (welcome, [session_fd, bell_fd, region_fd]) = exchange(&socket, &hello)?;
-    // The session page and the bell are needed once; a child of fork keeps the mappings of its parent. Who is attached
-    // to anew gets others.
+    // The session page and the bell are needed once; a child of fork keeps its parent's mappings. A process that is
+    // attached to anew gets new ones.
     let session = match process::session() {
         Some(session) => (&raw const *session).cast_mut().cast(),
         None => sys::map_to_read(session_fd, SESSION_BYTES),
@@ -304,7 +304,7 @@ fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<Met> {
     })
 }
 
-/// Makes the process known, and its first region ours.
+/// Makes the process known, and takes its first region.
 pub fn begin(parent: u64, fork_ticket: u64) -> bool {
     read_environment();
     // ORDER: Relaxed; one thread, see `process::link`.
@@ -315,7 +315,7 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
         return false;
     };
     let region = met.region;
-    // SAFETY: a fresh region begins with a zeroed header. ORDER: Relaxed; nobody waits for it.
+    // SAFETY: a fresh region begins with a zeroed header. ORDER: Relaxed; no thread waits for it.
     let header = unsafe { &*region.cast::<ProcessHeader>() };
     header.layout.store(LAYOUT, Ordering::Relaxed);
     header
@@ -330,7 +330,7 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
     true
 }
 
-/// Asks for rings for more threads. Returns whether there are more now.
+/// Asks for a region with rings for more threads. Returns whether there are more now.
 #[cold]
 pub fn more_slots() -> bool {
     // ORDER: Relaxed; the token does not change after `begin`.
@@ -341,7 +341,7 @@ pub fn more_slots() -> bool {
     }
 }
 
-/// Copies a text, cut to fit with its zero.
+/// Copies a text, cut so that it fits with its final zero.
 fn copy_text(field: &mut [u8], text: &[u8]) {
     let room = field.len() - 1;
     for (to, from) in field.iter_mut().zip(text.iter().take(room)) {

@@ -1,7 +1,7 @@
-//! Which objects hold the code that stacks run through.
+//! The objects that hold the code that stacks run through.
 //!
 //! D1  Objects are reported when a frame first lies in one, found by `_dl_find_object`, which takes
-//!     no lock; what it does not know (old glibc) the collector reads from `/proc` instead.
+//!     no lock; the collector reads the others (old glibc) from `/proc`.
 //! D2  After `dlclose` the objects that are gone are reported, all rules are forgotten, and every
 //!     thread forgets its last stack (epoch).
 
@@ -16,7 +16,7 @@ use crate::process;
 use crate::real;
 use crate::thread::ThreadState;
 
-/// Size of the table of rules.
+/// The size of the table of rules, in bytes.
 pub const RULES_BYTES: usize = size_of::<RuleCache>();
 
 static RULES: AtomicPtr<RuleCache> = AtomicPtr::new(core::ptr::null_mut());
@@ -66,7 +66,7 @@ static KNOWN: [Known; MAX_KNOWN] = [const {
 static KNOWN_COUNT: AtomicUsize = AtomicUsize::new(0);
 static WRITING: AtomicBool = AtomicBool::new(false);
 
-/// Makes ready for captures. Called once by the first thread. False: no memory.
+/// Prepares for captures; the first thread calls it once. Returns false if there is no memory.
 pub fn prepare() -> bool {
     // ORDER: Relaxed; one thread, and others begin after it.
     if RULES.load(Ordering::Relaxed).is_null() {
@@ -75,7 +75,7 @@ pub fn prepare() -> bool {
             return false;
         }
         RULES.store(rules.cast(), Ordering::Relaxed);
-        // Behind us as well as anywhere: nobody else brings one.
+        // Looked up behind us: only glibc has one.
         let find = real::look_up(c"_dl_find_object");
         // ORDER: Relaxed; one thread, see `prepare`.
         FIND_OBJECT.store(find, Ordering::Relaxed);
@@ -88,14 +88,14 @@ pub fn prepare() -> bool {
     true
 }
 
-/// The rules compiled so far.
+/// Returns the rules compiled so far.
 #[inline(always)]
 pub fn rules() -> &'static RuleCache {
     // SAFETY: mapped by `prepare` before the first capture, never unmapped. ORDER: Relaxed; as there.
     unsafe { &*RULES.load(Ordering::Relaxed) }
 }
 
-/// Memory is about to be unmapped: rules of code that a runtime made there must not outlive it.
+/// Forgets the rules of code in memory that is about to be unmapped: code that a runtime made may lie there.
 #[inline]
 pub fn unmapping(addr: u64, len: u64) {
     // ORDER: Relaxed; as in `rules`.
@@ -106,7 +106,7 @@ pub fn unmapping(addr: u64, len: u64) {
     }
 }
 
-/// How unwind tables are found.
+/// Returns the finder of unwind tables.
 #[inline(always)]
 pub fn finder() -> &'static Finder {
     // SAFETY: see `Find`.
@@ -128,8 +128,8 @@ fn object_at(pc: u64) -> Option<Found> {
     }
 }
 
-/// Reports objects that the newest stack runs through and that were not reported yet. Called when
-/// rules were compiled, that is, seldom.
+/// Reports the objects that the newest stack runs through and that were not reported yet. Called after
+/// rules were compiled, which is seldom.
 ///
 /// # Safety
 /// Between `enter` and `leave`, RECORDING.
@@ -139,7 +139,7 @@ pub unsafe fn notice(state: *mut ThreadState, frames: impl Iterator<Item = u64>)
     // SAFETY: H1.
     unsafe {
         (*state).rules_seen = (&raw const (*state).stack.stats.rules_made).read();
-        // ORDER: Acquire/Release; a try-lock: whoever finds it held leaves it to the collector.
+        // ORDER: Acquire/Release; a try-lock: a thread that finds it held leaves the report to the collector.
         if WRITING.swap(true, Ordering::Acquire) {
             return;
         }
@@ -206,7 +206,7 @@ unsafe fn report(state: *mut ThreadState, pc: u64) {
     }
 }
 
-/// The build id of the object whose ELF header is at `start`: four words, and its bytes.
+/// Returns the build id of the object whose ELF header is at `start`: four words, and the number of its bytes.
 ///
 /// # Safety
 /// The object's first page is mapped, as for every object that the loader mapped.
@@ -274,7 +274,7 @@ unsafe fn note_in(at: u64, bytes: u64) -> Option<([u64; 4], usize)> {
     None
 }
 
-/// After `dlclose`: reports what is gone (D2).
+/// Reports the objects that are gone after `dlclose` (D2).
 ///
 /// # Safety
 /// Between `enter` and `leave`, RECORDING.

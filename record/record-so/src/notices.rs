@@ -1,15 +1,15 @@
-//! What the collector is told beside the rings: by the bell, which stays mapped in every child of fork.
+//! What a process tells the collector beside its rings: by the bell, which stays mapped in every child of fork.
 //!
 //! ```text
 //!   child without a descriptor, behind a filter ─ lost ────┐
-//!   execve, posix_spawn … ─ exec, stayed, spawn ───────────┴─► bell ─► collector: who never said hello?
+//!   execve, posix_spawn … ─ exec, stayed, spawn ───────────┴─► bell ─► collector: which process never said hello?
 //! ```
 //!
-//! B1  A notice takes no lock, no memory and no descriptor, and at most two system calls, one of which only asks who
-//!     we are; so it can be left by a child of vfork, and from a signal handler.
-//! B2  A bell without room counts what it missed; nobody waits for room.
+//! B1  A notice takes no lock, no memory and no descriptor, and at most two system calls, one of them only to get
+//!     the process id; so a child of vfork can leave it, and a signal handler.
+//! B2  A bell without room counts what it missed; no process waits for room.
 //!
-//! Not here: what is made of it (the collector's `kin`).
+//! Not here: what the collector concludes from notices (its `kin`).
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
@@ -22,12 +22,13 @@ use skinflint_base::sys;
 
 use crate::process;
 
-/// This process, a child of fork, wanted to be recorded and cannot be.
+/// Leaves the notice that this process, a child of fork, wanted to be recorded and cannot be.
 pub fn lost() {
     leave(NOTICE_LOST, sys::getpid(), sys::monotonic_ns(), c"");
 }
 
-/// This process is about to become another program, with these variables; null: with its own.
+/// Leaves the notice that this process is about to become another program, with these variables; null: with its
+/// own. Returns the process id for [`stayed`], or 0.
 ///
 /// # Safety
 /// The arguments of `execve`.
@@ -42,14 +43,14 @@ pub unsafe fn exec(path: *const c_char, variables: *const *const c_char) -> u32 
     pid
 }
 
-/// It did not; `pid` is what [`exec`] gave.
+/// Leaves the notice that the process did not become another program; `pid` is what [`exec`] returned.
 pub fn stayed(pid: u32) {
     if pid != 0 {
         leave(NOTICE_STAYED, pid, sys::monotonic_ns(), c"");
     }
 }
 
-/// A child was started as another program, not before `time_ns`.
+/// Leaves the notice that a child was started as another program, not before `time_ns`.
 ///
 /// # Safety
 /// The arguments of `posix_spawn`.
@@ -68,14 +69,14 @@ unsafe fn text<'a>(path: *const c_char) -> &'a CStr {
     }
 }
 
-/// Variables that are looked at.
+/// The most variables that are looked at.
 const MOST_VARIABLES: usize = 1 << 16;
 
 unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// [`NOTICE_WITHOUT_US`] if a list of variables does not preload anything.
+/// Returns [`NOTICE_WITHOUT_US`] if a list of variables has no `LD_PRELOAD`, else 0.
 unsafe fn is_without_us(variables: *const *const c_char) -> u32 {
     // SAFETY: as the callers promise: closed by null, each a C string.
     unsafe {
@@ -121,13 +122,13 @@ fn leave(kind: u32, pid: u32, time_ns: u64, path: &CStr) {
         word.store(u64::from_le_bytes(bytes), Ordering::Relaxed); // ORDER: as above.
         rest = later;
     }
-    // ORDER: Release; pairs with the collector's Acquire: who sees it whole sees its fields.
+    // ORDER: Release; pairs with the collector's Acquire: a reader that sees it whole sees its fields.
     notice.state.store(NOTICE_WHOLE, Ordering::Release);
-    // The collector looks every few milliseconds; a child that ends at once stays a zombie, or in the notice.
+    // The collector looks every few milliseconds; a child that ends at once is still a zombie then, or in the notice.
 }
 
 fn room(bell: &'static BellPage) -> Option<&'static Notice> {
-    // ORDER: Relaxed; spreads who looks.
+    // ORDER: Relaxed; spreads the processes over the notices.
     let first = bell.next.fetch_add(1, Ordering::Relaxed) as usize;
     (0..NOTICES)
         .filter_map(|step| bell.notices.get((first + step) % NOTICES))

@@ -1,15 +1,15 @@
 //! What the threads of a process share inside the recorder.
 //!
 //! ```text
-//!   live page (wiped in a child)   epoch: 0 = nobody has linked this process yet
+//!   live page (wiped in a child)   epoch: 0 = this process is not linked yet
 //!                                         n = linked; another n: modules were unloaded since
 //! ```
 //!
 //! G1  `epoch` is 0 exactly in a process that has not met the collector: before the first event, or
-//!     in a fresh child of `fork`. The kernel clears it (`MADV_WIPEONFORK`), not we.
+//!     in a fresh child of `fork`. The kernel clears it (`MADV_WIPEONFORK`); we never do.
 //! G2  While `MULTI` is 0 only one thread records, and counts tickets in its own state; afterwards
 //!     tickets come from `TICKET`, one atomic add each. It is set before a second thread starts.
-//! G3  `OFF` is never taken back within a process, unless somebody attaches to it anew.
+//! G3  `OFF` is never taken back within a process, unless a debugger attaches to it anew.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use skinflint_base::sys;
 
 use crate::{notices, thread, totals, turn};
 
-/// On a page of its own that the kernel zeroes in children.
+/// The live page, which the kernel zeroes in children.
 #[repr(C)]
 pub struct LivePage {
     /// See G1.
@@ -45,18 +45,18 @@ pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut(
 pub static BELL: AtomicPtr<BellPage> = AtomicPtr::new(core::ptr::null_mut());
 /// The header in the first region, once linked.
 pub static HEADER: AtomicPtr<ProcessHeader> = AtomicPtr::new(core::ptr::null_mut());
-/// The token that the collector gave us.
+/// The token that the collector gave this process.
 pub static TOKEN: AtomicU64 = AtomicU64::new(0);
-/// Our process id.
+/// The id of this process.
 pub static PID: AtomicU32 = AtomicU32::new(0);
-/// Next epoch to use; survives in children, so that an epoch is never used twice.
+/// The next epoch to use; it survives in children, so that an epoch is never used twice.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
-/// Bytes that the recorder mapped for itself (rings excluded).
+/// The bytes that the recorder mapped for itself (rings excluded).
 static OWN_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Key whose destructor hears of the end of threads; `u32::MAX` if there is none.
+/// The key whose destructor is called at the end of threads; `u32::MAX` if there is none.
 pub static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// The epoch (G1). Cost: two loads.
+/// Returns the epoch (G1). Cost: two loads.
 #[inline(always)]
 pub fn epoch() -> u64 {
     // ORDER: Relaxed for both; the page is mapped before the pointer is ever changed, by the only
@@ -91,7 +91,7 @@ fn make_live_page() -> bool {
     true
 }
 
-/// Memory for the recorder itself, counted; null if the kernel refuses.
+/// Maps memory for the recorder itself, and counts it; null if the kernel refuses.
 pub fn map_own(bytes: usize) -> *mut u8 {
     // ORDER: Relaxed; a counter.
     OWN_BYTES.fetch_add(bytes, Ordering::Relaxed);
@@ -112,7 +112,7 @@ pub fn link() -> bool {
     } else {
         thread::single_ticket()
     };
-    // The first ticket that the child has nothing to do with.
+    // The first ticket of the parent that the child has nothing to do with.
     let fork_ticket = newest + 1;
     // ORDER: Relaxed; there is one thread.
     MULTI.store(false, Ordering::Relaxed);
@@ -135,10 +135,10 @@ pub fn link() -> bool {
     true
 }
 
-/// Makes this process known, whatever was before: for who attaches to a running program. Returns whether it is
-/// recorded. Other threads may run, but none of them is in a hook that records.
+/// Makes this process known, whatever was before, when a debugger attaches to a running program. Returns whether it
+/// is recorded. Other threads may run, but none of them is in a hook that records.
 pub fn link_again() -> bool {
-    // ORDER: Relaxed throughout; whoever attaches is the only one who links.
+    // ORDER: Relaxed throughout; the thread that attaches is the only one that links.
     TOKEN.store(0, Ordering::Relaxed);
     SESSION.store(core::ptr::null_mut(), Ordering::Relaxed);
     BELL.store(core::ptr::null_mut(), Ordering::Relaxed); // ORDER: as above.
@@ -146,7 +146,7 @@ pub fn link_again() -> bool {
     link()
 }
 
-/// Modules were unloaded: every thread forgets what it knows of code, at its next event.
+/// Begins a new epoch after modules were unloaded: every thread forgets what it knows of code, at its next event.
 #[cold]
 pub fn new_epoch() {
     if epoch() != 0 {
@@ -154,7 +154,7 @@ pub fn new_epoch() {
     }
 }
 
-/// A second thread is about to record: tickets are shared from now on. `lone_ticket` is the newest
+/// Shares tickets from now on, as a second thread is about to record. `lone_ticket` is the newest ticket
 /// of the thread that was alone.
 pub fn go_multi(lone_ticket: u64) {
     // ORDER: Relaxed for the ticket, Release for the flag; a thread that is created afterwards sees
@@ -163,7 +163,7 @@ pub fn go_multi(lone_ticket: u64) {
     MULTI.store(true, Ordering::Release);
 }
 
-/// The header, once linked.
+/// Returns the header, once linked.
 #[inline]
 pub fn header() -> Option<&'static ProcessHeader> {
     // ORDER: Acquire; pairs with the Release in `link::begin`.
@@ -172,7 +172,7 @@ pub fn header() -> Option<&'static ProcessHeader> {
     unsafe { header.as_ref() }
 }
 
-/// The session page, once linked.
+/// Returns the session page, once linked.
 #[inline]
 pub fn session() -> Option<&'static SessionPage> {
     // ORDER: Acquire; pairs with the Release in `link::begin`.
@@ -181,29 +181,29 @@ pub fn session() -> Option<&'static SessionPage> {
     unsafe { session.as_ref() }
 }
 
-/// What is to be recorded now. Cost: two loads, of lines that each event's time stamp reads anyway.
+/// Returns what is to be recorded now. Cost: two loads, of cache lines that each event's time stamp reads anyway.
 #[inline(always)]
 fn recording() -> u32 {
     // ORDER: Relaxed for both; see `epoch` for the pointer. A thread that sees a change one event late has that
     // event recorded, or not, as if it had come before the change.
     let session = SESSION.load(Ordering::Relaxed);
-    // SAFETY: who asks is between `enter` and `leave`, so the process is linked and the page mapped for good.
+    // SAFETY: the caller is between `enter` and `leave`, so the process is linked and the page mapped for good.
     unsafe { (*session).recording.load(Ordering::Relaxed) }
 }
 
-/// Whether acquisitions are to be recorded; only between `enter` and `leave`.
+/// Returns whether acquisitions are to be recorded; only between `enter` and `leave`.
 #[inline(always)]
 pub fn wants_acquisitions() -> bool {
     recording() == RECORD_ALL
 }
 
-/// Whether releases are; only between `enter` and `leave`.
+/// Returns whether releases are to be recorded; only between `enter` and `leave`.
 #[inline(always)]
 pub fn wants_releases() -> bool {
     recording() != RECORD_NOTHING
 }
 
-/// Wakes the collector if it sleeps. Cost: one load, and a system call if it does.
+/// Wakes the collector if it sleeps. Cost: one load, and a system call if it sleeps.
 #[inline]
 pub fn wake_collector(session: &SessionPage) {
     // ORDER: Relaxed; a wake that is missed costs one tick of the collector, which wakes by itself.
@@ -212,7 +212,7 @@ pub fn wake_collector(session: &SessionPage) {
     }
 }
 
-/// The bell, once linked.
+/// Returns the bell, once linked.
 #[inline]
 pub fn bell() -> Option<&'static BellPage> {
     // ORDER: Acquire; pairs with the Release in `link::begin`.
@@ -241,7 +241,7 @@ pub fn give_up() {
     new_epoch();
 }
 
-/// Tells the collector what the recorder holds.
+/// Shows the collector the bytes that the recorder holds.
 pub fn publish_own_bytes() {
     if let Some(header) = header() {
         // ORDER: Relaxed; counters.
@@ -277,14 +277,14 @@ pub fn same_turn() {
     }
 }
 
-/// How long a thread waits for a snapshot at most.
+/// The longest time for which a thread waits for a snapshot.
 const SNAPSHOT_WAIT_NS: u64 = 400_000_000;
 
-/// The same where the collector asks for more patience: the word is in memory that others can write.
+/// The longest wait if the collector asks for more patience: a bound, since the word is in shared memory.
 const LONGEST_WAIT_NS: u64 = 60_000_000_000;
 
 /// Asks for a snapshot and waits for it, within bounds (O1). What the caller keeps in registers is put on the stack
-/// first: whoever looks at the program's pointers meanwhile finds all of them from there on, and none of ours.
+/// first: a look at the program's pointers meanwhile finds all of them from there on, and none of ours.
 #[unsafe(naked)]
 pub extern "C" fn snapshot(cause: u32) {
     core::arch::naked_asm!(
@@ -297,7 +297,7 @@ pub extern "C" fn snapshot(cause: u32) {
         "mov rsi, rsp",
         "sub rsp, 8",
         "call {asked}",
-        // All six are as they were: callees keep them.
+        // All six registers are as they were: callees keep them.
         "add rsp, 56",
         "ret",
         asked = sym snapshot_asked,
@@ -321,7 +321,7 @@ extern "C" fn snapshot_asked(cause: u32, stack: u64) {
     header.look_stack.store(0, Ordering::Relaxed); // ORDER: Relaxed; read while this thread is stopped.
 }
 
-/// Raises the number of snapshots asked for, and waits until that many are done.
+/// Raises the number of snapshots asked for, and waits until this number is done.
 fn ask_and_wait(header: &ProcessHeader, session: &SessionPage) {
     // ORDER: AcqRel publishes the cause, Acquire for the answer.
     let wanted = header.snapshot_asked.fetch_add(1, Ordering::AcqRel) + 1;
@@ -336,7 +336,7 @@ fn wait_for(answered: &AtomicU32, wanted: u32, longest_ns: u64) {
     ring_the_bell();
     let until = sys::monotonic_ns() + longest_ns;
     loop {
-        // ORDER: Acquire; pairs with the collector's Release: it has looked.
+        // ORDER: Acquire; pairs with the collector's Release: its snapshot is taken.
         let done = answered.load(Ordering::Acquire);
         if done.wrapping_sub(wanted) < u32::MAX / 2 {
             return;
@@ -349,33 +349,34 @@ fn wait_for(answered: &AtomicU32, wanted: u32, longest_ns: u64) {
     }
 }
 
-/// Whether the collector looks at pointers.
+/// Returns whether the collector looks at pointers.
 pub fn is_looked_at() -> bool {
     // ORDER: Relaxed; set before the program began.
     epoch() != 0 && session().is_some_and(|page| page.looks.load(Ordering::Relaxed) != 0)
 }
 
-/// The process that has said that its end begins: a child of fork has an end of its own.
+/// The process that has reported that its end begins: a child of fork has an end of its own.
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
-/// The end begins: nothing has been destroyed yet.
+/// Asks for a look as the end begins: nothing has been destroyed yet.
 #[cold]
 pub fn end_begins() {
     let own = sys::getpid();
-    // ORDER: Relaxed; who comes first is no matter.
+    // ORDER: Relaxed; it does not matter which thread comes first.
     let is_own = own == PID.load(Ordering::Relaxed);
     if is_own && ENDING.swap(own, Ordering::Relaxed) != own {
         snapshot(SNAPSHOT_LOOK);
     }
 }
 
-/// The program is about to end in an orderly way.
+/// Asks for the last snapshot: the program is about to end in an orderly way.
 #[cold]
 pub fn at_exit() {
     snapshot(SNAPSHOT_EXIT);
 }
 
-/// The same, by `exit` or from `main`: the allocator's own count goes with the snapshot (`totals.rs`).
+/// Asks for the last snapshot at an end by `exit` or from `main`: the allocator's own count goes with it
+/// (`totals.rs`).
 #[cold]
 pub fn at_orderly_exit() {
     // ORDER: Relaxed for all: a flag, and figures that the collector reads when the process has ended.
@@ -386,7 +387,7 @@ pub fn at_orderly_exit() {
     let before = totals::in_use_bytes();
     header.in_use_before.store(before, Ordering::Relaxed);
     at_exit();
-    // Alone, nothing has happened since.
+    // If this thread is alone, nothing has happened since.
     let is_alone = before == 0 || !MULTI.load(Ordering::Relaxed); // ORDER: as above.
     let after = if is_alone {
         before

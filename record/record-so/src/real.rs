@@ -1,13 +1,13 @@
 //! The functions that we stand in front of, found in the loader's list of objects.
 //!
-//! L1  Every pointer of the table is callable at any time: whoever needs one first resolves them all.
-//! L2  While they are being resolved, the whole table is empty: requests (of a resolver that an object brings) are
+//! L1  Every pointer of the table is callable at any time: the first call that needs one resolves all of them.
+//! L2  While they are being resolved, the whole table is empty: requests (of a resolver inside an object) are
 //!     served from a small static arena, mapping calls by the kernel. Blocks from the arena are recognised by address
-//!     and never reach the real allocator. The real one must not begin before the table is complete: it may call us
+//!     and never reach the real allocator, which must not begin before the table is complete: it may call us
 //!     in turn.
 //! L3  Looking a name up neither allocates nor takes a lock (`loader`, O1). A program that exports an allocator of
 //!     its own, as rustc does, calls our `sbrk` while it holds that allocator's lock, and `dlsym` allocates for the
-//!     words of its error when a name is missing: from the same allocator, under the same lock, for ever.
+//!     text of its error when a name is missing: from the same allocator, which waits for the same lock for ever.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -23,10 +23,10 @@ impl Real {
         Real(AtomicPtr::new(core::ptr::null_mut()))
     }
 
-    /// The pointer, resolving the table first if need be. Null if the program has no such function.
+    /// Returns the pointer, and resolves the table first if need be. Null if the program has no such function.
     #[inline(always)]
     pub fn get(&self) -> *mut c_void {
-        // ORDER: Relaxed; the pointer is all there is, it points to code.
+        // ORDER: Relaxed; the pointer leads to code, and publishes nothing else.
         let function = self.0.load(Ordering::Relaxed);
         if function.is_null() {
             self.get_slow()
@@ -43,35 +43,35 @@ impl Real {
     }
 }
 
-/// Whether the recorder was loaded into a running program, behind what it stands in front of.
+/// Whether the recorder is a guest: loaded into a running program, behind the functions that it replaces.
 static GUEST: AtomicBool = AtomicBool::new(false);
 
 /// The objects that the program was started with.
 struct Objects(UnsafeCell<Option<Startup>>);
-// SAFETY: written once, by `resolve`, before `STATE` says so.
+// SAFETY: written once, by `resolve`, before `STATE` is RESOLVED.
 unsafe impl Sync for Objects {}
 static OBJECTS: Objects = Objects(UnsafeCell::new(None));
 
-/// What the program was started with; `None` for a guest, and before the table is resolved.
+/// Returns the objects that the program was started with; `None` for a guest, and before the table is resolved.
 pub fn startup() -> Option<Startup> {
     // SAFETY: see `Objects`; ORDER: `is_resolved` is an Acquire.
     is_resolved().then(|| unsafe { *OBJECTS.0.get() }).flatten()
 }
 
-/// `realloc` of a program that brings its own, exported, and so stands in front of us: blocks are its allocator's then,
-/// and what is behind us must not see them.
+/// Returns the `realloc` of a program that exports its own, and so stands in front of us: blocks are its allocator's
+/// then, and the allocator behind us must not see them.
 pub fn realloc_in_front() -> Option<*mut c_void> {
     let ours = crate::hooks::exports::realloc as *mut c_void;
     startup()?.in_front_of(c"realloc", ours)
 }
 
-/// Whether the program brings a `malloc` that stands in front of us, or may bring one: a guest does not know.
+/// Returns whether the program has a `malloc` that stands in front of us, or may have one: a guest does not know.
 pub fn malloc_in_front() -> bool {
     let ours = crate::hooks::exports::malloc as *mut c_void;
     startup().is_none_or(|objects| objects.in_front_of(c"malloc", ours).is_some())
 }
 
-/// The real function of a name: behind us, or, for a guest, the first in the program.
+/// Returns the real function of a name: the one behind us, or, for a guest, the first in the program.
 pub fn look_up(name: &CStr) -> *mut c_void {
     // ORDER: Relaxed; set before anything is looked up.
     if GUEST.load(Ordering::Relaxed) {
@@ -85,9 +85,9 @@ pub fn look_up(name: &CStr) -> *mut c_void {
     }
 }
 
-/// The first function of that name in another module than ours. Of a program that is not position independent and
-/// takes the address of, say, `malloc`, `dlsym` would give a stub in the program, which goes on through an entry that
-/// will lead to us.
+/// Returns the first function of this name in another module than ours. In a program that is not position independent
+/// and takes the address of, say, `malloc`, `dlsym` would return a stub in the program, which goes on through an entry
+/// that will lead to us.
 fn first_definition(name: &CStr) -> *mut c_void {
     let mut found = core::ptr::null_mut();
     loader::each_module(&mut |module, _| {
@@ -100,8 +100,8 @@ fn first_definition(name: &CStr) -> *mut c_void {
     found
 }
 
-/// Resolves the table as a guest. glibc's `RTLD_NEXT` would find the C library's functions alone, though another
-/// allocator be in front of it.
+/// Resolves the table as a guest. glibc's `RTLD_NEXT` would find only the C library's functions, even if another
+/// allocator is in front of it.
 pub fn resolve_as_guest() {
     GUEST.store(true, Ordering::Relaxed); // ORDER: Relaxed; as in `scope`.
     resolve();
@@ -188,7 +188,7 @@ const RESOLVED: usize = 2;
 static STATE: AtomicUsize = AtomicUsize::new(UNRESOLVED);
 
 /// Resolves the table, once. The first call comes while the program has one thread (the loader itself allocates, and
-/// our constructor comes before `main`), so nobody can be waiting for it.
+/// our constructor comes before `main`), so no other thread can be waiting for it.
 #[cold]
 pub fn resolve() {
     // ORDER: AcqRel/Acquire; one thread resolves, see above. A second call on the same thread
@@ -208,14 +208,14 @@ pub fn resolve() {
     STATE.store(RESOLVED, Ordering::Release);
 }
 
-/// Whether requests must be served by the arena.
+/// Returns whether requests must be served by the arena.
 #[cold]
 pub fn is_resolving() -> bool {
     // ORDER: Acquire; pairs with the Release in `resolve`.
     STATE.load(Ordering::Acquire) == RESOLVING
 }
 
-/// Whether the table is complete. Cost: one load.
+/// Returns whether the table is complete. Cost: one load.
 pub fn is_resolved() -> bool {
     // ORDER: Acquire; pairs with the Release in `resolve`.
     STATE.load(Ordering::Acquire) == RESOLVED
@@ -230,7 +230,7 @@ unsafe impl Sync for Arena {}
 static ARENA: Arena = Arena(core::cell::UnsafeCell::new([0; ARENA_BYTES]));
 static ARENA_USED: AtomicUsize = AtomicUsize::new(0);
 
-/// A zeroed block of the arena, with its size in front; null when it is full.
+/// Returns a zeroed block of the arena, with its size in front; null if the arena is full.
 pub fn arena_alloc(bytes: usize) -> *mut c_void {
     let Some(total) = bytes.checked_add(31).map(|n| n & !15) else {
         return core::ptr::null_mut();
@@ -240,7 +240,7 @@ pub fn arena_alloc(bytes: usize) -> *mut c_void {
     if at.saturating_add(total) > ARENA_BYTES {
         return core::ptr::null_mut();
     }
-    // SAFETY: `at..at+total` is inside the arena and nobody else's (L2).
+    // SAFETY: `at..at+total` is inside the arena and was handed out to no other call (L2).
     unsafe {
         let start = ARENA.0.get().cast::<u8>().add(at);
         start.cast::<usize>().write(bytes);
@@ -248,13 +248,13 @@ pub fn arena_alloc(bytes: usize) -> *mut c_void {
     }
 }
 
-/// Whether a block is of the arena. Cost: one subtraction, one compare.
+/// Returns whether a block is of the arena. Cost: one subtraction, one comparison.
 #[inline(always)]
 pub fn is_of_arena(block: *mut c_void) -> bool {
     (block as usize).wrapping_sub(ARENA.0.get() as usize) < ARENA_BYTES
 }
 
-/// Size of a block of the arena.
+/// Returns the size of a block of the arena.
 ///
 /// # Safety
 /// `block` must be of the arena.
@@ -350,12 +350,12 @@ pub type Abort = unsafe extern "C" fn() -> !;
 pub type PthreadCreate =
     unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, *mut c_void) -> c_int;
 
-/// Whether the function is there, and of the object that `malloc` beneath us is of.
+/// Returns whether the function exists, and is of the same object as the `malloc` beneath us.
 pub fn is_of_the_allocator(function: *mut c_void) -> bool {
     !function.is_null() && object_of(function) == object_of(REAL.malloc.get())
 }
 
-/// The path of the object that a function lives in, or an empty string.
+/// Returns the path of the object that a function lies in, or an empty string.
 pub fn object_of(function: *mut c_void) -> &'static CStr {
     let mut info = libc::Dl_info {
         dli_fname: core::ptr::null(),

@@ -1,4 +1,4 @@
-//! What each thread of the program has inside the recorder, and which ring is whose.
+//! The state of each thread of the program inside the recorder, and the ring that it owns.
 //!
 //! ```text
 //!   slot i ── SlotHeader + ring (shared)      state i ── ThreadState (private, mapped once)
@@ -25,39 +25,39 @@ use skinflint_unwind::StackState;
 use crate::attach::GENERATION;
 use crate::{emit, link, process, real, tls};
 
-/// Idle.
+/// The thread is outside of the recorder and of the allocator (H2).
 const OUTSIDE: u8 = 0;
 /// The real function runs (H2).
 pub const INSIDE: u8 = 1;
 /// The ring is being written (H2).
 pub const RECORDING: u8 = 2;
-/// There is no recording here.
+/// The thread is not recorded.
 const NEVER: u8 = 3;
 
-/// A thread's state (H1). Zeroed memory; mapped lazily, so only what is used costs.
+/// A thread's state (H1), in zeroed memory; mapped lazily, so that only the pages in use cost memory.
 #[repr(C)]
 pub struct ThreadState {
-    /// See H2.
+    /// One of the values above (H2).
     pub busy: AtomicU8,
     /// The epoch that the caches below belong to.
     pub epoch: u64,
-    /// Where the ring is written.
+    /// The writer's end of the thread's ring.
     pub ring: emit::Ring,
-    /// Newest ticket of this thread.
+    /// The newest ticket of this thread.
     pub ticket: AtomicU64,
     /// The session's tick at the last time stamp.
     pub tick: u32,
-    /// Position in the ring at which the next time stamp is due, at the latest.
+    /// The position in the ring at which the next time stamp is due at the latest.
     pub time_due: u64,
     /// The thread's own stack: lowest and one past the highest address.
     pub stack_bounds: (u64, u64),
-    /// Rules made when modules were last looked at.
+    /// The number of rules that had been made when modules were last looked at.
     pub rules_seen: u64,
-    /// Frames of the stack as the ring has it.
+    /// The number of frames of the stack as the ring has it.
     pub depth: usize,
-    /// Bytes gained since they were last added to those of all threads (`turn`).
+    /// The bytes gained since they were last added to the sum of all threads (`turn`).
     pub gained: i64,
-    /// A mark asked for by a signal that came while busy.
+    /// The number of marks asked for by signals that came while the thread was busy.
     pub pending_marks: u32,
     /// The attach that it belongs to ([`GENERATION`]).
     pub generation: usize,
@@ -65,15 +65,15 @@ pub struct ThreadState {
     pub stack: StackState,
 }
 
-/// Attaches that one process may live through.
+/// The most attaches of one process.
 const MAX_GENERATIONS: usize = 64;
 
-/// Stand in for threads that are being registered, or cannot be, one for each generation. Only `busy` is ever
-/// looked at.
+/// States that stand in for those of threads that are being registered, or cannot be, one for each generation. Only
+/// `busy` is ever looked at.
 static NOBODIES: [AtomicU8; MAX_GENERATIONS] = [const { AtomicU8::new(NEVER) }; MAX_GENERATIONS];
 
 fn generation() -> usize {
-    // ORDER: Relaxed; changed only while nobody records.
+    // ORDER: Relaxed; changed only while no thread records.
     GENERATION.load(Ordering::Relaxed)
 }
 
@@ -82,7 +82,7 @@ fn nobody() -> *mut ThreadState {
     core::ptr::from_ref(nobody).cast::<ThreadState>().cast_mut()
 }
 
-/// Whether a state is of an earlier attach: its ring is no longer read, and it may be another thread's soon.
+/// Returns whether a state is of an earlier attach: its ring is no longer read, and may soon be another thread's.
 ///
 /// # Safety
 /// `state` is what a thread's pointer holds, and not null.
@@ -95,8 +95,8 @@ unsafe fn is_stale(state: *mut ThreadState) -> bool {
     unsafe { (*state).generation != generation() }
 }
 
-/// Begins another generation: all slots and states are forgotten. Returns whether there is one left. Only while
-/// nobody records (attach.rs).
+/// Begins another generation: all slots and states are forgotten. Returns whether there was one left. Only while no
+/// thread records (attach.rs).
 pub fn new_generation() -> bool {
     let next = generation() + 1;
     if next >= MAX_GENERATIONS {
@@ -105,7 +105,7 @@ pub fn new_generation() -> bool {
     GENERATION.store(next, Ordering::Relaxed); // ORDER: as in `generation`.
     forget_slots();
     for slot in &TABLE {
-        // ORDER: Relaxed; as above. A state may be in use until its thread comes by: it is never used again.
+        // ORDER: Relaxed; as above. A state may be in use until its thread's next event: it is not given to another.
         slot.state.store(core::ptr::null_mut(), Ordering::Relaxed);
         slot.header.store(core::ptr::null_mut(), Ordering::Relaxed);
     }
@@ -131,11 +131,11 @@ static SLOT_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// The first thread that recorded in this process, alone until `process::MULTI`.
 static LONE: AtomicPtr<ThreadState> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Distance that shared tickets keep from those of a thread that was alone: it may be counting
+/// The distance that shared tickets keep from those of a thread that was alone: it may be counting
 /// while they begin.
 const TICKET_GAP: u64 = 1 << 20;
 
-/// Begins a call: the state, marked INSIDE, or null if the call is to pass straight through.
+/// Begins a call. Returns the state, marked INSIDE, or null if the call is to pass straight through.
 /// Cost: six loads, three branches, one store.
 #[inline(always)]
 pub fn enter() -> *mut ThreadState {
@@ -178,12 +178,12 @@ fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
                 return core::ptr::null_mut();
             }
         }
-        // ORDER: Relaxed; a counter.
+        // ORDER: Relaxed; a flag.
         if process::OFF.load(Ordering::Relaxed) {
             tls::set(nobody());
             return core::ptr::null_mut();
         }
-        // ORDER: Relaxed; a flag that is never taken back.
+        // ORDER: Relaxed, as in `enter`.
         (*state).busy.store(RECORDING, Ordering::Relaxed);
         let recorded = catch_up(state);
         // ORDER: Relaxed, as in `enter`.
@@ -254,8 +254,8 @@ pub unsafe fn set_busy(state: *mut ThreadState, busy: u8) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// If this thread is inside the real allocator, its state, marked RECORDING: a mapping call that is
-/// the allocator's own. The caller sets it back to INSIDE.
+/// Begins a mapping call that is the allocator's own. Returns the state, marked RECORDING, if this thread
+/// is inside the real allocator, else null. The caller sets it back to INSIDE.
 pub fn enter_from_allocator() -> *mut ThreadState {
     let state = tls::get();
     if state.is_null() {
@@ -273,15 +273,15 @@ pub fn enter_from_allocator() -> *mut ThreadState {
     core::ptr::null_mut()
 }
 
-/// Registers this thread if it is not, at a moment when nothing may be allocated: then a stack whose
-/// bounds the kernel cannot tell is unwound with the care for foreign ones.
+/// Registers this thread if it is not registered, at a moment when nothing may be allocated: a stack
+/// whose bounds the kernel does not know is then unwound with the same care as a foreign one.
 pub fn register_without_allocating() {
     if tls::get().is_null() {
         register(false);
     }
 }
 
-/// The first event of a thread. Returns its state, or `nobody`.
+/// Registers a thread at its first event. Returns its state, or `nobody`.
 #[cold]
 fn register(may_allocate: bool) -> *mut ThreadState {
     // What happens from here on (pthread_getattr_np may allocate) passes through.
@@ -299,7 +299,7 @@ fn register(may_allocate: bool) -> *mut ThreadState {
             return nobody();
         }
         crate::hooks::process_begins();
-    // ORDER: Relaxed; see G2: whoever comes second makes it true first.
+    // ORDER: Relaxed; see G2: the second thread makes it true first.
     } else if !process::MULTI.load(Ordering::Relaxed) {
         before_second_thread();
     }
@@ -326,15 +326,15 @@ fn register(may_allocate: bool) -> *mut ThreadState {
     state
 }
 
-/// Tickets become shared, before a thread starts (or at its first event, if it started unseen).
+/// Makes tickets shared, before a thread starts (or at its first event, if it started unseen).
 pub fn before_second_thread() {
-    // ORDER: Relaxed; see G2. Whoever is alone may be counting: hence the gap.
+    // ORDER: Relaxed; see G2. The thread that was alone may be counting: hence the gap.
     if !process::MULTI.load(Ordering::Relaxed) {
         process::go_multi(single_ticket() + TICKET_GAP);
     }
 }
 
-/// Newest ticket of the thread that is alone.
+/// Returns the newest ticket of the thread that is alone.
 pub fn single_ticket() -> u64 {
     // ORDER: Relaxed; a count that may be a little old, see `TICKET_GAP`.
     let lone = LONE.load(Ordering::Relaxed);
@@ -346,7 +346,7 @@ pub fn single_ticket() -> u64 {
     }
 }
 
-/// In a child of fork: the parent's slots are not ours. The states are reused.
+/// Forgets the parent's slots in a child of fork. The states are reused.
 pub fn forget_slots() {
     // ORDER: Relaxed; one thread.
     SLOT_COUNT.store(0, Ordering::Relaxed);
@@ -356,7 +356,7 @@ pub fn forget_slots() {
 /// Adds the slots of a fresh region. Returns whether there was room for them in the table.
 pub fn add_region(region: *mut u8) -> bool {
     // ORDER: AcqRel; a thread that sees the new count sees the entries (they are written first, and
-    // only by whoever holds the range: two threads that add regions get different ranges).
+    // only by the thread that claimed the range: two threads that add regions get different ranges).
     static CLAIMED: AtomicUsize = AtomicUsize::new(0);
     if SLOT_COUNT.load(Ordering::Acquire) == 0 {
         CLAIMED.store(0, Ordering::Relaxed);
@@ -382,7 +382,7 @@ pub fn add_region(region: *mut u8) -> bool {
     true
 }
 
-/// Finds a slot for this thread and makes its state ready; null if there is none to be had.
+/// Finds a slot for this thread and prepares its state; null if no slot can be had.
 fn claim_slot() -> *mut ThreadState {
     for look_at_active in [false, true] {
         let state = claim_among_known(look_at_active);
@@ -431,7 +431,7 @@ fn claim_among_known(look_at_active: bool) -> *mut ThreadState {
     core::ptr::null_mut()
 }
 
-/// The state that goes with a slot, mapped at its first use.
+/// Returns the state that belongs to a slot, mapped at its first use.
 fn ready_state(slot: &Slot, header: &'static SlotHeader) -> *mut ThreadState {
     // ORDER: Relaxed; only the slot's owner comes here.
     let mut state = slot.state.load(Ordering::Relaxed);
@@ -466,7 +466,7 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
     }
 }
 
-/// In a child of fork: the copied state gets a ring of its own.
+/// Gives the copied state a ring of its own in a child of fork. Returns whether there is one.
 ///
 /// # Safety
 /// H1, and the process has one thread.
@@ -498,19 +498,19 @@ unsafe fn take_slot(state: *mut ThreadState) -> bool {
     true
 }
 
-/// Asks to be told when the thread ends.
+/// Registers a destructor for the end of the thread.
 fn hear_of_end(state: *mut ThreadState, may_allocate: bool) {
     /// Keys whose values lie in the thread's own descriptor (glibc): setting one needs no memory.
     const WITHOUT_MEMORY: u32 = 32;
     // ORDER: Relaxed; set once, before any thread is registered.
     let key = process::END_KEY.load(Ordering::Relaxed);
     if key < WITHOUT_MEMORY || may_allocate && key != u32::MAX {
-        // SAFETY: the key is ours. What others allocate passes through (the pointer still says `nobody`).
+        // SAFETY: the key is ours. What the C library allocates passes through (the pointer is still `nobody`).
         unsafe { libc::pthread_setspecific(key, state.cast::<c_void>()) };
     }
 }
 
-/// Destructor of the key: the thread will end soon, but may still free memory (H3).
+/// The destructor of the key: the thread will end soon, but may still free memory (H3).
 pub unsafe extern "C" fn thread_ends(state: *mut c_void) {
     let state = state.cast::<ThreadState>();
     if state.is_null() || state != tls::get() || process::epoch() == 0 {
@@ -544,7 +544,7 @@ unsafe extern "C" {
     static __libc_stack_end: *const c_void;
 }
 
-/// Bounds of the calling thread's own stack; (0, 0) if they cannot be learned.
+/// Returns the bounds of the calling thread's own stack; (0, 0) if they cannot be known.
 fn own_stack(may_allocate: bool) -> (u64, u64) {
     // ORDER: Relaxed; set by `process::link` before any registration.
     if process::PID.load(Ordering::Relaxed) == sys::gettid() {
@@ -596,7 +596,7 @@ struct MapQuery {
     rest: [u64; 8],
 }
 
-/// The mapping around an address, by one ioctl; `None` before Linux 6.11.
+/// Returns the mapping around an address, by one ioctl; `None` before Linux 6.11.
 fn mapping_around(addr: u64) -> Option<(u64, u64)> {
     const PROCMAP_QUERY: u64 = 0xc068_6611;
     let mut query = MapQuery {
@@ -640,7 +640,7 @@ fn stack_by_attributes() -> (u64, u64) {
     }
 }
 
-/// Whether usable sizes can be read from glibc's chunk headers: its `malloc` is the one beneath us.
+/// Returns whether usable sizes can be read from glibc's chunk headers: its `malloc` is the one beneath us.
 pub fn glibc_headers() -> bool {
     real::object_of(real::REAL.malloc.get())
         .to_bytes()

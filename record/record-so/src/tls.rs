@@ -19,7 +19,7 @@ global_asm!(
     ".popsection",
 );
 
-/// This thread's state. Cost: two loads.
+/// Returns this thread's state. Cost: two loads.
 #[inline(always)]
 pub fn get() -> *mut ThreadState {
     let state: *mut ThreadState;

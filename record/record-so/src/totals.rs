@@ -1,24 +1,24 @@
-//! What the allocator itself counts as in use, to be held against the recording.
+//! The bytes in use by the allocator's own count, to be compared with the recording.
 //!
 //! ```text
 //!   exit ─► destructors ─► ours: in use? ─► last snapshot ─► in use? ─► the collector: the ledger lies between, or
 //!                                                                     something went past the recorder
 //! ```
 //!
-//! I1  It is asked at an orderly exit alone, by a thread that is inside no call of the allocator: the answer takes the
-//!     allocator's locks, and whoever holds one of them goes on and gives it back.
-//! I2  Only the allocator beneath us is asked: its own function, of its own object.
+//! I1  It is asked only at an orderly exit, by a thread that is inside no call of the allocator: the answer takes the
+//!     allocator's locks, and a thread that holds one of them goes on and releases it.
+//! I2  Only the allocator beneath us is asked: the function must be of the same object as its `malloc`.
 //! I3  A program with an allocator in front of us is not asked: most of its blocks are never ours.
 //!
-//! Not judged here: whether the two agree (the analysis), with what each thread's cache makes uncertain.
+//! Not here: whether the two agree (the analysis judges that, with the uncertainty of threads' caches).
 
 use core::ffi::{CStr, c_void};
 
 use crate::hooks::call;
 use crate::{real, thread};
 
-/// Bytes in use, as the allocator says; 0 if it cannot be asked. Cost: glibc walks its free lists; jemalloc adds up
-/// its arenas.
+/// Returns the bytes in use, as the allocator reports them; 0 if it cannot be asked. Cost: glibc walks its free
+/// lists; jemalloc adds up its arenas.
 #[cold]
 pub fn in_use_bytes() -> u64 {
     if real::malloc_in_front() {
@@ -46,7 +46,7 @@ fn asked() -> u64 {
     (info.uordblks as u64).saturating_add(info.hblkhd as u64)
 }
 
-/// jemalloc: what is allocated, without what threads keep in their caches.
+/// Returns what jemalloc counts as allocated, without what threads keep in their caches.
 fn by_mallctl() -> Option<u64> {
     let mut epoch = 1_u64;
     let size = size_of::<u64>();
@@ -62,7 +62,7 @@ fn by_mallctl() -> Option<u64> {
     Some(allocated.saturating_sub(cached))
 }
 
-/// A figure of a word's size.
+/// Reads a figure of jemalloc's of a word's size.
 fn read(name: &CStr) -> Option<u64> {
     let mut value = 0_usize;
     let mut size = size_of::<usize>();

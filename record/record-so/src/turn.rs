@@ -5,19 +5,20 @@
 //!                      ▲ here, before more than a sixty-fourth of it is released
 //! ```
 //!
-//! A program that fills a heap and destroys it stays as large afterwards: a sampler that looks from time to time finds
-//! the resident peak, and an empty heap. The recorder sees each byte come and go.
+//! A program that fills a heap and destroys it stays as large afterwards: a sampler that looks from time to time may
+//! find the resident peak with an empty heap. The recorder sees each byte come and go.
 //!
 //! U1  Each thread adds what it gained or lost to [`LIVE`] in portions of [`PORTION`] bytes; [`HIGH`] is the greatest
-//!     value seen. Usable sizes count, on both sides; where the allocator tells none, nothing ever falls. The collector
-//!     is told of each portion, so that a snapshot says what lived (`counted` of the header).
-//! U2  A snapshot is asked for if `LIVE` is about to fall by a [`FALL`]th below `HIGH`, and `HIGH` is by as much above
-//!     what it was at the last: so a program that grows a thousandfold is stopped some 450 times at most.
-//! U3  A height that is a [`GREAT`]th above the last one shown is always waited for: 31 times at most where a heap grows a
-//!     thousandfold. Waits for lesser ones take together at most [`ALLOWANCE_NS`] and a [`SHARE`]th of the time since the
-//!     process was linked, but for the last of them.
-//! U4  Threads that release at the same time wait for the same snapshot: it shows what lived before any of them began, but
-//!     for a portion of each.
+//!     value seen. Usable sizes count, on both sides; if the allocator does not report them, nothing ever falls. The
+//!     collector gets the sum with each portion, so that a snapshot says what lived (`counted` of the header).
+//! U2  A snapshot is asked for if `LIVE` is about to fall by a [`FALL`]th below `HIGH`, and `HIGH` is by the same part
+//!     above what it was at the last snapshot: so a program that grows a thousandfold is stopped at most about 450
+//!     times.
+//! U3  A height that is a [`GREAT`]th above the last one shown is always waited for: 31 times at most if a heap grows a
+//!     thousandfold. Waits for lesser heights together take at most [`ALLOWANCE_NS`] and a [`SHARE`]th of the time
+//!     since the process was linked, except for the last of them.
+//! U4  Threads that release at the same time wait for the same snapshot: it shows what lived before any of them began,
+//!     except for a portion of each.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -28,29 +29,29 @@ use crate::hooks::malloc;
 use crate::process;
 use crate::thread::ThreadState;
 
-/// Bytes that a thread gathers before they are added to those of all (U1).
+/// The bytes that a thread gathers before they are added to the sum of all threads (U1).
 const PORTION: i64 = 16 << 10;
 /// The part of the greatest heap whose release is a fall (U2).
 const FALL: i64 = 64;
-/// Smaller gains are no new height.
+/// The least gain, in bytes, that counts as a new height.
 const LEAST_GAIN: i64 = 128 << 10;
 /// The part by which a height is great (U3).
 const GREAT: i64 = 4;
-/// Waits that are free (U3).
+/// The time that waits may take in any case, in nanoseconds (U3).
 const ALLOWANCE_NS: u64 = 10_000_000;
-/// The part of the time that waits may take (U3).
+/// The part of the process's time that waits may take (U3).
 const SHARE: u64 = 64;
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static HIGH: AtomicI64 = AtomicI64::new(0);
-/// `HIGH` when a snapshot was asked for last.
+/// The value of `HIGH` when a snapshot was asked for last.
 static SHOWN: AtomicI64 = AtomicI64::new(0);
 static BEGUN_NS: AtomicU64 = AtomicU64::new(0);
 static WAITED_NS: AtomicU64 = AtomicU64::new(0);
-/// One thread asks at a time.
+/// Whether a thread is asking: one asks at a time.
 static IS_ASKING: AtomicBool = AtomicBool::new(false);
 
-/// The process was linked: heights that its parent showed are none of its own.
+/// Begins anew after the process was linked: heights that its parent showed do not count.
 pub fn begin() {
     // ORDER: Relaxed throughout; there is one thread.
     SHOWN.store(0, Ordering::Relaxed);
@@ -60,7 +61,7 @@ pub fn begin() {
     publish(LIVE.load(Ordering::Relaxed)); // ORDER: as above.
 }
 
-/// A block was acquired. Cost: an addition and a comparison.
+/// Counts a block that was acquired. Cost: an addition and a comparison.
 ///
 /// # Safety
 /// Between `enter` and `leave`.
@@ -75,7 +76,8 @@ pub unsafe fn gained(state: *mut ThreadState, bytes: u64) {
     }
 }
 
-/// A block is about to be released, for good or to be acquired anew by `realloc`: then only the whole step counts.
+/// Counts a block that is about to be released, for good or to be acquired anew by `realloc`: then only the whole
+/// step counts.
 ///
 /// # Safety
 /// As for `gained`.
@@ -90,7 +92,7 @@ pub unsafe fn loses(state: *mut ThreadState, bytes: u64, for_good: bool) {
     }
 }
 
-/// Adds the thread's portion to those of all; what lives then.
+/// Adds the thread's portion to the sum of all threads. Returns what lives then, in bytes.
 ///
 /// # Safety
 /// As for `gained`.
@@ -105,12 +107,12 @@ unsafe fn settle(state: *mut ThreadState) -> i64 {
     }
 }
 
-/// Tells the collector what lives, if releases are counted at all.
+/// Shows the collector what lives, if releases are counted at all.
 fn publish(live: i64) {
     if let Some(header) = process::header()
         && malloc::tells_sizes()
     {
-        // ORDER: Relaxed; two threads may do it in the wrong order, and are a portion apart.
+        // ORDER: Relaxed; two threads may store in the wrong order, and their values are a portion apart.
         header
             .counted
             .store(COUNTED_FROM.wrapping_add_signed(live), Ordering::Relaxed);
@@ -143,7 +145,7 @@ unsafe fn falls(state: *mut ThreadState) {
     }
 }
 
-/// Asks for a snapshot, if the time for it is left (U3).
+/// Asks for a snapshot, if there is time left for it (U3).
 ///
 /// # Safety
 /// As for `gained`.

@@ -1,19 +1,19 @@
-//! `libskinflint_report.so`: reporters for programs in C, and in all that can call C.
+//! `libskinflint_report.so`: reporters for programs in C, and in all languages that can call C.
 //!
 //! ```text
 //!   skinflint_reporter_add(name, function, context) ─► Registry (the process's one)
 //!   skinflint_memory_open ─► the socket that `skinflint memory` asks      skinflint_memory_save ─► a file
 //! ```
 //!
-//! C1  Nothing crosses the border but numbers, C strings (copied before the call returns) and pointers that the
-//!     caller gave and gets back. A text that is not UTF-8 is shown with replacement characters.
-//! C2  A result below 0 is a failure, and `skinflint_report_error` says which, in words, for the calling thread.
-//! C3  After `skinflint_reporter_remove` has returned 1 the function is not running and will not run.
+//! C1  Only numbers, C strings (copied before the call returns) and pointers that the caller passed and gets back
+//!     cross the border. A text that is not UTF-8 is shown with replacement characters.
+//! C2  A result below 0 is a failure, and `skinflint_report_error` describes it, in words, for the calling thread.
+//! C3  After `skinflint_reporter_remove` has returned 1, the function is not running and will not run.
 //! C4  A function must return: an exception or `longjmp` out of it ends the program.
-//! C5  What a reporter gets as `out` is a number and no address, and never the same again: used after it has returned, it
-//!     is known for what it is, and the call fails.
-//! C6  What a foreign runtime (Python) needs to take itself down: once `skinflint_memory_close` has returned, no function
-//!     of the program's runs, if those that did came back within [`PATIENCE`].
+//! C5  What a reporter gets as `out` is a number, not an address, and never the same number again: a call that uses it
+//!     after the reporter has returned is recognised, and fails.
+//! C6  A foreign runtime (Python) can shut itself down: once `skinflint_memory_close` has returned, none of the
+//!     program's functions runs, if those that ran have returned within [`PATIENCE`].
 //!
 //! Declared in include/skinflint_report.h; for Python in bindings/python. Not here: what a line means (`report`).
 
@@ -30,12 +30,12 @@ use skinflint_report::size::usable_of_malloc;
 use skinflint_report::tree::Presence;
 use skinflint_report::{Action, Entry, Kind, Registration, Sink, Units, file, global, process};
 
-/// Longest wait for a function that is to be removed, or to end before all is closed.
+/// The longest wait for a function to end, when it is removed or all is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What measures: it gets its context, and where its lines go.
+/// The type of a function that measures: it gets its context, and `out` for its lines (C5).
 pub type Function = unsafe extern "C" fn(*mut c_void, *mut c_void);
-/// What acts: it gets its context, and room for a few words.
+/// The type of a function that acts: it gets its context, and room for a few words.
 pub type Deed = unsafe extern "C" fn(*mut c_void, *mut c_char, usize);
 
 struct Held {
@@ -66,10 +66,10 @@ fn failed(what: impl std::fmt::Display) -> c_int {
     -1
 }
 
-/// The text of a C string; empty for null.
+/// Returns the text of a C string; empty for null.
 ///
 /// # Safety
-/// A C string or null.
+/// `of` is a C string or null.
 unsafe fn text(of: *const c_char) -> String {
     match of.is_null() {
         true => String::new(),
@@ -78,7 +78,7 @@ unsafe fn text(of: *const c_char) -> String {
     }
 }
 
-/// A reporter that runs, and where its lines go.
+/// A running reporter, and the sink of its lines.
 struct Run {
     number: usize,
     sink: *mut Sink<'static>,
@@ -87,7 +87,7 @@ struct Run {
 // SAFETY: the sink is used under the lock of `RUNS` alone, and its parts may be used on any thread.
 unsafe impl Send for Run {}
 
-/// Reporters that run (C5).
+/// The last number given, and the reporters that run (C5).
 static RUNS: Mutex<(usize, Vec<Run>)> = Mutex::new((0, Vec::new()));
 
 fn runs() -> MutexGuard<'static, (usize, Vec<Run>)> {
@@ -108,8 +108,8 @@ fn numbered(sink: &mut Sink<'_>, work: impl FnOnce(*mut c_void)) {
     runs().1.retain(|run| run.number != number);
 }
 
-/// Does something with the sink of a reporter that runs; `None`: it has returned (C5). Cost: a lock that is free unless
-/// reporters use several threads.
+/// Does something with the sink of a reporter that runs; `None`: it has returned (C5). Cost: a lock, which is free
+/// unless reporters use several threads.
 fn with_sink<T>(out: *mut c_void, work: impl FnOnce(&mut Sink<'_>) -> T) -> Option<T> {
     let runs = runs();
     let run = runs.1.iter().find(|run| run.number == out.addr());
@@ -117,7 +117,8 @@ fn with_sink<T>(out: *mut c_void, work: impl FnOnce(&mut Sink<'_>) -> T) -> Opti
         failed("its reporter has returned (or never was): `out` is good until then");
         return None;
     };
-    // SAFETY: `numbered` has not taken it out yet, which needs the lock, so the sink is there; and nobody else has the lock.
+    // SAFETY: `numbered` has not taken it out yet, which needs the lock, so the sink exists; and only this thread has
+    // the lock.
     Some(work(unsafe { &mut *run.sink }))
 }
 
@@ -206,7 +207,7 @@ pub unsafe extern "C" fn skinflint_action_add(
     let work = move || {
         let foreign = &foreign;
         let mut room = [0 as c_char; 256];
-        // SAFETY: the caller's function, with its context and so much room, whose last byte stays zero.
+        // SAFETY: the caller's function, with its context and this much room, whose last byte stays zero.
         unsafe {
             (foreign.function)(foreign.context, room.as_mut_ptr(), room.len() - 1);
             text(room.as_ptr())
@@ -258,7 +259,7 @@ pub unsafe extern "C" fn skinflint_report_line(
 /// See skinflint_report.h.
 ///
 /// # Safety
-/// As of [`skinflint_report_line`]; `block` is null or a live block of malloc's.
+/// As for [`skinflint_report_line`]; `block` is null or a live block of malloc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_block(_out: *mut c_void, block: *const c_void) -> usize {
     // SAFETY: as the caller promises.
@@ -268,7 +269,7 @@ pub unsafe extern "C" fn skinflint_report_block(_out: *mut c_void, block: *const
 /// See skinflint_report.h.
 ///
 /// # Safety
-/// As of [`skinflint_report_line`]; nothing is read at `inside`.
+/// As for [`skinflint_report_line`]; nothing is read at `inside`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_inside(
     _out: *mut c_void,
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn skinflint_report_inside(
 /// See skinflint_report.h.
 ///
 /// # Safety
-/// As of [`skinflint_report_line`]; nothing is read at `start`.
+/// As for [`skinflint_report_line`]; nothing is read at `start`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_range(
     _out: *mut c_void,
@@ -298,7 +299,7 @@ pub unsafe extern "C" fn skinflint_report_range(
 /// See skinflint_report.h.
 ///
 /// # Safety
-/// As of [`skinflint_report_line`].
+/// As for [`skinflint_report_line`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_wants_blocks(out: *mut c_void) -> c_int {
     c_int::from(with_sink(out, |sink| sink.wants_blocks()).unwrap_or(false))
@@ -307,7 +308,7 @@ pub unsafe extern "C" fn skinflint_report_wants_blocks(out: *mut c_void) -> c_in
 /// See skinflint_report.h.
 ///
 /// # Safety
-/// As of [`skinflint_report_line`].
+/// As for [`skinflint_report_line`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_report_fail(out: *mut c_void, what: *const c_char) {
     // SAFETY: as the caller promises.
@@ -334,7 +335,8 @@ pub unsafe extern "C" fn skinflint_memory_open(folder: *const c_char) -> c_int {
     };
     match opened {
         Ok(desk) => {
-            // One of the parent's, in the child of a fork, or in another folder. It may wait: not under the lock.
+            // The old desk is the parent's, in the child of a fork, or in another folder. Its drop may wait, so it
+            // is not under the lock.
             let old = held().desk.replace(desk);
             drop(old);
             1
@@ -351,7 +353,7 @@ pub unsafe extern "C" fn skinflint_memory_open(folder: *const c_char) -> c_int {
 pub unsafe extern "C" fn skinflint_memory_close() {
     let desk = held().desk.take();
     drop(desk);
-    // C6: what was given up on, and what another thread asks for.
+    // C6: waits for functions that were given up, and for those that another thread asks for.
     global().settle(PATIENCE);
 }
 

@@ -1,10 +1,10 @@
-//! Programs in C and Python that open a desk, and what they do to it.
+//! Programs in C and Python that open a desk and use it.
 //!
 //! ```text
 //!   tests/reporters/desk.c, Python ── libskinflint_report.so ─► socket ◄─ asked here, by the crate's own asker
 //! ```
 //!
-//! T1  Every wait has a bound, and a program that is left ends with its stdin.
+//! T1  Every wait has a bound, and a program that is left running ends with its stdin.
 //! T2  What a program prints is predicted in the head of desk.c.
 //!
 //! Not here: what is measured (ground/report/tests), the command (faces/cli/tests/memory).
@@ -65,7 +65,7 @@ impl Running {
         Running::start(command.env("SKINFLINT_REPORT_LIBRARY", library()))
     }
 
-    /// The next line; it ends if that takes too long, as the program does then.
+    /// Returns the next line; fails if the program has ended, as it does when a line takes too long.
     #[track_caller]
     fn line(&mut self) -> String {
         let mut line = String::new();
@@ -74,7 +74,7 @@ impl Running {
         line.trim_end().to_owned()
     }
 
-    /// `WORD NUMBER`.
+    /// Returns the number in the next line, which is `WORD NUMBER`.
     #[track_caller]
     fn number(&mut self, word: &str) -> u32 {
         let line = self.line();
@@ -84,7 +84,7 @@ impl Running {
             .unwrap_or_else(|| panic!("{line}"))
     }
 
-    /// Ends its stdin, and waits; what it has printed since. It must end well, and complain of nothing.
+    /// Closes its stdin, and waits. Returns what it has printed since. It must succeed, and report no errors.
     #[track_caller]
     fn finish(mut self) -> String {
         drop(self.child.stdin.take());
@@ -129,7 +129,7 @@ fn signals_are_the_programs() {
     let mut running = Running::desk("signals", folder.path());
     let pid = running.number("ready");
     answers(folder.path(), pid);
-    // Who asks and is gone when the answer comes: the write fails, and SIGPIPE ends nobody.
+    // A client that is gone when the answer comes: the write fails, and SIGPIPE ends no program.
     for _ in 0..3 {
         let mut stream = UnixStream::connect(socket(folder.path(), pid)).expect("it");
         stream.write_all(b"measure\n").expect("sent");
@@ -241,7 +241,7 @@ fn closing_waits_for_a_reporter_that_runs() {
     assert_eq!(running.finish(), "quiet\n");
 }
 
-/// Says so when it goes.
+/// Sets the flag when dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -285,7 +285,7 @@ print('ends' if begun.wait(60) else 'nobody asks')
             };
             scope.spawn(asks);
             scope.spawn(asks);
-            // Also if it fails: those who ask go on until then.
+            // Also if it fails: the threads that ask go on until then.
             let _ends = Ends(&ends);
             assert_eq!(running.finish(), "ends\n");
         });

@@ -22,14 +22,14 @@ pub struct Nonsense;
 #[must_use = "the writer waits for its room"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Unread {
-    /// Index of the first in the ring.
+    /// The index of the first unread word in the ring.
     pub at: usize,
-    /// How many; at least one. `at + count` is at most the largest capacity (D1).
+    /// The number of unread words; at least one. `at + count` is at most the largest capacity (D1).
     pub count: usize,
     head: u64,
 }
 
-/// What is unread in a slot's ring, whose capacity must be between `first` and `last`.
+/// Returns what is unread in a slot's ring, whose capacity must be between `first` and `last`.
 pub fn unread(slot: &SlotHeader, first: u64, last: u64) -> Result<Option<Unread>, Nonsense> {
     // ORDER: Relaxed; only we write `head`.
     let head = slot.head.words.load(Ordering::Relaxed);
@@ -56,16 +56,16 @@ pub fn unread(slot: &SlotHeader, first: u64, last: u64) -> Result<Option<Unread>
 }
 
 impl Unread {
-    /// The words have been copied: their room is the writer's. True: it waits for that, so wake it
-    /// at `slot.head.drained`.
+    /// Gives the room of these words, which have been copied, back to the writer. Returns true if the
+    /// writer waits for room: the caller then wakes it at `slot.head.drained`.
     #[must_use = "a writer that waits should be woken"]
     pub fn give_back(self, slot: &SlotHeader) -> bool {
         let head = self.head.wrapping_add(self.count as u64);
         // ORDER: Release; pairs with the Acquires in `Writer::room_slow` and `wait_for_room`: the
         // words have been copied. [model: ring_model_a_full_ring]
         slot.head.words.store(head, Ordering::Release);
-        // ORDER: Release; pairs with the Acquire in `Writer::wait_for_room`: who sees it sees `head`; who does not
-        // sleeps until his time-out (W3). [reason: look]
+        // ORDER: Release; pairs with the Acquire in `Writer::wait_for_room`: a writer that sees it sees `head`; one
+        // that does not sleeps until its time-out (W3). [reason: look]
         slot.head.drained.fetch_add(1, Ordering::Release);
         // ORDER: Relaxed; a thread that begins to wait just now wakes by its time-out (W3).
         if slot.waiting.load(Ordering::Relaxed) == 0 {

@@ -25,15 +25,15 @@ pub trait Outside {
     const LAST_CAPACITY: u64;
     /// The longest record, in words; a ring of the first capacity has room for it.
     const RECORD_WORDS: u64;
-    /// What a wait remembers from one time to the next.
+    /// The state of a wait, kept from one call of `wait` to the next.
     type Patience;
 
-    /// Much is unread: wakes the reader if it sleeps.
+    /// Wakes the reader if it sleeps: much is unread.
     fn wake_reader(&self);
-    /// A wait begins. `None`: there is nobody to wait for.
+    /// Begins a wait. `None`: there is no reader to wait for.
     fn patience(&self) -> Option<Self::Patience>;
     /// Wakes the reader and waits, for a bounded time (W3), until `slot.head.drained` is no longer
-    /// `seen`. False: give up.
+    /// `seen`. Returns false if the writer should give up.
     fn wait(&self, slot: &SlotHeader, seen: u32, patience: &mut Self::Patience) -> bool;
 }
 
@@ -55,7 +55,7 @@ impl<O: Outside> Writer<O> {
             && O::FIRST_CAPACITY <= O::LAST_CAPACITY
     );
 
-    /// Goes on where the slot's last owner stopped.
+    /// Creates a writer that goes on where the slot's last owner stopped.
     ///
     /// # Safety
     /// The slot is the caller's until the writer is gone (R1); `header` and the `LAST_CAPACITY`
@@ -80,20 +80,20 @@ impl<O: Outside> Writer<O> {
         }
     }
 
-    /// Words written so far.
+    /// Returns the words written so far.
     #[inline(always)]
     pub fn pos(&self) -> u64 {
         self.pos
     }
 
-    /// The shared half. It outlives the writer, as `over` was promised.
+    /// Returns the shared half. It outlives the writer, as the caller of `over` promised.
     #[inline(always)]
     pub fn header<'a>(&self) -> &'a SlotHeader {
         // SAFETY: made from a reference that is good until the writer is gone.
         unsafe { &*self.header }
     }
 
-    /// Makes room for `words` without a seam (W1). `None`: recording is over.
+    /// Makes room for `words` words without a seam (R2, W1). `None`: recording is over.
     /// Cost: an addition, a comparison, an address.
     #[inline(always)]
     pub fn begin(&mut self, words: usize) -> Option<Cursor> {
@@ -105,7 +105,7 @@ impl<O: Outside> Writer<O> {
         Some(Cursor { start, at: start })
     }
 
-    /// Takes over what a cursor has written. Not yet published.
+    /// Takes over what a cursor has written. The reader does not see it before [`Writer::publish`].
     #[inline(always)]
     pub fn end(&mut self, cursor: Cursor) {
         // SAFETY: both point into the ring, `at` behind `start`.
@@ -133,7 +133,7 @@ impl<O: Outside> Writer<O> {
             }
             if seam {
                 // SAFETY: the words up to the end of the lap are free, as just checked; a reader
-                // skips as many as the first one says.
+                // skips the number of words that the first one says.
                 unsafe {
                     let at = self.words.add((self.pos & self.mask) as usize);
                     (*at).write(word(tag::PAD, 0, lap_end - self.pos));
@@ -187,14 +187,14 @@ impl<O: Outside> Writer<O> {
     /// Shows the reader everything up to here. Cost: a plain store.
     #[inline(always)]
     pub fn publish(&self) {
-        // ORDER: Release; pairs with the Acquire in `ring::unread`: who sees `tail` sees the words
-        // below it, and the capacity they were written with. [model: ring_model_publication]
+        // ORDER: Release; pairs with the Acquire in `ring::unread`: a reader that sees `tail` sees the
+        // words below it, and the capacity they were written with. [model: ring_model_publication]
         self.header().tail.store(self.pos, Ordering::Release);
     }
 }
 
-/// Words being written: a pointer in a register, since the compiler must take each word of the ring
-/// for a possible change of the state, and would load the position again for each.
+/// The place at which words are written: a pointer in a register. The compiler must assume that a
+/// store to the ring may change the writer's state, and would load the position again for each word.
 #[derive(Clone, Copy)]
 pub struct Cursor {
     start: *const Word,
@@ -205,7 +205,7 @@ impl Cursor {
     /// Writes a word. Cost: a store, an addition.
     ///
     /// # Safety
-    /// One of those for which `begin` made room.
+    /// The word is one of those for which `begin` made room.
     #[inline(always)]
     pub unsafe fn put(&mut self, value: u64) {
         // SAFETY: W1: the word is inside the ring and free.

@@ -4,7 +4,7 @@
 //!   Rng ──► Program { threads, live blocks, an allocator that reuses the last block } ──► Event*
 //! ```
 //!
-//! Not here: real recordings; the compression bar is held by those.
+//! Not here: real recordings, with which compression is tested.
 #![allow(dead_code)] // Each test file uses a part.
 
 use skinflint_trace::*;
@@ -26,7 +26,7 @@ impl Rng {
     }
 }
 
-/// What a program does most.
+/// What a made-up program does most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// Nested temporaries.
@@ -39,7 +39,7 @@ pub enum Shape {
     Wild,
 }
 
-/// A program with threads and an allocator like glibc's: last released, first reused.
+/// A program with threads and an allocator like glibc's: the block released last is reused first.
 pub struct Program {
     pub rng: Rng,
     shape: Shape,
@@ -227,7 +227,7 @@ impl Program {
         }
     }
 
-    /// The next event of the whole process.
+    /// Returns the next event of the whole process.
     pub fn next(&mut self) -> Event {
         if self.rng.below(20) == 0 {
             self.current = self.rng.below(u64::from(self.threads)) as u32;

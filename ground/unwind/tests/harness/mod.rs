@@ -26,12 +26,12 @@ pub struct Harness {
     pub judge: Vec<*mut c_void>,
     pub captures: usize,
     pub kept: usize,
-    /// Every way in which a stack ended so far.
+    /// Every end of a stack so far.
     pub ends: Vec<End>,
-    /// How the last one did.
+    /// The end of the last stack.
     pub end: End,
     pub foreign: usize,
-    /// Accept a stack that ends early, as long as it is right as far as it goes.
+    /// Whether to accept a stack that ends early, as long as it is right as far as it goes.
     pub may_truncate: bool,
     pub truncated: usize,
     pub errors: Vec<String>,
@@ -44,7 +44,7 @@ thread_local! {
     pub static HARNESS: RefCell<Option<Harness>> = const { RefCell::new(None) };
 }
 
-/// The bounds of this thread's stack.
+/// Returns the bounds of this thread's stack.
 pub fn own_stack() -> StackBounds {
     // SAFETY: plain pthread calls on local variables.
     unsafe {
@@ -96,7 +96,7 @@ pub fn with(change: impl FnOnce(&mut Harness)) {
     HARNESS.with_borrow_mut(|h| change(h.as_mut().unwrap()));
 }
 
-/// Captures and compares, as seen from its caller. Takes the registers as a recorder's export.
+/// Captures and compares, from its caller's frame. Takes the registers as a recorder's exported function does.
 #[unsafe(naked)]
 pub extern "C" fn probe() -> i32 {
     core::arch::naked_asm!("mov rdi, rsp", "mov rsi, rbp", "jmp {}", sym judge_probe)
@@ -194,14 +194,14 @@ impl Harness {
         }
     }
 
-    /// Panics with what went wrong, if anything did.
+    /// Panics with the faults that were noted, if there are any.
     pub fn expect_right(&self) {
         assert!(self.captures > 0, "nothing was captured");
         assert!(self.errors.is_empty(), "{:#?}", self.errors);
     }
 }
 
-/// Whether the address is that of `mov $15, %rax; syscall`.
+/// Returns whether `mov $15, %rax; syscall` is at the address.
 pub fn is_restorer(pc: u64) -> bool {
     // SAFETY: a return address of a live frame: its code is mapped, nine bytes within a page or
     // followed by more code (the restorer is never last in its section).
@@ -242,7 +242,7 @@ impl Shapes {
         shapes
     }
 
-    /// What the functions call where they capture.
+    /// Sets the function that the C functions call to capture.
     pub fn set_probe(&self, f: extern "C" fn() -> i32) {
         // SAFETY: `probe` of shapes.c is a pointer to such a function.
         unsafe { *self.symbol(c"probe").cast::<extern "C" fn() -> i32>() = f };

@@ -1,6 +1,6 @@
-//! What is said at the end of a trace: how the process ended, and what is missing.
+//! The ending of a trace: how the process ended, and what is missing.
 //!
-//! Not here: when that is (drain.rs), processes that are missing altogether (kin.rs).
+//! Not here: when the ending is written (drain.rs), processes that are missing altogether (kin.rs).
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;

@@ -1,15 +1,15 @@
-//! Reading a stopped process's memory: which of it, and which words of that are kept.
+//! Reads a stopped process's memory: which memory is read, and which words are kept.
 //!
 //! ```text
 //!   mapping ─► private, or shared and writable? ─► less: ours, stacks below sp, stacks of threads that ended
 //!           ─► its pages that are there ─► words ─► into anonymous memory? ─► kept
 //! ```
 //!
-//! M1  A stack counts from its thread's stack pointer on, less the red zone; of the thread that waits for us, from
-//!     where its own frames begin (`ProcessHeader::look_stack`).
-//! M2  Of a stack whose thread has ended only what is above [`CONTROL_BYTES`] from its end is kept: the C library's
-//!     record of the thread, which may hold a result that nobody has asked for yet.
-//! M3  A word is kept by its lower 48 bits: what programs put into the upper 16 does not hide a pointer.
+//! M1  A stack counts from its thread's stack pointer on, less the red zone; the stack of the thread that waits for us
+//!     counts from where the program's frames begin (`ProcessHeader::look_stack`).
+//! M2  Of a stack whose thread has ended only the last [`CONTROL_BYTES`] are kept: the C library's record of the
+//!     thread, which may hold a result that was not asked for yet.
+//! M3  A word is kept by its lower 48 bits: bits that programs put into the upper 16 do not hide a pointer.
 //!
 //! Not here: what the words mean.
 
@@ -28,16 +28,16 @@ use super::stop::{Stopped, StoppedThread};
 use crate::proc;
 use crate::process::{Process, lock};
 
-/// What a leaf function may use below the stack pointer.
+/// The bytes that a leaf function may use below the stack pointer.
 const RED_ZONE: u64 = 128;
-/// Frames of ours below `look_stack` are within this many bytes.
+/// The bytes below `look_stack` within which the recorder's frames lie.
 const OWN_FRAMES: u64 = 256 << 10;
-/// Bytes of the C library's record of a thread, at the end of its stack.
+/// The bytes of the C library's record of a thread, at the end of its stack.
 const CONTROL_BYTES: u64 = 2304;
-/// Bytes read at a time.
+/// The bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 const ADDRESS_BITS: u64 = (1 << 48) - 1;
-/// Its number among the registers.
+/// The number of the alternate signal stack among the registers.
 const ALTERNATE_STACK: u32 = 16;
 
 /// Reads everything that may hold pointers.
@@ -88,7 +88,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Anonymous memory, as ranges by address: what blocks can lie in.
+/// Returns the anonymous memory, in which blocks can lie, as ranges by address.
 fn targets(mappings: &[Mapping]) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for one in mappings {
@@ -110,7 +110,8 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Cost: two comparisons for most words, a binary search among ranges for those that may be addresses.
+    /// Keeps the words that may be pointers. Cost: two comparisons for most words, a binary search among ranges for
+    /// those that may be addresses.
     fn take(&mut self, start: u64, bytes: &[u8]) {
         let lowest = self.targets.first().map_or(u64::MAX, |range| range.0);
         let highest = self.targets.last().map_or(0, |range| range.1);
@@ -129,7 +130,7 @@ impl Words<'_> {
     }
 }
 
-/// What is read, from mappings less what is left out.
+/// What is read: the mappings, less what is left out.
 struct Plan {
     regions: Vec<LookRegion>,
     registers: Vec<LookRegister>,
@@ -142,7 +143,7 @@ impl Plan {
             range.1 = range.0.saturating_add(range.1.next_multiple_of(4096));
         });
         let mut registers = Vec::new();
-        // (where it begins, where its mapping or known stack ends, thread)
+        // (its begin, the end of its mapping or known stack, its thread)
         let mut stacks: Vec<(u64, u64, u32)> = Vec::new();
         let known = lock(&process.stacks).clone();
         let waits = look_stack(process);
@@ -162,7 +163,7 @@ impl Plan {
             let low = match bounds {
                 Some((low, _)) => (*low).max(mapping.start),
                 None if mapping.kind == MappingKind::Stack => mapping.start,
-                // A stack that nobody has told of: what is below may be anything.
+                // An unknown stack: the memory below may be anything.
                 None => continue,
             };
             let high = bounds.map_or(mapping.end, |(_, high)| (*high).min(mapping.end));
@@ -182,21 +183,21 @@ impl Plan {
     }
 }
 
-/// Where the frames of the thread that waits for a snapshot begin, if one does.
+/// Returns where the program's frames begin on the stack of the thread that waits for a snapshot, if one does.
 fn look_stack(process: &Process) -> Option<u64> {
     let header = process.first.header();
-    // ORDER: Relaxed; its thread stands, and wrote it before it asked.
+    // ORDER: Relaxed; its thread is stopped, and wrote it before it asked.
     let from = header.look_stack.load(Ordering::Relaxed);
     (from != 0).then_some(from)
 }
 
-/// The pointer to its alternate signal stack that the kernel keeps for a thread.
+/// Returns the pointer to a thread's alternate signal stack, which the kernel keeps.
 fn alternate_stack(process: &Process, tid: u32) -> Option<LookRegister> {
     let regions = lock(&process.regions);
     let mut slots = regions
         .iter()
         .flat_map(|region| (0..SLOTS).map(move |index| region.slot(index)));
-    // ORDER: Relaxed for both; their thread stands.
+    // ORDER: Relaxed for both; their thread is stopped.
     let is_its = |slot: &&SlotHeader| slot.owner.load(Ordering::Relaxed) as u32 == tid;
     let start = slots.find(is_its)?.alternate_stack.load(Ordering::Relaxed);
     (start != 0).then_some(LookRegister {
@@ -206,7 +207,7 @@ fn alternate_stack(process: &Process, tid: u32) -> Option<LookRegister> {
     })
 }
 
-/// Stacks whose threads have ended, less their ends (M2). Memory that became something else has no guard below it.
+/// Returns the stacks whose threads have ended, less their ends (M2). Memory in other use has no guard below it.
 fn ended_stacks(known: &[(u64, u64)], stopped: &Stopped, mappings: &[Mapping]) -> Vec<(u64, u64)> {
     let is_guard = |one: &Mapping, low: u64| one.end == low && one.perms.starts_with("---");
     let ended = known.iter().filter(|(low, high)| {
@@ -223,7 +224,7 @@ fn ended_stacks(known: &[(u64, u64)], stopped: &Stopped, mappings: &[Mapping]) -
         .collect()
 }
 
-/// What a mapping is read as, if it is read.
+/// Returns the kind as which a mapping is read; `None` if it is not read.
 fn kind_of(mapping: &Mapping) -> Option<RegionKind> {
     let shared = mapping.perms.ends_with('s');
     let writable = mapping.perms.as_bytes().get(1) == Some(&b'w');
@@ -241,12 +242,12 @@ fn kind_of(mapping: &Mapping) -> Option<RegionKind> {
         _ if shared => writable.then_some(RegionKind::Shared),
         MappingKind::Anon => Some(RegionKind::Anon),
         MappingKind::Shared => Some(RegionKind::Shared),
-        // Read-only data may have been written before it became that.
+        // Read-only data may have been written before it became read-only.
         MappingKind::File => Some(RegionKind::Data),
     }
 }
 
-/// A mapping as regions: without what is left out (by address), and with its stacks told apart.
+/// Splits a mapping into regions: without what is left out (by address), and with its stacks apart.
 fn cut(
     mapping: &Mapping,
     kind: RegionKind,
@@ -291,7 +292,7 @@ fn cut(
     push(at, mapping.end, kind, 0);
 }
 
-/// The registers that may hold pointers.
+/// Returns the registers that may hold pointers.
 fn registers_of(thread: &StoppedThread) -> Vec<LookRegister> {
     let all = &thread.registers;
     let values = [
@@ -306,7 +307,7 @@ fn registers_of(thread: &StoppedThread) -> Vec<LookRegister> {
     values.into_iter().enumerate().map(register).collect()
 }
 
-/// Thread-local storage that lies in no stack: that of the first thread, which the loader has made.
+/// Returns the thread-local storage outside of stacks: that of the first thread, which the loader has made.
 fn tls_regions(
     pid: u32,
     stopped: &Stopped,
@@ -346,7 +347,7 @@ impl Memory {
         Ok(Memory { pid, pages })
     }
 
-    /// Pages of a region that are there, as runs (O3 of look.rs); `own_only`: without those that are a file's.
+    /// Returns the existing pages of a region, as runs (O3 of look.rs); `own_only`: without those of a file.
     fn pages(
         &self,
         region: &LookRegion,
@@ -405,7 +406,7 @@ impl Memory {
                     words.take(at, &buffer[..got & !7]);
                     at += (got & !7).max(8) as u64;
                 }
-                // Memory of a device, or a page that the kernel has poisoned: it holds none of the program's pointers.
+                // Memory of a device, or a page that the kernel has poisoned: none of the program's pointers is in it.
                 Err(error) if error.raw_os_error() == Some(libc::EFAULT) => return Ok(()),
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(format!("its memory cannot be read: {error}")),
@@ -414,7 +415,7 @@ impl Memory {
         Ok(())
     }
 
-    /// An upper bound for the thread-local storage of the modules that are mapped, bytes.
+    /// Returns an upper bound for the thread-local storage of the mapped modules, in bytes.
     fn tls_bytes(&self, mappings: &[Mapping]) -> u64 {
         const PT_TLS: u32 = 7;
         const SURPLUS: u64 = 4096;

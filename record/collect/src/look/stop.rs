@@ -1,9 +1,10 @@
-//! Stopping every thread of a process, and letting it go on as if nothing had been.
+//! Stops every thread of a process, and lets it go on as if nothing had happened.
 //!
 //! P1  A thread that was about to get a signal gets it when it is let go.
-//! P2  All threads stand: the list of them is read again until a reading has no new one, and who stands makes none.
-//! P3  Who can wait for a child of ours may see its stops: nobody in this process waits without asking for ends alone
-//!     (cli launch.rs looks at what it is told).
+//! P2  All threads are stopped: the list of threads is read again until a reading has no new one, and a stopped thread
+//!     starts none.
+//! P3  A thread that waits for a child of ours may see its stops: all waits in this process ask only for ends
+//!     (cli launch.rs checks what it is told).
 //!
 //! Not here: memory.
 
@@ -13,19 +14,19 @@ use std::time::{Duration, Instant};
 
 use crate::proc;
 
-/// A process that stands still until this is dropped.
+/// A process that is stopped until this is dropped.
 pub(super) struct Stopped {
     /// Its threads.
     pub threads: Vec<StoppedThread>,
 }
 
-/// A thread that stands still.
+/// A thread that is stopped.
 pub(super) struct StoppedThread {
     /// Kernel id.
     pub tid: u32,
     /// The signal that it was about to get, or 0 (P1).
     signal: i32,
-    /// What it holds.
+    /// The contents of its registers.
     pub registers: libc::user_regs_struct,
 }
 
@@ -38,14 +39,14 @@ impl Drop for Stopped {
 }
 
 fn detach(tid: u32, signal: i32) {
-    // SAFETY: no memory is involved. A thread that is gone needs no more.
+    // SAFETY: no memory is involved. A thread that is gone needs nothing.
     unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, 0, libc::c_long::from(signal)) };
 }
 
-/// Stops every thread, by `until` at the latest.
+/// Stops every thread of a process, by `until` at the latest.
 ///
 /// # Errors
-/// Why not, a sentence without its point; then all go on.
+/// Why they cannot be stopped, as a sentence without its full stop; all threads go on then.
 pub(super) fn all(pid: u32, until: Instant) -> Result<Stopped, String> {
     let mut stopped = Stopped {
         threads: Vec::new(),
@@ -97,7 +98,7 @@ fn threads(pid: u32) -> Vec<u32> {
     names.collect()
 }
 
-/// Whether a thread can be stopped: the first one may have ended while others go on.
+/// Returns whether a thread can be stopped: the first one may have ended while others go on.
 fn is_living(pid: u32, tid: u32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
     let state = text
@@ -111,7 +112,7 @@ fn seize(pid: u32, tid: u32) -> Result<(), String> {
     let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) };
     if seized != 0 {
         let error = io::Error::last_os_error();
-        // It ended between the two.
+        // The thread ended between the reading of the list and the call.
         if error.raw_os_error() == Some(libc::ESRCH) || !is_living(pid, tid) {
             return Ok(());
         }
@@ -122,7 +123,7 @@ fn seize(pid: u32, tid: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Why a process cannot be stopped, and what to do.
+/// Returns why a process cannot be stopped, and what to do.
 fn refused(pid: u32, error: &io::Error) -> String {
     if let Some(tracer) = proc::tracer(pid) {
         return format!("process {tracer} (a debugger, strace) is tracing process {pid}");
@@ -161,7 +162,7 @@ fn stop_of(tid: u32) -> Result<Waited, String> {
     };
     // SAFETY: all-zero is a valid set of registers.
     let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    // SAFETY: the thread stands; the structure is what the request fills.
+    // SAFETY: the thread is stopped; the structure is what the request fills.
     let got = unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, 0, &raw mut registers) };
     if got != 0 {
         let error = io::Error::last_os_error();
@@ -201,7 +202,7 @@ mod tests {
         let stopped = all(pid, Instant::now() + Duration::from_secs(60)).expect("it is ours");
         assert_eq!(stopped.threads.len(), 1);
         assert_ne!(stopped.threads[0].registers.rsp, 0);
-        // SAFETY: a number is asked for. The kernel names the thread that traces.
+        // SAFETY: asks for a number. The kernel names the thread that traces.
         let own = unsafe { libc::gettid() } as u32;
         assert_eq!(proc::tracer(pid), Some(own));
         drop(stopped);

@@ -1,8 +1,8 @@
 //! jemalloc's own functions beside malloc: `mallocx`, `rallocx`, `xallocx`, `dallocx`, `sdallocx`.
 //!
-//! X1  They are not exported: a program may ask whether `mallocx` is there to learn whether it runs on jemalloc.
-//!     Where jemalloc is loaded at the start, its entries in the tables of all modules lead to these instead
-//!     (`attach.rs`).
+//! X1  They are not exported: a program may check whether `mallocx` exists to find out whether it runs on jemalloc.
+//!     If jemalloc is loaded at the start, the entries for its functions in the tables of all modules lead here
+//!     instead (`attach.rs`).
 //! X2  Sizes come from `sallocx`, so that `malloc` may be another allocator's.
 
 use core::ffi::{c_int, c_void};
@@ -16,8 +16,8 @@ use crate::real::{self, REAL};
 use crate::thread::{self, INSIDE, RECORDING, ThreadState};
 use crate::{process, turn};
 
-/// A function that jumps to `$recorded` with the stack pointer and the frame pointer of its entry as two further
-/// arguments (N1), under a name that nobody looks up (X1).
+/// Defines a function that jumps to `$recorded` with the stack pointer and the frame pointer of its entry as two
+/// further arguments (N1), under a name that is not exported (X1).
 macro_rules! entry {
     ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:literal, $bp:literal, $recorded:path) => {
         #[doc = concat!("`", stringify!($name), "`, recorded.")]
@@ -36,7 +36,7 @@ macro_rules! entry {
     };
 }
 
-/// Whether the functions are there: all of them, or none is stood in for.
+/// Returns whether all of the functions exist; if one does not, none is replaced.
 pub fn are_there() -> bool {
     let all = [
         &REAL.mallocx,
@@ -49,10 +49,10 @@ pub fn are_there() -> bool {
     all.iter().all(|one| !one.get().is_null())
 }
 
-/// Usable size of a live block (X2).
+/// Returns the usable size of a live block (X2).
 ///
 /// # Safety
-/// The functions are there, and `block` is a live block of theirs.
+/// The functions exist, and `block` is a live block of theirs.
 unsafe fn usable_size(block: *mut c_void) -> u64 {
     // SAFETY: as the caller promises.
     unsafe { call!(sallocx as Sallocx)(block, 0) as u64 }
@@ -123,8 +123,8 @@ unsafe extern "C" fn mallocx_recorded(size: usize, flags: c_int, sp: u64, bp: u6
 }
 entry!(mallocx(size: usize, flags: c_int) -> *mut c_void, "rdx", "rcx", mallocx_recorded);
 
-/// Records a step of a block from one size to another around the call that makes it; `stays` says of its answer
-/// whether the block is what it was, else where it is now.
+/// Records the change of a block from one size to another around the call that makes it. From the call's result,
+/// `becomes` returns where the block is now and its new size; `None` if the block is as it was.
 ///
 /// # Safety
 /// `state` is what `enter` returned, not null; `old` is a live block.
@@ -156,7 +156,7 @@ unsafe fn regrown<T: Copy>(
                 emit::short(state, tag::REALLOC_CANCEL, 0, old as u64);
                 thread::set_busy(state, INSIDE);
             }
-            // It lives on, and its release was recorded: it is known anew, though nothing else is recorded now.
+            // The block lives on, and its release was recorded: it is recorded anew, though nothing else is now.
             None if process::wants_releases() => {
                 turn::gained(state, before);
                 thread::set_busy(state, RECORDING);
@@ -222,7 +222,7 @@ unsafe extern "C" fn xallocx_recorded(
             block,
             Caller { sp, bp },
             || call!(xallocx as Xallocx)(block, size, extra, flags),
-            // It stays where it is, and as it is where there is no room.
+            // The block stays at its address, and keeps its size if there is no room.
             |now| (now != before).then_some((block, size.min(now))),
         )
     }
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn sdallocx(block: *mut c_void, size: usize, flags: c_int)
     }
 }
 
-/// A release through `real`.
+/// Records a release, and makes it through `real`.
 ///
 /// # Safety
 /// As for `dallocx`.

@@ -6,9 +6,9 @@
 //!                ─ with it, a name ─► real, by a jump … the next dlsym, dlopen or dlclose does that
 //! ```
 //!
-//! D1  The loader looks at who calls: a name is searched in the caller's run path, `$ORIGIN` is the caller's folder.
+//! D1  The loader looks at the caller: a name is searched in the caller's run path, `$ORIGIN` is the caller's folder.
 //!     So the caller stays the caller (a jump), except for a plain path, which means the same from anywhere.
-//! D2  The flags go on as they came.
+//! D2  The flags are passed on unchanged.
 //!
 //! Not here: the tables (attach.rs).
 
@@ -20,7 +20,7 @@ use super::call;
 use crate::thread::{self, INSIDE, RECORDING};
 use crate::{attach, modules, real};
 
-/// What is done before `dlsym`. Returns where to go on.
+/// Does what is due before `dlsym`. Returns the function to jump to.
 unsafe extern "C" fn before_dlsym() -> *mut c_void {
     attach::look_for_new_modules();
     real::REAL.dlsym.get()
@@ -56,9 +56,9 @@ pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *m
     )
 }
 
-/// Where a call of `dlopen` goes on: to the real one by a jump, or to [`open_path`].
+/// Returns the function that a call of `dlopen` jumps to: the real one, or [`open_path`].
 unsafe extern "C" fn before_dlopen(file: *const c_char, mode: c_int) -> *mut c_void {
-    // ORDER: Relaxed; a hint that this thread, or somebody long ago, has set.
+    // ORDER: Relaxed; a hint that this thread, or another thread long ago, has set.
     if attach::WATCHED.load(Ordering::Relaxed) {
         attach::look_for_new_modules();
     }
@@ -73,7 +73,7 @@ unsafe extern "C" fn before_dlopen(file: *const c_char, mode: c_int) -> *mut c_v
     real::REAL.dlopen.get()
 }
 
-/// Opens a module past us, and has its calls come to us (D1).
+/// Opens a module that is bound past us, and redirects its calls to us (D1).
 unsafe extern "C" fn open_path(file: *const c_char, mode: c_int) -> *mut c_void {
     // SAFETY: the program's own call.
     let handle = unsafe { call!(dlopen as Dlopen)(file, mode) };

@@ -33,17 +33,17 @@ pub mod free_func {
 const UNKNOWN: u32 = 0;
 const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
-/// The allocator has no `malloc_usable_size` of its own; another one's must not see its blocks.
+/// The allocator has no `malloc_usable_size` of its own, and that of another allocator must not see its blocks.
 const NOT_AT_ALL: u32 = 3;
 static USABLE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// Usable size of a live block. One load for glibc, a call for others.
+/// Returns the usable size of a live block. Cost: one load for glibc, a call for other allocators.
 ///
 /// # Safety
 /// `block` is a live block of the allocator beneath.
 #[inline(always)]
 unsafe fn usable_size(block: *mut c_void) -> u64 {
-    // ORDER: Relaxed; a constant of the process, learned by whoever comes first.
+    // ORDER: Relaxed; a constant of the process, which the first thread finds out.
     if USABLE.load(Ordering::Relaxed) == BY_HEADER {
         // SAFETY: glibc keeps the chunk's size and flags in the word before the block; bit 1 says
         // that the chunk is a mapping of its own, which has a header of two words.
@@ -55,7 +55,7 @@ unsafe fn usable_size(block: *mut c_void) -> u64 {
     unsafe { usable_size_slow(block) }
 }
 
-/// Whether usable sizes are told by the allocator: known once a block was acquired.
+/// Returns whether the allocator reports usable sizes: known once a block was acquired.
 pub fn tells_sizes() -> bool {
     // ORDER: Relaxed; as in `usable_size`.
     matches!(USABLE.load(Ordering::Relaxed), BY_HEADER | BY_CALL)
@@ -146,7 +146,7 @@ unsafe extern "C" fn calloc_recorded(n: usize, each: usize, sp: u64, bp: u64) ->
             .checked_mul(each)
             .map_or(core::ptr::null_mut(), real::arena_alloc);
     }
-    // SAFETY: the program's own call. A product that overflows makes the real one fail.
+    // SAFETY: the program's own call. A product that overflows makes the real function fail.
     unsafe {
         let block = core::mem::transmute::<*mut c_void, real::Calloc>(real)(n, each);
         let size = n.wrapping_mul(each);
@@ -163,7 +163,7 @@ unsafe extern "C" fn calloc_recorded(n: usize, each: usize, sp: u64, bp: u64) ->
 }
 exported!(calloc(n: usize, each: usize) -> *mut c_void, "rdx", "rcx", calloc_recorded);
 
-/// Records a release; the caller makes the real call and leaves.
+/// Records a release; the caller then makes the real call and leaves.
 ///
 /// # Safety
 /// `state` is what `enter` returned, not null.
@@ -181,7 +181,7 @@ unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_vo
     }
 }
 
-/// A release through `real`, whatever its name and further arguments.
+/// Records a release, and makes it through `real`, whatever its name and further arguments.
 ///
 /// # Safety
 /// As for `free`.
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
     unsafe { free_through(block, free_func::FREE, |block| call!(free as Free)(block)) }
 }
 
-/// `free_sized` of C23; glibc 2.36 has none, and then `free` does it.
+/// `free_sized` of C23, recorded; glibc 2.36 has none, and then `free` is called.
 ///
 /// # Safety
 /// As for the function beneath.
@@ -318,7 +318,7 @@ unsafe extern "C" fn realloc_recorded(
         block
     }
 }
-/// While recording is stopped, realloc releases a block that may be known and acquires one that is not seen.
+/// Records `realloc` while recording is stopped: it releases a block that may be known, and acquires one unseen.
 ///
 /// # Safety
 /// As for `realloc`; `state` is what `enter` returned, not null.
@@ -335,7 +335,7 @@ unsafe fn realloc_while_stopped(
         released(state, tag::FREE, free_func::REALLOC, old);
         let block = call!(realloc as Realloc)(old, size);
         if block.is_null() && size != 0 && process::wants_releases() {
-            // It failed and the block lives on. Whether it was known cannot be told here: from now on it is.
+            // It failed and the block lives on. It may not have been known before: from now on it is.
             thread::set_busy(state, RECORDING);
             let bytes = usable_size(old);
             emit::acquired(
@@ -367,7 +367,7 @@ unsafe extern "C" fn reallocarray_recorded(
         Some(size) => match real::realloc_in_front() {
             // SAFETY: the program's own call.
             None => unsafe { realloc_recorded(old, size, sp, bp) },
-            // glibc's calls `realloc` by its name, and so means the program's.
+            // glibc's `reallocarray` calls `realloc` by its name, which leads to the program's.
             // SAFETY: as above; the name has this type.
             Some(theirs) => unsafe {
                 core::mem::transmute::<*mut c_void, real::Realloc>(theirs)(old, size)
@@ -497,7 +497,7 @@ unsafe extern "C" fn pvalloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_v
 }
 exported!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", pvalloc_recorded);
 
-/// `malloc_usable_size`: the real one's answer; knows the blocks that `dlsym` got from us.
+/// `malloc_usable_size`: returns the real one's answer, or the size of a block of the arena.
 ///
 /// # Safety
 /// As for the function beneath.
@@ -515,8 +515,8 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     }
 }
 
-/// The function of a name in what we stand in front of: a program that asks its allocator for figures finds us first.
-/// Null if there is none.
+/// Returns the function of this name behind us: a program that asks its allocator for figures finds us first. Null
+/// if there is none.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -524,12 +524,12 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
 pub unsafe extern "C" fn skinflint_beneath(name: *const core::ffi::c_char) -> *mut c_void {
     // SAFETY: as the caller promises.
     let found = real::look_up(unsafe { core::ffi::CStr::from_ptr(name) });
-    // The loader goes by who calls it, which must be this library and not its caller by a jump.
+    // Keeps the call from becoming a jump: the loader looks at the caller, which must be this library.
     core::hint::black_box(found)
 }
 
 /// `skinflint_mark(name)`: names this moment in the recording. Thread-safe; about a millisecond,
-/// since it waits for a snapshot (the first 256 marks do). Null and unrecorded processes: no effect.
+/// since it waits for a snapshot (the first 256 marks do). No effect for null, or if not recorded.
 ///
 /// # Safety
 /// `name` is null or a C string.

@@ -18,14 +18,15 @@ use crate::{modules, process, real};
 enum By {
     /// The program.
     Program(*mut ThreadState),
-    /// The allocator, for a call of the program's.
+    /// The allocator, during a call of the program's.
     Allocator(*mut ThreadState),
-    /// Someone who is not recorded.
+    /// A thread that is not recorded.
     Nobody,
 }
 
-/// A mapping call by the kernel itself, with libc's way of reporting errors: while the table of real functions is not
-/// complete (real.rs, L2), and for calls by number, as what stands beneath may itself be made of such (tcmalloc's `mmap`).
+/// Makes a mapping call by a raw system call, and reports errors as libc does: used while the table of real functions
+/// is not complete (real.rs, L2), and for calls by number, since the function beneath may itself use such calls
+/// (tcmalloc's `mmap`).
 fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
     // SAFETY: the program's own call.
     let result = unsafe { sys::syscall(number, args) };
@@ -39,7 +40,7 @@ fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
 
 impl By {
     fn enter() -> By {
-        // A program that brings its own malloc (chromium) maps memory while it holds a lock of it.
+        // A program with its own malloc (chromium) maps memory while it holds a lock of that malloc.
         // Resolving names and linking may allocate, so they must not begin here; they begin with our
         // constructor, or with a heap event, whichever comes first.
         if !real::is_resolved() || process::epoch() == 0 {
@@ -123,7 +124,7 @@ unsafe extern "C" fn mmap_recorded<const BY_NUMBER: bool>(
     }
 }
 
-/// `mmap`, recorded. Six arguments leave no register free: the entry's registers go on the stack.
+/// `mmap`, recorded. Six arguments leave no register free: the registers of the entry go on the stack.
 ///
 /// # Safety
 /// As for the function beneath.
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn mmap(
     )
 }
 
-/// `mmap64`: the same on x86-64.
+/// `mmap64`: the same function as `mmap` on x86-64.
 ///
 /// # Safety
 /// As for `mmap`.
@@ -184,7 +185,7 @@ unsafe extern "C" fn munmap_recorded<const BY_NUMBER: bool>(addr: *mut c_void, l
     }
     // SAFETY: the program's own call; H1.
     unsafe {
-        // The kernel refuses any other, and nothing is unmapped then.
+        // The kernel refuses any other range, and nothing is unmapped then.
         let is_sound = (addr as u64).is_multiple_of(PAGE) && len != 0;
         if let Some(state) = by.state().filter(|_| is_sound) {
             emit::long(
@@ -226,7 +227,7 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
     }
     // SAFETY: the program's own call; H1.
     unsafe {
-        // Without a length the old pages stay where they are, and are mapped a second time.
+        // With a length of 0, the old pages stay where they are, and are mapped a second time.
         let moves = old_len != 0;
         let recorded = by
             .state()
@@ -256,12 +257,13 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
     }
 }
 
-/// Where a mapping may begin, x86-64.
+/// The alignment of mappings on x86-64, in bytes.
 const PAGE: u64 = 4096;
 
-/// Set in the address of a mapping that is on its way: where no program maps anything. As soon as the kernel has moved
-/// it another thread may map at the old address, and its event may come before the one that follows our call; so the
-/// old address is left before the call, and the new one, or the old one again, is taken after it.
+/// A bit that is set in the address of a mapping that is being moved: no program maps anything there. As soon as the
+/// kernel has moved a mapping, another thread may map at the old address, and its event may come before the one that
+/// follows our call; so the move away from the old address is recorded before the call, and the move to the new
+/// address, or back to the old one, after it.
 const ASIDE: u64 = 1 << 47;
 
 /// `mremap`, recorded before and after the call.
@@ -288,7 +290,7 @@ pub unsafe extern "C" fn mremap(
     )
 }
 
-/// `madvise`, recorded before the call: it may take pages away.
+/// `madvise`, recorded before the call: it may discard pages.
 ///
 /// # Safety
 /// As for the function beneath.
@@ -371,8 +373,8 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 
 /// `syscall`: mappings that are asked for by number are recorded as those by name.
 ///
-/// All other numbers go to the kernel from here, as libc's function sends them, without a frame of ours: a child that
-/// shares its parent's stack returns through it.
+/// All other numbers are passed to the kernel here as libc's function does, without a frame of ours: a child that
+/// shares its parent's stack returns through this function.
 ///
 /// # Safety
 /// As for the system call of that number.

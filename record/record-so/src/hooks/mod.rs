@@ -17,7 +17,7 @@ mod process_ends;
 mod starts;
 mod threads;
 
-/// What we export under the names of the real functions, for who puts them there by hand (attach.rs).
+/// What we export under the names of the real functions, for attach.rs, which puts them into tables by hand.
 pub mod exports {
     pub use super::extended::{dallocx, mallocx, rallocx, sdallocx, xallocx};
     pub use super::loading::{dlclose, dlopen, dlsym};
@@ -34,11 +34,11 @@ use core::sync::atomic::Ordering;
 
 use crate::{link, process, thread};
 
-/// The first event of a process: what is to be set up once.
+/// Sets up what is needed once, at the first event of a process.
 #[cold]
 pub fn process_begins() {
     let mut key: libc::pthread_key_t = 0;
-    // A program that is attached to again has it. ORDER: Relaxed; set before any thread is registered.
+    // A program that is attached to again has the key. ORDER: Relaxed; set before any thread is registered.
     if process::END_KEY.load(Ordering::Relaxed) == u32::MAX {
         // SAFETY: the destructor has the type that pthreads wants.
         let made = unsafe { libc::pthread_key_create(&mut key, Some(thread::thread_ends)) };
@@ -64,8 +64,8 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// An exported function of up to four arguments that jumps to `$recorded` with the stack pointer and
-/// the frame pointer of its entry in the two argument registers after its own (N1).
+/// Defines an exported function of up to four arguments that jumps to `$recorded` with the stack pointer
+/// and the frame pointer of its entry in the two argument registers after its own (N1).
 macro_rules! exported {
     ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:literal, $bp:literal, $recorded:path) => {
         #[doc = concat!("`", stringify!($name), "`, recorded.")]

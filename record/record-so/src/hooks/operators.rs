@@ -1,4 +1,4 @@
-//! `operator new` and `delete`, for allocators that bring their own.
+//! `operator new` and `delete`, for allocators that have their own.
 //!
 //! V1  If the operators beneath are those of the C++ library, they call `malloc`, which is recorded
 //!     there: ours jump straight on and leave no frame (a `bad_alloc` must be able to pass).
@@ -19,7 +19,7 @@ use super::malloc::{acquired, free_func, free_through, func};
 use crate::emit::Caller;
 use crate::{real, thread};
 
-/// Index into the table of operators that acquire.
+/// The index into the table of operators that acquire.
 #[derive(Clone, Copy)]
 #[repr(usize)]
 enum New {
@@ -67,7 +67,7 @@ const LIBRARY: u32 = 1;
 const ALLOCATOR: u32 = 2;
 static WHOSE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// Finds an operator: after us, or in a C++ library that was loaded for a plug-in alone.
+/// Finds an operator: after us, or in a C++ library that was loaded only for a plug-in.
 fn find(name: &CStr) -> *mut c_void {
     let mut found = real::look_up(name);
     if found.is_null() {
@@ -88,7 +88,7 @@ fn find(name: &CStr) -> *mut c_void {
 #[inline(never)]
 fn whose_slow() -> u32 {
     // ORDER: Relaxed for the pointers, Release for the verdict that publishes them; two threads may
-    // both come here and store the same.
+    // both come here, and store the same values.
     for (slot, name) in NEWS.iter().zip(NEW_NAMES) {
         slot.store(find(name), Ordering::Relaxed);
     }
@@ -123,7 +123,7 @@ struct Step {
     go_on: *mut c_void,
 }
 
-/// Decides about an acquisition: serves it (V2) or says where to go on (V1).
+/// Decides about an acquisition: serves it (V2) or returns the function to jump to (V1).
 unsafe extern "C" fn new_step(size: usize, align: usize, which: usize, sp: u64, bp: u64) -> Step {
     let aligned = which >= New::PlainAligned as usize;
     // ORDER: Relaxed; published by `whose`.
@@ -135,7 +135,7 @@ unsafe extern "C" fn new_step(size: usize, align: usize, which: usize, sp: u64, 
                 go_on,
             };
         }
-        // No C++ library anywhere: whoever calls this brought only half of one.
+        // There is no C++ library anywhere: the caller has only half of one.
         // SAFETY: the program's own call.
         let result = unsafe { real_plain(size, if aligned { align } else { 0 }) };
         return Step {
@@ -160,7 +160,7 @@ unsafe extern "C" fn new_step(size: usize, align: usize, which: usize, sp: u64, 
         };
     }
     let state = thread::enter();
-    // std::nothrow is an empty object that is never looked into.
+    // std::nothrow is an empty object that is never read.
     let token = 0u64;
     // SAFETY: the program's own call, in the form that returns null instead of throwing.
     let block = unsafe {
@@ -173,7 +173,7 @@ unsafe extern "C" fn new_step(size: usize, align: usize, which: usize, sp: u64, 
         }
     };
     let kind = if is_array { func::NEW_ARRAY } else { func::NEW };
-    // SAFETY: `state` is of `enter`.
+    // SAFETY: `state` comes from `enter`.
     unsafe { acquired(state, tag::ALLOC, kind, block, size, Caller { sp, bp }) };
     let go_on = if block.is_null() {
         throwing
@@ -200,8 +200,8 @@ unsafe fn real_plain(size: usize, align: usize) -> *mut c_void {
     }
 }
 
-/// An exported operator: asks `new_step`, returns its result, or jumps on with its own arguments.
-/// At entry the stack is 8 below a multiple of 16; three pushes and 8 more make it one.
+/// Defines an exported operator: it asks `new_step`, and returns its result, or jumps on with its own
+/// arguments. At entry the stack is 8 below a multiple of 16; three pushes and 8 more make it one.
 macro_rules! operator_new {
     ($name:ident($($argument:ident: $kind:ty),*), $which:expr) => {
         #[doc = concat!("`", stringify!($name), "`: see V1 and V2.")]
@@ -251,7 +251,7 @@ operator_new!(
     New::ArrayAlignedNothrow
 );
 
-/// A release by operator `index`, whose further arguments are passed on.
+/// Records a release by operator `index`, and passes its further arguments on.
 ///
 /// # Safety
 /// As for the operator beneath.
@@ -260,8 +260,8 @@ unsafe fn delete(block: *mut c_void, second: usize, third: usize, index: usize) 
     let by_library = whose() == LIBRARY;
     // ORDER: Relaxed; published by `whose`.
     let real = DELETES[index].load(Ordering::Relaxed);
-    // SAFETY: the program's own call. Passing an argument more than the function takes is harmless
-    // on x86-64: it is in a register that the callee may overwrite.
+    // SAFETY: the program's own call. Passing more arguments than the function takes is harmless
+    // on x86-64: they are in registers that the callee may overwrite.
     unsafe {
         if real.is_null() {
             return super::malloc::free(block);

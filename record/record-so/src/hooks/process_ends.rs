@@ -1,15 +1,15 @@
 //! The orderly ends of a process: a last snapshot while its memory is still there.
 //!
 //! `exit` and a return from `main` end in our destructor; `_exit`, `quick_exit` and `abort` have a
-//! function here. What a fatal signal or a raw system call ends was drained all the same: the ring
-//! is the collector's, only the last snapshot is missing.
+//! function here. After an end by a fatal signal or a raw system call the events are complete all the
+//! same: the ring is the collector's memory, and only the last snapshot is missing.
 //!
 //! ```text
 //!   exit ─► last registered handler: ours ─► the program's handlers, destructors ─► … ─► our destructor ─► _exit
 //!              pointers are looked at                                                    last snapshot
 //! ```
 //!
-//! E1  Where pointers are looked at, a handler of ours stands behind each that the program registers (up to
+//! E1  If pointers are looked at, a handler of ours is registered after each that the program registers (up to
 //!     [`MOST_HANDLERS`]): handlers run in the reverse order, so ours is the first, and nothing has been destroyed.
 
 use core::ffi::{c_int, c_void};
@@ -21,7 +21,7 @@ use super::call;
 use crate::{attach, process, real, thread};
 
 extern "C" fn at_start() {
-    // Loaded into a running program: whoever did that says when to begin.
+    // We were loaded into a running program: the debugger that did that calls us to begin.
     if process::epoch() == 0 && !attach::is_in_front() {
         return;
     }
@@ -37,7 +37,7 @@ extern "C" fn at_start() {
     watch_the_end();
 }
 
-/// Handlers that we register at most: a program may register one for each library that it opens, for months. Those
+/// The most handlers that we register: a program may register one for each library that it opens, for months. Those
 /// that it registers later run before the look.
 const MOST_HANDLERS: u32 = 1024;
 static HANDLERS: AtomicU32 = AtomicU32::new(0);
@@ -51,12 +51,12 @@ fn watch_the_end() {
     // ORDER: Relaxed; a count.
     if process::is_looked_at() && HANDLERS.fetch_add(1, Ordering::Relaxed) < MOST_HANDLERS {
         let none = core::ptr::null_mut();
-        // SAFETY: the function stays mapped: nobody closes a preloaded library.
+        // SAFETY: the function stays mapped: a preloaded library is never closed.
         unsafe { call!(cxa_atexit as CxaAtexit)(on_end, none, none) };
     }
 }
 
-/// `__cxa_atexit`, with a handler of ours behind the program's (E1).
+/// `__cxa_atexit`, with a handler of ours registered after the program's (E1).
 ///
 /// # Safety
 /// As for the function beneath.
@@ -85,12 +85,12 @@ static START: extern "C" fn() = at_start;
 static END: extern "C" fn() = at_end;
 
 fn leave_process(status: c_int) -> ! {
-    // A child of vfork that could not start its program ends so, in its parent's memory: that goes on.
+    // A child of vfork that could not start its program ends here, in the memory of its parent, which goes on.
     // ORDER: Relaxed; set before anything was recorded.
     if sys::getpid() == process::PID.load(Ordering::Relaxed) {
         process::at_exit();
     }
-    // SAFETY: what `_exit` of libc does.
+    // SAFETY: the system call that libc's `_exit` makes.
     unsafe {
         libc::syscall(libc::SYS_exit_group, status);
     }
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     unsafe { call!(quick_exit as Exit)(status) }
 }
 
-/// `abort`, after a last snapshot: what a program that failed held is worth knowing.
+/// `abort`, after a last snapshot: what a failed program held is worth knowing.
 ///
 /// # Safety
 /// As for the function beneath.

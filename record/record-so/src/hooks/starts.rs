@@ -1,17 +1,17 @@
-//! Programs that are started: `exec` in all its forms, and `posix_spawn`.
+//! The starts of programs: `exec` in all its forms, and `posix_spawn`.
 //!
 //! ```text
 //!   execve(path) ─ notice: about to be PATH ─► real ─ does not come back
 //!                                                   └ does: notice: stayed
 //! ```
 //!
-//! X1  A new program that never says hello was not recorded: the notice is how the collector knows that it was there,
-//!     however short it lived.
+//! X1  A new program that never says hello was not recorded: by the notice the collector knows that it existed,
+//!     however short its life.
 //! X2  Everything here may run in a child of vfork, on its parent's stack and in its parent's memory: nothing of this
 //!     thread's state is touched.
 //! X3  `system` and `popen` start a shell from inside the C library, unseen; that shell says hello itself.
 //!
-//! Not here: the notices (notices.rs), who is missed (the collector).
+//! Not here: the notices (notices.rs), which processes are missed (the collector).
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
@@ -22,7 +22,7 @@ use skinflint_base::sys;
 
 type Words = *const *const c_char;
 
-/// Makes a call of the exec family between its notices.
+/// Makes a call of the exec family, with a notice before it, and one after it if it returns.
 ///
 /// # Safety
 /// `path` and `variables` are arguments of that call.
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn execveat(
     }
 }
 
-/// `execle` with its words in a row: the variables stand behind the closing null.
+/// `execle` with its words in a row: the variables follow the closing null.
 unsafe extern "C" fn execle_in_a_row(path: *const c_char, words: Words) -> c_int {
     // SAFETY: the program's own call: words, null, the list of variables.
     unsafe {
@@ -136,9 +136,9 @@ unsafe extern "C" fn execle_in_a_row(path: *const c_char, words: Words) -> c_int
     }
 }
 
-/// A function of the exec family that takes its words one by one. Those in registers are put on the stack below those
-/// that the caller has put there, where the return address was: then all are in a row, for `$row(path, words)`. If
-/// that comes back, the stack is put back as it was.
+/// Defines a function of the exec family that takes its words one by one. The words in registers are put on the stack
+/// below those that the caller has put there, where the return address was: then all are in a row, for
+/// `$row(path, words)`. If that returns, the stack is restored.
 macro_rules! one_by_one {
     ($name:ident, $row:path) => {
         #[doc = concat!("`", stringify!($name), "`, noticed.")]
@@ -172,7 +172,7 @@ one_by_one!(execl, execv);
 one_by_one!(execlp, execvp);
 one_by_one!(execle, execle_in_a_row);
 
-/// Makes a call of `posix_spawn` or `posix_spawnp`, and tells who was started.
+/// Makes a call of `posix_spawn` or `posix_spawnp`, and leaves a notice of the program that was started.
 ///
 /// # Safety
 /// `path` and `variables` are arguments of that call.

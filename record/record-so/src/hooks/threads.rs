@@ -1,4 +1,4 @@
-//! Threads, children, and the signal that marks.
+//! Threads, children, and the signal that makes a mark.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use super::call;
 use crate::thread::{self, RECORDING};
 use crate::{emit, process, tls};
 
-/// `pthread_create`: from now on tickets are shared (G2). The thread itself is met at its first event.
+/// `pthread_create`: from now on tickets are shared (G2). The thread itself is registered at its first event.
 ///
 /// # Safety
 /// As for the function beneath.
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn pthread_create(
     unsafe { call!(pthread_create as PthreadCreate)(thread, attributes, start, argument) }
 }
 
-/// `sigaltstack`: the kernel may be the only one who keeps the pointer, so whoever looks for pointers is told.
+/// `sigaltstack`: the pointer may be kept by the kernel only, so it is noted for looks at pointers.
 ///
 /// # Safety
 /// As for the function beneath.
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
             if answer == 0 && !new.is_null() {
                 let is_off = (*new).ss_flags & libc::SS_DISABLE != 0;
                 let start = if is_off { 0 } else { (*new).ss_sp as u64 };
-                // ORDER: Relaxed; read while the thread stands.
+                // ORDER: Relaxed; read while the thread is stopped.
                 (*state)
                     .ring
                     .header()
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
     }
 }
 
-/// `fork`: the parent records the child's id. The child finds out by itself (O5).
+/// `fork`: the parent records the child's id. The child finds out by itself that it is one (O5).
 ///
 /// # Safety
 /// As for the function beneath.
@@ -106,7 +106,7 @@ unsafe extern "C" fn on_mark_signal(_signal: c_int) {
         }
         return;
     }
-    // SAFETY: H1; `nobody` is told apart by its epoch, which is never looked at: enter refuses it.
+    // SAFETY: H1; `nobody` has the byte too, and `enter` refuses it.
     unsafe {
         // ORDER: Relaxed; this thread's own byte, and we are its signal handler.
         match (*state).busy.load(Ordering::Relaxed) {
