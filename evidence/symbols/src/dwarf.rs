@@ -135,7 +135,7 @@ impl Dwarf {
         })
     }
 
-    /// The frames at an address of the file, innermost first; empty if DWARF does not know it.
+    /// Returns the frames at an address of the file, innermost first; empty if DWARF does not know it.
     pub(crate) fn find(&mut self, address: u64) -> Vec<RawFrame> {
         let Dwarf {
             context,

@@ -154,7 +154,6 @@ struct Parser<'a> {
 /// Demangles a C++ symbol: with `whole` to the letter as c++filt does, else for readers: without the return type, and
 /// with the standard library's names shortened. Reads at most what `text` has and writes about `room` bytes at most;
 /// returns `None` if it is no such symbol.
-/// if it is no such symbol.
 pub(crate) fn demangle(text: &str, whole: bool, room: usize) -> Option<String> {
     let rest = text.strip_prefix("_Z")?;
     let mut parser = Parser::new(rest);
