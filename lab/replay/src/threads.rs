@@ -5,7 +5,7 @@
 //!   START in a script ─► pthread_create on a stack of ours ─► its chunks ─► END ─► joined by the next START
 //! ```
 //!
-//! B1  `Threads` is changed under its lock only. A stack is used again after its thread was joined.
+//! B1  `Threads` is changed only under its lock. A stack is used again only after its thread was joined.
 //! B2  Threads that have no END stay asleep until the process ends, as they did in the recording: their caches live.
 //!
 //! Not here: mailboxes (stage.rs), operations (player.rs).
@@ -25,10 +25,10 @@ use crate::points;
 use crate::stage::{self, Part, Stage};
 use crate::system;
 
-/// Ended threads that wait to be joined; more are left as they are.
+/// The most ended threads that wait to be joined; further ones are left as they are.
 const ENDED: usize = 1024;
 
-/// Starting and joining (B1).
+/// The state of starting and joining (B1).
 pub struct Threads {
     lock: AtomicU32,
     inner: UnsafeCell<Inner>,
@@ -41,7 +41,7 @@ struct Inner {
 }
 
 impl Threads {
-    /// Nobody was started.
+    /// Creates the state before any thread was started.
     pub fn new() -> Threads {
         let inner = Inner {
             stacks: 0,
@@ -117,13 +117,13 @@ pub fn start(stage: &'static Stage, number: u32) -> Result<(), &'static str> {
     }
 }
 
-/// A started thread, from its beginning to its end.
+/// Runs a started thread, from its beginning to its end.
 extern "C" fn run(part: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passes a part, which lives for ever.
     let part: &'static Part = unsafe { &*part.cast() };
     let stage = Stage::the();
     if !play_all(stage, part) {
-        // B2.
+        // The thread has no END: it sleeps until the process ends (B2).
         loop {
             // SAFETY: no memory is passed.
             unsafe { libc::pause() };
@@ -222,7 +222,7 @@ fn read_header(options: &Options, fd: i32, report_fd: i32) -> Header {
     }
 }
 
-/// The whole run; returns the exit status: 0, or 1 if the order was violated.
+/// Performs the whole run; returns the exit status: 0, or 1 if the order was violated.
 pub fn perform(options: Options) -> c_int {
     let (fd, report_fd) = open(&options);
     let header = read_header(&options, fd, report_fd);
