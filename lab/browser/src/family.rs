@@ -167,7 +167,7 @@ fn reap_once() -> usize {
         let dead = tree::stat(pid).is_some_and(|s| s.parent == own && s.state == b'Z');
         // SAFETY: numbers only.
         if dead && unsafe { libc::getpgid(pid as i32) } != pid as i32 {
-            // SAFETY: a zombie that is our child, of nobody's `Child`; no status is wanted.
+            // SAFETY: a zombie that is our child, and belongs to no `Child`; no status is wanted.
             let done = unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
             left += usize::from(done == 0);
         }

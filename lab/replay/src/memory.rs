@@ -125,7 +125,7 @@ impl Memory {
     /// Returns the address of this stack; its lowest page is made inaccessible.
     pub fn stack(&self, number: usize) -> *mut u8 {
         let stack = self.at(self.stacks + number * STACK_BYTES);
-        // SAFETY: a page of ours that nobody uses yet (A1).
+        // SAFETY: a page of ours that no thread uses yet (A1).
         unsafe { libc::mprotect(stack.cast(), PAGE, libc::PROT_NONE) };
         stack
     }
@@ -143,7 +143,7 @@ impl Memory {
     /// Gives the pages of the scratch area back: it reads as zero again.
     pub fn drop_scratch(&self) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: no memory is passed; nobody holds references into the scratch area now.
+        // SAFETY: no memory is passed; no references into the scratch area exist now.
         unsafe {
             libc::fallocate(
                 self.fd,

@@ -97,7 +97,7 @@ impl PageSet {
         self.mask = capacity * 2 - 1;
         self.used = 0;
         for at in 0..capacity {
-            // SAFETY: an entry of the old table, which nobody changes now.
+            // SAFETY: an entry of the old table, which no thread changes now.
             let group = unsafe { &*old.add(at) };
             if group.key != 0 {
                 self.group(group.key - 1).pages = group.pages;

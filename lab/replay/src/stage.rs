@@ -189,7 +189,7 @@ impl Stage {
     pub fn sum(&self) -> Tally {
         let mut sum = Tally::default();
         for number in 0..self.header.threads {
-            // SAFETY: H2 and T1: nobody writes while all is quiet.
+            // SAFETY: H2 and T1: no thread writes while all is quiet.
             sum.add(unsafe { &*self.part(number).tally.get() });
         }
         sum

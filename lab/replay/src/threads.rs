@@ -95,7 +95,7 @@ pub fn start(stage: &'static Stage, number: u32) -> Result<(), &'static str> {
     stage.alive.fetch_add(1, Ordering::Relaxed);
     // SAFETY: a structure that the next call fills.
     let mut attributes: libc::pthread_attr_t = unsafe { core::mem::zeroed() };
-    // SAFETY: the stack is nobody else's (B1); attributes and handle outlive the calls; `run` takes a part.
+    // SAFETY: the stack is no other thread's (B1); attributes and handle outlive the calls; `run` takes a part.
     let error = unsafe {
         *part.stack.get() = stack;
         libc::pthread_attr_init(&mut attributes);
@@ -295,7 +295,7 @@ fn finish(stage: &'static Stage) -> c_int {
     let mut line = Line::object(b"end");
     sum.say(&mut line);
     line.number(b"wall_ns", wall_ns);
-    // SAFETY: E2 of feed.rs: the script is over, nobody feeds.
+    // SAFETY: E2 of feed.rs: the script is over, no thread feeds.
     line.number(b"feed_ns", unsafe { (*stage.feed.get()).spent_ns });
     // ORDER: Relaxed; all is quiet.
     line.number(b"late_ns", stage.late_ns.load(Ordering::Relaxed));

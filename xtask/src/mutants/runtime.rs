@@ -144,7 +144,7 @@ fn map(path: *const u8) -> bool {
     if at <= 0 {
         return false;
     }
-    // ORDER: Release: whoever sees the pointer sees the mapping.
+    // ORDER: Release: a thread that sees the pointer sees the mapping.
     REACHED.store(core::ptr::with_exposed_provenance_mut(at as usize), Ordering::Release);
     true
 }
