@@ -423,8 +423,7 @@ impl Analyzer {
         });
     }
 
-    /// Returns the most wasteful moment's number while the run goes on: behind the planned ones and the largest
-    /// fall's.
+    /// Returns the number of the most wasteful moment during the run: behind the planned ones and the largest fall's.
     fn unplaced_wasteful(&self) -> usize {
         self.plan.instants.len() + 1
     }

@@ -1,10 +1,10 @@
-//! Who owns which memory: which words outside of blocks are roots.
+//! The owners of memory: which words outside of blocks are roots.
 //!
 //! ```text
 //!   region:  data of modules, stacks, thread-local storage, shared ─► root
-//!            [heap] ─► the allocator's     anonymous ─► by who mapped it:
+//!            [heap] ─► the allocator's     anonymous ─► by its mapper:
 //!                        the allocator ─► its own        the program ─► root
-//!                        nobody that was seen ─► by the allocator's habits (`unseen_is_root`)
+//!                        none that was seen ─► by the allocator's habits (`unseen_is_root`)
 //! ```
 //!
 //! A1  The allocator's memory is no root: its free lists and caches point to blocks that nothing else may point to.
@@ -63,7 +63,7 @@ struct Piece {
     standing: Standing,
 }
 
-/// The memory of a look, by who owns it.
+/// The memory of a look, by owner.
 pub struct Places {
     pieces: Vec<Piece>,
     tls: Vec<(u64, u64)>,
@@ -75,7 +75,7 @@ const ARENA_BYTES: u64 = 64 << 20;
 const NEAR: u64 = 16 << 20;
 
 impl Places {
-    /// Creates the places. `intervals` says who had mapped what; `by_allocator` whether the allocator's own code did.
+    /// Creates the places. `intervals` has the mappers of memory; `by_allocator` whether the allocator's own code did.
     pub fn new(
         look: &Look,
         blocks: &[Live],
