@@ -16,7 +16,7 @@
 //!     2) are nine tenths of those at its beginning, and no more than a quarter of H (and 2) had been live beside
 //!     them at any moment.
 //! B3  Cells with two such epochs and none that failed after the first of them are suspected.
-//! B4  A pool may rotate: each buffer that comes back pushes out the oldest; or it may have all sizes except the
+//! B4  A pool may turn: each buffer that comes back pushes out the oldest; or it may have all sizes except the
 //!     wanted one. Then no cell shows it, but the stack does: it has large buffers ([`MIN_TURNING_SIZE`]) whose sizes
 //!     differ by half at most, from [`MIN_HELD`] to [`MAX_TURNING`] live, always about equally many, while it goes on
 //!     making others. Data of which the latest are kept look the same, so nothing is promised of these.
@@ -51,9 +51,9 @@ pub const MIN_HELD: u64 = 4;
 /// The most held blocks: thousands are data.
 pub const MAX_HELD: u64 = 1024;
 
-/// The smallest buffer of a pool that rotates: small ones are messages of which the latest are kept.
+/// The smallest buffer of a pool that turns: small ones are messages of which the latest are kept.
 pub const MIN_TURNING_SIZE: u64 = 16 << 10;
-/// The most buffers of a pool that rotates.
+/// The most buffers of a pool that turns.
 pub const MAX_TURNING: u64 = 64;
 
 /// The pass over placebo caches; see the head of the file.
@@ -276,7 +276,7 @@ impl Pass for Placebo {
     }
 }
 
-/// Makes the finding on a pool that rotates, or has other sizes than the wanted ones (B4).
+/// Makes the finding on a pool that turns, or has other sizes than the wanted ones (B4).
 fn turning(node: u32, turn: &Turn) -> Finding {
     let (live, live_bytes) = turn.at_instant;
     let sizes = match turn.seen {
