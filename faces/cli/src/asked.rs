@@ -78,7 +78,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// `whom` is a URL, a socket, or nothing; `at` is the moment, as the report has it.
+    /// Creates an asker. `whom` is a URL, a socket, or nothing; `at` is the moment, as the report has it.
     ///
     /// # Errors
     /// If the moment is known only afterwards, or `whom` is none of the three.

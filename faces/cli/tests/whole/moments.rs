@@ -19,7 +19,7 @@ fn plateau(bench: &Bench, arguments: &[&str]) -> Report {
     bench.report_at("main.sft", "peak")
 }
 
-/// The page shows an instant by the windows' sums up to its edge.
+/// Checks that the page shows an instant by the windows' sums up to its edge.
 #[track_caller]
 fn has_an_edge(bench: &Bench, instant: usize) {
     let done = bench.tool(["report", "--json", "--windows", "--at", "peak", "main.sft"]);
